@@ -26,7 +26,9 @@ fn main() {
     }
     found.sort();
     let mut hash = 0xcbf2_9ce4_8422_2325;
-    for path in found.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
+    for path in
+        found.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+    {
         add(&mut hash, path.to_string_lossy().as_bytes());
         add(&mut hash, &fs::read(path).unwrap_or_default());
     }

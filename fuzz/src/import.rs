@@ -9,9 +9,12 @@ use trimtab_linux::output::document;
 /// Runs one input.
 pub fn run(bytes: &[u8]) {
     if let Ok(results) = read(bytes) {
-        let text = document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results)).expect("a run can be exported");
+        let text =
+            document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results)).expect("a run can be exported");
         let back = read(text.as_bytes()).expect("an export can be imported");
-        let ids = |results: &Results| results.runs.iter().map(|(run, _)| RunId::of(run)).collect::<Vec<_>>();
+        let ids = |results: &Results| {
+            results.runs.iter().map(|(run, _)| RunId::of(run)).collect::<Vec<_>>()
+        };
         assert_eq!(ids(&results), ids(&back));
     }
 }

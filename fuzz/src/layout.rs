@@ -42,7 +42,13 @@ pub fn run(bytes: &[u8]) {
     assert!(layout.windows.iter().all(|w| w.len > 0));
     if kind % 3 != 2 {
         // btrfs addresses appear in the order of its tree.
-        assert!(layout.windows.iter().try_fold(0, |at, w| (w.start == at).then(|| w.start.saturating_add(w.len))).is_some());
+        assert!(
+            layout
+                .windows
+                .iter()
+                .try_fold(0, |at, w| (w.start == at).then(|| w.start.saturating_add(w.len)))
+                .is_some()
+        );
     }
     for policy in ["none", "idle:quiet=1ms:patience=1ms"] {
         pass(&layout, policy);
@@ -63,7 +69,8 @@ fn superblock(bytes: &[u8]) -> Option<ext4::Ext4Superblock> {
 }
 
 fn geometry(bytes: &[u8]) -> Option<(XfsGeometry, Bytes)> {
-    let mut numbers = bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
+    let mut numbers =
+        bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
     let mut next = || numbers.next();
     let (sizes, data_blocks, realtime_blocks, cut) = (next()?, next()?, next()?, next()?);
     let mut geometry = XfsGeometry::default();
@@ -91,15 +98,24 @@ fn pass(layout: &WindowLayout, policy: &str) {
         match action {
             Action::Trim(request) => {
                 let window = request.window;
-                let Some(whole) = layout.windows.iter().find(|w| holds(w, &window)) else { panic!("{window:?} is in no window") };
+                let Some(whole) = layout.windows.iter().find(|w| holds(w, &window)) else {
+                    panic!("{window:?} is in no window")
+                };
                 // A trial that measures a command's cost does not count.
                 let trial = layout.tail < Bytes::MAX && window.start > whole.start;
                 assert!(!trial || end(&window) == end(whole), "{window:?} is no tail");
                 if !trial {
-                    assert!(trimmed.iter().all(|w| apart(w, &window)) || overlapping(layout), "{window:?} again");
+                    assert!(
+                        trimmed.iter().all(|w| apart(w, &window)) || overlapping(layout),
+                        "{window:?} again"
+                    );
                     trimmed.push(window);
                 }
-                last = Some(TrimOutcome { asked: Bytes(window.len), took: Nanos::from_millis(1), ..TrimOutcome::default() });
+                last = Some(TrimOutcome {
+                    asked: Bytes(window.len),
+                    took: Nanos::from_millis(1),
+                    ..TrimOutcome::default()
+                });
                 now = now.saturating_add(Nanos::from_millis(1));
             }
             Action::WaitUntil(until) => now = until.max(now.saturating_add(Nanos::from_millis(1))),

@@ -23,7 +23,15 @@ fn inside(records: u32, raw: &[u8]) {
     let number = |n: u32| n.to_le_bytes();
     file.extend([number(json.len() as u32), number(crc32(json))].concat());
     file.extend(json);
-    file.extend([number(stored.len() as u32), number(raw.len() as u32), number(records), number(crc32(&stored))].concat());
+    file.extend(
+        [
+            number(stored.len() as u32),
+            number(raw.len() as u32),
+            number(records),
+            number(crc32(&stored)),
+        ]
+        .concat(),
+    );
     file.extend(&stored);
     file.extend(number(0));
     let count = u64::from(records).to_le_bytes();
@@ -43,7 +51,9 @@ fn inside(records: u32, raw: &[u8]) {
         again.write_block(&block).expect("memory is enough");
     }
     let written = again.finish().expect("memory is enough");
-    let back: Vec<TraceEvent> =
-        RecordingReader::new(written.as_slice()).expect("it was just written").map(|event| event.expect("it was just written")).collect();
+    let back: Vec<TraceEvent> = RecordingReader::new(written.as_slice())
+        .expect("it was just written")
+        .map(|event| event.expect("it was just written"))
+        .collect();
     assert_eq!(events, back);
 }

@@ -22,10 +22,15 @@ pub fn run(text: &str) {
 const TABLE_MAX: u128 = 1 << 15;
 
 fn try_it(spec: &DriveSpec) {
-    let Medium::Flash(flash) = &spec.medium else { return used(&mut Hdd::new(spec).expect("the specification was checked")) };
-    let smallest =
-        u128::from(flash.ftl.mapping_unit_bytes).min(flash.compression.as_ref().map_or(u128::MAX, |c| c.granularity_bytes.into()));
-    if flash.geometry.raw_bytes() / smallest > TABLE_MAX || flash.geometry.superblocks() > 1 << 12 || flash.geometry.dies() > 1 << 10 {
+    let Medium::Flash(flash) = &spec.medium else {
+        return used(&mut Hdd::new(spec).expect("the specification was checked"));
+    };
+    let smallest = u128::from(flash.ftl.mapping_unit_bytes)
+        .min(flash.compression.as_ref().map_or(u128::MAX, |c| c.granularity_bytes.into()));
+    if flash.geometry.raw_bytes() / smallest > TABLE_MAX
+        || flash.geometry.superblocks() > 1 << 12
+        || flash.geometry.dies() > 1 << 10
+    {
         return;
     }
     let mut ssd = Ssd::new(spec, 1).expect("the specification was checked");

@@ -15,7 +15,11 @@ pub fn run(bytes: &[u8], base: &Path) {
     fs::write(base.join("plan.toml"), plan).expect("there is memory");
     fs::write(base.join("sweep.json"), parts.next().unwrap_or_default()).expect("there is memory");
     let hash = trimtab_study::sweep::short_hash(plan);
-    fs::write(base.join(format!("cells-{}-1-of-1.jsonl", &hash[..8])), parts.next().unwrap_or_default()).expect("there is memory");
+    fs::write(
+        base.join(format!("cells-{}-1-of-1.jsonl", &hash[..8])),
+        parts.next().unwrap_or_default(),
+    )
+    .expect("there is memory");
     match Directory::open(base).and_then(|directory| directory.rows()) {
         Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
         Ok(rows) => assert!(rows.len() < 1 << 20),

@@ -40,7 +40,13 @@ pub fn run(text: &str, base: &Path) {
     for policy in ["online", "idle"] {
         if let Ok(plan) = plan(&system, policy, Path::new("/home")) {
             assert!(plan.edits.len() <= 2);
-            assert!(plan.edits.iter().all(|e| !e.before.as_deref().unwrap_or_default().contains(SECRET)));
+            assert!(
+                plan.edits.iter().all(|e| !e
+                    .before
+                    .as_deref()
+                    .unwrap_or_default()
+                    .contains(SECRET))
+            );
         }
     }
     fs::remove_dir_all(base).expect("it was made here");
@@ -49,8 +55,10 @@ pub fn run(text: &str, base: &Path) {
 /// Creates files before links, so that nothing is ever created through a link.
 fn unpack(text: &str, tree: &Path) {
     let lines = || text.lines().take(500);
-    let links: Vec<(PathBuf, &str)> =
-        lines().filter_map(|line| line.split_once(" -> ")).filter_map(|(path, target)| Some((inside(tree, path)?, target))).collect();
+    let links: Vec<(PathBuf, &str)> = lines()
+        .filter_map(|line| line.split_once(" -> "))
+        .filter_map(|(path, target)| Some((inside(tree, path)?, target)))
+        .collect();
     for (path, _) in &links {
         let _ = path.parent().map(fs::create_dir_all);
     }
@@ -66,15 +74,24 @@ fn unpack(text: &str, tree: &Path) {
 
 /// The position of an input path below the tree.
 fn inside(tree: &Path, path: &str) -> Option<PathBuf> {
-    let names: PathBuf = Path::new(path).strip_prefix("/").ok()?.components().filter(|c| matches!(c, Component::Normal(_))).collect();
-    (!names.as_os_str().is_empty() && names.components().count() < 20 && names.as_os_str().len() < 1000).then(|| tree.join(names))
+    let names: PathBuf = Path::new(path)
+        .strip_prefix("/")
+        .ok()?
+        .components()
+        .filter(|c| matches!(c, Component::Normal(_)))
+        .collect();
+    (!names.as_os_str().is_empty()
+        && names.components().count() < 20
+        && names.as_os_str().len() < 1000)
+        .then(|| tree.join(names))
 }
 
 fn bytes_of(content: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = content.as_bytes();
     while let [first, tail @ ..] = rest {
-        let hex = |at: usize| char::from(*tail.get(at)?).to_digit(16).and_then(|n| u8::try_from(n).ok());
+        let hex =
+            |at: usize| char::from(*tail.get(at)?).to_digit(16).and_then(|n| u8::try_from(n).ok());
         match (first, tail.first()) {
             (b'\\', Some(b'n')) => {
                 bytes.push(b'\n');
@@ -97,8 +114,11 @@ fn bytes_of(content: &str) -> Vec<u8> {
 /// terminal control.
 fn only_colours(text: &str) -> bool {
     text.split('\u{1b}').enumerate().all(|(i, part)| {
-        let colour =
-            |p: &str| p.strip_prefix('[').is_some_and(|p| p.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').starts_with('m'));
+        let colour = |p: &str| {
+            p.strip_prefix('[').is_some_and(|p| {
+                p.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').starts_with('m')
+            })
+        };
         (i == 0 || colour(part)) && part.chars().all(is_text)
     })
 }

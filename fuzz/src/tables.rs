@@ -44,7 +44,9 @@ fn configured(text: &str) {
         }
         Ok(config) => {
             assert!(config.rules.iter().filter_map(|r| r.path.as_deref()).all(Path::is_absolute));
-            if let Ok(after) = config_text::with_policy(file, text, Path::new("/a"), "idle:budget=2ms") {
+            if let Ok(after) =
+                config_text::with_policy(file, text, Path::new("/a"), "idle:budget=2ms")
+            {
                 let again = Config::parse(file, &after).expect("what was written is read again");
                 let rule = again.rule_for(Path::new("/a")).expect("it was asked for");
                 assert_eq!(rule.path.as_deref(), Some(Path::new("/a")));

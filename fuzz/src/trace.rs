@@ -7,7 +7,8 @@ pub fn run(text: &str) {
     let _ = TraceFormat::recognise(text);
     for (_, format, _) in TraceFormat::ALL {
         for events in [None, Some(BlkparseEvent::Issued)] {
-            let mut lines = Lines::new(*format, &TraceReadOptions { events, ..TraceReadOptions::default() });
+            let mut lines =
+                Lines::new(*format, &TraceReadOptions { events, ..TraceReadOptions::default() });
             let (mut records, mut latest) = (0, 0);
             let mut check = |lines: &mut Lines, is_over| {
                 while let Some((record, _)) = lines.next(is_over) {

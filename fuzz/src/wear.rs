@@ -16,7 +16,9 @@ pub fn run(bytes: &[u8]) {
     let warranty = Warranty::Dwpd { writes: 1.0, years: 5.0 };
     let drive = assess("drive".into(), reading.clone(), Some(&reading), Some(&warranty));
     let since = drive.since.as_ref().expect("it has an earlier reading");
-    assert!(!since.went_back && since.waf.is_none() && since.host_bytes.is_none_or(|bytes| bytes == 0));
+    assert!(
+        !since.went_back && since.waf.is_none() && since.host_bytes.is_none_or(|bytes| bytes == 0)
+    );
     assert!(drive.life_left.is_none(), "no time has passed");
     serde_json::to_string(&drive).expect("it is data");
 }

@@ -83,7 +83,9 @@ impl FromStr for DataClass {
                 .and_then(|permille| permille.parse().ok())
                 .filter(|permille| *permille <= 1000)
                 .map(Self::Measured)
-                .ok_or_else(|| format!("measured data need a share such as 'measured 420/1000', not '{text}'")),
+                .ok_or_else(|| {
+                    format!("measured data need a share such as 'measured 420/1000', not '{text}'")
+                }),
             _ => text
                 .trim_end_matches("compressible")
                 .trim()
@@ -92,7 +94,9 @@ impl FromStr for DataClass {
                 .filter(|percent| *percent <= 100)
                 .map(Self::Compressible)
                 .ok_or_else(|| {
-                    let mut message = "data must be zero, random, text or a compressible share such as 40%, not ".to_string();
+                    let mut message =
+                        "data must be zero, random, text or a compressible share such as 40%, not "
+                            .to_string();
                     message.push_str(text);
                     message
                 }),
@@ -119,7 +123,13 @@ mod tests {
 
     #[test]
     fn data_class_round_trips_through_text() {
-        for class in [DataClass::Zero, DataClass::Random, DataClass::Text, DataClass::Compressible(40), DataClass::Measured(421)] {
+        for class in [
+            DataClass::Zero,
+            DataClass::Random,
+            DataClass::Text,
+            DataClass::Compressible(40),
+            DataClass::Measured(421),
+        ] {
             assert_eq!(class.to_string().parse(), Ok(class));
         }
         assert!("101%".parse::<DataClass>().is_err());

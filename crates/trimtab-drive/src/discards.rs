@@ -36,7 +36,10 @@ impl Add for Amount {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { count: self.count.saturating_add(other.count), bytes: self.bytes.saturating_add(other.bytes) }
+        Self {
+            count: self.count.saturating_add(other.count),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
     }
 }
 
@@ -77,7 +80,8 @@ impl Discards {
     /// Adds a successful request. `accepted` becomes unknown once a request was not counted.
     pub fn carry_out(&mut self, request: Amount, counted: Option<Amount>) {
         let first = self.carried_out().count == 0;
-        self.accepted = if first { counted } else { self.accepted.zip(counted).map(|(sum, one)| sum + one) };
+        self.accepted =
+            if first { counted } else { self.accepted.zip(counted).map(|(sum, one)| sum + one) };
         self.asked += request;
     }
 
@@ -94,7 +98,10 @@ impl Discards {
     #[must_use]
     pub const fn carried_out(&self) -> Amount {
         let (asked, refused) = (self.asked, self.refused);
-        Amount::new(asked.count.saturating_sub(refused.count), asked.bytes.0.saturating_sub(refused.bytes.0))
+        Amount::new(
+            asked.count.saturating_sub(refused.count),
+            asked.bytes.0.saturating_sub(refused.bytes.0),
+        )
     }
 }
 
@@ -107,7 +114,11 @@ mod tests {
         let (before, now) = (Amount::new(10, 4096), Amount::new(12, 5000));
         assert_eq!(now.since(before), Amount::new(2, 904));
         assert_eq!(before.since(now), before, "a decreased counter restarts from zero");
-        assert_eq!(Amount::new(12, 100).since(before), Amount::new(2, 100), "each field separately");
+        assert_eq!(
+            Amount::new(12, 100).since(before),
+            Amount::new(2, 100),
+            "each field separately"
+        );
         assert_eq!([before, now].into_iter().sum::<Amount>(), Amount::new(22, 9096));
         assert_eq!(Amount::new(u64::MAX, u64::MAX) + now, Amount::new(u64::MAX, u64::MAX));
     }

@@ -75,7 +75,11 @@ impl Hdd {
     pub fn new(spec: &DriveSpec) -> Result<Self, SpecError> {
         spec.validate()?;
         let Medium::Disk(disk) = &spec.medium else {
-            return Err(SpecError { field: "medium", value: "flash".to_string(), expected: "must be a disk".to_string() });
+            return Err(SpecError {
+                field: "medium",
+                value: "flash".to_string(),
+                expected: "must be a disk".to_string(),
+            });
         };
         let mut share = 0;
         let zone_ends = disk.zones.iter().map(|zone| {
@@ -111,7 +115,10 @@ impl Hdd {
     pub fn power_cut(&mut self) -> Vec<Extent> {
         self.dirty_bytes = 0;
         self.buffer.len = 0;
-        core::mem::take(&mut self.dirty).into_iter().map(|(offset, end)| Extent { offset, len: end - offset }).collect()
+        core::mem::take(&mut self.dirty)
+            .into_iter()
+            .map(|(offset, end)| Extent { offset, len: end - offset })
+            .collect()
     }
 
     /// Media rate at `offset` in bytes per second.
@@ -134,10 +141,18 @@ impl Hdd {
         let distance = self.head.abs_diff(offset);
         if distance < self.track(offset) {
             // Same or next track: skew lets the head reach the next one without losing a rotation.
-            return if distance == 0 { 0 } else { self.disk.seek_track_ns.min(self.rotation_ns / 8) };
+            return if distance == 0 {
+                0
+            } else {
+                self.disk.seek_track_ns.min(self.rotation_ns / 8)
+            };
         }
         let stroke = distance as f64 / self.size as f64;
-        let (track, average, full) = (self.disk.seek_track_ns as f64, self.disk.seek_average_ns as f64, self.disk.seek_full_ns as f64);
+        let (track, average, full) = (
+            self.disk.seek_track_ns as f64,
+            self.disk.seek_average_ns as f64,
+            self.disk.seek_full_ns as f64,
+        );
         let ns = if stroke < 1.0 / 3.0 {
             track + (average - track) * libm::sqrt(stroke * 3.0)
         } else {
@@ -153,7 +168,8 @@ impl Hdd {
         }
         let seek = self.seek_ns(offset);
         let track = self.track(offset);
-        let angle_wanted = (u128::from(offset % track) * u128::from(self.rotation_ns) / u128::from(track)) as u64;
+        let angle_wanted =
+            (u128::from(offset % track) * u128::from(self.rotation_ns) / u128::from(track)) as u64;
         let angle_there = start.saturating_add(seek) % self.rotation_ns;
         (seek, (angle_wanted + self.rotation_ns - angle_there) % self.rotation_ns)
     }
@@ -166,7 +182,8 @@ impl Hdd {
         self.counters.seek_ns = self.counters.seek_ns.saturating_add(seek);
         self.counters.rotation_wait_ns = self.counters.rotation_wait_ns.saturating_add(wait);
         self.head = extent.offset + extent.len;
-        self.media_free_ns = start.saturating_add(seek).saturating_add(wait).saturating_add(transfer);
+        self.media_free_ns =
+            start.saturating_add(seek).saturating_add(wait).saturating_add(transfer);
         self.media_free_ns
     }
 
@@ -174,10 +191,14 @@ impl Hdd {
     fn next_dirty(&self, start: u64) -> Option<(u64, u64)> {
         let ahead = self.dirty.range(self.head..);
         let behind = self.dirty.range(..self.head);
-        ahead.chain(behind).take(self.disk.position_candidates as usize).map(|(offset, end)| (*offset, *end)).min_by_key(|(offset, _)| {
-            let (seek, wait) = self.position_ns(start, *offset);
-            seek + wait
-        })
+        ahead
+            .chain(behind)
+            .take(self.disk.position_candidates as usize)
+            .map(|(offset, end)| (*offset, *end))
+            .min_by_key(|(offset, _)| {
+                let (seek, wait) = self.position_ns(start, *offset);
+                seek + wait
+            })
     }
 
     fn destage(&mut self, start: u64) -> bool {
@@ -215,12 +236,17 @@ impl Hdd {
             return;
         }
         let rate = u128::from(self.rate(end));
-        let passed = u64::try_from(u128::from(now - self.media_free_ns) * rate / 1_000_000_000).unwrap_or(u64::MAX);
+        let passed = u64::try_from(u128::from(now - self.media_free_ns) * rate / 1_000_000_000)
+            .unwrap_or(u64::MAX);
         let more = passed.min(self.read_on_end.saturating_sub(end));
         self.buffer.len += more;
         self.head += more;
         // At the end of read-ahead the head stops, and a later read has rotational latency.
-        self.media_free_ns = if more == passed { now } else { self.media_free_ns.saturating_add(transfer_ns(more, self.rate(end))) };
+        self.media_free_ns = if more == passed {
+            now
+        } else {
+            self.media_free_ns.saturating_add(transfer_ns(more, self.rate(end)))
+        };
         // The buffer keeps only the newest data.
         let excess = self.buffer.len.saturating_sub(2 * self.disk.read_ahead_bytes);
         self.buffer.offset += excess;
@@ -237,15 +263,22 @@ impl Hdd {
     fn read(&mut self, start: u64, extent: Extent) -> u64 {
         self.counters.host_read_bytes += extent.len;
         let end = extent.offset + extent.len;
-        let buffered = self.buffer.offset <= extent.offset && end <= self.buffer.offset + self.buffer.len;
-        let cached = self.dirty.range(..=extent.offset).next_back().is_some_and(|(_, dirty_end)| *dirty_end >= end);
+        let buffered =
+            self.buffer.offset <= extent.offset && end <= self.buffer.offset + self.buffer.len;
+        let cached = self
+            .dirty
+            .range(..=extent.offset)
+            .next_back()
+            .is_some_and(|(_, dirty_end)| *dirty_end >= end);
         if buffered || cached {
             self.counters.buffer_hits += 1;
             return self.interface(start, extent.len);
         }
         let buffer_end = self.buffer.offset + self.buffer.len;
-        let streaming =
-            self.head == buffer_end && self.buffer.offset <= extent.offset && extent.offset <= buffer_end && self.dirty.is_empty();
+        let streaming = self.head == buffer_end
+            && self.buffer.offset <= extent.offset
+            && extent.offset <= buffer_end
+            && self.dirty.is_empty();
         let done = if streaming {
             self.buffer.len = end - self.buffer.offset;
             self.media(self.media_free_ns, Extent { offset: buffer_end, len: end - buffer_end })
@@ -278,7 +311,8 @@ impl Hdd {
             }
             room_at = room_at.max(self.media_free_ns);
         }
-        self.counters.cache_stall_ns = self.counters.cache_stall_ns.saturating_add(room_at - arrived);
+        self.counters.cache_stall_ns =
+            self.counters.cache_stall_ns.saturating_add(room_at - arrived);
         if self.dirty.is_empty() {
             self.dirty_since_ns = room_at;
         }
@@ -289,7 +323,9 @@ impl Hdd {
     /// Adds `extent` to the cached writes and merges overlapping or adjacent ones.
     fn insert_dirty(&mut self, extent: Extent) {
         let (mut start, mut end) = (extent.offset, extent.offset + extent.len);
-        while let Some((offset, dirty_end)) = self.dirty.range(..=end).next_back().map(|(o, e)| (*o, *e)) {
+        while let Some((offset, dirty_end)) =
+            self.dirty.range(..=end).next_back().map(|(o, e)| (*o, *e))
+        {
             if dirty_end < start {
                 break;
             }
@@ -356,7 +392,9 @@ impl Device for Hdd {
         self.advance(now.0);
         let overhead = match command {
             Command::Write(..) => self.interface.overhead_of_writes_ns(),
-            Command::Read(_) | Command::Trim(_) | Command::Flush => self.interface.command_overhead_ns,
+            Command::Read(_) | Command::Trim(_) | Command::Flush => {
+                self.interface.command_overhead_ns
+            }
         };
         let start = now.0.saturating_add(overhead).saturating_add(self.interface.latency_ns);
         let done = match command {
@@ -366,7 +404,9 @@ impl Device for Hdd {
             Command::Trim(_) => start,
         };
         match done.max(start) {
-            done if done >= CLOCK_END_NS => Completion { done: now, result: Err(Refusal::ClockEnd) },
+            done if done >= CLOCK_END_NS => {
+                Completion { done: now, result: Err(Refusal::ClockEnd) }
+            }
             done => Completion { done: Nanos(done), result },
         }
     }
@@ -391,7 +431,12 @@ mod tests {
             description: "a disk of the tests".into(),
             capacity_bytes: 320_000_000_000,
             logical_block_bytes: 512,
-            interface: Interface { rate_bytes_per_s: 300_000_000, command_overhead_ns: 50_000, latency_ns: 0, ..Interface::default() },
+            interface: Interface {
+                rate_bytes_per_s: 300_000_000,
+                command_overhead_ns: 50_000,
+                latency_ns: 0,
+                ..Interface::default()
+            },
             medium: Medium::Disk(Disk {
                 zones: vec![
                     Zone { share_permille: 500, rate_bytes_per_s: 100_000_000 },
@@ -406,8 +451,11 @@ mod tests {
         let mut now = Nanos::ZERO;
         for i in 0..n {
             let (write, extent) = command(i);
-            let completion =
-                if write { hdd.submit(now, &Command::Write(extent, DataClass::Random)) } else { hdd.submit(now, &Command::Read(extent)) };
+            let completion = if write {
+                hdd.submit(now, &Command::Write(extent, DataClass::Random))
+            } else {
+                hdd.submit(now, &Command::Read(extent))
+            };
             now = completion.done;
         }
         now.0 as f64 / n as f64 / 1e6
@@ -417,7 +465,9 @@ mod tests {
     fn random_reads_take_seek_plus_half_rotation() {
         let mut rng = Stream::new(1, "hdd");
         let mut hdd = Hdd::new(&spec()).unwrap();
-        let mean = mean_ms(&mut hdd, 2000, |_| (false, Extent { offset: rng.below(78_000_000) * 4096, len: 4096 }));
+        let mean = mean_ms(&mut hdd, 2000, |_| {
+            (false, Extent { offset: rng.below(78_000_000) * 4096, len: 4096 })
+        });
         // Random seeks are slightly shorter on average than a third of the stroke.
         assert!((13.0..17.0).contains(&mean), "{mean} ms");
     }
@@ -426,16 +476,22 @@ mod tests {
     fn sequential_reads_reach_media_rate_of_zone() {
         for (base, expected_mbps) in [(0, 100.0), (319_000_000_000 / 4096 * 4096, 50.0)] {
             let mut hdd = Hdd::new(&spec()).unwrap();
-            let mean = mean_ms(&mut hdd, 500, |i| (false, Extent { offset: base + i * 131_072, len: 131_072 }));
+            let mean = mean_ms(&mut hdd, 500, |i| {
+                (false, Extent { offset: base + i * 131_072, len: 131_072 })
+            });
             let mbps = 131_072.0 / 1e6 / (mean / 1e3);
-            assert!((expected_mbps * 0.9..=expected_mbps * 1.01).contains(&mbps), "{mbps} MB/s, media rate {expected_mbps} MB/s");
+            assert!(
+                (expected_mbps * 0.9..=expected_mbps * 1.01).contains(&mbps),
+                "{mbps} MB/s, media rate {expected_mbps} MB/s"
+            );
         }
     }
 
     #[test]
     fn sequential_writes_reach_media_rate_and_flush_waits() {
         let mut hdd = Hdd::new(&spec()).unwrap();
-        let mean = mean_ms(&mut hdd, 2000, |i| (true, Extent { offset: i * 131_072, len: 131_072 }));
+        let mean =
+            mean_ms(&mut hdd, 2000, |i| (true, Extent { offset: i * 131_072, len: 131_072 }));
         let mbps = 131_072.0 / 1e6 / (mean / 1e3);
         assert!((85.0..115.0).contains(&mbps), "{mbps} MB/s");
         let dirty = hdd.dirty_bytes;
@@ -449,15 +505,26 @@ mod tests {
     fn cached_random_writes_are_faster_than_random_reads() {
         let mut rng = Stream::new(1, "hdd");
         let mut hdd = Hdd::new(&spec()).unwrap();
-        let mean = mean_ms(&mut hdd, 20_000, |_| (true, Extent { offset: rng.below(78_000_000) * 4096, len: 4096 }));
-        assert!((0.5..9.0).contains(&mean), "{mean} ms: thousands of sorted cached writes shorten seeks and waits");
+        let mean = mean_ms(&mut hdd, 20_000, |_| {
+            (true, Extent { offset: rng.below(78_000_000) * 4096, len: 4096 })
+        });
+        assert!(
+            (0.5..9.0).contains(&mean),
+            "{mean} ms: thousands of sorted cached writes shorten seeks and waits"
+        );
     }
 
     #[test]
     fn power_cut_loses_exactly_cached_writes() {
         let mut hdd = Hdd::new(&spec()).unwrap();
-        hdd.submit(Nanos::ZERO, &Command::Write(Extent { offset: 8192, len: 4096 }, DataClass::Zero));
-        hdd.submit(Nanos::ZERO, &Command::Write(Extent { offset: 12288, len: 4096 }, DataClass::Zero));
+        hdd.submit(
+            Nanos::ZERO,
+            &Command::Write(Extent { offset: 8192, len: 4096 }, DataClass::Zero),
+        );
+        hdd.submit(
+            Nanos::ZERO,
+            &Command::Write(Extent { offset: 12288, len: 4096 }, DataClass::Zero),
+        );
         assert_eq!(hdd.clone().power_cut(), [Extent { offset: 8192, len: 8192 }]);
         hdd.submit(Nanos::ZERO, &Command::Flush);
         assert_eq!(hdd.power_cut(), []);
@@ -468,8 +535,19 @@ mod tests {
         let mut hdd = Hdd::new(&spec()).unwrap();
         let refused = |c: Completion| c.result.unwrap_err();
         assert_eq!(refused(hdd.submit(Nanos::ZERO, &Command::trim(&[]))), Refusal::TrimUnsupported);
-        assert_eq!(refused(hdd.submit(Nanos::ZERO, &Command::Read(Extent { offset: 1, len: 512 }))), Refusal::Misaligned);
-        assert_eq!(refused(hdd.submit(Nanos::ZERO, &Command::Read(Extent { offset: u64::MAX - 511, len: 512 }))), Refusal::OutOfRange);
+        assert_eq!(
+            refused(hdd.submit(Nanos::ZERO, &Command::Read(Extent { offset: 1, len: 512 }))),
+            Refusal::Misaligned
+        );
+        assert_eq!(
+            refused(
+                hdd.submit(
+                    Nanos::ZERO,
+                    &Command::Read(Extent { offset: u64::MAX - 511, len: 512 })
+                )
+            ),
+            Refusal::OutOfRange
+        );
     }
 
     #[test]

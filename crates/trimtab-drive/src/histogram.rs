@@ -144,7 +144,9 @@ impl Histogram {
     ///
     /// # Errors
     /// If a count is 0 or the sum overflows 64 bits.
-    pub fn from_buckets(buckets: impl IntoIterator<Item = (Nanos, u64)>) -> Result<Self, BucketError> {
+    pub fn from_buckets(
+        buckets: impl IntoIterator<Item = (Nanos, u64)>,
+    ) -> Result<Self, BucketError> {
         let mut all = empty();
         let mut total = 0_u64;
         for (value, count) in buckets {
@@ -164,7 +166,9 @@ impl Histogram {
             BucketCounts::ReadBack(buckets) => (None, &buckets[..]),
         };
         let of_all = recording.into_iter().flat_map(|all| all.iter_recorded());
-        of_all.map(|v| (Nanos(v.value_iterated_to()), v.count_at_value())).chain(read_back.iter().copied())
+        of_all
+            .map(|v| (Nanos(v.value_iterated_to()), v.count_at_value()))
+            .chain(read_back.iter().copied())
     }
 }
 
@@ -202,6 +206,9 @@ mod tests {
     #[test]
     fn from_buckets_refuses_invalid_counts() {
         assert_eq!(Histogram::from_buckets([(Nanos(5), 0)]), Err(BucketError::Empty(Nanos(5))));
-        assert_eq!(Histogram::from_buckets([(Nanos(5), u64::MAX), (Nanos(6), 1)]), Err(BucketError::TooMany));
+        assert_eq!(
+            Histogram::from_buckets([(Nanos(5), u64::MAX), (Nanos(6), 1)]),
+            Err(BucketError::TooMany)
+        );
     }
 }

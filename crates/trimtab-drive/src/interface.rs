@@ -68,12 +68,22 @@ impl Interface {
                 classify = flash.compression.is_some();
                 trimmed_reads = flash.trim.reads;
                 // A mapped unit is replaced atomically, by the update of its map entry.
-                let unit = flash.ftl.mapping_unit_bytes.clamp(spec.logical_block_bytes.into(), ATOMIC_WRITE_MAX);
+                let unit = flash
+                    .ftl
+                    .mapping_unit_bytes
+                    .clamp(spec.logical_block_bytes.into(), ATOMIC_WRITE_MAX);
                 geometry.atomic_write = unit as u32;
-                geometry.volatile_cache = flash.write_cache.bytes > 0 && !flash.write_cache.power_loss_protection;
+                geometry.volatile_cache =
+                    flash.write_cache.bytes > 0 && !flash.write_cache.power_loss_protection;
                 if flash.trim.supported {
-                    trim = TrimShape { ranges_max: flash.trim.ranges_per_command_max, range_bytes_max: flash.trim.range_bytes_max };
-                    let unit = flash.trim.alignment_bytes.clamp(spec.logical_block_bytes.into(), GRANULARITY_MAX);
+                    trim = TrimShape {
+                        ranges_max: flash.trim.ranges_per_command_max,
+                        range_bytes_max: flash.trim.range_bytes_max,
+                    };
+                    let unit = flash
+                        .trim
+                        .alignment_bytes
+                        .clamp(spec.logical_block_bytes.into(), GRANULARITY_MAX);
                     geometry.discard_granularity = unit as u32;
                     geometry.discard_max_bytes = trim.command_bytes_max().min(spec.capacity_bytes);
                 }

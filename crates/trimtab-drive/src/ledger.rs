@@ -38,7 +38,12 @@ impl UnitMap {
     /// Creates a map without data.
     pub fn new(units: u64) -> Self {
         let shared = if units.is_multiple_of(1 << SHARED) { SHARED } else { 0 };
-        Self { chunks: vec![LedgerChunk::Empty; (units >> shared).div_ceil(CHUNK) as usize], units, set: 0, shared }
+        Self {
+            chunks: vec![LedgerChunk::Empty; (units >> shared).div_ceil(CHUNK) as usize],
+            units,
+            set: 0,
+            shared,
+        }
     }
 
     /// Number of units that hold data.
@@ -152,7 +157,10 @@ impl UnitMap {
     #[inline]
     fn change_one(&mut self, bit: u64, to: bool) -> Option<u64> {
         let len = CHUNK.min((self.units >> self.shared) - bit / CHUNK * CHUNK);
-        let Some(LedgerChunk::Some { bits, set }) = self.chunks.get_mut((bit / CHUNK) as usize) else { return None };
+        let Some(LedgerChunk::Some { bits, set }) = self.chunks.get_mut((bit / CHUNK) as usize)
+        else {
+            return None;
+        };
         let (word, mask) = (&mut bits[(bit % CHUNK / 64) as usize], 1 << (bit % 64));
         if (*word & mask != 0) == to {
             return Some(0);
@@ -182,7 +190,11 @@ impl UnitMap {
     /// Switches to one bit per unit.
     #[cold]
     fn tell_apart(&mut self) {
-        let mut apart = Self { chunks: vec![LedgerChunk::Empty; self.units.div_ceil(CHUNK) as usize], shared: 0, ..*self };
+        let mut apart = Self {
+            chunks: vec![LedgerChunk::Empty; self.units.div_ceil(CHUNK) as usize],
+            shared: 0,
+            ..*self
+        };
         for run in self.runs() {
             apart.change_bits(run, true);
         }
@@ -307,7 +319,11 @@ impl Ledger {
             unit_bits += 1;
         }
         let ranges = Discards { effective: Some(Bytes::ZERO), ..Discards::default() };
-        let sums = Sums { ranges, by_size: vec![Amount::default(); SIZE_CLASSES.len()], ..Sums::default() };
+        let sums = Sums {
+            ranges,
+            by_size: vec![Amount::default(); SIZE_CLASSES.len()],
+            ..Sums::default()
+        };
         Self { map: UnitMap::new(size.div_ceil(1 << unit_bits)), unit_bits, sums }
     }
 
@@ -321,7 +337,8 @@ impl Ledger {
     /// Units completely within a byte range; the end is before the start if there are none.
     #[inline]
     pub const fn within(&self, offset: u64, len: u64) -> Range<u64> {
-        (offset >> self.unit_bits) + (offset & (self.unit() - 1) != 0) as u64..(offset + len) >> self.unit_bits
+        (offset >> self.unit_bits) + (offset & (self.unit() - 1) != 0) as u64
+            ..(offset + len) >> self.unit_bits
     }
 
     /// Marks units as holding data without counting them.
@@ -385,7 +402,8 @@ impl Ledger {
 
     fn asked(&mut self, len: u64) {
         self.sums.ranges.asked += Amount::new(1, len);
-        let class = SIZE_CLASSES.iter().position(|(max, _)| len <= *max).unwrap_or(SIZE_CLASSES.len() - 1);
+        let class =
+            SIZE_CLASSES.iter().position(|(max, _)| len <= *max).unwrap_or(SIZE_CLASSES.len() - 1);
         self.sums.by_size[class] += Amount::new(1, len);
     }
 }
@@ -409,7 +427,14 @@ mod tests {
         assert_eq!(d.repeated_bytes, (512 << 10) + (1 << 20));
         assert_eq!(d.partial_bytes, 5000, "no whole unit");
         let (asked, refused) = (d.ranges.asked, d.ranges.refused);
-        assert_eq!(asked.bytes.0, d.effective_bytes() + d.repeated_bytes + d.partial_bytes + refused.bytes.0 + d.ignored.bytes.0);
+        assert_eq!(
+            asked.bytes.0,
+            d.effective_bytes()
+                + d.repeated_bytes
+                + d.partial_bytes
+                + refused.bytes.0
+                + d.ignored.bytes.0
+        );
         assert_eq!(d.by_size.iter().map(|t| t.count).sum::<u64>(), asked.count);
         assert_eq!(ledger.mapped_bytes(), 512 << 10);
     }
@@ -459,13 +484,25 @@ mod tests {
         let mut map = UnitMap::new(units);
         let pages = || (0..CHUNK + 3).map(|nth| nth * 7919 % (CHUNK + 3));
         for page in pages() {
-            assert_eq!((map.insert(page * 8..page * 8 + 8), map.insert(page * 8..page * 8 + 8)), (8, 0));
+            assert_eq!(
+                (map.insert(page * 8..page * 8 + 8), map.insert(page * 8..page * 8 + 8)),
+                (8, 0)
+            );
         }
-        assert_eq!((map.count(), map.chunks.as_slice()), (units, [LedgerChunk::Full, LedgerChunk::Full].as_slice()));
+        assert_eq!(
+            (map.count(), map.chunks.as_slice()),
+            (units, [LedgerChunk::Full, LedgerChunk::Full].as_slice())
+        );
         for page in pages() {
-            assert_eq!((map.remove(page * 8..page * 8 + 8), map.remove(page * 8..page * 8 + 8)), (8, 0));
+            assert_eq!(
+                (map.remove(page * 8..page * 8 + 8), map.remove(page * 8..page * 8 + 8)),
+                (8, 0)
+            );
         }
-        assert_eq!((map.count(), map.chunks.as_slice()), (0, [LedgerChunk::Empty, LedgerChunk::Empty].as_slice()));
+        assert_eq!(
+            (map.count(), map.chunks.as_slice()),
+            (0, [LedgerChunk::Empty, LedgerChunk::Empty].as_slice())
+        );
     }
 
     proptest! {

@@ -28,8 +28,14 @@ pub fn sized(spec: DriveSpec, size: Option<Bytes>) -> Result<DriveSpec, UsageErr
         let mib = |size: Bytes| format!("{}MiB", size.0 >> 20);
         let error = UsageError::new(format!("a size of {size} is not possible: {problem}"));
         match (nearest_possible(&spec, size, false), nearest_possible(&spec, size, true)) {
-            (Some(smaller), Some(larger)) => error.hint(format!("{} and {} are possible for this drive", mib(smaller), mib(larger))),
-            (Some(size), None) | (None, Some(size)) => error.hint(format!("{} is possible for this drive", mib(size))),
+            (Some(smaller), Some(larger)) => error.hint(format!(
+                "{} and {} are possible for this drive",
+                mib(smaller),
+                mib(larger)
+            )),
+            (Some(size), None) | (None, Some(size)) => {
+                error.hint(format!("{} is possible for this drive", mib(size)))
+            }
             (None, None) => error,
         }
     })
@@ -46,10 +52,13 @@ pub fn with_short_blocks(spec: &DriveSpec, pages: u32) -> Result<DriveSpec, Spec
     let Medium::Flash(flash) = &mut small.medium else { return Ok(small) };
     let unit = flash.ftl.mapping_unit_bytes.max(u64::from(spec.logical_block_bytes));
     let whole = u128::from(flash.geometry.pages_per_block.max(1));
-    let shrunk = |value: u64| u64::try_from(u128::from(value) * u128::from(pages) / whole).unwrap_or(u64::MAX);
+    let shrunk = |value: u64| {
+        u64::try_from(u128::from(value) * u128::from(pages) / whole).unwrap_or(u64::MAX)
+    };
     small.capacity_bytes = shrunk(spec.capacity_bytes) / unit * unit;
     flash.nand.erase_ns = shrunk(flash.nand.erase_ns);
-    flash.ftl.gc.step_ns = u32::try_from(shrunk(u64::from(flash.ftl.gc.step_ns))).unwrap_or(u32::MAX);
+    flash.ftl.gc.step_ns =
+        u32::try_from(shrunk(u64::from(flash.ftl.gc.step_ns))).unwrap_or(u32::MAX);
     flash.geometry.pages_per_block = pages;
     small.validate()?;
     Ok(small)
@@ -69,16 +78,23 @@ fn nearest_possible(spec: &DriveSpec, Bytes(size): Bytes, larger: bool) -> Optio
     const STEP_SHARE: u64 = 32;
     let next = |size: &u64| {
         let step = (size / STEP_SHARE).max(MIB);
-        if larger { size.checked_add(step).filter(|size| *size <= 1 << 50) } else { size.checked_sub(step).filter(|size| *size > 0) }
+        if larger {
+            size.checked_add(step).filter(|size| *size <= 1 << 50)
+        } else {
+            size.checked_sub(step).filter(|size| *size > 0)
+        }
     };
     let whole = |size: u64| Bytes(if larger { size.div_ceil(MIB) } else { size / MIB } * MIB);
-    core::iter::successors(Some(size), next).map(whole).find(|size| size.0 > 0 && possible(spec, *size).is_ok())
+    core::iter::successors(Some(size), next)
+        .map(whole)
+        .find(|size| size.0 > 0 && possible(spec, *size).is_ok())
 }
 
 /// `spec` with superblocks of 1/2, 1/4, ... the size and the same capacity. Empty for a disk.
 pub fn smaller_superblocks(spec: &DriveSpec) -> impl Iterator<Item = DriveSpec> {
     let pages = spec.flash().map_or(0, |flash| flash.geometry.pages_per_block);
-    let fewer = core::iter::successors(Some(pages / 2), |pages| Some(pages / 2)).take_while(|pages| *pages > 0);
+    let fewer = core::iter::successors(Some(pages / 2), |pages| Some(pages / 2))
+        .take_while(|pages| *pages > 0);
     fewer.map(|pages| {
         let mut spec = spec.clone();
         if let Medium::Flash(flash) = &mut spec.medium {
@@ -97,15 +113,20 @@ pub fn with_pages(flash: &mut Flash, pages: u32) -> f64 {
     let bits = if flash.slc_cache.is_some() { u32::from(geometry.bits_per_cell.max(1)) } else { 1 };
     geometry.pages_per_block = (pages / bits * bits).clamp(bits.min(before), before);
     let (left, whole) = (u64::from(geometry.pages_per_block), u64::from(before));
-    geometry.blocks_per_plane = u32::try_from((u64::from(geometry.blocks_per_plane) * whole).div_ceil(left)).unwrap_or(u32::MAX);
+    geometry.blocks_per_plane =
+        u32::try_from((u64::from(geometry.blocks_per_plane) * whole).div_ceil(left))
+            .unwrap_or(u32::MAX);
     // Keep the erase time per page constant.
-    flash.nand.erase_ns = (u128::from(flash.nand.erase_ns) * u128::from(left) / u128::from(whole)) as u64;
+    flash.nand.erase_ns =
+        (u128::from(flash.nand.erase_ns) * u128::from(left) / u128::from(whole)) as u64;
     left as f64 / whole as f64
 }
 
 /// Over-provisioning (T - U) / U of a geometry, in per mille, rounded up.
 pub fn over_provisioning_permille(geometry: &Geometry, capacity_bytes: u64) -> u32 {
-    let permille = (geometry.raw_bytes() * 1000).div_ceil(u128::from(capacity_bytes.max(1))).saturating_sub(1000);
+    let permille = (geometry.raw_bytes() * 1000)
+        .div_ceil(u128::from(capacity_bytes.max(1)))
+        .saturating_sub(1000);
     u32::try_from(permille).unwrap_or(u32::MAX)
 }
 
@@ -118,18 +139,23 @@ pub fn scaled(mut spec: DriveSpec, Bytes(size): Bytes) -> DriveSpec {
         let permille = over_provisioning_permille(&flash.geometry, spec.capacity_bytes);
         flash.geometry = flash.geometry.clone().with_over_provisioning(capacity, permille);
         let whole = u128::from(spec.capacity_bytes.max(1));
-        let share = |bytes: u64| (u128::from(bytes) * u128::from(capacity) / whole).min(u128::from(u64::MAX)) as u64;
+        let share = |bytes: u64| {
+            (u128::from(bytes) * u128::from(capacity) / whole).min(u128::from(u64::MAX)) as u64
+        };
         if let Some(slc) = &mut flash.slc_cache {
             slc.size = match slc.size {
                 SlcSize::Fixed { bytes } => SlcSize::Fixed { bytes: share(bytes) },
-                SlcSize::Dynamic { bytes_min, bytes_max } => SlcSize::Dynamic { bytes_min: share(bytes_min), bytes_max: share(bytes_max) },
+                SlcSize::Dynamic { bytes_min, bytes_max } => {
+                    SlcSize::Dynamic { bytes_min: share(bytes_min), bytes_max: share(bytes_max) }
+                }
             };
         }
         if let Some(bytes) = &mut flash.ftl.mapping_cache_bytes {
             *bytes = share(*bytes).max(flash.geometry.page_bytes);
         }
         if let Some(life) = &mut flash.life_throttle {
-            (life.credit_bytes, life.earned_bytes_per_s) = (share(life.credit_bytes).max(1), share(life.earned_bytes_per_s));
+            (life.credit_bytes, life.earned_bytes_per_s) =
+                (share(life.credit_bytes).max(1), share(life.earned_bytes_per_s));
         }
     }
     spec.capacity_bytes = capacity;
@@ -241,21 +267,39 @@ pub enum TransientRateReason {
 impl ThrottleState {
     /// Predicts a speed change of `drive` under continued load, from the `took_ns` between `from`
     /// and `self`. Returns `None` for an interval that was only partly throttled.
-    pub fn unlasting(&self, drive: &dyn Model, from: &Self, took_ns: u64) -> Option<TransientRateReason> {
+    pub fn unlasting(
+        &self,
+        drive: &dyn Model,
+        from: &Self,
+        took_ns: u64,
+    ) -> Option<TransientRateReason> {
         self.unlasting_heat(drive, from, took_ns).or_else(|| self.unlasting_life(from))
     }
 
-    fn unlasting_heat(&self, drive: &dyn Model, from: &Self, took_ns: u64) -> Option<TransientRateReason> {
+    fn unlasting_heat(
+        &self,
+        drive: &dyn Model,
+        from: &Self,
+        took_ns: u64,
+    ) -> Option<TransientRateReason> {
         let (thermal, _) = drive.heat()?;
-        let heads_for = thermal.heads_for_mc(from.temperature_mc?, self.temperature_mc?, took_ns)?;
+        let heads_for =
+            thermal.heads_for_mc(from.temperature_mc?, self.temperature_mc?, took_ns)?;
         let throttled = self.throttled_ns - from.throttled_ns;
         let (throttles, resumes) = (f64::from(thermal.throttle_mc), f64::from(thermal.resume_mc));
         match (from.throttled_by_heat, self.throttled_by_heat) {
-            (false, false) if heads_for >= throttles && (throttled == 0 || self.throttled_for_life) => {
-                Some(TransientRateReason::Heat { heads_for_c: heads_for / 1e3, throttles_c: throttles / 1e3 })
+            (false, false)
+                if heads_for >= throttles && (throttled == 0 || self.throttled_for_life) =>
+            {
+                Some(TransientRateReason::Heat {
+                    heads_for_c: heads_for / 1e3,
+                    throttles_c: throttles / 1e3,
+                })
             }
             // Throttled throughout, allowing for the last step, which is not counted yet.
-            (true, true) if heads_for < resumes && throttled >= took_ns / 10 * 9 => Some(TransientRateReason::Resumes),
+            (true, true) if heads_for < resumes && throttled >= took_ns / 10 * 9 => {
+                Some(TransientRateReason::Resumes)
+            }
             _ => None,
         }
     }
@@ -263,7 +307,9 @@ impl ThrottleState {
     fn unlasting_life(&self, from: &Self) -> Option<TransientRateReason> {
         let (before, credit_bytes) = (from.life_credit_bytes?, self.life_credit_bytes?);
         match (from.throttled_for_life, self.throttled_for_life) {
-            (false, false) if credit_bytes < before => Some(TransientRateReason::Life { credit_bytes }),
+            (false, false) if credit_bytes < before => {
+                Some(TransientRateReason::Life { credit_bytes })
+            }
             (true, true) if credit_bytes > before => Some(TransientRateReason::Resumes),
             _ => None,
         }
@@ -308,7 +354,11 @@ impl Model for Ssd {
         let mut erases = self.erase_counts().to_vec();
         erases.sort_unstable();
         // Erase count at a percentile of the superblocks.
-        let erases_at = |percent: usize| u64::from(erases.get((erases.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(0));
+        let erases_at = |percent: usize| {
+            u64::from(
+                erases.get((erases.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(0),
+            )
+        };
         let counted = self.counters();
         all.extend(named([
             ("now_mapped_bytes", now.mapped_units * unit),
@@ -401,14 +451,31 @@ mod tests {
     fn sized_supports_shipped_drives_from_256_mib() {
         for text in shipped::files() {
             let full = parse(text).unwrap().spec;
-            let sizes = [256, 257, 300, 333, 512, 1000, 1024, 1500, 2048, 3000, 4096, 8192, 16_384, 65_536].map(|mib| mib * MIB);
-            for size in sizes.into_iter().chain([1_000_000_000, 2_000_000_000, full.capacity_bytes, 2 * full.capacity_bytes]) {
-                let spec = sized(full.clone(), Some(Bytes(size))).unwrap_or_else(|error| panic!("{} at {size}: {error:?}", full.name));
-                assert_eq!(spec.capacity_bytes, size / u64::from(full.logical_block_bytes) * u64::from(full.logical_block_bytes));
+            let sizes =
+                [256, 257, 300, 333, 512, 1000, 1024, 1500, 2048, 3000, 4096, 8192, 16_384, 65_536]
+                    .map(|mib| mib * MIB);
+            for size in sizes.into_iter().chain([
+                1_000_000_000,
+                2_000_000_000,
+                full.capacity_bytes,
+                2 * full.capacity_bytes,
+            ]) {
+                let spec = sized(full.clone(), Some(Bytes(size)))
+                    .unwrap_or_else(|error| panic!("{} at {size}: {error:?}", full.name));
+                assert_eq!(
+                    spec.capacity_bytes,
+                    size / u64::from(full.logical_block_bytes)
+                        * u64::from(full.logical_block_bytes)
+                );
                 let (Some(flash), Some(of_full)) = (spec.flash(), full.flash()) else { continue };
                 assert_eq!(spec, sized(full.clone(), Some(Bytes(size))).unwrap());
-                let spare = |geometry: &Geometry, capacity: u64| geometry.raw_bytes() as f64 / capacity as f64;
-                let (small, large) = (spare(&flash.geometry, spec.capacity_bytes), spare(&of_full.geometry, full.capacity_bytes));
+                let spare = |geometry: &Geometry, capacity: u64| {
+                    geometry.raw_bytes() as f64 / capacity as f64
+                };
+                let (small, large) = (
+                    spare(&flash.geometry, spec.capacity_bytes),
+                    spare(&of_full.geometry, full.capacity_bytes),
+                );
                 assert!(small >= large - 0.001, "{} at {size}: {small} of {large} raw", full.name);
                 assert_eq!(flash.geometry.dies(), of_full.geometry.dies(), "{}", full.name);
             }
@@ -436,7 +503,11 @@ mod tests {
             let (unit, mut now) = (flash.ftl.mapping_unit_bytes.max(1 << 16), Nanos::ZERO);
             let mut rng = crate::rng::Stream::new(1, "small");
             for nth in 0..12_000 {
-                let at = if nth < 4096 { nth * unit } else { rng.below(spec.capacity_bytes / unit) * unit };
+                let at = if nth < 4096 {
+                    nth * unit
+                } else {
+                    rng.below(spec.capacity_bytes / unit) * unit
+                };
                 let extent = Extent { offset: at % spec.capacity_bytes, len: unit };
                 let done = ssd.submit(now, &Command::Write(extent, DataClass::Random));
                 assert_eq!(done.result, Ok(()), "{} write {nth}", spec.name);
@@ -449,11 +520,16 @@ mod tests {
     #[test]
     fn sized_impossible_size_hints_nearest_sizes() {
         let spec = shipped::drive("crucial-m4-128gb").spec;
-        let refused = |size: u64| sized(spec.clone(), Some(Bytes(size))).unwrap_err().advice().unwrap().to_string();
+        let refused = |size: u64| {
+            sized(spec.clone(), Some(Bytes(size))).unwrap_err().advice().unwrap().to_string()
+        };
         for (size, larger) in [(MIB / 2, true), (1 << 49, false)] {
             let hint = refused(size);
             let mib: u64 = hint.split("MiB").next().unwrap().parse().unwrap();
-            assert!((mib * MIB > size) == larger && hint.ends_with("is possible for this drive"), "{hint}");
+            assert!(
+                (mib * MIB > size) == larger && hint.ends_with("is possible for this drive"),
+                "{hint}"
+            );
             assert!(sized(spec.clone(), Some(Bytes(mib * MIB))).is_ok(), "{hint}");
         }
     }

@@ -55,7 +55,12 @@ macro_rules! named {
 ///
 /// # Errors
 /// A message that lists the valid names.
-pub fn find<T: Copy>(what: &str, all: &[T], name_of: fn(T) -> &'static str, name: &str) -> Result<T, String> {
+pub fn find<T: Copy>(
+    what: &str,
+    all: &[T],
+    name_of: fn(T) -> &'static str,
+    name: &str,
+) -> Result<T, String> {
     all.iter().copied().find(|value| name_of(*value) == name).ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|value| name_of(*value)).collect();
         format!("unknown {what} '{}', expected one of {}", name.escape_debug(), names.join(", "))

@@ -114,23 +114,35 @@ mod tests {
 
     #[test]
     fn shipped_lists_match_directory() {
-        let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives")).unwrap();
+        let files =
+            std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives")).unwrap();
         let mut texts: Vec<(String, String)> = files
             .map(|file| file.unwrap())
             .filter(|file| file.path().is_file())
-            .map(|file| (file.file_name().into_string().unwrap(), std::fs::read_to_string(file.path()).unwrap()))
+            .map(|file| {
+                (
+                    file.file_name().into_string().unwrap(),
+                    std::fs::read_to_string(file.path()).unwrap(),
+                )
+            })
             .collect();
         texts.sort();
         assert!(texts.iter().map(|(_, text)| text.as_str()).eq(FILES));
-        let mut data_center: Vec<String> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives/data-center"))
-            .unwrap()
-            .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
-            .collect();
+        let mut data_center: Vec<String> =
+            std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives/data-center"))
+                .unwrap()
+                .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
+                .collect();
         data_center.sort();
         let mut listed = DATA_CENTER;
         listed.sort_unstable();
         assert_eq!(data_center, listed);
         assert!(DATA_CENTER.iter().all(|text| parse(text).is_ok()));
-        assert!(texts.iter().zip(drives()).all(|((file, _), drive)| *file == alloc::format!("{}.toml", drive.spec.name)));
+        assert!(
+            texts
+                .iter()
+                .zip(drives())
+                .all(|((file, _), drive)| *file == alloc::format!("{}.toml", drive.spec.name))
+        );
     }
 }

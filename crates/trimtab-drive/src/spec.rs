@@ -17,8 +17,9 @@ mod validate;
 
 pub use disk::{Disk, Zone};
 pub use flash::{
-    Compression, Flash, FlushBehaviour, Ftl, GarbageCollection, Geometry, LifeThrottle, NandTiming, SlcCache, SlcFull, SlcSize, Streams,
-    Thermal, Trim, TrimmedReads, VictimPolicy, Wear, WriteCache,
+    Compression, Flash, FlushBehaviour, Ftl, GarbageCollection, Geometry, LifeThrottle, NandTiming,
+    SlcCache, SlcFull, SlcSize, Streams, Thermal, Trim, TrimmedReads, VictimPolicy, Wear,
+    WriteCache,
 };
 
 pub(crate) use validate::wrong;
@@ -48,7 +49,10 @@ pub struct DriveSpec {
 
 /// Storage medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "specifications are few, and boxes would complicate their literals")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "specifications are few, and boxes would complicate their literals"
+)]
 pub enum Medium {
     /// An SSD.
     Flash(Flash),

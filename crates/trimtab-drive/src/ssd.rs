@@ -145,14 +145,20 @@ impl Ssd {
         };
         let layout = SsdLayout::new(spec, flash)?;
         let ftl = Ftl::new(flash, &layout, seed);
-        let delays =
-            [flash.ftl.gc.idle_delay_ns, flash.write_cache.idle_write_out_ns, flash.slc_cache.as_ref().and_then(|slc| slc.idle_fold_ns)];
+        let delays = [
+            flash.ftl.gc.idle_delay_ns,
+            flash.write_cache.idle_write_out_ns,
+            flash.slc_cache.as_ref().and_then(|slc| slc.idle_fold_ns),
+        ];
         Ok(Self {
             clock: Clock::new(spec, flash, &layout),
             partial: PartialUnits::new(flash, &layout),
             heat: flash.thermal.as_ref().map(ThermalState::new),
             life: flash.life_throttle.map(EnduranceCredit::new),
-            map_cache: flash.ftl.mapping_cache_bytes.and_then(|bytes| MapCache::new(bytes, flash, &layout)),
+            map_cache: flash
+                .ftl
+                .mapping_cache_bytes
+                .and_then(|bytes| MapCache::new(bytes, flash, &layout)),
             read_ahead: ReadAhead::new(flash.nand.read_ahead_bytes),
             now: 0,
             quiet_since: 0,
@@ -169,8 +175,14 @@ impl Ssd {
     }
 
     fn is_simple(flash: &Flash, layout: &SsdLayout) -> bool {
-        let all_mapped_in_memory = flash.ftl.mapping_cache_bytes.is_none_or(|bytes| MapCache::new(bytes, flash, layout).is_none());
-        flash.compression.is_none() && flash.slc_cache.is_none() && flash.write_cache.merge_bytes == 0 && all_mapped_in_memory
+        let all_mapped_in_memory = flash
+            .ftl
+            .mapping_cache_bytes
+            .is_none_or(|bytes| MapCache::new(bytes, flash, layout).is_none());
+        flash.compression.is_none()
+            && flash.slc_cache.is_none()
+            && flash.write_cache.merge_bytes == 0
+            && all_mapped_in_memory
     }
 
     /// Seed of all random draws.
@@ -304,13 +316,18 @@ impl Device for Ssd {
             Command::Flush => Ok(self.flush(now)),
         };
         match result {
-            Ok(done) if done >= CLOCK_END_NS => Completion { done: Nanos(now), result: Err(Refusal::ClockEnd) },
+            Ok(done) if done >= CLOCK_END_NS => {
+                Completion { done: Nanos(now), result: Err(Refusal::ClockEnd) }
+            }
             Ok(done) => {
                 self.clock.complete(done);
                 self.quiet_since = self.quiet_since.max(done);
                 Completion { done: Nanos(done), result: Ok(()) }
             }
-            Err(refusal) => Completion { done: Nanos(now.saturating_add(self.clock.latency)), result: Err(refusal) },
+            Err(refusal) => Completion {
+                done: Nanos(now.saturating_add(self.clock.latency)),
+                result: Err(refusal),
+            },
         }
     }
 
@@ -334,7 +351,9 @@ impl Ssd {
     /// Checks that `extent` lies within the drive and is aligned to logical blocks.
     #[inline]
     fn check(&self, extent: Extent) -> Result<(), Refusal> {
-        if extent.offset > self.spec.capacity_bytes || extent.len > self.spec.capacity_bytes - extent.offset {
+        if extent.offset > self.spec.capacity_bytes
+            || extent.len > self.spec.capacity_bytes - extent.offset
+        {
             return Err(Refusal::OutOfRange);
         }
         if (extent.offset | extent.len) & u64::from(self.spec.logical_block_bytes - 1) != 0 {

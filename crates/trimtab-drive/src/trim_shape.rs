@@ -24,7 +24,10 @@ impl TrimShape {
         let per_command = self.ranges_max.max(1) as usize;
         let mut at = 0;
         core::iter::from_fn(move || {
-            let command = pieces.get(at..pieces.len().min(at + per_command)).filter(|command| !command.is_empty())?.to_vec();
+            let command = pieces
+                .get(at..pieces.len().min(at + per_command))
+                .filter(|command| !command.is_empty())?
+                .to_vec();
             at += command.len();
             Some(command)
         })
@@ -32,7 +35,10 @@ impl TrimShape {
 
     fn pieces(self, extent: Extent) -> impl Iterator<Item = Extent> {
         let step = self.range_bytes_max.max(1);
-        (0..extent.len.div_ceil(step)).map(move |n| Extent { offset: extent.offset + n * step, len: step.min(extent.len - n * step) })
+        (0..extent.len.div_ceil(step)).map(move |n| Extent {
+            offset: extent.offset + n * step,
+            len: step.min(extent.len - n * step),
+        })
     }
 }
 
@@ -44,7 +50,9 @@ mod tests {
     #[test]
     fn commands_split_long_ranges_and_fill_commands() {
         let shape = TrimShape { ranges_max: 2, range_bytes_max: 100 };
-        let commands: Vec<_> = shape.commands(&[Extent { offset: 0, len: 250 }, Extent { offset: 1000, len: 50 }]).collect();
+        let commands: Vec<_> = shape
+            .commands(&[Extent { offset: 0, len: 250 }, Extent { offset: 1000, len: 50 }])
+            .collect();
         let e = |offset, len| Extent { offset, len };
         assert_eq!(commands, [vec![e(0, 100), e(100, 100)], vec![e(200, 50), e(1000, 50)]]);
         assert_eq!(shape.command_bytes_max(), 200);

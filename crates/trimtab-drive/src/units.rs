@@ -141,7 +141,11 @@ impl fmt::Display for Nanos {
 
 /// Formats `6 min 17 s`, or only the larger unit if the smaller is zero.
 fn two(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
-    if small == 0 { format!("{large} {large_unit}") } else { format!("{large} {large_unit} {small} {small_unit}") }
+    if small == 0 {
+        format!("{large} {large_unit}")
+    } else {
+        format!("{large} {large_unit} {small} {small_unit}")
+    }
 }
 
 impl fmt::Display for Bytes {
@@ -236,13 +240,18 @@ impl FromStr for Bytes {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let factor = |unit: &str| {
             let prefix = unit.strip_suffix('b').unwrap_or(unit);
-            let (letter, base) = prefix.strip_suffix('i').map_or((prefix, 1000_u64), |letter| (letter, 1024));
+            let (letter, base) =
+                prefix.strip_suffix('i').map_or((prefix, 1000_u64), |letter| (letter, 1024));
             let power = ["", "k", "m", "g", "t", "p"].iter().position(|known| *known == letter)?;
             (power > 0 || prefix.is_empty()).then(|| base.pow(power as u32))
         };
         scaled(text, factor).map(Self).map_err(|too_large| ParseQuantityError {
             text: text.to_string(),
-            expected: if too_large { "a size below 18.4 EB" } else { "a size such as 4096, 4KiB, 500MB or 1.8TB" },
+            expected: if too_large {
+                "a size below 18.4 EB"
+            } else {
+                "a size such as 4096, 4KiB, 500MB or 1.8TB"
+            },
         })
     }
 }
@@ -264,12 +273,16 @@ impl FromStr for Nanos {
             ("h", 3_600_000_000_000),
             ("d", 86_400_000_000_000),
         ];
-        scaled(text, |unit| UNITS.iter().find(|(name, _)| *name == unit).map(|(_, ns)| *ns)).map(Self).map_err(|too_large| {
-            ParseQuantityError {
+        scaled(text, |unit| UNITS.iter().find(|(name, _)| *name == unit).map(|(_, ns)| *ns))
+            .map(Self)
+            .map_err(|too_large| ParseQuantityError {
                 text: text.to_string(),
-                expected: if too_large { "a duration below 584 years" } else { "a duration such as 5ms, 1.5s, 30min, 2h or 7d" },
-            }
-        })
+                expected: if too_large {
+                    "a duration below 584 years"
+                } else {
+                    "a duration such as 5ms, 1.5s, 30min, 2h or 7d"
+                },
+            })
     }
 }
 
@@ -324,12 +337,32 @@ mod tests {
         assert_eq!("5ms".parse(), Ok(Nanos::from_millis(5)));
         assert_eq!("1.5h".parse(), Ok(Nanos::from_secs(5400)));
         assert!("5".parse::<Nanos>().is_err(), "a duration without a unit is ambiguous");
-        let shown: alloc::vec::Vec<String> =
-            [850, 12_340, 5_000_000, 1_210_000_000, 360_000_000_000, 377_000_000_000, 7_500_000_000_000, 900_000_000_000_000]
-                .map(|ns| Nanos(ns).to_string())
-                .into();
+        let shown: alloc::vec::Vec<String> = [
+            850,
+            12_340,
+            5_000_000,
+            1_210_000_000,
+            360_000_000_000,
+            377_000_000_000,
+            7_500_000_000_000,
+            900_000_000_000_000,
+        ]
+        .map(|ns| Nanos(ns).to_string())
+        .into();
         assert_eq!(Nanos::ZERO.to_string(), "0 s");
-        assert_eq!(shown, ["850 ns", "12.3 µs", "5.00 ms", "1.21 s", "6 min", "6 min 17 s", "2 h 5 min", "10.4 days"]);
+        assert_eq!(
+            shown,
+            [
+                "850 ns",
+                "12.3 µs",
+                "5.00 ms",
+                "1.21 s",
+                "6 min",
+                "6 min 17 s",
+                "2 h 5 min",
+                "10.4 days"
+            ]
+        );
     }
 
     #[test]
@@ -342,10 +375,29 @@ mod tests {
     #[test]
     fn three_digits_of_small_values_keep_precision() {
         assert_eq!(
-            [99.94, 99.96, 999.4, 999.6, 1_234.0, 1_235.0, 27_891.3, -36_706.0, 555_417.0, 999_600.0, 1e9].map(three_digits),
-            ["99.9", "100", "999", "1,000", "1,230", "1,240", "27,900", "-36,700", "555,000", "1,000,000", "1,000,000,000"]
+            [
+                99.94, 99.96, 999.4, 999.6, 1_234.0, 1_235.0, 27_891.3, -36_706.0, 555_417.0,
+                999_600.0, 1e9
+            ]
+            .map(three_digits),
+            [
+                "99.9",
+                "100",
+                "999",
+                "1,000",
+                "1,230",
+                "1,240",
+                "27,900",
+                "-36,700",
+                "555,000",
+                "1,000,000",
+                "1,000,000,000"
+            ]
         );
-        assert_eq!([0, 999, 1_000, 36_706, u64::MAX].map(grouped), ["0", "999", "1,000", "36,706", "18,446,744,073,709,551,615"]);
+        assert_eq!(
+            [0, 999, 1_000, 36_706, u64::MAX].map(grouped),
+            ["0", "999", "1,000", "36,706", "18,446,744,073,709,551,615"]
+        );
         assert_eq!(
             [0.0, 0.000_316, 0.004, 0.0161, 0.0996, 0.98, 1.0, 12.34, -0.004].map(three_digits),
             ["0.00", "3.2e-4", "0.0040", "0.016", "0.10", "0.98", "1.00", "12.3", "-0.0040"]

@@ -91,7 +91,8 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 #[must_use]
 pub fn suggest(word: &str, what: &str, known: &[&str]) -> String {
     let list = if known.is_empty() { "none".into() } else { known.join(", ") };
-    did_you_mean(nearest(word, known).as_slice()).unwrap_or_else(|| alloc::format!("known {what}: {list}"))
+    did_you_mean(nearest(word, known).as_slice())
+        .unwrap_or_else(|| alloc::format!("known {what}: {list}"))
 }
 
 /// Optimal string alignment distance: insertions, deletions, substitutions and
@@ -121,7 +122,11 @@ fn edits(a: &str, b: &str) -> usize {
 pub const fn is_text(c: char) -> bool {
     match c {
         '\n' | '\t' => true,
-        '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
+        '\u{061c}'
+        | '\u{200e}'
+        | '\u{200f}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}' => false,
         '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => false,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => false,
         _ => true,
@@ -163,13 +168,33 @@ mod tests {
 
     #[test]
     fn edits_match_known_distances() {
-        for (a, b, n) in
-            [("idle", "idle", 0), ("", "idle", 4), ("idel", "idle", 1), ("dile", "idle", 1), ("ide", "idle", 1), ("idlex", "idle", 1)]
-        {
+        for (a, b, n) in [
+            ("idle", "idle", 0),
+            ("", "idle", 4),
+            ("idel", "idle", 1),
+            ("dile", "idle", 1),
+            ("ide", "idle", 1),
+            ("idlex", "idle", 1),
+        ] {
             assert_eq!((edits(a, b), edits(b, a)), (n, n), "{a} {b}");
         }
-        assert_eq!((edits("kitten", "sitting"), edits("ab", "ba"), edits("abc", "cab"), edits("xline", "online")), (3, 1, 2, 2));
+        assert_eq!(
+            (
+                edits("kitten", "sitting"),
+                edits("ab", "ba"),
+                edits("abc", "cab"),
+                edits("xline", "online")
+            ),
+            (3, 1, 2, 2)
+        );
         // Half of the letters wrong is not a typo.
-        assert_eq!((nearest("nonx", &["none"]), nearest("noxx", &["none"]), nearest("onlxxx", &["online"])), (Some("none"), None, None));
+        assert_eq!(
+            (
+                nearest("nonx", &["none"]),
+                nearest("noxx", &["none"]),
+                nearest("onlxxx", &["online"])
+            ),
+            (Some("none"), None, None)
+        );
     }
 }

@@ -49,6 +49,9 @@ mod tests {
 
     #[test]
     fn take_refuses_numbers_over_64_bits() {
-        assert_eq!(take(&mut [0xFF; 9].iter().chain(&[2]).copied().collect::<Vec<_>>().as_slice()), None);
+        assert_eq!(
+            take(&mut [0xFF; 9].iter().chain(&[2]).copied().collect::<Vec<_>>().as_slice()),
+            None
+        );
     }
 }

@@ -212,7 +212,8 @@ impl Diagnosis {
         // The lowest layers come last.
         for (index, layer) in stack.layers.iter().enumerate().rev() {
             let own = self.layers.get(index).is_some_and(|report| report.gate == Gate::NotNeeded);
-            let below = !layer.below.is_empty() && layer.below.iter().all(|below| without.contains(below));
+            let below =
+                !layer.below.is_empty() && layer.below.iter().all(|below| without.contains(below));
             if own || below {
                 without.push(index);
             }
@@ -222,32 +223,53 @@ impl Diagnosis {
 
     /// True if the subject is a mounted filesystem that does not respond.
     pub fn is_silent(&self) -> bool {
-        self.filesystem.iter().flat_map(|filesystem| &filesystem.findings).any(|finding| finding.code == filesystem::SILENT)
+        self.filesystem
+            .iter()
+            .flat_map(|filesystem| &filesystem.findings)
+            .any(|finding| finding.code == filesystem::SILENT)
     }
 
     fn findings(&self) -> impl Iterator<Item = &Finding> {
-        self.layers.iter().chain(&self.filesystem).flat_map(|report| &report.findings).chain(&self.mechanisms)
+        self.layers
+            .iter()
+            .chain(&self.filesystem)
+            .flat_map(|report| &report.findings)
+            .chain(&self.mechanisms)
     }
 
     /// Findings worth fixing, most important first.
     fn worth_mending(&self) -> Vec<&Finding> {
-        let mut findings: Vec<&Finding> = self.findings().filter(|f| f.severity > Severity::Note).collect();
+        let mut findings: Vec<&Finding> =
+            self.findings().filter(|f| f.severity > Severity::Note).collect();
         findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
         findings
     }
 
     /// All steps of the most important remedy, in one line.
     pub fn first_remedy(&self) -> Option<String> {
-        self.worth_mending().into_iter().find_map(|finding| finding.remedy.as_ref()).map(Remedy::line)
+        self.worth_mending()
+            .into_iter()
+            .find_map(|finding| finding.remedy.as_ref())
+            .map(Remedy::line)
     }
 
     /// Findings that the program can fix itself, lowest layer first: a higher layer may have no
     /// fault of its own. Skips a layer if every layer directly below it blocks: a fix there would
     /// have no effect.
     pub fn actionable(&self) -> impl Iterator<Item = (&Finding, &Remedy)> {
-        let reports = self.layers.iter().rev().chain(&self.filesystem).filter(|report| !self.is_in_vain(report));
-        let worth = reports.flat_map(|l| &l.findings).chain(&self.mechanisms).filter(|f| f.severity > Severity::Note);
-        worth.filter_map(|finding| Some((finding, finding.remedy.as_ref().filter(|remedy| !remedy.actions.is_empty())?)))
+        let reports = self
+            .layers
+            .iter()
+            .rev()
+            .chain(&self.filesystem)
+            .filter(|report| !self.is_in_vain(report));
+        let worth = reports
+            .flat_map(|l| &l.findings)
+            .chain(&self.mechanisms)
+            .filter(|f| f.severity > Severity::Note);
+        worth.filter_map(|finding| {
+            Some((finding, finding.remedy.as_ref().filter(|remedy| !remedy.actions.is_empty())?))
+        })
     }
 
     fn is_in_vain(&self, report: &LayerReport) -> bool {
@@ -272,7 +294,14 @@ impl<'a> Doctor<'a> {
     pub fn new(root: &'a Root) -> std::io::Result<Self> {
         let mounts = mountinfo::read(root)?;
         let visited = fstrim::VisitCache::new(&mounts);
-        Ok(Self { root, mounts, visited, tables: Tables::read(root), mechanisms: mechanisms::TrimMechanisms::read(root), kept: None })
+        Ok(Self {
+            root,
+            mounts,
+            visited,
+            tables: Tables::read(root),
+            mechanisms: mechanisms::TrimMechanisms::read(root),
+            kept: None,
+        })
     }
 
     /// Adds the mounts that trimtab's own daemon trims by its configuration.
@@ -283,7 +312,9 @@ impl<'a> Doctor<'a> {
 
     /// True if a later mount hides this one.
     fn is_covered(&self, mount: &Mount) -> bool {
-        self.visited.reached(&self.mounts, &mount.mount_point).is_some_and(|found| found.id != mount.id)
+        self.visited
+            .reached(&self.mounts, &mount.mount_point)
+            .is_some_and(|found| found.id != mount.id)
     }
 
     /// The machine as fstrim sees it.
@@ -296,14 +327,17 @@ impl<'a> Doctor<'a> {
         if self.root.is_live() && !mount_check::silent(&[path]).is_empty() {
             let absolute = std::path::absolute(path)?;
             let silent = mountinfo::silent(self.root, &self.mounts);
-            let by_name = mountinfo::containing(&self.mounts, &absolute).filter(|mount| silent.contains(&mount.dev));
+            let by_name = mountinfo::containing(&self.mounts, &absolute)
+                .filter(|mount| silent.contains(&mount.dev));
             // The path may be a link.
-            let mount = by_name.or_else(|| self.mounts.iter().find(|mount| silent.contains(&mount.dev)));
+            let mount =
+                by_name.or_else(|| self.mounts.iter().find(|mount| silent.contains(&mount.dev)));
             return Ok(self.examine_silent(mount.ok_or(std::io::ErrorKind::TimedOut)?));
         }
         let place = Place::of_path(self.root, path)?;
         // The kernel's name of a device is not a path.
-        let is_kernel_name = !path.is_absolute() || path.as_os_str().as_encoded_bytes().contains(&b'!');
+        let is_kernel_name =
+            !path.is_absolute() || path.as_os_str().as_encoded_bytes().contains(&b'!');
         let node = || place.stack.top_layers().next().filter(|_| is_kernel_name).map(Layer::node);
         let subject = match &place.mount {
             Some(mount) => shown(&mount.mount_point),
@@ -314,45 +348,79 @@ impl<'a> Doctor<'a> {
 
     /// Diagnoses a mounted filesystem whose stack is known.
     pub fn examine_mount(&self, mount: &Mount, stack: &Stack) -> Diagnosis {
-        self.examine(shown(&mount.mount_point), &Place { mount: Some(mount.clone()), stack: stack.clone() })
+        self.examine(
+            shown(&mount.mount_point),
+            &Place { mount: Some(mount.clone()), stack: stack.clone() },
+        )
     }
 
     /// Diagnoses a mount that does not respond, from the kernel's information about its devices
     /// alone.
     fn examine_silent(&self, mount: &Mount) -> Diagnosis {
-        let place = Place { mount: Some(mount.clone()), stack: Stack::of_mount(self.root, &self.mounts, mount) };
-        self.diagnose(shown(&mount.mount_point), &place, Some(filesystem::silent(mount, &place.stack)))
+        let place = Place {
+            mount: Some(mount.clone()),
+            stack: Stack::of_mount(self.root, &self.mounts, mount),
+        };
+        self.diagnose(
+            shown(&mount.mount_point),
+            &place,
+            Some(filesystem::silent(mount, &place.stack)),
+        )
     }
 
     fn examine(&self, subject: String, place: &Place) -> Diagnosis {
-        let filesystem = place.mount.as_ref().map(|mount| filesystem::judge(self.root, mount, &place.stack));
+        let filesystem =
+            place.mount.as_ref().map(|mount| filesystem::judge(self.root, mount, &place.stack));
         self.diagnose(subject, place, filesystem)
     }
 
-    fn diagnose(&self, subject: String, place: &Place, mut filesystem: Option<LayerReport>) -> Diagnosis {
-        let place = &Place { mount: place.mount.clone(), stack: refine::refine(self, &place.stack) };
+    fn diagnose(
+        &self,
+        subject: String,
+        place: &Place,
+        mut filesystem: Option<LayerReport>,
+    ) -> Diagnosis {
+        let place =
+            &Place { mount: place.mount.clone(), stack: refine::refine(self, &place.stack) };
         let stack = &place.stack;
-        let mut layers: Vec<LayerReport> = (0..stack.layers.len()).map(|i| layers::judge(self, stack, i)).collect();
+        let mut layers: Vec<LayerReport> =
+            (0..stack.layers.len()).map(|i| layers::judge(self, stack, i)).collect();
         excuse(&mut layers);
         layers::beside_those_below(self, stack, &mut layers);
         let verdict = reach::verdict(place, filesystem.as_ref(), &layers);
         if verdict.kind == VerdictKind::NotNeeded {
             let idle = layers.iter_mut().filter(|report| report.gate != Gate::Passes);
-            idle.for_each(|report| report.findings.retain(|finding| finding.severity < Severity::Serious));
+            idle.for_each(|report| {
+                report.findings.retain(|finding| finding.severity < Severity::Serious)
+            });
         }
         if verdict.kind != VerdictKind::Unknown {
-            filesystem.iter_mut().for_each(|report| report.findings.retain(|finding| finding.code != filesystem::UNTRIED));
+            filesystem.iter_mut().for_each(|report| {
+                report.findings.retain(|finding| finding.code != filesystem::UNTRIED)
+            });
         }
         let (trimmed_by, mut mechanisms) = match &place.mount {
-            Some(mount) if !stack.layers.is_empty() => mechanisms::judge(self, mount, stack, &verdict),
+            Some(mount) if !stack.layers.is_empty() => {
+                mechanisms::judge(self, mount, stack, &verdict)
+            }
             _ => mechanisms::swap(self, stack, &verdict),
         };
-        if layers.iter().flat_map(|report| &report.findings).any(|finding| faults::FORBID_TRIM.contains(&finding.code)) {
+        if layers
+            .iter()
+            .flat_map(|report| &report.findings)
+            .any(|finding| faults::FORBID_TRIM.contains(&finding.code))
+        {
             mechanisms.retain(|finding| finding.code != mechanisms::NOTHING_TRIMS);
         }
         if place.mount.as_ref().is_some_and(|mount| self.is_covered(mount)) {
-            let findings = filesystem.iter_mut().flat_map(|report| &mut report.findings).chain(&mut mechanisms);
-            findings.for_each(|finding| *finding = Finding::new(finding.code, Severity::Note, std::mem::take(&mut finding.text)));
+            let findings = filesystem
+                .iter_mut()
+                .flat_map(|report| &mut report.findings)
+                .chain(&mut mechanisms);
+            findings.for_each(|finding| {
+                *finding =
+                    Finding::new(finding.code, Severity::Note, std::mem::take(&mut finding.text))
+            });
             mechanisms.push(Finding::new(
                 "fs.covered",
                 Severity::Note,
@@ -385,13 +453,19 @@ impl<'a> Doctor<'a> {
             && let Some(top) = place.stack.top_layers().next()
             && let Some(kib) = self.root.read(lifetime_counter(&mount.fs_type, &top.name))
         {
-            let written =
-                kib.trim().parse::<u64>().map_or_else(|_| format!("{kib} KiB"), |kib| Bytes(kib.saturating_mul(1024)).to_string());
-            counters.push(format!("{} lifetime_write_kbytes: {written}, in steps of 1 KiB, kept over reboots", mount.fs_type));
+            let written = kib.trim().parse::<u64>().map_or_else(
+                |_| format!("{kib} KiB"),
+                |kib| Bytes(kib.saturating_mul(1024)).to_string(),
+            );
+            counters.push(format!(
+                "{} lifetime_write_kbytes: {written}, in steps of 1 KiB, kept over reboots",
+                mount.fs_type
+            ));
         }
         for layer in place.stack.drives() {
             if self.root.exists(layer.sys.join("stat")) {
-                counters.push(format!("{} stat: in steps of 512 B, since boot", layer.shown_name()));
+                counters
+                    .push(format!("{} stat: in steps of 512 B, since boot", layer.shown_name()));
             }
         }
         counters
@@ -400,15 +474,20 @@ impl<'a> Doctor<'a> {
     fn root_would_add(&self, stack: &Stack) -> Vec<String> {
         let mut more = Vec::new();
         if !self.tables.known()
-            && stack
-                .layers
-                .iter()
-                .any(|l| matches!(l.kind, LayerKind::Crypt | LayerKind::ThinPool | LayerKind::Thin | LayerKind::Mapper(_)))
+            && stack.layers.iter().any(|l| {
+                matches!(
+                    l.kind,
+                    LayerKind::Crypt | LayerKind::ThinPool | LayerKind::Thin | LayerKind::Mapper(_)
+                )
+            })
         {
             more.push("the device-mapper tables (dmsetup table, dmsetup status): allow_discards, thin pool passdown".to_owned());
         }
-        if self.root.is_live() && !rustix::process::geteuid().is_root() && !stack.layers.is_empty() {
-            more.push("a proof with `trimtab verify`: reading raw blocks back after a trim".to_owned());
+        if self.root.is_live() && !rustix::process::geteuid().is_root() && !stack.layers.is_empty()
+        {
+            more.push(
+                "a proof with `trimtab verify`: reading raw blocks back after a trim".to_owned(),
+            );
         }
         more
     }
@@ -420,7 +499,8 @@ fn excuse(layers: &mut [LayerReport]) {
     // Each layer precedes the layers below it, so reverse order visits lower layers first.
     for i in (0..layers.len()).rev() {
         let below = &layers[i].below;
-        let idle = !below.is_empty() && below.iter().all(|&b| layers.get(b).is_some_and(|l| l.gate == Gate::NotNeeded));
+        let idle = !below.is_empty()
+            && below.iter().all(|&b| layers.get(b).is_some_and(|l| l.gate == Gate::NotNeeded));
         if idle && layers[i].gate == Gate::Blocks {
             layers[i].set(Gate::NotNeeded, "nothing below has a use for discards");
             layers[i].findings.retain(|f| f.severity < Severity::Serious);

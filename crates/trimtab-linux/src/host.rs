@@ -50,25 +50,39 @@ impl Place {
         if root.is_live() {
             match ResolvedObject::look_up(path) {
                 Ok(named) if named.kind() == rustix::fs::FileType::BlockDevice => {
-                    return Ok(Self::of_device(root, &mounts, DevNumber::from_raw(named.stat().st_rdev)));
+                    return Ok(Self::of_device(
+                        root,
+                        &mounts,
+                        DevNumber::from_raw(named.stat().st_rdev),
+                    ));
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    let dev = Some(error.kind()).filter(|kind| *kind == io::ErrorKind::NotFound).and_then(|_| kernel_name(root, path));
+                    let dev = Some(error.kind())
+                        .filter(|kind| *kind == io::ErrorKind::NotFound)
+                        .and_then(|_| kernel_name(root, path));
                     return dev.map(|dev| Self::of_device(root, &mounts, dev)).ok_or(error);
                 }
             }
         } else if path.starts_with("/dev") || !path.is_absolute() {
             // A recorded tree has no device nodes, only the names of its devices.
             let name = path.to_str().unwrap_or_default();
-            let sys = block::device_of_source(root, path).or_else(|| block::device_by_name(root, name));
+            let sys =
+                block::device_of_source(root, path).or_else(|| block::device_by_name(root, name));
             let dev = sys.and_then(|sys| DevNumber::parse(&root.read(sys.join("dev"))?));
             // Filesystems can be mounted below /dev as well (/dev/shm).
-            let mounted = || mounts.iter().any(|mount| mount.mount_point.starts_with("/dev") && path.starts_with(&mount.mount_point));
+            let mounted = || {
+                mounts.iter().any(|mount| {
+                    mount.mount_point.starts_with("/dev") && path.starts_with(&mount.mount_point)
+                })
+            };
             if let Some(dev) = dev {
                 return Ok(Self::of_device(root, &mounts, dev));
             } else if !path.is_absolute() || !mounted() {
-                return Err(io::Error::new(io::ErrorKind::NotFound, "the recorded tree has no device of this name"));
+                return Err(io::Error::new(
+                    io::ErrorKind::NotFound,
+                    "the recorded tree has no device of this name",
+                ));
             }
         }
         let mount = mountinfo::of_path(root, &mounts, path)?.cloned();
@@ -84,7 +98,8 @@ impl Place {
 /// The device with this kernel name: `cciss!c0d0` and `/dev/cciss!c0d0` are
 /// `/dev/cciss/c0d0`.
 fn kernel_name(root: &Root, path: &Path) -> Option<DevNumber> {
-    let name = path.strip_prefix("/dev").unwrap_or(path).to_str().filter(|name| !name.contains('/'))?;
+    let name =
+        path.strip_prefix("/dev").unwrap_or(path).to_str().filter(|name| !name.contains('/'))?;
     DevNumber::parse(&root.read(Path::new("/sys/class/block").join(name).join("dev"))?)
 }
 
@@ -152,7 +167,16 @@ mod tests {
         let root = Root::live().unwrap();
         for name in root.list("/sys/class/block").into_iter().take(3) {
             let dev = DevNumber::parse(&root.read(format!("/sys/class/block/{name}/dev")).unwrap());
-            assert_eq!(Place::of_path(&root, Path::new(&name)).unwrap().stack.top_layers().next().map(|layer| layer.dev), dev, "{name}");
+            assert_eq!(
+                Place::of_path(&root, Path::new(&name))
+                    .unwrap()
+                    .stack
+                    .top_layers()
+                    .next()
+                    .map(|layer| layer.dev),
+                dev,
+                "{name}"
+            );
         }
         let tree = tempfile::tempdir().unwrap();
         let directory = tree.path().join("sys/class/block/cciss!c0d0");
@@ -162,11 +186,20 @@ mod tests {
         for name in ["cciss!c0d0", "/dev/cciss!c0d0"] {
             assert_eq!(kernel_name(&root, Path::new(name)), DevNumber::parse("104:0"), "{name}");
         }
-        assert_eq!([kernel_name(&root, Path::new("/dev/cciss/c0d0")), kernel_name(&root, Path::new("../x"))], [None, None]);
+        assert_eq!(
+            [
+                kernel_name(&root, Path::new("/dev/cciss/c0d0")),
+                kernel_name(&root, Path::new("../x"))
+            ],
+            [None, None]
+        );
     }
 
     #[test]
     fn observer_of_missing_path_is_an_error() {
-        assert_eq!(EnvironmentRecorder::start(Path::new("/no/such/path")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            EnvironmentRecorder::start(Path::new("/no/such/path")).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
     }
 }

@@ -24,12 +24,16 @@ impl LoopDevice {
     /// Attaches an open file that supports discards to an unused loop device, with this block
     /// size, direct I/O and a partition scan. `name` is the backing name shown by the kernel.
     pub fn attach(backing: &File, name: &Path, logical_block: u32) -> anyhow::Result<Self> {
-        let control = open_control().context("cannot open /dev/loop-control (is the loop driver there? try `modprobe loop`)")?;
+        let control = open_control().context(
+            "cannot open /dev/loop-control (is the loop driver there? try `modprobe loop`)",
+        )?;
         let identity = ObjectIdentity::of(backing).context("cannot examine the served file")?;
         let mut last = io::Error::from_raw_os_error(libc::EBUSY);
         for _ in 0..ATTEMPTS {
             let this = Self::fresh(&control).context("no loop device is available")?;
-            let configured = this.open(OFlags::empty()).and_then(|device| looping::configure(&device, backing, name, logical_block));
+            let configured = this
+                .open(OFlags::empty())
+                .and_then(|device| looping::configure(&device, backing, name, logical_block));
             match configured {
                 Ok(()) if this.takes_discards() => return Ok(this),
                 // Another process had the device open, so it kept its previous queue limits.
@@ -37,8 +41,15 @@ impl LoopDevice {
                     last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
                     let _ = this.detach(identity, true);
                 }
-                Err(error) if error.raw_os_error().is_some_and(|errno| TAKEN_ERRORS.contains(&errno)) => last = error,
-                Err(error) => return Err(error).with_context(|| format!("cannot configure {}", this.path().display())),
+                Err(error)
+                    if error.raw_os_error().is_some_and(|errno| TAKEN_ERRORS.contains(&errno)) =>
+                {
+                    last = error
+                }
+                Err(error) => {
+                    return Err(error)
+                        .with_context(|| format!("cannot configure {}", this.path().display()));
+                }
             }
         }
         Err(last).context("another process took every loop device that was tried")
@@ -64,7 +75,9 @@ impl LoopDevice {
             let number = this.0;
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                format!("/dev/loop{number} does not exist (try `mknod /dev/loop{number} b 7 {number}`)"),
+                format!(
+                    "/dev/loop{number} does not exist (try `mknod /dev/loop{number} b 7 {number}`)"
+                ),
             ));
         }
         this.renew(true);
@@ -80,7 +93,8 @@ impl LoopDevice {
     /// False if limits set for a previous user prevent discards. The driver takes its limits from
     /// the file, and this file supports discards.
     fn takes_discards(self) -> bool {
-        std::fs::read_to_string(self.sysfs().join("queue/discard_max_bytes")).map_or(true, |text| text.trim() != "0")
+        std::fs::read_to_string(self.sysfs().join("queue/discard_max_bytes"))
+            .map_or(true, |text| text.trim() != "0")
     }
 
     /// Resets the queue settings of this free device, which otherwise persist for the next user.
@@ -97,7 +111,11 @@ impl LoopDevice {
     /// Flushes the device's dirty data to the drive, if the device is backed by `ours`.
     pub fn sync(self, ours: ObjectIdentity) -> io::Result<()> {
         let device = self.open(OFlags::empty())?;
-        if looping::backing(&device)?.is_some_and(|backing| backing.file == ours) { device.sync_all() } else { Ok(()) }
+        if looping::backing(&device)?.is_some_and(|backing| backing.file == ours) {
+            device.sync_all()
+        } else {
+            Ok(())
+        }
     }
 
     /// Detaches the device if it is backed by `ours`, and returns once it is free. If another
@@ -107,7 +125,9 @@ impl LoopDevice {
         loop {
             match self.try_detach(ours, force)? {
                 // A process that scans all devices has it open for a moment.
-                DetachResult::InUse if Instant::now() < end => std::thread::sleep(Duration::from_millis(20)),
+                DetachResult::InUse if Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(20))
+                }
                 result => return Ok(result),
             }
         }
@@ -118,10 +138,15 @@ impl LoopDevice {
         // device, as far as that is visible here.
         let device = match self.open(if force { OFlags::empty() } else { OFlags::EXCL }) {
             Ok(device) => device,
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Ok(DetachResult::InUse),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                return Ok(DetachResult::InUse);
+            }
             // /dev may lack the node if it is not a devtmpfs.
             Err(error) if self.backing_file().is_some() => return Err(error),
-            Err(error) if error.raw_os_error() == Some(libc::ENXIO) || error.kind() == io::ErrorKind::NotFound => {
+            Err(error)
+                if error.raw_os_error() == Some(libc::ENXIO)
+                    || error.kind() == io::ErrorKind::NotFound =>
+            {
                 return Ok(DetachResult::Free);
             }
             Err(error) => return Err(error),
@@ -166,5 +191,9 @@ pub enum DetachResult {
 }
 
 fn open_control() -> io::Result<File> {
-    Ok(File::from(rustix::fs::open("/dev/loop-control", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?))
+    Ok(File::from(rustix::fs::open(
+        "/dev/loop-control",
+        OFlags::RDWR | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?))
 }

@@ -9,7 +9,9 @@ pub mod lines;
 mod plain;
 pub mod progress;
 
-pub use plain::{begins_formula, harmless_cell, is_text, json, plain, plain_bytes, plain_line, styled};
+pub use plain::{
+    begins_formula, harmless_cell, is_text, json, plain, plain_bytes, plain_line, styled,
+};
 
 use self::progress::TaskList;
 use crate::sys::descriptor::ClosedPipe;
@@ -72,9 +74,24 @@ impl RunCollection {
 
 impl Context {
     /// From the options.
-    pub fn new(OutputOptions { json, quiet, plain }: OutputOptions, yes: bool, label: Option<String>, store: Option<PathBuf>) -> Self {
+    pub fn new(
+        OutputOptions { json, quiet, plain }: OutputOptions,
+        yes: bool,
+        label: Option<String>,
+        store: Option<PathBuf>,
+    ) -> Self {
         let progress = !quiet && (plain || std::io::stderr().is_terminal());
-        Self { json, progress, plain, quiet, yes, store, label, collected: None, doing: TaskList::default() }
+        Self {
+            json,
+            progress,
+            plain,
+            quiet,
+            yes,
+            store,
+            label,
+            collected: None,
+            doing: TaskList::default(),
+        }
     }
 
     /// Writes a one-line remark to standard error, unless `--quiet`.
@@ -92,7 +109,13 @@ impl Context {
     }
 
     /// Prints `text`, or with `--json` `{"schema": schema, "version": version, …value}`.
-    pub fn report<T: serde::Serialize>(&self, schema: &str, version: u32, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+    pub fn report<T: serde::Serialize>(
+        &self,
+        schema: &str,
+        version: u32,
+        value: &T,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
         self.report_styled(schema, version, value, || plain(&text()).into_owned())
     }
 
@@ -122,7 +145,11 @@ pub fn has_reported() -> bool {
 
 /// The document `{"schema": "trimtab.…", "version": version, …value}`, with a final newline.
 /// A value that is not an object becomes a field with the name of the schema.
-pub fn document<T: serde::Serialize>(schema: &str, version: u32, value: &T) -> anyhow::Result<String> {
+pub fn document<T: serde::Serialize>(
+    schema: &str,
+    version: u32,
+    value: &T,
+) -> anyhow::Result<String> {
     #[derive(serde::Serialize)]
     struct JsonDocument<'a, T> {
         schema: String,
@@ -132,9 +159,15 @@ pub fn document<T: serde::Serialize>(schema: &str, version: u32, value: &T) -> a
         value: &'a T,
     }
     let name = format!("trimtab.{schema}");
-    let mut text = match serde_json::to_string_pretty(&JsonDocument { schema: name.clone(), version, value }) {
+    let mut text = match serde_json::to_string_pretty(&JsonDocument {
+        schema: name.clone(),
+        version,
+        value,
+    }) {
         Ok(text) => text,
-        Err(_) => serde_json::to_string_pretty(&serde_json::json!({ "schema": name, "version": version, schema: value }))?,
+        Err(_) => serde_json::to_string_pretty(
+            &serde_json::json!({ "schema": name, "version": version, schema: value }),
+        )?,
     };
     text.push('\n');
     Ok(json(&text).into_owned())
@@ -142,7 +175,9 @@ pub fn document<T: serde::Serialize>(schema: &str, version: u32, value: &T) -> a
 
 /// Reports a non-fatal error on standard error.
 pub fn complain(text: &str) {
-    progress::aside(|| anstream::eprint!("{}", on_stderr(&format!("trimtab: {}", plain_line(text)))));
+    progress::aside(|| {
+        anstream::eprint!("{}", on_stderr(&format!("trimtab: {}", plain_line(text))))
+    });
 }
 
 /// Formats `text` for standard error, with a newline: wrapped between words on a terminal,

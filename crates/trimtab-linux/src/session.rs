@@ -34,7 +34,12 @@ impl ProgressWatch {
     }
 
     /// Like [`Self::new`], for one part of a larger command.
-    pub fn part(context: &Context, part: &ProgressPart, plan: &WorkloadPlan, guard: Option<Guard>) -> Self {
+    pub fn part(
+        context: &Context,
+        part: &ProgressPart,
+        plan: &WorkloadPlan,
+        guard: Option<Guard>,
+    ) -> Self {
         let (counting, total) = amount(plan);
         Self::of(Bar::part(context, part, counting, total), guard)
     }
@@ -83,7 +88,11 @@ pub fn assemble(
         run.warnings.push(Warning {
             code: "run.failed".to_owned(),
             severity: Severity::Serious,
-            facts: error.errno.map(|errno| Field::new("errno", errno.to_string())).into_iter().collect(),
+            facts: error
+                .errno
+                .map(|errno| Field::new("errno", errno.to_string()))
+                .into_iter()
+                .collect(),
             text: format!("the run failed before its end: {error}"),
         });
     }

@@ -119,7 +119,8 @@ impl WafCounters {
         (self.host > 0 && self.nand > 0).then(|| {
             let (host, nand) = (self.host as f64, self.nand as f64);
             // Counters are cut to whole steps.
-            let (low, high) = (nand / (host + self.host_step as f64), (nand + self.nand_step as f64) / host);
+            let (low, high) =
+                (nand / (host + self.host_step as f64), (nand + self.nand_step as f64) / host);
             Waf { value: nand / host, low, high: Some(high) }
         })
     }
@@ -134,7 +135,11 @@ impl WafCounters {
         let nand = self.nand.checked_sub(before.nand)? as f64;
         let (host_step, nand_step) = (self.host_step as f64, self.nand_step as f64);
         let high = (host > host_step).then(|| (nand + nand_step) / (host - host_step));
-        Some(Waf { value: nand / host, low: (nand - nand_step).max(0.0) / (host + host_step), high })
+        Some(Waf {
+            value: nand / host,
+            low: (nand - nand_step).max(0.0) / (host + host_step),
+            high,
+        })
     }
 }
 
@@ -236,9 +241,13 @@ pub fn parse(bytes: &[u8]) -> Result<Reading, ReadError> {
 fn identity(document: &Value, fields: &mut Fields) -> Reading {
     let taken = fields.count(&document["local_time"], "time_t");
     if let Some(time) = taken.filter(|time| !TIMES.contains(time)) {
-        fields.remark(format!("the reading claims to be of {time} s since 1970, which cannot be right"));
+        fields.remark(format!(
+            "the reading claims to be of {time} s since 1970, which cannot be right"
+        ));
     }
-    let model = ["model_name", "scsi_model_name", "model_family"].iter().find_map(|key| text(&document[*key]));
+    let model = ["model_name", "scsi_model_name", "model_family"]
+        .iter()
+        .find_map(|key| text(&document[*key]));
     Reading {
         model,
         serial: text(&document["serial_number"]),
@@ -250,11 +259,15 @@ fn identity(document: &Value, fields: &mut Fields) -> Reading {
 
 /// Values that smartctl gives for every protocol.
 fn common(document: &Value, reading: &mut Reading, fields: &mut Fields) {
-    let capacity = fields.count(&document["user_capacity"], "bytes").or_else(|| fields.count(document, "nvme_total_capacity"));
+    let capacity = fields
+        .count(&document["user_capacity"], "bytes")
+        .or_else(|| fields.count(document, "nvme_total_capacity"));
     reading.capacity_bytes = capacity.filter(|bytes| *bytes > 0);
-    let temperature = document["temperature"]["current"].as_i64().filter(|celsius| TEMPERATURE.contains(celsius));
+    let temperature =
+        document["temperature"]["current"].as_i64().filter(|celsius| TEMPERATURE.contains(celsius));
     reading.temperature_celsius = reading.temperature_celsius.or(temperature);
-    reading.power_on_hours = reading.power_on_hours.or_else(|| fields.count(&document["power_on_time"], "hours"));
+    reading.power_on_hours =
+        reading.power_on_hours.or_else(|| fields.count(&document["power_on_time"], "hours"));
     if let Some(hours) = reading.power_on_hours.filter(|hours| *hours > HOURS_MAX) {
         reading.power_on_hours = None;
         fields.remark(format!("the drive claims {hours} hours under power, which cannot be right"));
@@ -265,7 +278,11 @@ fn kind(document: &Value, reading: &Reading) -> DriveKind {
     match document["rotation_rate"].as_u64() {
         Some(0) => DriveKind::Ssd,
         Some(_) => DriveKind::HardDisk,
-        None if reading.protocol.as_deref() == Some("NVMe") || document.get(nvme::HEALTH_LOG).is_some() => DriveKind::Ssd,
+        None if reading.protocol.as_deref() == Some("NVMe")
+            || document.get(nvme::HEALTH_LOG).is_some() =>
+        {
+            DriveKind::Ssd
+        }
         // Old disks do not state their rotation rate.
         None => ata::kind(document),
     }
@@ -277,7 +294,11 @@ fn refuse(document: &Value) -> Result<(), ReadError> {
     if !smartctl.is_object() {
         return Err(ReadError::Foreign);
     }
-    let messages = smartctl["messages"].as_array().into_iter().flatten().filter_map(|message| text(&message["string"]));
+    let messages = smartctl["messages"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|message| text(&message["string"]));
     let lines = smartctl["output"].as_array().into_iter().flatten().filter_map(text);
     let said: Vec<String> = messages.chain(lines).collect();
     if said.iter().any(|line| line.starts_with("Device is in ") && line.contains(" mode, exit(")) {

@@ -38,7 +38,11 @@ impl Observer for &TaskState {
 ///
 /// # Errors
 /// The exception raised by Ctrl-C or by `progress`.
-pub fn run<R: Send>(py: Python<'_>, progress: Option<&Py<PyAny>>, work: impl FnOnce(&TaskState) -> R + Send) -> PyResult<R> {
+pub fn run<R: Send>(
+    py: Python<'_>,
+    progress: Option<&Py<PyAny>>,
+    work: impl FnOnce(&TaskState) -> R + Send,
+) -> PyResult<R> {
     let state = TaskState::default();
     py.detach(|| {
         std::thread::scope(|scope| {
@@ -51,7 +55,8 @@ pub fn run<R: Send>(py: Python<'_>, progress: Option<&Py<PyAny>>, work: impl FnO
                 result
             });
             let (mut raised, mut reported) = (Ok(()), 0);
-            while raised.is_ok() && ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+            while raised.is_ok() && ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout)
+            {
                 let done = state.done.load(Ordering::Relaxed);
                 raised = Python::attach(|py| {
                     py.check_signals()?;
@@ -84,6 +89,12 @@ pub fn run_here<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> PyR
 }
 
 fn stopped(panic: Box<dyn Any + Send>) -> PyErr {
-    let words = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
-    crate::error(format!("the model stopped: {}", words.unwrap_or_else(|| "no reason given".to_owned())))
+    let words = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    crate::error(format!(
+        "the model stopped: {}",
+        words.unwrap_or_else(|| "no reason given".to_owned())
+    ))
 }

@@ -35,7 +35,8 @@ impl Crew<'_> {
         needs: impl Fn(usize) -> u64 + Sync,
         make: impl Fn(usize) -> Option<R> + Sync,
     ) -> Option<Vec<R>> {
-        let (next, left, given_back) = (AtomicUsize::new(0), Mutex::new(self.memory_bytes), Condvar::new());
+        let (next, left, given_back) =
+            (AtomicUsize::new(0), Mutex::new(self.memory_bytes), Condvar::new());
         let made: Mutex<Vec<Option<R>>> = Mutex::new((0..count).map(|_| None).collect());
         // Every update under these locks is atomic, so the data stay valid after a panic.
         let left = || left.lock().unwrap_or_else(PoisonError::into_inner);

@@ -42,13 +42,15 @@ pub fn load(reference: &str, directory: &Path) -> Result<file::Drive, String> {
     if settings::is_path(reference) {
         let path = directory.join(reference);
         let bytes = read_within(&path, SPEC_BYTES_MAX)?;
-        let text = std::str::from_utf8(&bytes).map_err(|wrong| format!("{}: {wrong}", path.display()))?;
+        let text =
+            std::str::from_utf8(&bytes).map_err(|wrong| format!("{}: {wrong}", path.display()))?;
         return parse(text).map_err(|wrong| format!("{}: {wrong}", path.display()));
     }
     shipped::named(reference).ok_or_else(|| {
         let names = drives();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let hint = did_you_mean(&similar(reference, &names)).unwrap_or_else(|| format!("there are {}", names.join(", ")));
+        let hint = did_you_mean(&similar(reference, &names))
+            .unwrap_or_else(|| format!("there are {}", names.join(", ")));
         format!("there is no drive '{reference}'; {hint}")
     })
 }
@@ -65,7 +67,9 @@ pub fn read_within(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
     }
     let mut content = Vec::new();
     // The file may grow meanwhile.
-    std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut content)).map_err(cannot)?;
+    std::fs::File::open(path)
+        .and_then(|file| file.take(limit).read_to_end(&mut content))
+        .map_err(cannot)?;
     Ok(content)
 }
 
@@ -95,8 +99,10 @@ impl Drive {
     fn change(&self, parameters: &Bound<'_, PyDict>) -> PyResult<Self> {
         let mut given = Vec::new();
         values::entries("drive", parameters, &mut given)?;
-        let given: Vec<(&str, &Value)> = given.iter().map(|(key, value)| (key.as_str(), value)).collect();
-        let changed = settings::changed_drive(self.drive.clone(), &given).map_err(|wrong| error(wrong.to_string()))?;
+        let given: Vec<(&str, &Value)> =
+            given.iter().map(|(key, value)| (key.as_str(), value)).collect();
+        let changed = settings::changed_drive(self.drive.clone(), &given)
+            .map_err(|wrong| error(wrong.to_string()))?;
         Ok(Self { drive: changed.drive, few: changed.few.or_else(|| self.few.clone()) })
     }
 
@@ -118,8 +124,18 @@ impl Drive {
     /// For a learned drive: all drives that explain the measurements. Empty for others.
     #[getter]
     fn members(&self) -> Vec<Self> {
-        let bare = |spec: &DriveSpec| file::Drive { spec: spec.clone(), sources: BTreeMap::new(), alternatives: Vec::new(), twin: None };
-        self.drive.twin.iter().flat_map(|twin| &twin.members).map(|spec| bare(spec).into()).collect()
+        let bare = |spec: &DriveSpec| file::Drive {
+            spec: spec.clone(),
+            sources: BTreeMap::new(),
+            alternatives: Vec::new(),
+            twin: None,
+        };
+        self.drive
+            .twin
+            .iter()
+            .flat_map(|twin| &twin.members)
+            .map(|spec| bare(spec).into())
+            .collect()
     }
 
     #[getter]
@@ -153,6 +169,9 @@ impl Drive {
     }
 
     fn __repr__(&self) -> String {
-        format!("<trimtab.Drive {}: {} bytes>", self.drive.spec.name, self.drive.spec.capacity_bytes)
+        format!(
+            "<trimtab.Drive {}: {} bytes>",
+            self.drive.spec.name, self.drive.spec.capacity_bytes
+        )
     }
 }

@@ -22,7 +22,9 @@ impl CandidateEvaluator for OnThreads<'_> {
         // The observer counts them.
         let uncounted = TaskState::default();
         let crew = Crew { threads: self.threads, memory_bytes: available(), state: &uncounted };
-        let make = |at: usize| Some(if self.state.stop.load(Ordering::Relaxed) { None } else { show(&candidates[at]) });
+        let make = |at: usize| {
+            Some(if self.state.stop.load(Ordering::Relaxed) { None } else { show(&candidates[at]) })
+        };
         crew.run(candidates.len(), |_| 0, make).unwrap_or_else(|| vec![None; candidates.len()])
     }
 }
@@ -47,13 +49,19 @@ pub fn learn(
         .call_method0("date")?
         .str()?
         .extract()?;
-    let (threads, seed, limit) = (Threads::or_all(threads), seed.0, write_limit_bytes.map(|limit| limit.0));
+    let (threads, seed, limit) =
+        (Threads::or_all(threads), seed.0, write_limit_bytes.map(|limit| limit.0));
     let spec = drive.drive.spec.clone();
     let learned = background::run(py, progress.as_ref(), |mut state| {
-        let measured = LearnMeasurements::in_virtual_time(&spec, &spec.name, budget, limit, seed, &mut state)
-            .map_err(|cannot| cannot.to_string().replace("--write-limit", "write_limit_bytes"))?;
+        let measured =
+            LearnMeasurements::in_virtual_time(&spec, &spec.name, budget, limit, seed, &mut state)
+                .map_err(|cannot| {
+                    cannot.to_string().replace("--write-limit", "write_limit_bytes")
+                })?;
         let fitted = measured.fitted(&OnThreads { threads, state }, &mut state);
-        let fitted = fitted.ok_or_else(|| format!("no modelled drive explains the measurements of {}", spec.name))?;
+        let fitted = fitted.ok_or_else(|| {
+            format!("no modelled drive explains the measurements of {}", spec.name)
+        })?;
         Ok::<_, String>(measured.twin(&spec.name, &today, &fitted))
     })?;
     learned.map(Drive::from).map_err(error)

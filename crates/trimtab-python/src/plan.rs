@@ -17,7 +17,9 @@ use trimtab_drive::spec::file::{Drive, parse};
 use trimtab_sim::runner::{Observer, RunEnd};
 use trimtab_study::sweep::settings::is_path;
 use trimtab_study::sweep::table::{CellOutcome, SCHEMA, SweepRow, outcome};
-use trimtab_study::sweep::{MODEL, Sources, SweepCell, TraceReplayOptions, id_of_impossible, short_hash};
+use trimtab_study::sweep::{
+    MODEL, Sources, SweepCell, TraceReplayOptions, id_of_impossible, short_hash,
+};
 
 /// A plan.
 #[pyclass(frozen, module = "trimtab")]
@@ -44,7 +46,8 @@ impl Sources for Plan {
     fn drive(&self, name: &str) -> Result<Drive, String> {
         match &self.given {
             Some(given) if is_path(name) => {
-                let text = std::str::from_utf8(sent(given, name)?).map_err(|wrong| format!("{name}: {wrong}"))?;
+                let text = std::str::from_utf8(sent(given, name)?)
+                    .map_err(|wrong| format!("{name}: {wrong}"))?;
                 parse(text).map_err(|wrong| format!("{name}: {wrong}"))
             }
             _ => drive::load(name, &self.directory),
@@ -57,7 +60,8 @@ impl Sources for Plan {
         let found = known.iter().find(same).map(|(.., trace)| trace.clone());
         let trace = found.unwrap_or_else(|| {
             let trace = match &self.given {
-                Some(given) => sent(given, path).and_then(|text| Trace::parse(Path::new(path), text, &asked.reading)),
+                Some(given) => sent(given, path)
+                    .and_then(|text| Trace::parse(Path::new(path), text, &asked.reading)),
                 None => Trace::read(&self.directory.join(path), &asked.reading),
             };
             known.push((path.to_owned(), asked.clone(), trace.clone()));
@@ -71,7 +75,10 @@ impl Sources for Plan {
 const FILE_BYTES_MAX: u64 = 4 << 30;
 
 fn sent<'a>(given: &'a BTreeMap<String, PyBackedBytes>, path: &str) -> Result<&'a [u8], String> {
-    given.get(path).map(AsRef::as_ref).ok_or_else(|| format!("{path} is not among the files passed in"))
+    given
+        .get(path)
+        .map(AsRef::as_ref)
+        .ok_or_else(|| format!("{path} is not among the files passed in"))
 }
 
 impl Plan {
@@ -103,8 +110,13 @@ impl Plan {
     /// `files` by path.
     #[new]
     #[pyo3(signature = (text, directory=PathBuf::new(), files=None))]
-    fn new(text: String, directory: PathBuf, files: Option<BTreeMap<String, PyBackedBytes>>) -> PyResult<Self> {
-        let plan = trimtab_study::sweep::Plan::parse(&text).map_err(|wrong| error(wrong.to_string()))?;
+    fn new(
+        text: String,
+        directory: PathBuf,
+        files: Option<BTreeMap<String, PyBackedBytes>>,
+    ) -> PyResult<Self> {
+        let plan =
+            trimtab_study::sweep::Plan::parse(&text).map_err(|wrong| error(wrong.to_string()))?;
         let made = Self { text, plan, directory, given: files, traces: Mutex::default() };
         made.plan.check(&made).map_err(|wrong| error(wrong.to_string()))?;
         Ok(made)
@@ -166,7 +178,14 @@ impl Plan {
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         cells.iter().try_for_each(|cell| self.known(*cell).map(drop))?;
         let rows = background::run(py, progress.as_ref(), |state| {
-            self.rows(&cells, &Crew { threads: threads.0, memory_bytes: memory_bytes.map_or_else(available, |bytes| bytes.0), state })
+            self.rows(
+                &cells,
+                &Crew {
+                    threads: threads.0,
+                    memory_bytes: memory_bytes.map_or_else(available, |bytes| bytes.0),
+                    state,
+                },
+            )
         })?;
         let rows = rows.ok_or_else(|| error("interrupted"))?;
         Ok(rows.iter().map(|row| PyBytes::new(py, &packed(row))).collect())
@@ -174,7 +193,11 @@ impl Plan {
 
     /// Combines rows from `run`, from here or elsewhere, into a table in cell order.
     fn table(&self, rows: Vec<Vec<u8>>) -> PyResult<table::Table> {
-        let mut rows = rows.iter().map(|row| unpacked(row)).collect::<Result<Vec<SweepRow>, String>>().map_err(error)?;
+        let mut rows = rows
+            .iter()
+            .map(|row| unpacked(row))
+            .collect::<Result<Vec<SweepRow>, String>>()
+            .map_err(error)?;
         rows.sort_by_key(|row| row.cell);
         rows.iter().try_for_each(|row| self.known(row.cell).map(drop))?;
         if let Some(pair) = rows.windows(2).find(|pair| pair[0].cell == pair[1].cell) {
@@ -193,7 +216,10 @@ impl Plan {
             ("plan", self.text.clone()),
         ];
         let metadata = metadata.map(|(key, value)| (format!("trimtab.{key}"), value)).into();
-        Ok(table::Table { columns: trimtab_study::sweep::table::table(&self.plan, &rows), metadata })
+        Ok(table::Table {
+            columns: trimtab_study::sweep::table::table(&self.plan, &rows),
+            metadata,
+        })
     }
 }
 
@@ -208,31 +234,45 @@ impl Plan {
     /// Hashes of the files named by the plan, by path, as JSON.
     fn inputs(&self) -> Result<String, String> {
         let hash = |path: String| self.content(&path).map(|content| (path, short_hash(&content)));
-        let all = self.plan.paths().into_iter().map(hash).collect::<Result<BTreeMap<String, String>, String>>()?;
+        let all = self
+            .plan
+            .paths()
+            .into_iter()
+            .map(hash)
+            .collect::<Result<BTreeMap<String, String>, String>>()?;
         Ok(serde_json::to_string(&all).expect("texts are JSON"))
     }
 
     fn known(&self, cell: u64) -> PyResult<u64> {
         let cells = self.plan.cells();
-        if cell < cells { Ok(cell) } else { Err(error(format!("there is no cell {cell}; the plan has {cells} cells"))) }
+        if cell < cells {
+            Ok(cell)
+        } else {
+            Err(error(format!("there is no cell {cell}; the plan has {cells} cells")))
+        }
     }
 
     /// Runs cells and returns their rows; `None` if stopped.
     fn rows(&self, cells: &[u64], crew: &Crew<'_>) -> Option<Vec<SweepRow>> {
-        let needs = |at: usize| self.plan.cell(&self.plan.place(cells[at]), self).map_or(0, |cell| cell.memory().0);
+        let needs = |at: usize| {
+            self.plan.cell(&self.plan.place(cells[at]), self).map_or(0, |cell| cell.memory().0)
+        };
         crew.run(cells.len(), needs, |at| self.row(cells[at], crew.state))
     }
 }
 
 fn packed(row: &SweepRow) -> Vec<u8> {
-    serde_json::to_vec(&(MODEL, row.cell, &row.id, &row.outcome)).expect("a row holds only what JSON can say")
+    serde_json::to_vec(&(MODEL, row.cell, &row.id, &row.outcome))
+        .expect("a row holds only what JSON can say")
 }
 
 fn unpacked(bytes: &[u8]) -> Result<SweepRow, String> {
     let (model, cell, id, outcome): (String, u64, String, CellOutcome) =
         serde_json::from_slice(bytes).map_err(|wrong| format!("not a row of a sweep: {wrong}"))?;
     if model != MODEL {
-        return Err(format!("cell {cell} was run with model {model}, but this package has {MODEL}"));
+        return Err(format!(
+            "cell {cell} was run with model {model}, but this package has {MODEL}"
+        ));
     }
     Ok(SweepRow { cell, id, outcome })
 }

@@ -41,7 +41,16 @@ struct Series {
 type Values<'py> = (String, Bound<'py, PyArray1<u64>>, String, Bound<'py, PyArray1<f64>>);
 /// A pickled series: name, axis, unit, positions, values.
 type Pickled<X, Y> = Vec<(String, String, String, X, Y)>;
-type Parts<X, Y> = (String, (String, Texts), (String, Texts), u64, Texts, BTreeMap<String, f64>, BTreeMap<String, u64>, Pickled<X, Y>);
+type Parts<X, Y> = (
+    String,
+    (String, Texts),
+    (String, Texts),
+    u64,
+    Texts,
+    BTreeMap<String, f64>,
+    BTreeMap<String, u64>,
+    Pickled<X, Y>,
+);
 /// The argument of the function that restores a run.
 type Arguments<'py> = (Parts<Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<f64>>>,);
 
@@ -58,8 +67,13 @@ fn dictionary<'py>(py: Python<'py>, texts: &Texts) -> PyResult<Bound<'py, PyDict
 impl Run {
     /// Extracts the data of a run and its outcome that Python can access.
     pub fn new(id: String, run: &run::Run, outcome: &CellOutcome) -> Self {
-        let all = if let CellOutcome::Finished { figures, .. } = outcome { figures.clone() } else { BTreeMap::new() };
-        let (counters, figures): (BTreeMap<_, _>, BTreeMap<_, _>) = all.into_iter().partition(|(name, _)| name.starts_with(COUNTER));
+        let all = if let CellOutcome::Finished { figures, .. } = outcome {
+            figures.clone()
+        } else {
+            BTreeMap::new()
+        };
+        let (counters, figures): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            all.into_iter().partition(|(name, _)| name.starts_with(COUNTER));
         let exact = |name: String| outcome.counter(&name).map(|value| (name, value));
         let series = |series: &run::Series| Series {
             name: series.name.clone(),
@@ -75,7 +89,11 @@ impl Run {
             policy_settings: texts(&run.policy_settings),
             settings: texts(&run.settings),
             seed: run.seed,
-            warnings: run.warnings.iter().map(|warning| (warning.code.clone(), warning.text.clone())).collect(),
+            warnings: run
+                .warnings
+                .iter()
+                .map(|warning| (warning.code.clone(), warning.text.clone()))
+                .collect(),
             figures,
             counters: counters.into_keys().filter_map(exact).collect(),
             series: run.series.iter().map(series).collect(),
@@ -128,8 +146,14 @@ impl Run {
     /// A series: axis (`time` in nanoseconds, or `bytes-written`), positions, unit, values.
     /// `over` selects the axis if there are two.
     #[pyo3(signature = (name, over=None))]
-    fn series<'py>(&self, py: Python<'py>, name: &str, over: Option<&str>) -> PyResult<Values<'py>> {
-        let meant = |series: &&Series| series.name == name && over.is_none_or(|over| series.axis == over);
+    fn series<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        over: Option<&str>,
+    ) -> PyResult<Values<'py>> {
+        let meant =
+            |series: &&Series| series.name == name && over.is_none_or(|over| series.axis == over);
         let series = self.series.iter().find(meant).ok_or_else(|| {
             PyKeyError::new_err(format!(
                 "there is no series '{name}'{}; there are {}",
@@ -137,7 +161,12 @@ impl Run {
                 self.series_names().join(", ")
             ))
         })?;
-        Ok((series.axis.clone(), series.x.to_pyarray(py), series.unit.clone(), series.y.to_pyarray(py)))
+        Ok((
+            series.axis.clone(),
+            series.x.to_pyarray(py),
+            series.unit.clone(),
+            series.y.to_pyarray(py),
+        ))
     }
 
     /// Hash of all inputs of the result, including the model.
@@ -163,7 +192,15 @@ impl Run {
 
     /// Pickles the run.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Arguments<'py>)> {
-        let series = |one: &Series| (one.name.clone(), one.axis.clone(), one.unit.clone(), one.x.to_pyarray(py), one.y.to_pyarray(py));
+        let series = |one: &Series| {
+            (
+                one.name.clone(),
+                one.axis.clone(),
+                one.unit.clone(),
+                one.x.to_pyarray(py),
+                one.y.to_pyarray(py),
+            )
+        };
         let parts = (
             self.id.clone(),
             (self.workload.clone(), self.settings.clone()),
@@ -179,16 +216,41 @@ impl Run {
 
     /// Restores a pickled run.
     #[staticmethod]
-    fn _restored<'py>(parts: Parts<PyReadonlyArray1<'py, u64>, PyReadonlyArray1<'py, f64>>) -> PyResult<Self> {
-        let (id, (workload, settings), (policy, policy_settings), seed, warnings, figures, counters, pickled) = parts;
-        let series = pickled
-            .into_iter()
-            .map(|(name, axis, unit, x, y)| Ok(Series { name, axis, unit, x: x.as_slice()?.to_vec(), y: y.as_slice()?.to_vec() }));
+    fn _restored<'py>(
+        parts: Parts<PyReadonlyArray1<'py, u64>, PyReadonlyArray1<'py, f64>>,
+    ) -> PyResult<Self> {
+        let (
+            id,
+            (workload, settings),
+            (policy, policy_settings),
+            seed,
+            warnings,
+            figures,
+            counters,
+            pickled,
+        ) = parts;
+        let series = pickled.into_iter().map(|(name, axis, unit, x, y)| {
+            Ok(Series { name, axis, unit, x: x.as_slice()?.to_vec(), y: y.as_slice()?.to_vec() })
+        });
         let series = series.collect::<PyResult<_>>()?;
-        Ok(Self { id, workload, policy, policy_settings, settings, seed, warnings, figures, counters, series })
+        Ok(Self {
+            id,
+            workload,
+            policy,
+            policy_settings,
+            settings,
+            seed,
+            warnings,
+            figures,
+            counters,
+            series,
+        })
     }
 
     fn __repr__(&self) -> String {
-        format!("<trimtab.Run {} of {}, policy {}, seed {}>", self.id, self.workload, self.policy, self.seed)
+        format!(
+            "<trimtab.Run {} of {}, policy {}, seed {}>",
+            self.id, self.workload, self.policy, self.seed
+        )
     }
 }

@@ -24,7 +24,9 @@ impl Sources for Inputs<'_> {
     }
 
     fn trace(&self, _path: &str, asked: &TraceReplayOptions) -> Result<(Timed, String), String> {
-        self.trace.map(|trace| trace.timed(asked.timing)).ok_or_else(|| "no trace given: pass trace=trimtab.Trace(…)".to_owned())
+        self.trace
+            .map(|trace| trace.timed(asked.timing))
+            .ok_or_else(|| "no trace given: pass trace=trimtab.Trace(…)".to_owned())
     }
 }
 
@@ -51,9 +53,11 @@ pub fn simulate(
         }
         given.push(("workload.name".to_owned(), Value::Text("trace:given".to_owned())));
     }
-    let given: Vec<(&str, &Value)> = given.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    let given: Vec<(&str, &Value)> =
+        given.iter().map(|(key, value)| (key.as_str(), value)).collect();
     let sources = Inputs { drive: &drive.drive, trace: trace.as_deref() };
-    let mut cell = settings::resolve(&given, seed.0, &sources).map_err(|wrong| error(wrong.to_string()))?;
+    let mut cell =
+        settings::resolve(&given, seed.0, &sources).map_err(|wrong| error(wrong.to_string()))?;
     if matches!(cell.work, SweepCellWork::Requests { .. }) {
         cell.few = drive.few.clone();
     }

@@ -72,17 +72,28 @@ impl Batch<'_> {
 
 impl Host {
     /// Submits commands until one is refused. Returns their submission and completion times.
-    fn serve(&mut self, batch: &Batch<'_>, times: &Times<'_>, state: &background::TaskState) -> Result<(Vec<u64>, Vec<u64>), String> {
-        let (mut started, mut done) = (Vec::with_capacity(batch.kinds.len()), Vec::with_capacity(batch.kinds.len()));
+    fn serve(
+        &mut self,
+        batch: &Batch<'_>,
+        times: &Times<'_>,
+        state: &background::TaskState,
+    ) -> Result<(Vec<u64>, Vec<u64>), String> {
+        let (mut started, mut done) =
+            (Vec::with_capacity(batch.kinds.len()), Vec::with_capacity(batch.kinds.len()));
         let mut in_flight = BinaryHeap::new();
         for n in 0..batch.kinds.len() {
             let at = match times {
                 Times::At(at) => Nanos(at[n]),
                 Times::InFlight(depth) if in_flight.len() < *depth => self.now,
-                Times::InFlight(_) => in_flight.pop().map_or(self.now, |Reverse(done)| self.now.max(done)),
+                Times::InFlight(_) => {
+                    in_flight.pop().map_or(self.now, |Reverse(done)| self.now.max(done))
+                }
             };
             if at < self.now {
-                return Err(format!("command {n} is submitted at {} ns, but the drive is already at {} ns", at.0, self.now.0));
+                return Err(format!(
+                    "command {n} is submitted at {} ns, but the drive is already at {} ns",
+                    at.0, self.now.0
+                ));
             }
             self.now = at;
             let completion = self.drive.submit(at, &batch.command(n)?);
@@ -96,7 +107,9 @@ impl Host {
                 break;
             }
         }
-        if let (Times::InFlight(_), Some(last)) = (times, in_flight.into_iter().map(|Reverse(done)| done).max()) {
+        if let (Times::InFlight(_), Some(last)) =
+            (times, in_flight.into_iter().map(|Reverse(done)| done).max())
+        {
             self.now = self.now.max(last);
         }
         Ok((started, done))
@@ -119,7 +132,8 @@ impl Ssd {
     #[new]
     #[pyo3(signature = (drive, seed=Whole(1)))]
     fn new(drive: PyRef<'_, Drive>, seed: Whole) -> PyResult<Self> {
-        let drive = model::build(&drive.drive.spec, seed.0).map_err(|wrong| error(wrong.to_string()))?;
+        let drive =
+            model::build(&drive.drive.spec, seed.0).map_err(|wrong| error(wrong.to_string()))?;
         Ok(Self(Mutex::new(Host { drive, now: Nanos::ZERO })))
     }
 
@@ -139,12 +153,16 @@ impl Ssd {
         depth: Option<Whole>,
         data: &str,
     ) -> PyResult<Served<'py>> {
-        let (kind, offset) = (column::<u8>("kind", kind, u8::MAX.into())?, column::<u64>("offset", offset, u64::MAX)?);
+        let (kind, offset) = (
+            column::<u8>("kind", kind, u8::MAX.into())?,
+            column::<u64>("offset", offset, u64::MAX)?,
+        );
         let length = column::<u64>("length", length, u64::MAX)?;
         let at_ns = at_ns.map(|at| column::<u64>("at_ns", at, u64::MAX)).transpose()?;
         let (kinds, offsets, lengths) = (kind.as_slice()?, offset.as_slice()?, length.as_slice()?);
         let at = at_ns.as_ref().map(PyReadonlyArray1::as_slice).transpose()?;
-        if [offsets.len(), lengths.len(), at.map_or(kinds.len(), <[u64]>::len)] != [kinds.len(); 3] {
+        if [offsets.len(), lengths.len(), at.map_or(kinds.len(), <[u64]>::len)] != [kinds.len(); 3]
+        {
             return Err(error("the command arrays must have the same length"));
         }
         let times = match (at, depth) {
@@ -152,14 +170,27 @@ impl Ssd {
             (None, depth) => match depth.map_or(Some(1), |depth| usize::try_from(depth.0).ok()) {
                 Some(depth @ 1..=DEPTH_MAX) => Times::InFlight(depth),
                 other => {
-                    return Err(error(format!("depth: {} is not from 1 to {DEPTH_MAX}", other.unwrap_or(usize::MAX))));
+                    return Err(error(format!(
+                        "depth: {} is not from 1 to {DEPTH_MAX}",
+                        other.unwrap_or(usize::MAX)
+                    )));
                 }
             },
             (Some(_), Some(_)) => return Err(error("use either at_ns or depth, not both")),
         };
         let batch = Batch { kinds, offsets, lengths, class: data.parse().map_err(error)? };
-        let at_once = || self.0.try_lock().ok().map(|mut host| host.serve(&batch, &times, &background::TaskState::default()));
-        let served = match batch.is_short().then(|| background::run_here(py, at_once)).transpose()?.flatten() {
+        let at_once = || {
+            self.0
+                .try_lock()
+                .ok()
+                .map(|mut host| host.serve(&batch, &times, &background::TaskState::default()))
+        };
+        let served = match batch
+            .is_short()
+            .then(|| background::run_here(py, at_once))
+            .transpose()?
+            .flatten()
+        {
             Some(served) => served,
             None => background::run(py, None, |state| self.host().serve(&batch, &times, state))?,
         };
@@ -185,7 +216,11 @@ impl Ssd {
     /// All counters by name, and the current use of the flash.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
-        self.host().drive.counters().iter().try_for_each(|(name, value)| all.set_item(name, value))?;
+        self.host()
+            .drive
+            .counters()
+            .iter()
+            .try_for_each(|(name, value)| all.set_item(name, value))?;
         Ok(all)
     }
 

@@ -101,21 +101,34 @@ impl Study {
     fn assumptions(&self) -> Vec<(String, String, String, String)> {
         let rows = self.study.sensitivity.iter().flat_map(|sensitivity| &sensitivity.rows);
         let tried = rows.flat_map(|row| row.tried.iter().map(move |tried| (row, tried)));
-        let name = |assumption| serde_json::to_value(assumption).ok().and_then(|name| name.as_str().map(str::to_owned));
+        let name = |assumption| {
+            serde_json::to_value(assumption).ok().and_then(|name| name.as_str().map(str::to_owned))
+        };
         tried
             .map(|(row, tried)| {
-                (name(row.assumption).unwrap_or_default(), row.assumed.clone(), tried.value.clone(), tried.recommended.code().to_owned())
+                (
+                    name(row.assumption).unwrap_or_default(),
+                    row.assumed.clone(),
+                    tried.value.clone(),
+                    tried.recommended.code().to_owned(),
+                )
             })
             .collect()
     }
 
     fn __repr__(&self) -> String {
-        format!("<trimtab.Study of {}: {}>", self.study.target, Verdict::of(&self.study).recommendation.code())
+        format!(
+            "<trimtab.Study of {}: {}>",
+            self.study.target,
+            Verdict::of(&self.study).recommendation.code()
+        )
     }
 }
 
 fn shown(runs: &[run::Run]) -> Vec<Run> {
-    let shown = |run: &run::Run| Run::new(short_hash(format!("{MODEL} {run:?}")), run, &CellOutcome::of(run));
+    let shown = |run: &run::Run| {
+        Run::new(short_hash(format!("{MODEL} {run:?}")), run, &CellOutcome::of(run))
+    };
     runs.iter().map(shown).collect()
 }
 
@@ -135,10 +148,14 @@ pub fn study(
     progress: Option<Py<PyAny>>,
     seed: Whole,
 ) -> PyResult<Study> {
-    let policies = modelled::policies(&named(policies)?).map_err(|wrong| error(wrong.to_string()))?;
+    let policies =
+        modelled::policies(&named(policies)?).map_err(|wrong| error(wrong.to_string()))?;
     let seed = seed.0;
     if !FILESYSTEMS.contains(&filesystem) {
-        return Err(error(format!("filesystem: unknown '{filesystem}'; choose {}", FILESYSTEMS.join(", "))));
+        return Err(error(format!(
+            "filesystem: unknown '{filesystem}'; choose {}",
+            FILESYSTEMS.join(", ")
+        )));
     }
     if !(0.0..=95.0).contains(&fill_percent) {
         return Err(error(format!("fill_percent: {fill_percent} is not from 0 to 95")));
@@ -150,10 +167,15 @@ pub fn study(
     }
     let (drive, threads) = (drive.drive.clone(), Threads::or_all(threads));
     let made = background::run(py, progress.as_ref(), |state| {
-        let used = FreeExtentLengths::by_churn(&modelled::volume_named(filesystem), fill_percent / 100.0, seed)
-            .map_err(|problem| problem.to_string())?;
+        let used = FreeExtentLengths::by_churn(
+            &modelled::volume_named(filesystem),
+            fill_percent / 100.0,
+            seed,
+        )
+        .map_err(|problem| problem.to_string())?;
         let label = format!("drive:{}", drive.spec.name);
-        let setup = Setup::new(drive, &label, filesystem, fill_percent / 100.0, used, seed).map_err(|wrong| wrong.message().to_owned())?;
+        let setup = Setup::new(drive, &label, filesystem, fill_percent / 100.0, used, seed)
+            .map_err(|wrong| wrong.message().to_owned())?;
         made(&setup, &policies, &asked, threads, state)
     })?;
     made.map(|study| Study { study }).map_err(error)
@@ -162,47 +184,76 @@ pub fn study(
 /// Policies by name: all (`None`), one, or a list.
 fn named(policies: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<String>> {
     let Some(given) = policies else { return Ok(Vec::new()) };
-    let names = given.extract::<String>().map(|one| vec![one]).or_else(|_| given.extract::<Vec<String>>());
+    let names =
+        given.extract::<String>().map(|one| vec![one]).or_else(|_| given.extract::<Vec<String>>());
     let names = names.map_err(|_| error("policies: must be a name or a list of names"))?;
-    if names.is_empty() { Err(error("policies: the list is empty; omit it for all policies")) } else { Ok(names) }
+    if names.is_empty() {
+        Err(error("policies: the list is empty; omit it for all policies"))
+    } else {
+        Ok(names)
+    }
 }
 
 fn asked(quick: bool, questions: Option<&[String]>) -> PyResult<StudyRequest> {
-    let mut asked = StudyRequest::of_one(if quick { Thoroughness::Quick } else { Thoroughness::Usual });
+    let mut asked =
+        StudyRequest::of_one(if quick { Thoroughness::Quick } else { Thoroughness::Usual });
     let Some(questions) = questions else { return Ok(asked) };
     if questions.is_empty() {
         return Err(error("questions: the list is empty; omit it for all questions"));
     }
-    (asked.deleting, asked.extent.ageing, asked.extent.tuning, asked.assumptions) = (false, false, false, None);
+    (asked.deleting, asked.extent.ageing, asked.extent.tuning, asked.assumptions) =
+        (false, false, false, None);
     for question in questions {
         match question.as_str() {
             "deleting" => asked.deleting = true,
             "ageing" => asked.extent.ageing = true,
             "tuning" => asked.extent.tuning = true,
             "assumptions" => asked.assumptions = Some(Breadth::All),
-            other => return Err(error(format!("questions: unknown '{other}'; choose deleting, ageing, tuning or assumptions"))),
+            other => {
+                return Err(error(format!(
+                    "questions: unknown '{other}'; choose deleting, ageing, tuning or assumptions"
+                )));
+            }
         }
     }
     Ok(asked)
 }
 
-fn made(setup: &Setup, policies: &[PolicySpec], asked: &StudyRequest, threads: usize, state: &TaskState) -> Result<Made, String> {
+fn made(
+    setup: &Setup,
+    policies: &[PolicySpec],
+    asked: &StudyRequest,
+    threads: usize,
+    state: &TaskState,
+) -> Result<Made, String> {
     let (cells, untried) = asked.cells(setup, policies).map_err(|problem| problem.to_string())?;
     let mut made = Made { target: setup.label.clone(), complete: true, untried, ..Made::default() };
-    let no_assumptions = |reason: String| OmittedPart { part: StudyPart::Assumptions, reason: OmissionReason::Obstacle(reason) };
-    let trials =
-        asked.assumptions.map_or(Ok(None), |breadth| Trials::new(setup, policies, breadth, &asked.extent)).unwrap_or_else(|problem| {
+    let no_assumptions = |reason: String| OmittedPart {
+        part: StudyPart::Assumptions,
+        reason: OmissionReason::Obstacle(reason),
+    };
+    let trials = asked
+        .assumptions
+        .map_or(Ok(None), |breadth| Trials::new(setup, policies, breadth, &asked.extent))
+        .unwrap_or_else(|problem| {
             made.untried.push(no_assumptions(problem.to_string()));
             None
         });
     let small: Vec<_> = trials.iter().flat_map(Trials::studies).collect();
-    let (runs, small) = all(&cells, &small, threads, state).ok_or_else(|| "interrupted".to_owned())?;
+    let (runs, small) =
+        all(&cells, &small, threads, state).ok_or_else(|| "interrupted".to_owned())?;
     for (cell, run) in cells.iter().zip(runs) {
         match run {
             Ok(run) => made.add(cell.question, run),
             // The baseline policy needs no special support, so its failure fails the study.
-            Err(reason) if cell.question == Question::Deleting && cell.policy.name() == policy::NONE => return Err(reason),
-            Err(reason) => made.untried.push(OmittedPart { part: cell.part(), reason: OmissionReason::Obstacle(reason) }),
+            Err(reason)
+                if cell.question == Question::Deleting && cell.policy.name() == policy::NONE =>
+            {
+                return Err(reason);
+            }
+            Err(reason) => made
+                .untried
+                .push(OmittedPart { part: cell.part(), reason: OmissionReason::Obstacle(reason) }),
         }
     }
     match trials.map_or(Ok(None), |trials| trials.judge(small)) {
@@ -235,8 +286,10 @@ fn all(
     };
     let crew = Crew { threads, memory_bytes: available(), state };
     let mut made = crew.run(cells.len() + small.len(), needs, make)?;
-    let small = made.split_off(cells.len()).into_iter().map(|runs| runs.into_iter().collect()).collect();
-    let mut runs: Vec<(usize, RunResult)> = order.into_iter().zip(made.into_iter().flatten()).collect();
+    let small =
+        made.split_off(cells.len()).into_iter().map(|runs| runs.into_iter().collect()).collect();
+    let mut runs: Vec<(usize, RunResult)> =
+        order.into_iter().zip(made.into_iter().flatten()).collect();
     runs.sort_by_key(|(at, _)| *at);
     Some((runs.into_iter().map(|(_, run)| run).collect(), small))
 }

@@ -2,7 +2,9 @@
 
 use crate::error;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
+use arrow_array::{
+    ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray,
+};
 use arrow_schema::{DataType, Field, Schema};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
@@ -20,9 +22,15 @@ pub struct Table {
 
 fn array(values: &Cells) -> (DataType, bool, ArrayRef) {
     match values {
-        Cells::Integers(values) => (DataType::Int64, false, Arc::new(Int64Array::from(values.clone()))),
-        Cells::Counters(values) => (DataType::Int64, true, Arc::new(Int64Array::from(values.clone()))),
-        Cells::Numbers(values) => (DataType::Float64, true, Arc::new(Float64Array::from(values.clone()))),
+        Cells::Integers(values) => {
+            (DataType::Int64, false, Arc::new(Int64Array::from(values.clone())))
+        }
+        Cells::Counters(values) => {
+            (DataType::Int64, true, Arc::new(Int64Array::from(values.clone())))
+        }
+        Cells::Numbers(values) => {
+            (DataType::Float64, true, Arc::new(Float64Array::from(values.clone())))
+        }
         Cells::Texts(values) => (DataType::Utf8, true, Arc::new(StringArray::from(values.clone()))),
     }
 }
@@ -45,7 +53,8 @@ impl Table {
             arrays.push(array);
         }
         let metadata: HashMap<String, String> = self.metadata.iter().cloned().collect();
-        RecordBatch::try_new(Arc::new(Schema::new_with_metadata(fields, metadata)), arrays).map_err(|wrong| error(wrong.to_string()))
+        RecordBatch::try_new(Arc::new(Schema::new_with_metadata(fields, metadata)), arrays)
+            .map_err(|wrong| error(wrong.to_string()))
     }
 }
 
@@ -54,12 +63,17 @@ impl Table {
     /// Arrow PyCapsule interface: `pyarrow.table(table)`, `polars.DataFrame(table)`, DuckDB and
     /// others read the table without a copy.
     #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_stream__<'py>(&self, py: Python<'py>, requested_schema: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyCapsule>> {
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
         // The interface permits ignoring a schema that cannot be cast.
         let _ = requested_schema;
         let batch = self.batch()?;
         let schema = batch.schema();
-        let stream = FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new([Ok(batch)], schema)));
+        let stream =
+            FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new([Ok(batch)], schema)));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
@@ -89,10 +103,14 @@ impl Table {
 
     /// Iterates over rows as dictionaries, as `pandas.DataFrame(table)` expects.
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let lists = self.columns.iter().map(|column| list(py, column)).collect::<PyResult<Vec<_>>>()?;
+        let lists =
+            self.columns.iter().map(|column| list(py, column)).collect::<PyResult<Vec<_>>>()?;
         let rows = (0..self.__len__()).map(|at| {
             let row = PyDict::new(py);
-            self.columns.iter().zip(&lists).try_for_each(|(column, list)| row.set_item(&column.name, list.get_item(at)?))?;
+            self.columns
+                .iter()
+                .zip(&lists)
+                .try_for_each(|(column, list)| row.set_item(&column.name, list.get_item(at)?))?;
             Ok(row)
         });
         PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)?.call_method0("__iter__")

@@ -163,7 +163,14 @@ impl TrimRequest {
     /// The whole `window`, without a limit on commands.
     #[must_use]
     pub const fn whole(window: TrimWindow, min_extent: Bytes) -> Self {
-        Self { window, min_extent, sizes: None, command_max: Bytes::MAX, commands_max: 0, trial: false }
+        Self {
+            window,
+            min_extent,
+            sizes: None,
+            command_max: Bytes::MAX,
+            commands_max: 0,
+            trial: false,
+        }
     }
 }
 

@@ -178,9 +178,13 @@ impl Metric {
     }
 
     /// The metrics among `all` that have samples.
-    pub fn measured<N: Into<String>>(all: impl IntoIterator<Item = (N, Unit, Better, Vec<f64>)>) -> Vec<Self> {
+    pub fn measured<N: Into<String>>(
+        all: impl IntoIterator<Item = (N, Unit, Better, Vec<f64>)>,
+    ) -> Vec<Self> {
         let measured = all.into_iter().filter(|(.., samples)| !samples.is_empty());
-        measured.map(|(name, unit, better, samples)| Self { name: name.into(), unit, better, samples }).collect()
+        measured
+            .map(|(name, unit, better, samples)| Self { name: name.into(), unit, better, samples })
+            .collect()
     }
 }
 
@@ -395,7 +399,14 @@ impl Run {
 
     /// A run about to start, without start time and specification, which the caller sets.
     #[must_use]
-    pub fn new(workload: &str, settings: Vec<Field>, target: TargetKind, target_label: &str, policy: &str, seed: u64) -> Self {
+    pub fn new(
+        workload: &str,
+        settings: Vec<Field>,
+        target: TargetKind,
+        target_label: &str,
+        policy: &str,
+        seed: u64,
+    ) -> Self {
         Self {
             workload: workload.into(),
             settings,
@@ -406,7 +417,10 @@ impl Run {
             provenance: match target {
                 TargetKind::ModelledDrive | TargetKind::ModelledVolume => Provenance::Modelled,
                 TargetKind::Elsewhere => Provenance::Entered,
-                TargetKind::Directory | TargetKind::BlockDevice | TargetKind::File | TargetKind::Null => Provenance::Measured,
+                TargetKind::Directory
+                | TargetKind::BlockDevice
+                | TargetKind::File
+                | TargetKind::Null => Provenance::Measured,
             },
             tool_version: env!("CARGO_PKG_VERSION").into(),
             ..Self::empty()
@@ -447,7 +461,11 @@ impl Check for Series {
     fn check(&self) -> Result<(), String> {
         let shown = self.name.escape_debug();
         if self.x.len() != self.y.len() {
-            return Err(format!("series '{shown}' has {} x values and {} y values", self.x.len(), self.y.len()));
+            return Err(format!(
+                "series '{shown}' has {} x values and {} y values",
+                self.x.len(),
+                self.y.len()
+            ));
         }
         if !self.x.is_sorted() {
             return Err(format!("the x values of series '{shown}' do not increase"));

@@ -43,7 +43,12 @@ pub trait Observer {
 pub trait Events<T: ?Sized>: Observer {
     /// Called with the name of the next phase, and with `None` after the last. `recorder` holds
     /// the phases so far and accepts new ones. Time spent here belongs to those only.
-    fn between(&mut self, _target: &mut T, _recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+    fn between(
+        &mut self,
+        _target: &mut T,
+        _recorder: &mut Recorder,
+        next: Option<&str>,
+    ) -> TargetResult {
         next.into_iter().for_each(|phase| self.begins(phase));
         Ok(())
     }

@@ -58,7 +58,10 @@ pub struct GivenSettings<'a> {
 
 impl<'a> GivenSettings<'a> {
     /// Settings by key. A later one overrides an earlier one.
-    pub fn new(path: impl Into<String>, pairs: impl IntoIterator<Item = (&'a str, String)>) -> Self {
+    pub fn new(
+        path: impl Into<String>,
+        pairs: impl IntoIterator<Item = (&'a str, String)>,
+    ) -> Self {
         let mut given = Self { path: path.into(), pairs: Vec::new(), known: Vec::new() };
         for (key, value) in pairs {
             given.remove(key);
@@ -71,7 +74,11 @@ impl<'a> GivenSettings<'a> {
     ///
     /// # Errors
     /// A key is given twice.
-    pub fn parse(path: impl Into<String>, text: &'a str, separator: char) -> Result<Self, SettingError> {
+    pub fn parse(
+        path: impl Into<String>,
+        text: &'a str,
+        separator: char,
+    ) -> Result<Self, SettingError> {
         let mut given = Self::new(path, []);
         for part in text.split(separator).filter(|_| !text.is_empty()) {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
@@ -106,7 +113,11 @@ impl<'a> GivenSettings<'a> {
         self.pairs.first().map(|(key, _)| *key)
     }
 
-    fn applied<T>(&mut self, key: &'static str, apply: impl FnOnce(&str) -> Result<T, String>) -> Result<Option<T>, SettingError> {
+    fn applied<T>(
+        &mut self,
+        key: &'static str,
+        apply: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, SettingError> {
         if !self.known.contains(&key) {
             self.known.push(key);
         }
@@ -134,7 +145,10 @@ impl<'a> GivenSettings<'a> {
     ///
     /// # Errors
     /// The value is invalid.
-    pub fn option<T: FromStr<Err: Display>>(&mut self, key: &'static str) -> Result<Option<T>, SettingError> {
+    pub fn option<T: FromStr<Err: Display>>(
+        &mut self,
+        key: &'static str,
+    ) -> Result<Option<T>, SettingError> {
         self.applied(key, parsed)
     }
 
@@ -142,7 +156,10 @@ impl<'a> GivenSettings<'a> {
     ///
     /// # Errors
     /// A value is invalid.
-    pub fn apply<'t>(&mut self, table: impl IntoIterator<Item = NamedSetting<'t>>) -> Result<(), SettingError> {
+    pub fn apply<'t>(
+        &mut self,
+        table: impl IntoIterator<Item = NamedSetting<'t>>,
+    ) -> Result<(), SettingError> {
         table.into_iter().try_for_each(|(key, setting)| self.set(key, setting).map(drop))
     }
 
@@ -152,7 +169,10 @@ impl<'a> GivenSettings<'a> {
     /// A setting has not been applied: `owner` does not have it.
     pub fn end(&self, owner: &str) -> Result<(), SettingError> {
         let Some(key) = self.first() else { return Ok(()) };
-        Err(self.wrong(key, format!("{owner} has no setting '{key}'; {}", suggest(key, "settings", &self.known))))
+        Err(self.wrong(
+            key,
+            format!("{owner} has no setting '{key}'; {}", suggest(key, "settings", &self.known)),
+        ))
     }
 }
 
@@ -223,10 +243,14 @@ impl<'a> Setting<'a> {
             Self::Number(number, _) => number.to_string(),
             Self::Fraction(number, _) => number.to_string(),
             Self::SmallSize(number) => number.to_string(),
-            Self::BySize(number) => number.map_or_else(|| BY_SIZE.to_string(), |number| number.to_string()),
+            Self::BySize(number) => {
+                number.map_or_else(|| BY_SIZE.to_string(), |number| number.to_string())
+            }
             Self::Time(time, _) => exact(**time),
             Self::Size(bytes, ..) => bytes.0.to_string(),
-            Self::Rest(bytes) => bytes.map_or_else(|| REST.to_string(), |bytes| bytes.0.to_string()),
+            Self::Rest(bytes) => {
+                bytes.map_or_else(|| REST.to_string(), |bytes| bytes.0.to_string())
+            }
             Self::Text(text) => text.to_string(),
         }
     }
@@ -245,17 +269,39 @@ impl<'a> Setting<'a> {
                 }
             }
             Self::Percent(percent) => {
-                let number = value.strip_suffix('%').unwrap_or(value).trim().parse().ok().filter(|number| (1..=100).contains(number));
-                *percent = number.ok_or_else(|| format!("'{value}' is not a share such as 75%, from 1% to 100%"))?;
+                let number = value
+                    .strip_suffix('%')
+                    .unwrap_or(value)
+                    .trim()
+                    .parse()
+                    .ok()
+                    .filter(|number| (1..=100).contains(number));
+                *percent = number.ok_or_else(|| {
+                    format!("'{value}' is not a share such as 75%, from 1% to 100%")
+                })?;
             }
-            Self::Permille(permille, range) => *permille = libm::round(within(value, &range, "number")? * 10.0) as u32,
-            Self::Number(number, range) => number.read(&within(value, &range, "whole number")?.to_string())?,
+            Self::Permille(permille, range) => {
+                *permille = libm::round(within(value, &range, "number")? * 10.0) as u32
+            }
+            Self::Number(number, range) => {
+                number.read(&within(value, &range, "whole number")?.to_string())?
+            }
             Self::Fraction(number, range) => *number = within(value, &range, "number")?,
-            Self::BySize(number) => *number = if value == BY_SIZE { None } else { Some(within(value, &(1..=u32::MAX), "whole number")?) },
+            Self::BySize(number) => {
+                *number = if value == BY_SIZE {
+                    None
+                } else {
+                    Some(within(value, &(1..=u32::MAX), "whole number")?)
+                }
+            }
             Self::Time(time, range) => {
                 *time = parsed(value)?;
                 if !range.contains(time) {
-                    return Err(format!("{value} is not from {} to {}", exact(*range.start()), exact(*range.end())));
+                    return Err(format!(
+                        "{value} is not from {} to {}",
+                        exact(*range.start()),
+                        exact(*range.end())
+                    ));
                 }
             }
             Self::Size(bytes, range, said) => {
@@ -280,7 +326,11 @@ fn parsed<T: FromStr<Err: Display>>(value: &str) -> Result<T, String> {
     value.parse().map_err(|error: T::Err| error.to_string())
 }
 
-fn within<T: FromStr + PartialOrd + Display>(value: &str, range: &RangeInclusive<T>, kind: &str) -> Result<T, String> {
+fn within<T: FromStr + PartialOrd + Display>(
+    value: &str,
+    range: &RangeInclusive<T>,
+    kind: &str,
+) -> Result<T, String> {
     let wrong = || format!("'{value}' is not a {kind} from {} to {}", range.start(), range.end());
     value.parse().ok().filter(|number| range.contains(number)).ok_or_else(wrong)
 }
@@ -292,13 +342,21 @@ mod tests {
     #[test]
     fn given_settings_apply_once_and_reject_the_rest() {
         let (mut depth, mut share) = (0_u8, 0);
-        let mut given = GivenSettings::parse("load:", "queue_depth=7:share=12.5:dept=1", ':').unwrap();
+        let mut given =
+            GivenSettings::parse("load:", "queue_depth=7:share=12.5:dept=1", ':').unwrap();
         assert_eq!(given.set("queue-depth", Setting::Number(&mut depth, 1..=9)), Ok(true));
-        assert_eq!(given.set("queue-depth", Setting::Number(&mut depth, 1..=9)), Ok(false), "applied before");
+        assert_eq!(
+            given.set("queue-depth", Setting::Number(&mut depth, 1..=9)),
+            Ok(false),
+            "applied before"
+        );
         given.need("share", Setting::Permille(&mut share, 0.0..=100.0)).unwrap();
         assert_eq!((depth, share), (7, 125));
         let rest = given.end("a load").unwrap_err();
-        assert_eq!(rest.to_string(), "load:dept: a load has no setting 'dept'; known settings: queue-depth, share");
+        assert_eq!(
+            rest.to_string(),
+            "load:dept: a load has no setting 'dept'; known settings: queue-depth, share"
+        );
         let missing = given.need("size", Setting::Flag(&mut false)).unwrap_err();
         assert_eq!(missing.to_string(), "load:size: is missing");
     }
@@ -306,9 +364,14 @@ mod tests {
     #[test]
     fn given_setting_error_names_path_and_valid_values() {
         fn error(text: &str, setting: Setting<'_>) -> SettingError {
-            GivenSettings::parse("load.", text, ',').and_then(|mut given| given.set("a", setting)).unwrap_err()
+            GivenSettings::parse("load.", text, ',')
+                .and_then(|mut given| given.set("a", setting))
+                .unwrap_err()
         }
-        for (text, expected) in [("a=0", "load.a: '0' is not a whole number from 1 to 9"), ("a=1,a=2", "load.a: is given twice")] {
+        for (text, expected) in [
+            ("a=0", "load.a: '0' is not a whole number from 1 to 9"),
+            ("a=1,a=2", "load.a: is given twice"),
+        ] {
             assert_eq!(error(text, Setting::Number(&mut 5_u32, 1..=9)).to_string(), expected);
         }
         for text in ["a=nan", "a=1e400", "a=-0.1", "a="] {

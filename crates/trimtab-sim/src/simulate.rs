@@ -120,7 +120,10 @@ impl core::str::FromStr for Amount {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(times) = text.strip_suffix(['x', '×']) {
-            let times: f64 = times.trim().parse().map_err(|_| format!("'{text}' is not a number of drive capacities such as 3x"))?;
+            let times: f64 = times
+                .trim()
+                .parse()
+                .map_err(|_| format!("'{text}' is not a number of drive capacities such as 3x"))?;
             if times.is_finite() && times > 0.0 && times <= 1e6 {
                 return Ok(Self::Capacities(times));
             }
@@ -227,8 +230,13 @@ pub fn check<T: Trace>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<(),
 
 fn check_policy<T>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<(), UsageError> {
     match &plan.trim {
-        Some(policy) if !matches!(policy, PolicySpec::None) && !Interface::of(spec).takes_trim() => {
-            Err(UsageError::new(format!("{} does not support TRIM, so it can only run under policy none: {policy}", spec.name)))
+        Some(policy)
+            if !matches!(policy, PolicySpec::None) && !Interface::of(spec).takes_trim() =>
+        {
+            Err(UsageError::new(format!(
+                "{} does not support TRIM, so it can only run under policy none: {policy}",
+                spec.name
+            )))
         }
         _ => Ok(()),
     }
@@ -238,7 +246,11 @@ fn check_policy<T>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<(), Usa
 ///
 /// # Errors
 /// Settings that are invalid for this drive, or an unreadable trace.
-pub fn run<T: Trace>(spec: &DriveSpec, plan: &SimulationPlan<T>, observer: &mut dyn Observer) -> Result<SimulationResult, T::Error> {
+pub fn run<T: Trace>(
+    spec: &DriveSpec,
+    plan: &SimulationPlan<T>,
+    observer: &mut dyn Observer,
+) -> Result<SimulationResult, T::Error> {
     let capacity = Bytes(spec.capacity_bytes);
     let total = plan.until_written.map(|amount| amount.of(capacity));
     check_policy(spec, plan)?;
@@ -282,13 +294,19 @@ enum PreparedWorkload<'a, T> {
 }
 
 impl<'a, T: Trace> PreparedWorkload<'a, T> {
-    fn new(spec: &DriveSpec, plan: &'a SimulationPlan<T>, total: Option<Bytes>) -> Result<Self, UsageError> {
+    fn new(
+        spec: &DriveSpec,
+        plan: &'a SimulationPlan<T>,
+        total: Option<Bytes>,
+    ) -> Result<Self, UsageError> {
         Ok(match &plan.load {
             SimulationLoad::Synthetic(addresses) => {
                 let total = total.unwrap_or(Bytes(spec.capacity_bytes));
                 Self::Synthetic(synthetic(spec, plan, addresses, total)?, addresses.queue_depth)
             }
-            SimulationLoad::Crystal(loops) => Self::Crystal(loops, loops.workload(spec, plan, total)?),
+            SimulationLoad::Crystal(loops) => {
+                Self::Crystal(loops, loops.workload(spec, plan, total)?)
+            }
             SimulationLoad::Trace(trace) => Self::Trace(trace),
             SimulationLoad::Jobs(given) => Self::Jobs(given, jobs::prepare(spec, plan, given)?),
         })
@@ -304,9 +322,15 @@ impl<'a, T: Trace> PreparedWorkload<'a, T> {
     ) -> Result<WorkloadResult, T::Error> {
         match self {
             Self::Synthetic(mut workload, depth) => {
-                let mut target = DriveTarget::new(subject, spec.interface.queue_depth.max(depth)).at(now);
+                let mut target =
+                    DriveTarget::new(subject, spec.interface.queue_depth.max(depth)).at(now);
                 let outcome = blocks::run(&mut workload, &mut target, observer);
-                Ok(WorkloadResult { recorded: outcome.recorded, end: outcome.end, subject: target.into_drive(), metrics: Vec::new() })
+                Ok(WorkloadResult {
+                    recorded: outcome.recorded,
+                    end: outcome.end,
+                    subject: target.into_drive(),
+                    metrics: Vec::new(),
+                })
             }
             Self::Crystal(loops, workload) => Ok(loops.run(spec, workload, subject, now, observer)),
             Self::Jobs(given, groups) => Ok(jobs::run(spec, given, groups, subject, now, observer)),
@@ -322,11 +346,20 @@ fn share(spec: &DriveSpec, permille: u32, grain: u64) -> u64 {
     (u128::from(spec.capacity_bytes) * u128::from(permille) / 1000) as u64 / grain * grain
 }
 
-fn synthetic<T>(spec: &DriveSpec, plan: &SimulationPlan<T>, addresses: &Addresses, total: Bytes) -> Result<Synthetic, UsageError> {
-    let smallest = addresses.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(1).max(1);
-    let writes_percent = 100_u64.saturating_sub(u64::from(addresses.mix.read_percent) + u64::from(addresses.mix.trim_percent));
+fn synthetic<T>(
+    spec: &DriveSpec,
+    plan: &SimulationPlan<T>,
+    addresses: &Addresses,
+    total: Bytes,
+) -> Result<Synthetic, UsageError> {
+    let smallest =
+        addresses.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(1).max(1);
+    let writes_percent = 100_u64.saturating_sub(
+        u64::from(addresses.mix.read_percent) + u64::from(addresses.mix.trim_percent),
+    );
     if writes_percent == 0 {
-        return Err(UsageError::new("a workload without writes never ends").hint("leave a share for writes"));
+        return Err(UsageError::new("a workload without writes never ends")
+            .hint("leave a share for writes"));
     }
     let settings = SyntheticSettings {
         pattern: addresses.pattern,
@@ -342,12 +375,16 @@ fn synthetic<T>(spec: &DriveSpec, plan: &SimulationPlan<T>, addresses: &Addresse
     let workload = Synthetic::new(settings, plan.seed);
     let workload = match addresses.trims_of {
         TrimPattern::All => workload,
-        TrimPattern::InUse => workload.and_then(|workload| workload.trimming_in_use(share(spec, plan.fill_permille, 1))),
+        TrimPattern::InUse => workload
+            .and_then(|workload| workload.trimming_in_use(share(spec, plan.fill_permille, 1))),
     };
     workload.map_err(|error| UsageError::new(error.to_string()))
 }
 
-fn fill<T>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<Option<(Synthetic, Bytes)>, UsageError> {
+fn fill<T>(
+    spec: &DriveSpec,
+    plan: &SimulationPlan<T>,
+) -> Result<Option<(Synthetic, Bytes)>, UsageError> {
     let filled = share(spec, plan.fill_permille, u64::from(spec.logical_block_bytes));
     if filled == 0 {
         return Ok(None);
@@ -362,12 +399,17 @@ fn fill<T>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<Option<(Synthet
         queue_depth: 4.min(spec.interface.queue_depth),
         limit: Limit::Bytes(Bytes(filled)),
     };
-    let fill = Synthetic::new(settings, plan.seed).map_err(|error| UsageError::new(error.to_string()))?;
+    let fill =
+        Synthetic::new(settings, plan.seed).map_err(|error| UsageError::new(error.to_string()))?;
     Ok(Some((fill, Bytes(filled))))
 }
 
 /// The drive after `fill` and a pause to write out its caches, and the time then.
-fn filled(drive: Box<dyn Model>, fill: &mut Synthetic, observer: &dyn Observer) -> Result<(Box<dyn Model>, Nanos), StopReason> {
+fn filled(
+    drive: Box<dyn Model>,
+    fill: &mut Synthetic,
+    observer: &dyn Observer,
+) -> Result<(Box<dyn Model>, Nanos), StopReason> {
     const PAUSE: Nanos = Nanos::from_secs(60);
     let mut target = DriveTarget::new(drive, 64);
     let outcome = blocks::run(fill, &mut target, &mut { observer });
@@ -378,21 +420,29 @@ fn filled(drive: Box<dyn Model>, fill: &mut Synthetic, observer: &dyn Observer) 
 }
 
 fn settings<T: Trace>(plan: &SimulationPlan<T>, total: Option<Bytes>) -> Vec<Field> {
-    let mut fields = vec![Field::new("workload", plan.name.clone()), Field::new("data", plan.data.to_string())];
+    let mut fields =
+        vec![Field::new("workload", plan.name.clone()), Field::new("data", plan.data.to_string())];
     match &plan.load {
         SimulationLoad::Synthetic(addresses) => fields.extend(addresses.fields()),
         SimulationLoad::Crystal(loops) => fields.extend(loops.fields()),
         SimulationLoad::Trace(trace) => fields.extend(trace.fields()),
-        SimulationLoad::Jobs(jobs) => fields.extend(jobs.iter().map(|job| Field::new(format!("job.{}", job.name), job.to_string()))),
+        SimulationLoad::Jobs(jobs) => fields.extend(
+            jobs.iter().map(|job| Field::new(format!("job.{}", job.name), job.to_string())),
+        ),
     }
     fields.push(Field::new("fill-permille", plan.fill_permille.to_string()));
-    fields.push(Field::new("until-written", total.map_or_else(|| "the end".to_owned(), |total| total.to_string())));
+    fields.push(Field::new(
+        "until-written",
+        total.map_or_else(|| "the end".to_owned(), |total| total.to_string()),
+    ));
     fields
 }
 
 impl Addresses {
     fn fields(&self) -> [Field; 6] {
-        let one = |(size, weight): &(u32, u32)| if self.sizes.len() == 1 { size.to_string() } else { format!("{size}:{weight}") };
+        let one = |(size, weight): &(u32, u32)| {
+            if self.sizes.len() == 1 { size.to_string() } else { format!("{size}:{weight}") }
+        };
         let sizes: Vec<String> = self.sizes.iter().map(one).collect();
         [
             Field::new("size-bytes", sizes.join(",")),
@@ -419,7 +469,10 @@ fn describe(run: &mut Run, sampled: &mut SampledDrive, capacity: Bytes, in_round
     }
     all.push(Metric::single("written", Unit::Bytes, Better::Neither, written as f64));
     // The first collection means that no erased blocks are left.
-    for (name, counter) in [("spare-blocks.gone.written", "gc_superblocks"), ("moving.began.written", "nand_written_gc_slots")] {
+    for (name, counter) in [
+        ("spare-blocks.gone.written", "gc_superblocks"),
+        ("moving.began.written", "nand_written_gc_slots"),
+    ] {
         if let Some(when) = sampled.first_growth(counter) {
             all.push(Metric::single(name, Unit::Bytes, Better::Neither, when.as_f64()));
         }
@@ -428,7 +481,9 @@ fn describe(run: &mut Run, sampled: &mut SampledDrive, capacity: Bytes, in_round
     worn_out::describe(run);
     if !in_rounds {
         run.metrics.extend(levels(sampled, capacity));
-        if !worn_out::is_worn_out(run) && !run.metrics.iter().any(|metric| metric.name == metrics::WRITE_RATE_STEADY) {
+        if !worn_out::is_worn_out(run)
+            && !run.metrics.iter().any(|metric| metric.name == metrics::WRITE_RATE_STEADY)
+        {
             let later = sampled.unlasting(group_of(sampled.write_rates().len())).pop().flatten();
             run.warnings.push(not_steady(written, capacity, later));
         }
@@ -447,13 +502,28 @@ const fn group_of(steps: usize) -> usize {
 fn levels(sampled: &SampledDrive, capacity: Bytes) -> Vec<Metric> {
     let rates = sampled.write_rates();
     let bytes = sampled.written_per_sample();
-    let rate = |name: &str, value| Metric::single(name, Unit::MegabytesPerSecond, Better::Higher, value);
-    let mut metrics: Vec<Metric> = rates.iter().copied().reduce(f64::max).map(|max| rate("write.rate.max", max)).into_iter().collect();
+    let rate =
+        |name: &str, value| Metric::single(name, Unit::MegabytesPerSecond, Better::Higher, value);
+    let mut metrics: Vec<Metric> = rates
+        .iter()
+        .copied()
+        .reduce(f64::max)
+        .map(|max| rate("write.rate.max", max))
+        .into_iter()
+        .collect();
     let group = group_of(rates.len());
-    let mut rounds: Vec<f64> = rates.chunks(group).map(|rates| rates.len() as f64 / rates.iter().map(|r| 1.0 / r).sum::<f64>()).collect();
+    let mut rounds: Vec<f64> = rates
+        .chunks(group)
+        .map(|rates| rates.len() as f64 / rates.iter().map(|r| 1.0 / r).sum::<f64>())
+        .collect();
     // Excludes rates that heat or flash wear will lower.
-    rounds.iter_mut().zip(sampled.unlasting(group)).filter(|(_, later)| later.is_some()).for_each(|(round, _)| *round = f64::NAN);
-    let round_bytes: Vec<Bytes> = bytes.chunks(group).map(|bytes| bytes.iter().copied().sum()).collect();
+    rounds
+        .iter_mut()
+        .zip(sampled.unlasting(group))
+        .filter(|(_, later)| later.is_some())
+        .for_each(|(round, _)| *round = f64::NAN);
+    let round_bytes: Vec<Bytes> =
+        bytes.chunks(group).map(|bytes| bytes.iter().copied().sum()).collect();
     let knees = knees(&rates, &ChangePointOptions::default());
     let settled = knees.last().map_or(0, |knee| knee.index.div_ceil(group));
     if let Some(window) = steady_state(&rounds, &round_bytes, capacity, settled).window() {
@@ -461,8 +531,18 @@ fn levels(sampled: &SampledDrive, capacity: Bytes) -> Vec<Metric> {
     }
     for (n, knee) in (1..).zip(knees) {
         let before: Bytes = bytes[..knee.index].iter().copied().sum();
-        metrics.push(Metric::single(format!("write.rate.knee-{n}.written"), Unit::Bytes, Better::Neither, before.as_f64()));
-        metrics.push(Metric::single(format!("write.rate.knee-{n}.rate"), Unit::MegabytesPerSecond, Better::Neither, knee.after));
+        metrics.push(Metric::single(
+            format!("write.rate.knee-{n}.written"),
+            Unit::Bytes,
+            Better::Neither,
+            before.as_f64(),
+        ));
+        metrics.push(Metric::single(
+            format!("write.rate.knee-{n}.rate"),
+            Unit::MegabytesPerSecond,
+            Better::Neither,
+            knee.after,
+        ));
     }
     metrics
 }

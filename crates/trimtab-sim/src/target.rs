@@ -28,7 +28,12 @@ pub struct TargetError {
 
 impl TargetError {
     /// Failure of `action` on `object`.
-    pub fn new(action: &'static str, object: impl Into<String>, reason: impl Into<String>, errno: Option<i32>) -> Self {
+    pub fn new(
+        action: &'static str,
+        object: impl Into<String>,
+        reason: impl Into<String>,
+        errno: Option<i32>,
+    ) -> Self {
         Self { action, object: object.into(), reason: reason.into(), errno }
     }
 }

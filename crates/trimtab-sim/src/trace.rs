@@ -232,13 +232,18 @@ impl Parser {
 /// Parses the number in `field`; `name` is for messages.
 fn number<T: FromStr>(field: Option<&str>, name: &str) -> Result<T, LineError> {
     let Some(field) = field else { return Err(LineError::Short(format!("{name} is missing"))) };
-    field.trim().parse().map_err(|_| LineError::Wrong(format!("{name} '{}' is not a number in range", shortened(field.trim()))))
+    field.trim().parse().map_err(|_| {
+        LineError::Wrong(format!("{name} '{}' is not a number in range", shortened(field.trim())))
+    })
 }
 
 /// Parses a decimal number in units of `unit_ns` (a power of ten), without rounding.
 fn decimal(field: Option<&str>, name: &str, unit_ns: u32) -> Result<u128, LineError> {
-    let Some(field) = field.map(str::trim) else { return Err(LineError::Short(format!("{name} is missing"))) };
-    let wrong = || LineError::Wrong(format!("{name} '{}' is not a number in range", shortened(field)));
+    let Some(field) = field.map(str::trim) else {
+        return Err(LineError::Short(format!("{name} is missing")));
+    };
+    let wrong =
+        || LineError::Wrong(format!("{name} '{}' is not a number in range", shortened(field)));
     let (whole, fraction) = field.split_once('.').unwrap_or((field, ""));
     let whole: u64 = whole.parse().map_err(|_| wrong())?;
     if !fraction.bytes().all(|b| b.is_ascii_digit()) {
@@ -254,7 +259,9 @@ fn decimal(field: Option<&str>, name: &str, unit_ns: u32) -> Result<u128, LineEr
 }
 
 fn bytes(count: u64, unit: u64, name: &str) -> Result<u64, LineError> {
-    count.checked_mul(unit).ok_or_else(|| LineError::Wrong(format!("{name} {count} is out of range")))
+    count
+        .checked_mul(unit)
+        .ok_or_else(|| LineError::Wrong(format!("{name} {count} is out of range")))
 }
 
 /// At most 40 characters of `text`, for a message.

@@ -37,7 +37,9 @@ pub use file_blocks::FileBlocks;
 pub use layout::VolumeLayout;
 pub use queue::{Foreground, Traffic};
 pub use setup::Age;
-pub use spec::{Atime, BLOCK, BlockLayer, Discard, HostCost, JournalSpec, Mkfs, VolumeSpec, Writeback};
+pub use spec::{
+    Atime, BLOCK, BlockLayer, Discard, HostCost, JournalSpec, Mkfs, VolumeSpec, Writeback,
+};
 pub use steered::{SteeredVolume, TrimLog, WRITTEN_STEP};
 pub use trim::TrimRun;
 
@@ -214,9 +216,14 @@ impl<D: Device> Volume<D> {
     /// group long.
     pub fn needed(&self) -> impl Iterator<Item = Extent> {
         let group_bytes = u64::from(GROUP_BLOCKS) * BLOCK;
-        (self.start..).step_by(group_bytes as usize).zip(&self.space.groups).flat_map(|(start, group)| {
-            group.used_runs().map(move |(at, len)| Extent { offset: start + u64::from(at) * BLOCK, len: u64::from(len) * BLOCK })
-        })
+        (self.start..).step_by(group_bytes as usize).zip(&self.space.groups).flat_map(
+            |(start, group)| {
+                group.used_runs().map(move |(at, len)| Extent {
+                    offset: start + u64::from(at) * BLOCK,
+                    len: u64::from(len) * BLOCK,
+                })
+            },
+        )
     }
 
     /// Foreground I/O as seen by a policy. Resets the longest wait.

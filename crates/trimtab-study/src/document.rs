@@ -76,7 +76,8 @@ impl RecommendationLine {
     #[must_use]
     pub fn in_words(&self) -> String {
         let on = if self.on.is_empty() { String::new() } else { format!(" on {}", self.on) };
-        let meaning = if self.meaning.is_empty() { String::new() } else { format!(": {}", self.meaning) };
+        let meaning =
+            if self.meaning.is_empty() { String::new() } else { format!(": {}", self.meaning) };
         format!("{}{on}{meaning}", self.choice)
     }
 }
@@ -177,7 +178,11 @@ pub enum NarrowLayout {
 impl Table {
     /// Creates an empty table.
     pub fn new(caption: impl Into<String>, header: &[&str]) -> Self {
-        Self { caption: caption.into(), header: header.iter().map(|&h| h.to_owned()).collect(), ..Self::default() }
+        Self {
+            caption: caption.into(),
+            header: header.iter().map(|&h| h.to_owned()).collect(),
+            ..Self::default()
+        }
     }
 
     /// Sets the layout on a narrow screen.
@@ -190,7 +195,11 @@ impl Table {
     /// Column headings prefixed with their group titles, for formats with a single heading row.
     #[must_use]
     pub fn headings(&self) -> Vec<String> {
-        let heading = |(at, heading): (usize, &String)| match self.groups.get(at).filter(|group| !group.is_empty()) {
+        let heading = |(at, heading): (usize, &String)| match self
+            .groups
+            .get(at)
+            .filter(|group| !group.is_empty())
+        {
             Some(group) => format!("{group} {heading}"),
             None => heading.clone(),
         };
@@ -200,7 +209,11 @@ impl Table {
     /// Adds a row.
     pub fn row<I: IntoIterator<Item = S>, S: Into<String>>(&mut self, cells: I) {
         let row: Vec<String> = cells.into_iter().map(Into::into).collect();
-        debug_assert_eq!(row.len(), self.header.len(), "a row has as many cells as the table has columns");
+        debug_assert_eq!(
+            row.len(),
+            self.header.len(),
+            "a row has as many cells as the table has columns"
+        );
         self.rows.push(row);
     }
 }
@@ -276,14 +289,21 @@ impl Film {
     /// Final state of the superblocks of each drive, in per cent of the flash.
     #[must_use]
     pub fn table(&self) -> Table {
-        let mut table = Table::new(self.title.clone(), &["policy", "needed", "kept, though no longer needed", "stale", "erased"]);
+        let mut table = Table::new(
+            self.title.clone(),
+            &["policy", "needed", "kept, though no longer needed", "stale", "erased"],
+        );
         for (name, map) in &self.drives {
             let each = map.superblocks as usize;
             let share = |values: &[u8]| {
                 let last = &values[values.len().saturating_sub(each)..];
-                last.iter().map(|v| f64::from(*v)).sum::<f64>() / f64::from(SHARE_MAX) / each.max(1) as f64 * 100.0
+                last.iter().map(|v| f64::from(*v)).sum::<f64>()
+                    / f64::from(SHARE_MAX)
+                    / each.max(1) as f64
+                    * 100.0
             };
-            let (needed, unneeded, stale) = (share(&map.needed), share(&map.unneeded), share(&map.stale));
+            let (needed, unneeded, stale) =
+                (share(&map.needed), share(&map.unneeded), share(&map.stale));
             let free = (100.0 - needed - unneeded - stale).max(0.0);
             let cells = [needed, unneeded, stale, free].map(|percent| format!("{percent:.0} %"));
             table.row(core::iter::once(name.clone()).chain(cells));
@@ -296,10 +316,22 @@ impl LatencyHeatmap {
     /// Longest latency and number of slow requests, by map.
     #[must_use]
     pub fn table(&self) -> Table {
-        let mut table = Table::new(self.title.clone(), &["policy", "requests", "over 0.1 s", "longest"]);
+        let mut table =
+            Table::new(self.title.clone(), &["policy", "requests", "over 0.1 s", "longest"]);
         for (name, map) in &self.maps {
-            let count = |least: Nanos| map.cells.iter().filter(|cell| LatencyMap::least(cell.1) >= least).map(|cell| cell.2).sum::<u64>();
-            table.row([name.clone(), grouped(count(Nanos::ZERO)), grouped(count(Nanos::from_millis(100))), map.longest_in_words()]);
+            let count = |least: Nanos| {
+                map.cells
+                    .iter()
+                    .filter(|cell| LatencyMap::least(cell.1) >= least)
+                    .map(|cell| cell.2)
+                    .sum::<u64>()
+            };
+            table.row([
+                name.clone(),
+                grouped(count(Nanos::ZERO)),
+                grouped(count(Nanos::from_millis(100))),
+                map.longest_in_words(),
+            ]);
         }
         table
     }
@@ -318,13 +350,24 @@ pub fn read_as(label: &str) -> (&str, fn(f64) -> String) {
 
 impl Chart {
     /// Lines over a number, with vertical marks.
-    pub fn lines(title: impl Into<String>, x_label: &str, y_label: &str, lines: Vec<ChartLine>, marks: Vec<Mark>) -> Self {
+    pub fn lines(
+        title: impl Into<String>,
+        x_label: &str,
+        y_label: &str,
+        lines: Vec<ChartLine>,
+        marks: Vec<Mark>,
+    ) -> Self {
         let kind = ChartKind::Lines { lines, marks };
         Self { title: title.into(), x_label: x_label.to_owned(), y_label: y_label.to_owned(), kind }
     }
 
     /// Groups of bars.
-    pub fn bars(title: impl Into<String>, y_label: &str, categories: Vec<String>, series: Vec<(String, Vec<Option<f64>>)>) -> Self {
+    pub fn bars(
+        title: impl Into<String>,
+        y_label: &str,
+        categories: Vec<String>,
+        series: Vec<(String, Vec<Option<f64>>)>,
+    ) -> Self {
         let kind = ChartKind::Bars { categories, series };
         Self { title: title.into(), x_label: String::new(), y_label: y_label.to_owned(), kind }
     }
@@ -332,29 +375,48 @@ impl Chart {
     /// The values as a table. `height` formats the vertical values, which appear below
     /// `heading`; `number` formats the horizontal ones.
     #[must_use]
-    pub fn table(&self, (heading, height): (&str, fn(f64) -> String), number: fn(f64) -> String) -> Table {
-        let cell = |value: Option<f64>, shown: fn(f64) -> String| value.map_or_else(String::new, shown);
+    pub fn table(
+        &self,
+        (heading, height): (&str, fn(f64) -> String),
+        number: fn(f64) -> String,
+    ) -> Table {
+        let cell =
+            |value: Option<f64>, shown: fn(f64) -> String| value.map_or_else(String::new, shown);
         let header: Vec<&str> = match &self.kind {
             ChartKind::Lines { .. } => vec!["series", &self.x_label, heading],
-            ChartKind::Dots { axes, .. } => ["policy", heading].into_iter().chain(axes.iter().map(String::as_str)).collect(),
-            ChartKind::Bars { series, .. } => core::iter::once(heading).chain(series.iter().map(|(name, _)| name.as_str())).collect(),
+            ChartKind::Dots { axes, .. } => {
+                ["policy", heading].into_iter().chain(axes.iter().map(String::as_str)).collect()
+            }
+            ChartKind::Bars { series, .. } => core::iter::once(heading)
+                .chain(series.iter().map(|(name, _)| name.as_str()))
+                .collect(),
         };
         let mut table = Table::new(self.title.clone(), &header);
         match &self.kind {
             ChartKind::Lines { lines, marks } => {
                 for line in lines {
-                    line.points.iter().for_each(|(x, y)| table.row([line.name.clone(), number(*x), height(*y)]));
+                    line.points
+                        .iter()
+                        .for_each(|(x, y)| table.row([line.name.clone(), number(*x), height(*y)]));
                 }
-                marks.iter().for_each(|mark| table.row([format!("mark: {}", mark.label), number(mark.x), String::new()]));
+                marks.iter().for_each(|mark| {
+                    table.row([format!("mark: {}", mark.label), number(mark.x), String::new()])
+                });
             }
             ChartKind::Dots { dots, .. } => {
                 for dot in dots {
-                    table.row([dot.name.clone(), height(dot.y)].into_iter().chain(dot.x.iter().map(|x| cell(*x, number))));
+                    table.row(
+                        [dot.name.clone(), height(dot.y)]
+                            .into_iter()
+                            .chain(dot.x.iter().map(|x| cell(*x, number))),
+                    );
                 }
             }
             ChartKind::Bars { categories, series } => {
                 for (at, category) in categories.iter().enumerate() {
-                    let values = series.iter().map(|(_, values)| cell(values.get(at).copied().flatten(), height));
+                    let values = series
+                        .iter()
+                        .map(|(_, values)| cell(values.get(at).copied().flatten(), height));
                     table.row(core::iter::once(category.clone()).chain(values));
                 }
             }
@@ -404,7 +466,9 @@ pub fn thinned(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     for bucket in 0..buckets {
         let slice = &points[bucket * points.len() / buckets..(bucket + 1) * points.len() / buckets];
         let by_y = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
-        let (Some(low), Some(high)) = (slice.iter().min_by(by_y), slice.iter().max_by(by_y)) else { continue };
+        let (Some(low), Some(high)) = (slice.iter().min_by(by_y), slice.iter().max_by(by_y)) else {
+            continue;
+        };
         let (first, second) = if low.0 <= high.0 { (low, high) } else { (high, low) };
         kept.push(*first);
         if second != first {

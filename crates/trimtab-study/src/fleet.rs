@@ -22,7 +22,13 @@ const HOURS_OF_DAY: f64 = 24.0;
 const SECONDS_OF_DAY: f64 = 86_400.0;
 
 /// Codes of the doctor's findings about drives on its list of faulty ones.
-const FAULTS: [&str; 5] = ["drive.known-fault", "drive.trim-fails", "drive.trim-hangs", "drive.trim-loses-data", "ata.queued-trim-harms"];
+const FAULTS: [&str; 5] = [
+    "drive.known-fault",
+    "drive.trim-fails",
+    "drive.trim-hangs",
+    "drive.trim-loses-data",
+    "ata.queued-trim-harms",
+];
 
 /// Counts over all hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -132,9 +138,20 @@ pub struct FleetDrive {
 }
 
 impl FleetDrive {
-    fn of(host: &str, drive: &HostDrive, trimmed_by: Option<String>, planned_years: f64, now_unix_s: f64) -> Self {
+    fn of(
+        host: &str,
+        drive: &HostDrive,
+        trimmed_by: Option<String>,
+        planned_years: f64,
+        now_unix_s: f64,
+    ) -> Self {
         let is_ratio = |value: &f64| value.is_finite() && *value >= 0.0;
-        let recent = drive.since.as_ref().and_then(|since| since.waf.as_ref()).map(|waf| waf.value).filter(is_ratio);
+        let recent = drive
+            .since
+            .as_ref()
+            .and_then(|since| since.waf.as_ref())
+            .map(|waf| waf.value)
+            .filter(is_ratio);
         let age_days = drive.power_on_hours.map(|hours| hours as f64 / HOURS_OF_DAY);
         let at_present = drive.life_left.as_ref().and_then(|left| left.days).filter(is_ratio);
         let so_far = || match (age_days?, drive.used_percent?) {
@@ -145,7 +162,8 @@ impl FleetDrive {
             (age, used) => Some(age * (100.0 - used as f64) / used as f64),
         };
         let life_left_days = at_present.or_else(so_far);
-        let service_years = age_days.zip(life_left_days).map(|(age, left)| (age + left) / DAYS_OF_YEAR);
+        let service_years =
+            age_days.zip(life_left_days).map(|(age, left)| (age + left) / DAYS_OF_YEAR);
         Self {
             host: host.to_owned(),
             device: drive.subject.clone(),
@@ -153,11 +171,14 @@ impl FleetDrive {
             trimmed_by,
             host_written_bytes: drive.host_written_bytes,
             nand_written_bytes: drive.nand_written_bytes,
-            waf: recent.or_else(|| drive.waf_lifetime.as_ref().map(|waf| waf.value).filter(is_ratio)),
+            waf: recent
+                .or_else(|| drive.waf_lifetime.as_ref().map(|waf| waf.value).filter(is_ratio)),
             waf_is_recent: recent.is_some(),
             used_percent: drive.used_percent,
             power_on_hours: drive.power_on_hours,
-            read_days_ago: drive.taken_unix_s.map(|taken| (now_unix_s - taken as f64) / SECONDS_OF_DAY),
+            read_days_ago: drive
+                .taken_unix_s
+                .map(|taken| (now_unix_s - taken as f64) / SECONDS_OF_DAY),
             life_left_days,
             service_years,
             wears_fast: service_years.is_some_and(|years| years < planned_years),
@@ -279,7 +300,11 @@ impl Fleet {
         hosts.retain(|_, host| host.diagnoses.is_some() || host.wear.is_some());
         let mut fleet = Self {
             planned_years,
-            counts: FleetCounts { hosts: hosts.len(), files_unread: unread.len(), ..FleetCounts::default() },
+            counts: FleetCounts {
+                hosts: hosts.len(),
+                files_unread: unread.len(),
+                ..FleetCounts::default()
+            },
             worst: Vec::new(),
             layers: Vec::new(),
             blocked: Vec::new(),
@@ -295,13 +320,27 @@ impl Fleet {
             fleet.counts.hosts_without_wear += usize::from(host.wear.is_none());
             fleet.add_diagnoses(name, diagnoses.unwrap_or_default());
             if let Some((drives, unread)) = &host.wear {
-                let of = |drive: &HostDrive| FleetDrive::of(name, drive, trimmed_by(diagnoses, &drive.subject), planned_years, now_unix_s);
+                let of = |drive: &HostDrive| {
+                    FleetDrive::of(
+                        name,
+                        drive,
+                        trimmed_by(diagnoses, &drive.subject),
+                        planned_years,
+                        now_unix_s,
+                    )
+                };
                 fleet.drives.extend(drives.iter().map(of));
                 let unread = unread.iter().cloned();
-                fleet.drives_unread.extend(unread.map(|one| UnreadWear { host: name.clone(), device: one.subject, why: one.why }));
+                fleet.drives_unread.extend(unread.map(|one| UnreadWear {
+                    host: name.clone(),
+                    device: one.subject,
+                    why: one.why,
+                }));
             }
         }
-        fleet.faults.sort_by(|a, b| (!a.is_harmed, &a.host, &a.drive).cmp(&(!b.is_harmed, &b.host, &b.drive)));
+        fleet.faults.sort_by(|a, b| {
+            (!a.is_harmed, &a.host, &a.drive).cmp(&(!b.is_harmed, &b.host, &b.drive))
+        });
         fleet.layers = layers(&fleet.blocked);
         fleet.policies = policies(&fleet.drives);
         fleet.worst = worst(&fleet);
@@ -332,7 +371,8 @@ impl Fleet {
                 what: finding.text.clone(),
             };
             for layer in &diagnosis.layers {
-                let found = layer.findings.iter().filter(|finding| FAULTS.contains(&finding.code.as_str()));
+                let found =
+                    layer.findings.iter().filter(|finding| FAULTS.contains(&finding.code.as_str()));
                 faults.extend(found.map(|finding| faulty(layer, finding)));
             }
         }
@@ -344,9 +384,15 @@ impl Fleet {
             all.collect::<BTreeSet<_>>().len()
         }
         let faulty = |is_harmed: bool| {
-            different(self.faults.iter().filter(|one| one.is_harmed == is_harmed).map(|one| (one.host.as_str(), one.drive.as_str())))
+            different(
+                self.faults
+                    .iter()
+                    .filter(|one| one.is_harmed == is_harmed)
+                    .map(|one| (one.host.as_str(), one.drive.as_str())),
+            )
         };
-        let drives = |is: fn(&FleetDrive) -> bool| self.drives.iter().filter(|drive| is(drive)).count();
+        let drives =
+            |is: fn(&FleetDrive) -> bool| self.drives.iter().filter(|drive| is(drive)).count();
         self.counts = FleetCounts {
             blocked: self.blocked.len(),
             hosts_blocked: different(self.blocked.iter().map(|one| (one.host.as_str(), ""))),
@@ -368,12 +414,17 @@ impl Fleet {
 fn trimmed_by(diagnoses: Option<&[HostDiagnosis]>, device: &str) -> Option<String> {
     let name = device.strip_prefix("/dev/").unwrap_or(device);
     let is_on = |diagnosis: &&HostDiagnosis| {
-        diagnosis.layers.iter().any(|layer| layer.name.split(' ').next() == Some(name)) || diagnosis.subject == device
+        diagnosis.layers.iter().any(|layer| layer.name.split(' ').next() == Some(name))
+            || diagnosis.subject == device
     };
     let on_it: Vec<&HostDiagnosis> = diagnoses?.iter().filter(is_on).collect();
     // The drive itself is diagnosed too if nothing is mounted from it.
-    let mechanisms: BTreeSet<&str> =
-        on_it.iter().filter(|on| on.filesystem.is_some()).flat_map(|on| &on.trimmed_by).map(String::as_str).collect();
+    let mechanisms: BTreeSet<&str> = on_it
+        .iter()
+        .filter(|on| on.filesystem.is_some())
+        .flat_map(|on| &on.trimmed_by)
+        .map(String::as_str)
+        .collect();
     match (on_it.is_empty(), mechanisms.is_empty()) {
         (true, _) => None,
         (_, true) => Some("nothing".to_owned()),
@@ -395,8 +446,11 @@ fn layers(blocked: &[BlockedSubject]) -> Vec<LayerCount> {
             hosts.insert(&one.host);
         }
     }
-    let count =
-        |(kind, (subjects, hosts)): (&str, (usize, BTreeSet<&str>))| LayerCount { kind: kind.to_owned(), subjects, hosts: hosts.len() };
+    let count = |(kind, (subjects, hosts)): (&str, (usize, BTreeSet<&str>))| LayerCount {
+        kind: kind.to_owned(),
+        subjects,
+        hosts: hosts.len(),
+    };
     let mut all: Vec<LayerCount> = found.into_iter().map(count).collect();
     all.sort_by_key(|layer| core::cmp::Reverse(layer.subjects));
     all
@@ -404,7 +458,9 @@ fn layers(blocked: &[BlockedSubject]) -> Vec<LayerCount> {
 
 fn policies(drives: &[FleetDrive]) -> Vec<PolicyWear> {
     let mut found: BTreeMap<Option<&str>, Vec<&FleetDrive>> = BTreeMap::new();
-    drives.iter().for_each(|drive| found.entry(drive.trimmed_by.as_deref()).or_default().push(drive));
+    drives
+        .iter()
+        .for_each(|drive| found.entry(drive.trimmed_by.as_deref()).or_default().push(drive));
     let wear = |(trimmed_by, drives): (Option<&str>, Vec<&FleetDrive>)| {
         let mut wafs: Vec<f64> = drives.iter().filter_map(|drive| drive.waf).collect();
         wafs.sort_by(f64::total_cmp);
@@ -423,27 +479,51 @@ fn policies(drives: &[FleetDrive]) -> Vec<PolicyWear> {
 
 /// Median of sorted values.
 fn median(sorted: &[f64]) -> Option<f64> {
-    let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
+    let (low, high) =
+        (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
     Some(low.midpoint(*high))
 }
 
 fn worst(fleet: &Fleet) -> Vec<Problem> {
-    let problem =
-        |host: &str, subject: &str, kind: ProblemKind| Problem { host: host.to_owned(), subject: subject.to_owned(), old_days: None, kind };
-    let wear = |drive: &FleetDrive, kind| Problem { old_days: drive.old_days(), ..problem(&drive.host, &drive.device, kind) };
+    let problem = |host: &str, subject: &str, kind: ProblemKind| Problem {
+        host: host.to_owned(),
+        subject: subject.to_owned(),
+        old_days: None,
+        kind,
+    };
+    let wear = |drive: &FleetDrive, kind| Problem {
+        old_days: drive.old_days(),
+        ..problem(&drive.host, &drive.device, kind)
+    };
     let harmed = fleet.faults.iter().filter(|one| one.is_harmed);
-    let mut worst: Vec<Problem> =
-        harmed.take(WORST).map(|one| problem(&one.host, &one.drive, ProblemKind::Harmed { what: one.what.clone() })).collect();
-    let mut ending: Vec<(f64, &FleetDrive)> =
-        fleet.drives.iter().filter(|drive| drive.is_ending()).filter_map(|drive| Some((drive.life_left_days?, drive))).collect();
+    let mut worst: Vec<Problem> = harmed
+        .take(WORST)
+        .map(|one| problem(&one.host, &one.drive, ProblemKind::Harmed { what: one.what.clone() }))
+        .collect();
+    let mut ending: Vec<(f64, &FleetDrive)> = fleet
+        .drives
+        .iter()
+        .filter(|drive| drive.is_ending())
+        .filter_map(|drive| Some((drive.life_left_days?, drive)))
+        .collect();
     ending.sort_by(|a, b| a.0.total_cmp(&b.0));
-    worst.extend(ending.iter().map(|&(life_left_days, drive)| wear(drive, ProblemKind::Ending { life_left_days })));
+    worst.extend(
+        ending
+            .iter()
+            .map(|&(life_left_days, drive)| wear(drive, ProblemKind::Ending { life_left_days })),
+    );
     let fast = fleet.drives.iter().filter(|drive| drive.wears_fast && !drive.is_ending());
-    let mut fast: Vec<(f64, &FleetDrive)> = fast.filter_map(|drive| Some((drive.service_years?, drive))).collect();
+    let mut fast: Vec<(f64, &FleetDrive)> =
+        fast.filter_map(|drive| Some((drive.service_years?, drive))).collect();
     fast.sort_by(|a, b| a.0.total_cmp(&b.0));
-    worst.extend(fast.iter().map(|&(service_years, drive)| wear(drive, ProblemKind::WearsFast { service_years })));
+    worst.extend(
+        fast.iter()
+            .map(|&(service_years, drive)| wear(drive, ProblemKind::WearsFast { service_years })),
+    );
     let blocked = fleet.blocked.iter().take(WORST);
-    worst.extend(blocked.map(|one| problem(&one.host, &one.subject, ProblemKind::Blocked { layers: one.layers.clone() })));
+    worst.extend(blocked.map(|one| {
+        problem(&one.host, &one.subject, ProblemKind::Blocked { layers: one.layers.clone() })
+    }));
     worst.truncate(WORST);
     worst
 }

@@ -54,7 +54,10 @@ impl ReportedProperties {
     #[must_use]
     pub fn of(spec: &DriveSpec) -> Option<Self> {
         let Medium::Flash(flash) = &spec.medium else { return None };
-        let limits = TrimLimits { ranges_per_command_max: flash.trim.ranges_per_command_max, range_bytes_max: flash.trim.range_bytes_max };
+        let limits = TrimLimits {
+            ranges_per_command_max: flash.trim.ranges_per_command_max,
+            range_bytes_max: flash.trim.range_bytes_max,
+        };
         Some(Self {
             capacity_bytes: spec.capacity_bytes,
             logical_block_bytes: spec.logical_block_bytes,
@@ -96,7 +99,11 @@ pub struct Observation {
 ///
 /// # Errors
 /// The target fails.
-pub fn probe(target: &mut dyn lab::ProbeTarget, plan: &probes::ProbePlan, observer: &mut dyn Observer) -> TargetResult<probes::Findings> {
+pub fn probe(
+    target: &mut dyn lab::ProbeTarget,
+    plan: &probes::ProbePlan,
+    observer: &mut dyn Observer,
+) -> TargetResult<probes::Findings> {
     probes::run(&mut lab::ProbeSession::new(target), plan, observer)
 }
 

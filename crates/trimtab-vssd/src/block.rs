@@ -50,7 +50,8 @@ impl ServedBlockDevice {
         for candidate in wanted.candidates() {
             match FrontEnd::make(drive, place, candidate, record) {
                 Ok(way) => {
-                    let remark = (wanted == TransportChoice::Best).then(|| chosen(candidate, &missed));
+                    let remark =
+                        (wanted == TransportChoice::Best).then(|| chosen(candidate, &missed));
                     return Ok((Self { way, claim: None }, remark.into_iter().collect()));
                 }
                 Err(error) => missed.push((candidate, error)),
@@ -104,13 +105,19 @@ impl ServedBlockDevice {
         let disk = self.disk();
         let (shown, users) = (disk.path(), disk.users());
         anyhow::ensure!(users.is_empty(), "{} is busy: {}", shown.display(), users.join(", "));
-        let claim = Claim::take(&disk).with_context(|| format!("cannot open {}", shown.display()))?;
+        let claim =
+            Claim::take(&disk).with_context(|| format!("cannot open {}", shown.display()))?;
         match &claim {
-            Claim::InUse => anyhow::bail!("{} is busy: another process has it open", shown.display()),
+            Claim::InUse => {
+                anyhow::bail!("{} is busy: another process has it open", shown.display())
+            }
             Claim::Alone(device) => {
                 if let Err(error) = device.sync_all() {
                     // A failed drive must still be detachable.
-                    problems.push(format!("some data written to {} did not reach the drive: {error}", shown.display()));
+                    problems.push(format!(
+                        "some data written to {} did not reach the drive: {error}",
+                        shown.display()
+                    ));
                 }
             }
             Claim::Gone => {}
@@ -120,7 +127,12 @@ impl ServedBlockDevice {
     }
 
     /// Removes the device after [`Self::release`].
-    pub fn remove(self, home: &RuntimeDirectory, served: Option<ObjectIdentity>, force: bool) -> anyhow::Result<()> {
+    pub fn remove(
+        self,
+        home: &RuntimeDirectory,
+        served: Option<ObjectIdentity>,
+        force: bool,
+    ) -> anyhow::Result<()> {
         let disk = self.disk();
         let taken = match self.way {
             FrontEnd::LoopOnFuse(looped) => return looped.remove(home, served, force),
@@ -166,9 +178,16 @@ fn why_not(missed: &[(Transport, anyhow::Error)]) -> String {
 
 /// The last transport's error, which needs no module of its own, with the others as context.
 fn none(mut missed: Vec<(Transport, anyhow::Error)>) -> anyhow::Error {
-    let at = missed.iter().position(|(transport, _)| *transport == Transport::Device).unwrap_or_default();
+    let at = missed
+        .iter()
+        .position(|(transport, _)| *transport == Transport::Device)
+        .unwrap_or_default();
     let (_, error) = missed.remove(at);
-    if missed.is_empty() { error } else { error.context(format!("no block device is available{}", why_not(&missed))) }
+    if missed.is_empty() {
+        error
+    } else {
+        error.context(format!("no block device is available{}", why_not(&missed)))
+    }
 }
 
 #[cfg(test)]
@@ -180,11 +199,22 @@ mod tests {
     fn remark_names_transport_and_failed_alternatives() {
         let missed = || (Transport::Ublk, anyhow::anyhow!("it").context("no module"));
         assert_eq!(chosen(Transport::Ublk, &[]), "requests come over ublk");
-        assert_eq!(chosen(Transport::Device, &[missed()]), "requests come over a loop device over FUSE; not ublk: no module: it");
-        let fuse = (Transport::Device, anyhow::Error::new(io::Error::from_raw_os_error(libc::ENOENT)));
+        assert_eq!(
+            chosen(Transport::Device, &[missed()]),
+            "requests come over a loop device over FUSE; not ublk: no module: it"
+        );
+        let fuse =
+            (Transport::Device, anyhow::Error::new(io::Error::from_raw_os_error(libc::ENOENT)));
         let error = none(vec![missed(), fuse]);
-        assert_eq!(format!("{error:#}"), "no block device is available; not ublk: no module: it: No such file or directory (os error 2)");
-        assert_eq!(error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error), Some(libc::ENOENT), "the cause is kept");
+        assert_eq!(
+            format!("{error:#}"),
+            "no block device is available; not ublk: no module: it: No such file or directory (os error 2)"
+        );
+        assert_eq!(
+            error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error),
+            Some(libc::ENOENT),
+            "the cause is kept"
+        );
         assert_eq!(format!("{:#}", none(vec![missed()])), "no module: it");
     }
 }

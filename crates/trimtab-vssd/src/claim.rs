@@ -24,7 +24,11 @@ impl Claim {
     pub fn take(disk: &Disk) -> io::Result<Self> {
         let end = Instant::now() + PATIENCE;
         loop {
-            let opened = File::options().read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_EXCL).open(disk.path());
+            let opened = File::options()
+                .read(true)
+                .write(true)
+                .custom_flags(libc::O_NOFOLLOW | libc::O_EXCL)
+                .open(disk.path());
             return match opened {
                 Ok(device) => Ok(Self::Alone(device)),
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
@@ -32,7 +36,11 @@ impl Claim {
                     continue;
                 }
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(Self::InUse),
-                Err(error) if error.raw_os_error() == Some(libc::ENXIO) || !disk.sysfs().exists() => Ok(Self::Gone),
+                Err(error)
+                    if error.raw_os_error() == Some(libc::ENXIO) || !disk.sysfs().exists() =>
+                {
+                    Ok(Self::Gone)
+                }
                 Err(error) => Err(error),
             };
         }

@@ -35,7 +35,11 @@ pub fn classify(data: &[u8]) -> DataClass {
         })
         .sum();
     let share = sum / samples as f32;
-    if share >= INCOMPRESSIBLE { DataClass::Random } else { DataClass::Measured((share * 1000.0).round() as u16) }
+    if share >= INCOMPRESSIBLE {
+        DataClass::Random
+    } else {
+        DataClass::Measured((share * 1000.0).round() as u16)
+    }
 }
 
 /// All bytes are zero. Compares sixteen bytes at a time and stops at the first other one.
@@ -52,7 +56,8 @@ fn stored_share(block: &[u8]) -> f32 {
     let (mut counted, mut matched, mut matches) = (0_usize, 0_usize, 0_usize);
     let (mut at, mut misses) = (0_usize, 0_usize);
     // A short block needs every byte for its entropy.
-    let skip_after_log2 = if block.len() < SKIP_FROM_BYTES { usize::BITS - 1 } else { SKIP_AFTER_MISSES_LOG2 };
+    let skip_after_log2 =
+        if block.len() < SKIP_FROM_BYTES { usize::BITS - 1 } else { SKIP_AFTER_MISSES_LOG2 };
     // No sum below exceeds a few block lengths; checks would take a fifth of the time.
     while let Some(word) = word_at(block, at) {
         let slot = &mut table[(word.wrapping_mul(0x9E37_79B1) >> (32 - TABLE_BITS)) as usize];
@@ -80,7 +85,8 @@ fn stored_share(block: &[u8]) -> f32 {
         }
     }
     let literal_bytes = block.len() - matched;
-    let coded = literal_bytes as f32 * entropy(&literals, counted) / 8.0 + matches as f32 * MATCH_COST;
+    let coded =
+        literal_bytes as f32 * entropy(&literals, counted) / 8.0 + matches as f32 * MATCH_COST;
     (coded / block.len() as f32).min(1.0)
 }
 
@@ -100,7 +106,12 @@ fn match_length(block: &[u8], earlier: usize, at: usize) -> usize {
         }
         equal += 8;
     }
-    equal + block[at + equal..].iter().zip(&block[earlier + equal..]).take_while(|(a, b)| a == b).count()
+    equal
+        + block[at + equal..]
+            .iter()
+            .zip(&block[earlier + equal..])
+            .take_while(|(a, b)| a == b)
+            .count()
 }
 
 /// Bits per symbol of `total` symbols with these counts. A small sample shows only some of
@@ -108,8 +119,9 @@ fn match_length(block: &[u8], earlier: usize, at: usize) -> usize {
 /// among n symbols (Miller and Madow 1955).
 fn entropy(counts: &[u16; 256], total: usize) -> f32 {
     /// n log2 n.
-    static N_LOG_N: LazyLock<[f32; BLOCK + 1]> =
-        LazyLock::new(|| std::array::from_fn(|n| if n == 0 { 0.0 } else { n as f32 * (n as f32).log2() }));
+    static N_LOG_N: LazyLock<[f32; BLOCK + 1]> = LazyLock::new(|| {
+        std::array::from_fn(|n| if n == 0 { 0.0 } else { n as f32 * (n as f32).log2() })
+    });
     if total == 0 {
         return 0.0;
     }

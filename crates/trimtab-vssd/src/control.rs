@@ -60,13 +60,16 @@ impl ControlRequest {
 
 /// Listens on `path`. The receiver yields requests in order of arrival.
 pub fn listen(path: &Path) -> anyhow::Result<Receiver<ControlRequest>> {
-    let listener = crate::nbd::listen_privately(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    let listener = crate::nbd::listen_privately(path)
+        .with_context(|| format!("cannot listen on {}", path.display()))?;
     let (send, receive) = channel();
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for client in listener.incoming().flatten() {
             let send = send.clone();
             // A silent client must not block the others.
-            let _ = std::thread::Builder::new().name("client".into()).spawn(move || converse(&client, &send));
+            let _ = std::thread::Builder::new()
+                .name("client".into())
+                .spawn(move || converse(&client, &send));
         }
     })?;
     Ok(receive)
@@ -104,7 +107,8 @@ pub struct Client(BufReader<UnixStream>);
 impl Client {
     /// Connects to the server of the socket at `path`.
     pub fn connect(path: &Path) -> anyhow::Result<Self> {
-        let stream = UnixStream::connect(path).with_context(|| format!("cannot reach the server at {}", path.display()))?;
+        let stream = UnixStream::connect(path)
+            .with_context(|| format!("cannot reach the server at {}", path.display()))?;
         stream.set_read_timeout(Some(Duration::from_secs(120)))?;
         Ok(Self(BufReader::new(stream)))
     }
@@ -115,10 +119,16 @@ impl Client {
         text.push(b'\n');
         self.0.get_mut().write_all(&text).context("cannot send to the server")?;
         let mut line = String::new();
-        self.0.by_ref().take(LINE_BYTES_MAX).read_line(&mut line).context("the server does not answer")?;
+        self.0
+            .by_ref()
+            .take(LINE_BYTES_MAX)
+            .read_line(&mut line)
+            .context("the server does not answer")?;
         anyhow::ensure!(!line.is_empty(), "the server ended without an answer");
         match serde_json::from_str(&line).context("the server's answer is of another version")? {
-            ControlResponse::Ok(value) => serde_json::from_value(value).context("the server's answer is of another version"),
+            ControlResponse::Ok(value) => {
+                serde_json::from_value(value).context("the server's answer is of another version")
+            }
             ControlResponse::Error(reason) => Err(anyhow::Error::msg(reason)),
         }
     }
@@ -144,7 +154,10 @@ mod tests {
         });
         let mut client = Client::connect(&path).unwrap();
         assert_eq!(client.ask::<u32>(&ControlCommand::Status).unwrap(), 7);
-        assert_eq!(client.ask::<u32>(&ControlCommand::Detach { force: false }).unwrap_err().to_string(), "busy");
+        assert_eq!(
+            client.ask::<u32>(&ControlCommand::Detach { force: false }).unwrap_err().to_string(),
+            "busy"
+        );
         server.join().unwrap();
         client.0.get_mut().write_all(b"nonsense\n").unwrap();
         let mut line = String::new();

@@ -20,7 +20,8 @@ impl CpuLatencyGuard {
     pub fn hold() -> Self {
         let request = File::options().write(true).open("/dev/cpu_dma_latency");
         // Maximum wake-up latency in microseconds, until the file is closed.
-        let request = request.and_then(|mut file| file.write_all(&0_i32.to_ne_bytes()).map(|()| file));
+        let request =
+            request.and_then(|mut file| file.write_all(&0_i32.to_ne_bytes()).map(|()| file));
         Self { _request: request.ok() }
     }
 }

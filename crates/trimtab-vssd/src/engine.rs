@@ -96,7 +96,12 @@ pub struct EngineSnapshot {
 
 impl Engine {
     /// Creates an engine for a drive.
-    pub fn new(drive: EngineDrive, interface: Interface, speed: Speed, recorder: Option<RequestRecorder>) -> Self {
+    pub fn new(
+        drive: EngineDrive,
+        interface: Interface,
+        speed: Speed,
+        recorder: Option<RequestRecorder>,
+    ) -> Self {
         let EngineDrive { model, store, ledger, now: origin } = drive;
         let modelled = ModelState {
             device: model,
@@ -107,7 +112,13 @@ impl Engine {
             recorder,
             origin,
         };
-        Self { interface, store, modelled: Mutex::new(modelled), zeros: AtomicBool::new(false), broken: AtomicBool::new(false) }
+        Self {
+            interface,
+            store,
+            modelled: Mutex::new(modelled),
+            zeros: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+        }
     }
 
     /// Makes trimmed space read as zeros from now on. Required by a front end whose host uses the
@@ -182,7 +193,8 @@ impl Engine {
     fn valid(&self, extent: Extent) -> Result<(), Errno> {
         let Geometry { size, logical_block, .. } = self.interface.geometry;
         let end = extent.offset.checked_add(extent.len).ok_or(Errno::INVAL)?;
-        let aligned = extent.offset.is_multiple_of(logical_block.into()) && extent.len.is_multiple_of(logical_block.into());
+        let aligned = extent.offset.is_multiple_of(logical_block.into())
+            && extent.len.is_multiple_of(logical_block.into());
         if end <= size && aligned { Ok(()) } else { Err(Errno::INVAL) }
     }
 
@@ -209,7 +221,9 @@ impl Engine {
 
     fn trim(&self, extents: &[Extent], effect: Effect) -> Result<RequestResult, Errno> {
         match effect {
-            Effect::Usual if self.zeros.load(Ordering::Relaxed) => self.trim_to_read(extents, TrimmedReads::Zeros),
+            Effect::Usual if self.zeros.load(Ordering::Relaxed) => {
+                self.trim_to_read(extents, TrimmedReads::Zeros)
+            }
             Effect::Usual => self.trim_to_read(extents, self.interface.trimmed_reads),
             Effect::DataStay => self.trim_to_read(extents, TrimmedReads::OldData),
             Effect::Nothing => Ok(self.lock().pretend_trim(extents)),
@@ -217,7 +231,11 @@ impl Engine {
     }
 
     /// Trims so that later reads return `reads`.
-    fn trim_to_read(&self, extents: &[Extent], reads: TrimmedReads) -> Result<RequestResult, Errno> {
+    fn trim_to_read(
+        &self,
+        extents: &[Extent],
+        reads: TrimmedReads,
+    ) -> Result<RequestResult, Errno> {
         extents.iter().try_for_each(|extent| self.valid(*extent))?;
         let mut served = self.lock().trim(extents, self.interface.trim);
         if served.result.is_ok() {
@@ -271,7 +289,9 @@ impl RequestServer for Engine {
             Ok(Err(errno)) => RequestResult::refused(errno),
             Err(_) => {
                 self.broken.store(true, Ordering::Relaxed);
-                trimtab_linux::output::complain("the drive model failed; every request fails with an I/O error from now on");
+                trimtab_linux::output::complain(
+                    "the drive model failed; every request fails with an I/O error from now on",
+                );
                 RequestResult::refused(Errno::IO)
             }
         }
@@ -305,7 +325,10 @@ struct SubmitResult {
 impl SubmitResult {
     /// Combines two commands of the same request.
     fn and(self, later: Self) -> Self {
-        let answer = RequestResult { result: self.answer.result.and(later.answer.result), due: self.answer.due.max(later.answer.due) };
+        let answer = RequestResult {
+            result: self.answer.result.and(later.answer.result),
+            due: self.answer.due.max(later.answer.due),
+        };
         Self { answer, arrival: self.arrival, done: self.done.max(later.done) }
     }
 }
@@ -318,7 +341,10 @@ impl ModelState {
         let latency = completion.done - arrival;
         self.counts.of(command).count(completion.result.is_ok(), bytes, latency);
         self.seconds.current().of(command).count(completion.result.is_ok(), bytes, latency);
-        let answer = RequestResult { result: completion.result.map_err(errno_of), due: self.clock.completes(completion.done, barrier) };
+        let answer = RequestResult {
+            result: completion.result.map_err(errno_of),
+            due: self.clock.completes(completion.done, barrier),
+        };
         SubmitResult { answer, arrival, done: completion.done }
     }
 
@@ -370,11 +396,24 @@ impl ModelState {
 
     fn flush(&mut self) -> RequestResult {
         let submitted = self.submit(&Command::Flush);
-        self.record(TraceOpKind::Flush, &[Extent { offset: 0, len: 0 }], submitted, DataClass::Random, false);
+        self.record(
+            TraceOpKind::Flush,
+            &[Extent { offset: 0, len: 0 }],
+            submitted,
+            DataClass::Random,
+            false,
+        );
         submitted.answer
     }
 
-    fn record(&mut self, kind: TraceOpKind, extents: &[Extent], submitted: SubmitResult, class: DataClass, fua: bool) {
+    fn record(
+        &mut self,
+        kind: TraceOpKind,
+        extents: &[Extent],
+        submitted: SubmitResult,
+        class: DataClass,
+        fua: bool,
+    ) {
         let Some(recorder) = &mut self.recorder else { return };
         for (n, extent) in extents.iter().enumerate() {
             recorder.push(&TraceEvent {
@@ -411,12 +450,23 @@ mod tests {
 
     #[test]
     fn trimmed_read_follows_spec_and_zeroed_reads_zeros() {
-        for (reads, expected) in [(TrimmedReads::Zeros, 0), (TrimmedReads::Ones, 0xFF), (TrimmedReads::OldData, 7)] {
-            let mut spec = model::sized(trimtab_drive::shipped::drive("ocz-vertex-le-100gb").spec, Some(Bytes(512 << 20))).unwrap();
+        for (reads, expected) in
+            [(TrimmedReads::Zeros, 0), (TrimmedReads::Ones, 0xFF), (TrimmedReads::OldData, 7)]
+        {
+            let mut spec = model::sized(
+                trimtab_drive::shipped::drive("ocz-vertex-le-100gb").spec,
+                Some(Bytes(512 << 20)),
+            )
+            .unwrap();
             let Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
             flash.trim.reads = reads;
             let interface = Interface::of(&spec);
-            let engine = Engine::new(persist::in_memory(&spec, &interface, 1).unwrap(), interface, Speed::Unpaced, None);
+            let engine = Engine::new(
+                persist::in_memory(&spec, &interface, 1).unwrap(),
+                interface,
+                Speed::Unpaced,
+                None,
+            );
             let byte = |offset| {
                 let mut data = [0xEE; 4096];
                 engine.serve(Request::Read { offset, into: &mut data }).result.unwrap();
@@ -424,14 +474,31 @@ mod tests {
                 data[0]
             };
             for offset in [0, 4096, 8192] {
-                engine.serve(Request::Write { offset, data: &[7; 4096], fua: false }).result.unwrap();
+                engine
+                    .serve(Request::Write { offset, data: &[7; 4096], fua: false })
+                    .result
+                    .unwrap();
             }
             engine
-                .serve(Request::Trim(&[Extent { offset: 0, len: 4096 }, Extent { offset: 1 << 20, len: 64 << 20 }], Effect::Usual))
+                .serve(Request::Trim(
+                    &[Extent { offset: 0, len: 4096 }, Extent { offset: 1 << 20, len: 64 << 20 }],
+                    Effect::Usual,
+                ))
                 .result
                 .unwrap();
-            engine.serve(Request::Zero { extent: Extent { offset: 4096, len: 4096 }, may_unmap: true, fua: false }).result.unwrap();
-            assert_eq!([byte(0), byte(4096), byte(8192), byte(1 << 20)], [expected, 0, 7, 0], "{reads:?}");
+            engine
+                .serve(Request::Zero {
+                    extent: Extent { offset: 4096, len: 4096 },
+                    may_unmap: true,
+                    fua: false,
+                })
+                .result
+                .unwrap();
+            assert_eq!(
+                [byte(0), byte(4096), byte(8192), byte(1 << 20)],
+                [expected, 0, 7, 0],
+                "{reads:?}"
+            );
         }
     }
 }

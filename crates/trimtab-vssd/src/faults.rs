@@ -72,7 +72,11 @@ impl FaultInjector {
     /// Wraps `faults` around `inner`. All random choices derive from `seed`.
     pub fn new(inner: Arc<dyn PowerCutSupport>, faults: &[Fault], seed: u64, speed: Speed) -> Self {
         let geometry = inner.geometry();
-        let armed: Vec<ArmedFault> = faults.iter().enumerate().map(|(index, fault)| ArmedFault::new(*fault, seed, index)).collect();
+        let armed: Vec<ArmedFault> = faults
+            .iter()
+            .enumerate()
+            .map(|(index, fault)| ArmedFault::new(*fault, seed, index))
+            .collect();
         let may_cut = faults.iter().any(|fault| matches!(fault, Fault::PowerCut { .. }));
         if may_cut {
             inner.expect_power_cuts();
@@ -88,7 +92,14 @@ impl FaultInjector {
             off: false,
             patterned: pattern.map(|byte| (byte, UnitMap::new(blocks))),
         };
-        Self { inner, geometry, speed, active: AtomicBool::new(!faults.is_empty()), seed, state: Mutex::new(state) }
+        Self {
+            inner,
+            geometry,
+            speed,
+            active: AtomicBool::new(!faults.is_empty()),
+            seed,
+            state: Mutex::new(state),
+        }
     }
 
     /// Enables power cuts that were not requested with `--fault power-cut`. Flushes first,
@@ -104,7 +115,11 @@ impl FaultInjector {
         state.undo = Some(UndoLog::new(self.geometry.atomic_write));
         let index = state.faults.len();
         state.faults.push(ArmedFault::new(
-            Fault::PowerCut { cut: PowerCutMoment::OnDemand, on: RequestFilter::Any, keep: KEEP_DEFAULT },
+            Fault::PowerCut {
+                cut: PowerCutMoment::OnDemand,
+                on: RequestFilter::Any,
+                keep: KEEP_DEFAULT,
+            },
             self.seed,
             index,
         ));
@@ -115,7 +130,11 @@ impl FaultInjector {
     /// Descriptions of the armed faults, with the number of hits.
     pub fn in_words(&self) -> Vec<String> {
         let state = self.lock();
-        let mut words: Vec<String> = state.faults.iter().map(|armed| format!("{} (struck {} times)", armed.fault, armed.hits)).collect();
+        let mut words: Vec<String> = state
+            .faults
+            .iter()
+            .map(|armed| format!("{} (struck {} times)", armed.fault, armed.hits))
+            .collect();
         if state.off {
             words.push("the power is off".to_owned());
         }
@@ -130,7 +149,9 @@ impl FaultInjector {
             return Err("the power is off already".to_owned());
         }
         let known = self.expect_power_cuts(&mut state);
-        let lost = self.cut(&mut state, None).map_err(|errno| format!("the data store failed: {errno}"))?;
+        let lost = self
+            .cut(&mut state, None)
+            .map_err(|errno| format!("the data store failed: {errno}"))?;
         Ok((lost, known))
     }
 
@@ -142,7 +163,8 @@ impl FaultInjector {
             return Err("the power is off already".to_owned());
         }
         let known = self.expect_power_cuts(&mut state);
-        let armed = state.faults.iter_mut().find(|armed| matches!(armed.fault, Fault::PowerCut { .. }));
+        let armed =
+            state.faults.iter_mut().find(|armed| matches!(armed.fault, Fault::PowerCut { .. }));
         if let Some(armed) = armed {
             armed.cut_at = Some(armed.seen + armed.rng.between(1, n.max(1)));
         }
@@ -178,20 +200,26 @@ impl FaultInjector {
             Fault::Trim(lie) => Some((lie, armed)),
             _ => None,
         });
-        let Some((lie, armed)) = lie else { return self.inner.serve(Request::Trim(extents, Effect::Usual)) };
+        let Some((lie, armed)) = lie else {
+            return self.inner.serve(Request::Trim(extents, Effect::Usual));
+        };
         armed.hits += 1;
         match lie {
             TrimLie::Ignore => self.inner.serve(Request::Trim(extents, Effect::Nothing)),
             TrimLie::Half(share) => {
                 let pieces = extents.iter().flat_map(|extent| pieces_of(*extent));
-                let (obeyed, ignored): (Vec<Extent>, Vec<Extent>) = pieces.partition(|_| armed.rng.chance(share));
+                let (obeyed, ignored): (Vec<Extent>, Vec<Extent>) =
+                    pieces.partition(|_| armed.rng.chance(share));
                 let mut served = RequestResult { result: Ok(()), due: None };
                 if !ignored.is_empty() {
                     served = self.inner.serve(Request::Trim(&ignored, Effect::Nothing));
                 }
                 if !obeyed.is_empty() {
                     let other = self.inner.serve(Request::Trim(&obeyed, Effect::Usual));
-                    served = RequestResult { result: served.result.and(other.result), due: served.due.max(other.due) };
+                    served = RequestResult {
+                        result: served.result.and(other.result),
+                        due: served.due.max(other.due),
+                    };
                 }
                 served
             }
@@ -242,7 +270,9 @@ impl FaultInjector {
                     served
                 }
             },
-            Request::Write { .. } | Request::Zero { .. } => self.serve_write(&mut state, request, extent),
+            Request::Write { .. } | Request::Zero { .. } => {
+                self.serve_write(&mut state, request, extent)
+            }
         };
         if decision.cut {
             let _ = self.cut(&mut state, Some(extent));
@@ -252,7 +282,12 @@ impl FaultInjector {
         self.delayed(served, decision.delay)
     }
 
-    fn serve_write(&self, state: &mut FaultState, request: Request<'_>, extent: Extent) -> RequestResult {
+    fn serve_write(
+        &self,
+        state: &mut FaultState,
+        request: Request<'_>,
+        extent: Extent,
+    ) -> RequestResult {
         let is_data = matches!(request, Request::Write { .. });
         if let (true, Some(undo)) = (is_data, &mut state.undo)
             && let Err(errno) = undo.before_write(self.inner.store(), extent)
@@ -260,7 +295,9 @@ impl FaultInjector {
             return RequestResult::refused(errno);
         }
         let request = match request {
-            Request::Write { offset, data, fua: true } if state.ignored_flush() => Request::Write { offset, data, fua: false },
+            Request::Write { offset, data, fua: true } if state.ignored_flush() => {
+                Request::Write { offset, data, fua: false }
+            }
             request => request,
         };
         let served = self.inner.serve(request);
@@ -303,7 +340,10 @@ impl FaultState {
                 Fault::Error { on, when, after } if on.includes(kind) => {
                     let hit = match when {
                         Trigger::Chance(p) => armed.rng.chance(p),
-                        Trigger::Range(range) => extent.offset < range.offset + range.len && range.offset < extent.offset + extent.len,
+                        Trigger::Range(range) => {
+                            extent.offset < range.offset + range.len
+                                && range.offset < extent.offset + extent.len
+                        }
                     };
                     armed.seen += u64::from(hit);
                     let fail = hit && armed.seen > after;
@@ -326,14 +366,19 @@ impl FaultState {
 
     /// The flush is to be ignored; counts it as a hit.
     fn ignored_flush(&mut self) -> bool {
-        let Some(armed) = self.faults.iter_mut().find(|armed| armed.fault == Fault::IgnoreFlush) else { return false };
+        let Some(armed) = self.faults.iter_mut().find(|armed| armed.fault == Fault::IgnoreFlush)
+        else {
+            return false;
+        };
         armed.hits += 1;
         true
     }
 
     fn lay_pattern_over(&self, offset: u64, data: &mut [u8], logical_block: u32) {
         let Some((byte, map)) = &self.patterned else { return };
-        for (block, bytes) in (offset / u64::from(logical_block)..).zip(data.chunks_mut(logical_block as usize)) {
+        for (block, bytes) in
+            (offset / u64::from(logical_block)..).zip(data.chunks_mut(logical_block as usize))
+        {
             if map.contains(block) {
                 bytes.fill(*byte);
             }
@@ -347,19 +392,31 @@ impl RequestServer for FaultInjector {
     }
 
     fn serve(&self, request: Request<'_>) -> RequestResult {
-        if self.active.load(Ordering::Acquire) { self.serve_with_faults(request) } else { self.inner.serve(request) }
+        if self.active.load(Ordering::Acquire) {
+            self.serve_with_faults(request)
+        } else {
+            self.inner.serve(request)
+        }
     }
 }
 
 /// The kind of a request, and the range that it spans.
 fn describe(request: &Request<'_>) -> (RequestFilter, Extent) {
     match request {
-        Request::Read { offset, into } => (RequestFilter::Read, Extent { offset: *offset, len: into.len() as u64 }),
-        Request::Write { offset, data, .. } => (RequestFilter::Write, Extent { offset: *offset, len: data.len() as u64 }),
+        Request::Read { offset, into } => {
+            (RequestFilter::Read, Extent { offset: *offset, len: into.len() as u64 })
+        }
+        Request::Write { offset, data, .. } => {
+            (RequestFilter::Write, Extent { offset: *offset, len: data.len() as u64 })
+        }
         Request::Zero { extent, .. } => (RequestFilter::Write, *extent),
         Request::Trim(extents, _) => {
             let offset = extents.iter().map(|extent| extent.offset).min().unwrap_or(0);
-            let end = extents.iter().map(|extent| extent.offset.saturating_add(extent.len)).max().unwrap_or(0);
+            let end = extents
+                .iter()
+                .map(|extent| extent.offset.saturating_add(extent.len))
+                .max()
+                .unwrap_or(0);
             (RequestFilter::Trim, Extent { offset, len: end - offset })
         }
         Request::Flush => (RequestFilter::Flush, Extent { offset: 0, len: 0 }),
@@ -397,7 +454,12 @@ mod tests {
         let spec = trimtab_drive::shipped::drive("ocz-vertex-le-100gb").spec;
         let spec = model::sized(spec, Some(trimtab_drive::units::Bytes(SIZE))).unwrap();
         let interface = Interface::of(&spec);
-        let engine = Arc::new(Engine::new(persist::in_memory(&spec, &interface, 1).unwrap(), interface, Speed::Unpaced, None));
+        let engine = Arc::new(Engine::new(
+            persist::in_memory(&spec, &interface, 1).unwrap(),
+            interface,
+            Speed::Unpaced,
+            None,
+        ));
         let faults: Vec<Fault> = faults.iter().map(|fault| fault.parse().unwrap()).collect();
         let faulty = FaultInjector::new(engine.clone(), &faults, 7, Speed::Unpaced);
         (engine, faulty)
@@ -475,7 +537,9 @@ mod tests {
 
     #[test]
     fn power_cut_loses_cache_unless_flushed() {
-        for (more, flush, kept) in [(None, true, true), (None, false, false), (Some("flush:ignore"), true, false)] {
+        for (more, flush, kept) in
+            [(None, true, true), (None, false, false), (Some("flush:ignore"), true, false)]
+        {
             let mut faults = vec!["power-cut:keep=0"];
             faults.extend(more);
             let (_, faulty) = drive(&faults);
@@ -494,7 +558,11 @@ mod tests {
     fn power_cut_works_without_armed_fault() {
         let (_, faulty) = drive(&[]);
         write(&faulty, 4096, 9).unwrap();
-        assert_eq!(faulty.cut_power(), Ok((0, false)), "earlier writes were not tracked: none is lost");
+        assert_eq!(
+            faulty.cut_power(),
+            Ok((0, false)),
+            "earlier writes were not tracked: none is lost"
+        );
         assert_eq!(read(&faulty, 4096), Err(Errno::IO), "the power is off");
         assert!(faulty.cut_power().is_err() && faulty.cut_power_within(1).is_err(), "once");
         assert!(faulty.restore_power());
@@ -507,7 +575,10 @@ mod tests {
         assert!(lost > 0 && known, "{lost}");
         faulty.restore_power();
         assert_eq!(read(&faulty, 8192), Ok(7));
-        assert_eq!((0..200).filter(|n| read(&faulty, (16 + n) * 4096) == Ok(0)).count() as u64, lost);
+        assert_eq!(
+            (0..200).filter(|n| read(&faulty, (16 + n) * 4096) == Ok(0)).count() as u64,
+            lost
+        );
         // A cut at one of the next requests can be requested at any time.
         let (_, faulty) = drive(&[]);
         assert_eq!(faulty.cut_power_within(3), Ok(false));

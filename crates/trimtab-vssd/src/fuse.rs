@@ -29,7 +29,12 @@ impl FuseSession {
 
 /// Mounts a filesystem with the single file `name`, backed by `drive`, on `mountpoint`, and
 /// serves it until it is unmounted.
-pub fn mount(drive: Arc<dyn RequestServer>, pacer: &Arc<Pacer>, name: &str, mountpoint: &Path) -> io::Result<FuseSession> {
+pub fn mount(
+    drive: Arc<dyn RequestServer>,
+    pacer: &Arc<Pacer>,
+    name: &str,
+    mountpoint: &Path,
+) -> io::Result<FuseSession> {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName("trimtab".into()),
@@ -39,7 +44,8 @@ pub fn mount(drive: Arc<dyn RequestServer>, pacer: &Arc<Pacer>, name: &str, moun
         MountOption::NoExec,
         MountOption::NoAtime,
     ];
-    config.n_threads = Some(std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)));
+    config.n_threads =
+        Some(std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)));
     config.clone_fd = true;
     let file = SingleFileFilesystem::new(drive, Arc::clone(pacer), name);
     Ok(FuseSession(fuser::Session::new(file, mountpoint, &config)?.spawn()?))

@@ -44,22 +44,40 @@ pub struct NbdFront {
 
 impl NbdFront {
     /// Listens on `path`. Replaces a socket without a listener, and refuses other objects.
-    pub fn start(path: &Path, drive: Arc<dyn RequestServer>, pacer: Arc<Pacer>) -> anyhow::Result<Self> {
+    pub fn start(
+        path: &Path,
+        drive: Arc<dyn RequestServer>,
+        pacer: Arc<Pacer>,
+    ) -> anyhow::Result<Self> {
         let shown = path.display();
-        let (directory, name) = Dir::of_file(path).with_context(|| format!("cannot listen on {shown}"))?;
-        if let Some(old) = directory.look(&name).with_context(|| format!("cannot examine {shown}"))? {
+        let (directory, name) =
+            Dir::of_file(path).with_context(|| format!("cannot listen on {shown}"))?;
+        if let Some(old) =
+            directory.look(&name).with_context(|| format!("cannot examine {shown}"))?
+        {
             anyhow::ensure!(is_socket(&old), "{shown} exists and is not a socket");
             anyhow::ensure!(ours(&old), "{shown} is another user's socket");
-            anyhow::ensure!(UnixStream::connect(directory.reach(&name)).is_err(), "another server listens on {shown}");
+            anyhow::ensure!(
+                UnixStream::connect(directory.reach(&name)).is_err(),
+                "another server listens on {shown}"
+            );
             directory
                 .remove_file_of(&name, ObjectIdentity::from(&old))
                 .map(drop)
                 .with_context(|| format!("cannot replace the old socket {shown}"))?;
         }
-        let listener = listen_privately(&directory.reach(&name)).with_context(|| format!("cannot listen on {shown}"))?;
-        let made = directory.look(&name).ok().flatten().filter(|made| is_socket(made) && ours(made));
-        let socket = ObjectIdentity::from(&made.with_context(|| format!("{shown} was removed immediately after its creation"))?);
-        let (room, log, clients) = (Arc::new(ReplyMemory::new()), Arc::new(RateLimitedLog::default()), Arc::new(AtomicU32::new(0)));
+        let listener = listen_privately(&directory.reach(&name))
+            .with_context(|| format!("cannot listen on {shown}"))?;
+        let made =
+            directory.look(&name).ok().flatten().filter(|made| is_socket(made) && ours(made));
+        let socket = ObjectIdentity::from(
+            &made.with_context(|| format!("{shown} was removed immediately after its creation"))?,
+        );
+        let (room, log, clients) = (
+            Arc::new(ReplyMemory::new()),
+            Arc::new(RateLimitedLog::default()),
+            Arc::new(AtomicU32::new(0)),
+        );
         std::thread::Builder::new().name("nbd".into()).spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else {
@@ -68,10 +86,16 @@ impl NbdFront {
                     continue;
                 };
                 let Some(seat) = ClientSlot::take(&clients) else {
-                    log.say("an NBD client was refused: the maximum number of clients is connected");
+                    log.say(
+                        "an NBD client was refused: the maximum number of clients is connected",
+                    );
                     continue;
                 };
-                let connection = Connection { drive: Arc::clone(&drive), pacer: Arc::clone(&pacer), room: Arc::clone(&room) };
+                let connection = Connection {
+                    drive: Arc::clone(&drive),
+                    pacer: Arc::clone(&pacer),
+                    room: Arc::clone(&room),
+                };
                 let log = Arc::clone(&log);
                 let _ = std::thread::Builder::new().name("nbd-client".into()).spawn(move || {
                     if let Err(error) = connection.run(client)
@@ -114,9 +138,13 @@ pub fn remove_left(path: &Path, made: Option<ObjectIdentity>) -> io::Result<()> 
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened?,
     };
-    let Some(found) = directory.look(&name)?.filter(|found| is_socket(found) && ours(found)) else { return Ok(()) };
+    let Some(found) = directory.look(&name)?.filter(|found| is_socket(found) && ours(found)) else {
+        return Ok(());
+    };
     let identity = ObjectIdentity::from(&found);
-    if made.is_none_or(|made| made == identity) && UnixStream::connect(directory.reach(&name)).is_err() {
+    if made.is_none_or(|made| made == identity)
+        && UnixStream::connect(directory.reach(&name)).is_err()
+    {
         // An object that has replaced it stays.
         let _ = directory.remove_file_of(&name, identity)?;
     }
@@ -125,7 +153,12 @@ pub fn remove_left(path: &Path, made: Option<ObjectIdentity>) -> io::Result<()> 
 
 /// Listens on a socket that only its owner may connect to, from its creation on.
 pub fn listen_privately(path: &Path) -> io::Result<UnixListener> {
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     // Linux creates the name with the socket's mode at bind.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
@@ -170,7 +203,12 @@ impl Connection {
         result
     }
 
-    fn serve_requests(&self, input: &mut impl Read, geometry: &Geometry, replies: &Arc<Replies>) -> io::Result<()> {
+    fn serve_requests(
+        &self,
+        input: &mut impl Read,
+        geometry: &Geometry,
+        replies: &Arc<Replies>,
+    ) -> io::Result<()> {
         let mut buffer = Vec::new();
         loop {
             let header = NbdHeader::read(input)?;
@@ -200,7 +238,12 @@ impl Connection {
     }
 
     /// Executes a request. Returns its result and the data read.
-    fn serve(&self, header: &NbdHeader, geometry: &Geometry, written: &[u8]) -> (RequestResult, Vec<u8>) {
+    fn serve(
+        &self,
+        header: &NbdHeader,
+        geometry: &Geometry,
+        written: &[u8],
+    ) -> (RequestResult, Vec<u8>) {
         let extent = Extent { offset: header.offset, len: header.len.into() };
         if let Err(errno) = check(header, geometry) {
             return (RequestResult::refused(errno), Vec::new());
@@ -209,12 +252,17 @@ impl Connection {
         let served = match header.command {
             Some(NbdCommand::Read) => {
                 let mut data = vec![0; header.len as usize];
-                let served = self.drive.serve(Request::Read { offset: extent.offset, into: &mut data });
+                let served =
+                    self.drive.serve(Request::Read { offset: extent.offset, into: &mut data });
                 return (served, data);
             }
-            Some(NbdCommand::Write) => self.drive.serve(Request::Write { offset: extent.offset, data: written, fua }),
+            Some(NbdCommand::Write) => {
+                self.drive.serve(Request::Write { offset: extent.offset, data: written, fua })
+            }
             Some(NbdCommand::Trim) if geometry.discard_granularity > 0 => self.trim(extent, fua),
-            Some(NbdCommand::WriteZeroes) => self.drive.serve(Request::Zero { extent, may_unmap: !header.no_hole, fua }),
+            Some(NbdCommand::WriteZeroes) => {
+                self.drive.serve(Request::Zero { extent, may_unmap: !header.no_hole, fua })
+            }
             Some(NbdCommand::Flush) => self.drive.serve(Request::Flush),
             _ => RequestResult::refused(Errno::INVAL),
         };

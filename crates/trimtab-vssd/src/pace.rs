@@ -141,7 +141,8 @@ impl Pacer {
             changed: Condvar::new(),
         });
         let theirs = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("pacer".into()).spawn(move || run(&theirs))?;
+        let thread =
+            std::thread::Builder::new().name("pacer".into()).spawn(move || run(&theirs))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
@@ -183,9 +184,14 @@ fn run(shared: &SharedPacerQueue) {
         }
         match (queue.due.wait(now), queue.due.rest_after()) {
             (None, _) if closed => return,
-            (None, None) => queue = shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            (None, None) => {
+                queue = shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner)
+            }
             (None, Some(rest)) => {
-                let (guard, rested) = shared.changed.wait_timeout(queue, rest).unwrap_or_else(PoisonError::into_inner);
+                let (guard, rested) = shared
+                    .changed
+                    .wait_timeout(queue, rest)
+                    .unwrap_or_else(PoisonError::into_inner);
                 queue = guard;
                 if rested.timed_out() && queue.due.waiting() == 0 {
                     queue.due.rest();
@@ -199,7 +205,11 @@ fn run(shared: &SharedPacerQueue) {
                 queue = shared.lock();
             }
             (Some(WaitMethod::Sleep(time)), _) => {
-                queue = shared.changed.wait_timeout(queue, time).unwrap_or_else(PoisonError::into_inner).0;
+                queue = shared
+                    .changed
+                    .wait_timeout(queue, time)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
             }
         }
     }
@@ -216,11 +226,17 @@ mod tests {
         let at = |us| now + Duration::from_micros(us);
         assert_eq!((due.wait(now), due.take(now, true), due.rest_after()), (None, None, None));
         assert!(due.push(at(500), 'c') && due.push(at(100), 'a') && !due.push(at(100), 'b'));
-        assert_eq!((due.waiting(), due.take(now, false), due.rest_after()), (3, None, Some(RELEASE_AFTER)));
+        assert_eq!(
+            (due.waiting(), due.take(now, false), due.rest_after()),
+            (3, None, Some(RELEASE_AFTER))
+        );
         assert_eq!(due.wait(now), Some(WaitMethod::Sleep(Duration::from_micros(85))));
         assert_eq!(due.wait(at(85)), Some(WaitMethod::Spin(at(100))));
         assert_eq!(due.wait(at(200)), Some(WaitMethod::Spin(at(100))), "over");
-        assert_eq!([due.take(at(100), false), due.take(at(100), false), due.take(at(100), false)], [Some('a'), Some('b'), None]);
+        assert_eq!(
+            [due.take(at(100), false), due.take(at(100), false), due.take(at(100), false)],
+            [Some('a'), Some('b'), None]
+        );
         assert_eq!((due.take(now, true), due.waiting()), (Some('c'), 0));
         due.rest();
         assert_eq!(due.rest_after(), None);

@@ -23,7 +23,11 @@ use trimtab_drive::{Command, Extent};
 const PIECE: u64 = 1 << 20;
 
 /// A new drive without data, in memory.
-pub fn in_memory(spec: &DriveSpec, interface: &Interface, seed: u64) -> anyhow::Result<EngineDrive> {
+pub fn in_memory(
+    spec: &DriveSpec,
+    interface: &Interface,
+    seed: u64,
+) -> anyhow::Result<EngineDrive> {
     let store = Store::in_memory(interface.geometry.size)?;
     Ok(fresh(store, model::build(spec, seed)?, interface))
 }
@@ -41,7 +45,12 @@ pub fn in_file(
     let shown = data.display();
     let store = Store::in_file(data, interface.geometry.size)?;
     let Some(saved) = state::open(data)? else {
-        let has_data = store.data_extents().next().transpose().with_context(|| format!("cannot look for data in {shown}"))?.is_some();
+        let has_data = store
+            .data_extents()
+            .next()
+            .transpose()
+            .with_context(|| format!("cannot look for data in {shown}"))?
+            .is_some();
         let mut drive = fresh(store, model::build(spec, seed)?, interface);
         if !has_data {
             return Ok((drive, None));
@@ -52,10 +61,14 @@ pub fn in_file(
                 .into());
         }
         let written = bring_up_to_data(&mut drive, interface)?;
-        return Ok((drive, Some(format!("the data of {shown} ({}) were written to a new drive", Bytes(written)))));
+        return Ok((
+            drive,
+            Some(format!("the data of {shown} ({}) were written to a new drive", Bytes(written))),
+        ));
     };
     let clean = saved.clean;
-    let mut drive = resume(spec, interface, store, saved).with_context(|| format!("cannot continue with {shown}"))?;
+    let mut drive = resume(spec, interface, store, saved)
+        .with_context(|| format!("cannot continue with {shown}"))?;
     if clean {
         return Ok((drive, None));
     }
@@ -70,8 +83,14 @@ pub fn in_file(
 /// Stores the state of a drive next to its data file. A stored state of [`UseFlag::InUse`]
 /// marks a crash when it is found later.
 pub fn keep(engine: &Engine, spec: &DriveSpec, data: &Path, leave: UseFlag) -> anyhow::Result<()> {
-    anyhow::ensure!(!engine.is_broken(), "the drive model had failed: the data are kept, its state is not");
-    engine.store().sync().with_context(|| format!("cannot write the data file {}", data.display()))?;
+    anyhow::ensure!(
+        !engine.is_broken(),
+        "the drive model had failed: the data are kept, its state is not"
+    );
+    engine
+        .store()
+        .sync()
+        .with_context(|| format!("cannot write the data file {}", data.display()))?;
     let lasting = engine.lasting();
     let store = engine.store();
     let sample = sample(store, engine.interface().geometry.size, lasting.unit, &lasting.mapped)
@@ -93,7 +112,12 @@ fn fresh(store: Store, model: Box<dyn model::Model>, interface: &Interface) -> E
     EngineDrive { model, store, ledger, now: Nanos::ZERO }
 }
 
-fn resume(spec: &DriveSpec, interface: &Interface, store: Store, saved: SavedState) -> anyhow::Result<EngineDrive> {
+fn resume(
+    spec: &DriveSpec,
+    interface: &Interface,
+    store: Store,
+    saved: SavedState,
+) -> anyhow::Result<EngineDrive> {
     let (is, has) = (&saved.header, &interface.geometry);
     if is.drive != spec.name || is.size != has.size {
         return Err(UsageError::new(format!(
@@ -105,22 +129,37 @@ fn resume(spec: &DriveSpec, interface: &Interface, store: Store, saved: SavedSta
     }
     if is.spec != checksum(spec) {
         let what = format!("it belongs to a drive '{}' of another specification", is.drive);
-        return Err(UsageError::new(what).hint("attach it with the specification that it was made with").into());
+        return Err(UsageError::new(what)
+            .hint("attach it with the specification that it was made with")
+            .into());
     }
     let (written_beside, clean, identity) = (is.data.clone(), saved.clean, store.identity());
     if written_beside.is_none() && identity.is_some() {
-        return Err(UsageError::new("its state does not name its data file").hint(OTHER_DATA).into());
+        return Err(UsageError::new("its state does not name its data file")
+            .hint(OTHER_DATA)
+            .into());
     }
     let mut drive = fresh(store, model::build(spec, 0)?, interface);
-    anyhow::ensure!(is.unit == drive.ledger.unit(), "its map has units of {} bytes, not {}", is.unit, drive.ledger.unit());
+    anyhow::ensure!(
+        is.unit == drive.ledger.unit(),
+        "its map has units of {} bytes, not {}",
+        is.unit,
+        drive.ledger.unit()
+    );
     drive.now = saved.model_time();
     let (bytes_max, ledger) = (drive.model.snapshot_bytes_max(), &mut drive.ledger);
     let snapshot = saved.load(bytes_max, |run| ledger.resume(run))?;
     if let Some(then) = written_beside.filter(|then| Some(&then.file) != identity.as_ref()) {
         // A copy of both files has the same data; a file that was in use has changed.
         let mapped: Vec<Range<u64>> = drive.ledger.map().runs().collect();
-        if !clean || sample(&drive.store, has.size, drive.ledger.unit(), &mapped).context("cannot read the data")? != then.sample {
-            return Err(UsageError::new("its state is that of another data file").hint(OTHER_DATA).into());
+        if !clean
+            || sample(&drive.store, has.size, drive.ledger.unit(), &mapped)
+                .context("cannot read the data")?
+                != then.sample
+        {
+            return Err(UsageError::new("its state is that of another data file")
+                .hint(OTHER_DATA)
+                .into());
         }
     }
     drive.model = model::resume(spec, &snapshot)?;
@@ -128,8 +167,7 @@ fn resume(spec: &DriveSpec, interface: &Interface, store: Store, saved: SavedSta
 }
 
 /// Hint if a state and its data do not belong together.
-const OTHER_DATA: &str =
-    "copy the data and the state of a detached drive together, or remove the state and start a new drive with these data (--adopt)";
+const OTHER_DATA: &str = "copy the data and the state of a detached drive together, or remove the state and start a new drive with these data (--adopt)";
 
 const SAMPLES: u64 = 64;
 const SAMPLE_BYTES: u64 = 4096;
@@ -166,20 +204,30 @@ fn sample(store: &Store, size: u64, unit: u64, mapped: &[Range<u64>]) -> Result<
 fn bring_up_to_data(drive: &mut EngineDrive, interface: &Interface) -> anyhow::Result<u64> {
     let unit = drive.ledger.unit();
     let mut held = Ledger::new(interface.geometry.size, interface.geometry.logical_block);
-    let extents: Vec<Extent> = drive.store.data_extents().collect::<Result<_, _>>().context("cannot look for data")?;
+    let extents: Vec<Extent> =
+        drive.store.data_extents().collect::<Result<_, _>>().context("cannot look for data")?;
     let mut written = 0;
     for extent in extents {
         held.wrote(extent.offset, extent.len);
-        let (mut at, end) = (extent.offset / unit * unit, (extent.offset + extent.len).next_multiple_of(unit).min(interface.geometry.size));
+        let (mut at, end) = (
+            extent.offset / unit * unit,
+            (extent.offset + extent.len).next_multiple_of(unit).min(interface.geometry.size),
+        );
         while at < end {
             let piece = Extent { offset: at, len: PIECE.min(end - at) };
             written += write_unknown(drive, interface, piece)?;
             at += piece.len;
         }
     }
-    let lost: Vec<_> = drive.ledger.map().runs().flat_map(|run| run.filter(|unit| !held.map().contains(*unit))).collect();
+    let lost: Vec<_> = drive
+        .ledger
+        .map()
+        .runs()
+        .flat_map(|run| run.filter(|unit| !held.map().contains(*unit)))
+        .collect();
     for index in lost {
-        let extent = Extent { offset: index * unit, len: unit.min(interface.geometry.size - index * unit) };
+        let extent =
+            Extent { offset: index * unit, len: unit.min(interface.geometry.size - index * unit) };
         drive.ledger.forget(extent.offset, extent.len);
         if drive.model.supports_trim() {
             drive.now = drive.model.submit(drive.now, &Command::trim(&[extent])).done;
@@ -189,7 +237,11 @@ fn bring_up_to_data(drive: &mut EngineDrive, interface: &Interface) -> anyhow::R
 }
 
 /// Writes the units of `piece` that the ledger does not know, run by run.
-fn write_unknown(drive: &mut EngineDrive, interface: &Interface, piece: Extent) -> anyhow::Result<u64> {
+fn write_unknown(
+    drive: &mut EngineDrive,
+    interface: &Interface,
+    piece: Extent,
+) -> anyhow::Result<u64> {
     let unit = drive.ledger.unit();
     let (mut at, end) = (piece.offset, piece.offset + piece.len);
     let mut written = 0;
@@ -203,7 +255,10 @@ fn write_unknown(drive: &mut EngineDrive, interface: &Interface, piece: Extent) 
             let extent = Extent { offset: at, len: run_end - at };
             let class = if interface.classify {
                 let mut content = vec![0; extent.len as usize];
-                drive.store.read(extent.offset, &mut content).context("cannot read the data file")?;
+                drive
+                    .store
+                    .read(extent.offset, &mut content)
+                    .context("cannot read the data file")?;
                 classify(&content)
             } else {
                 DataClass::Random
@@ -233,12 +288,14 @@ mod tests {
         }
         drop(file);
         let (drive, _) = in_file(spec, &interface, 1, data, true).unwrap();
-        keep(&Engine::new(drive, interface, Speed::Unpaced, None), spec, data, UseFlag::Detached).unwrap();
+        keep(&Engine::new(drive, interface, Speed::Unpaced, None), spec, data, UseFlag::Detached)
+            .unwrap();
     }
 
     #[test]
     fn state_that_names_no_data_file_is_refused() {
-        let spec = model::sized(shipped::drive("sata-tlc-500gb").spec, Some(Bytes(1 << 30))).unwrap();
+        let spec =
+            model::sized(shipped::drive("sata-tlc-500gb").spec, Some(Bytes(1 << 30))).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         detached(&spec, &data, 1);
@@ -252,14 +309,18 @@ mod tests {
 
     #[test]
     fn state_of_another_data_file_or_specification_is_refused() {
-        let spec = model::sized(shipped::drive("sata-tlc-500gb").spec, Some(Bytes(1 << 30))).unwrap();
+        let spec =
+            model::sized(shipped::drive("sata-tlc-500gb").spec, Some(Bytes(1 << 30))).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let [one, other, copy] = ["one", "other", "copy"].map(|name| dir.path().join(name));
         detached(&spec, &one, 1);
         detached(&spec, &other, 2);
         let interface = Interface::of(&spec);
-        let open =
-            |spec: &DriveSpec, data: &Path| in_file(spec, &interface, 1, data, false).map(drop).map_err(|error| format!("{error:#}"));
+        let open = |spec: &DriveSpec, data: &Path| {
+            in_file(spec, &interface, 1, data, false)
+                .map(drop)
+                .map_err(|error| format!("{error:#}"))
+        };
         assert_eq!(open(&spec, &one), Ok(()));
         for path in [&copy, &state::path_of(&copy)] {
             let from = if *path == copy { one.clone() } else { state::path_of(&one) };

@@ -41,8 +41,12 @@ mod tests {
     #[test]
     fn rate_limited_log_counts_suppressed_lines() {
         let (log, start) = (RateLimitedLog::default(), Instant::now());
-        let said: Vec<String> = (0..1000).filter_map(|ms| log.line("x", start + Duration::from_millis(ms))).collect();
+        let said: Vec<String> =
+            (0..1000).filter_map(|ms| log.line("x", start + Duration::from_millis(ms))).collect();
         assert_eq!(said, ["x"]);
-        assert_eq!(log.line("y", start + INTERVAL_MIN).unwrap(), "y (and 999 similar lines suppressed since the last one)");
+        assert_eq!(
+            log.line("y", start + INTERVAL_MIN).unwrap(),
+            "y (and 999 similar lines suppressed since the last one)"
+        );
     }
 }

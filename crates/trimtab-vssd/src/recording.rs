@@ -29,7 +29,8 @@ impl RequestRecorder {
             directory.create_new(name, PRIVATE_FILE)
         };
         let file = make().with_context(|| format!("cannot record to {shown}"))?;
-        let writer = Writer::new(BufWriter::new(file), header).with_context(|| format!("cannot write {shown}"))?;
+        let writer = Writer::new(BufWriter::new(file), header)
+            .with_context(|| format!("cannot write {shown}"))?;
         let (blocks, receiver) = channel();
         let failure = Arc::new(Mutex::new(None));
         let noted = Arc::clone(&failure);
@@ -65,7 +66,10 @@ impl RequestRecorder {
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.end();
         match self.failure() {
-            Some(reason) => Err(anyhow::anyhow!("the recording {} is not complete: {reason}", self.path.display())),
+            Some(reason) => Err(anyhow::anyhow!(
+                "the recording {} is not complete: {reason}",
+                self.path.display()
+            )),
             None => Ok(()),
         }
     }
@@ -97,7 +101,10 @@ impl Drop for RequestRecorder {
     }
 }
 
-fn write_all(mut writer: Writer<BufWriter<File>>, blocks: &Receiver<RecordingBlock>) -> std::io::Result<()> {
+fn write_all(
+    mut writer: Writer<BufWriter<File>>,
+    blocks: &Receiver<RecordingBlock>,
+) -> std::io::Result<()> {
     for block in blocks {
         writer.write_block(&block)?;
         writer.flush()?;

@@ -86,13 +86,18 @@ impl ServerRecord {
     /// The mark of its block device; `None` after a reboot.
     #[must_use]
     pub fn mark(&self) -> Option<u64> {
-        self.mark.as_deref().filter(|_| self.boot_id == boot_id()).and_then(|mark| u64::from_str_radix(mark, 16).ok())
+        self.mark
+            .as_deref()
+            .filter(|_| self.boot_id == boot_id())
+            .and_then(|mark| u64::from_str_radix(mark, 16).ok())
     }
 
     /// The file that backs the block device; `None` after a reboot.
     #[must_use]
     pub fn served(&self) -> Option<ObjectIdentity> {
-        self.served.filter(|_| self.boot_id == boot_id()).map(|(device, inode)| ObjectIdentity { device, inode })
+        self.served
+            .filter(|_| self.boot_id == boot_id())
+            .map(|(device, inode)| ObjectIdentity { device, inode })
     }
 }
 
@@ -183,15 +188,25 @@ impl RuntimeDirectory {
     pub fn unmount(&self, served: Option<ObjectIdentity>) -> anyhow::Result<()> {
         let mount_point = self.mount_point();
         let mounts = mountinfo::read(&Root::live()?).context("cannot read the mount table")?;
-        let Some(mount) = mountinfo::containing(&mounts, &mount_point).filter(|mount| mount.mount_point == mount_point) else {
+        let Some(mount) = mountinfo::containing(&mounts, &mount_point)
+            .filter(|mount| mount.mount_point == mount_point)
+        else {
             return Ok(());
         };
-        let of_this_program = mount.fs_type.split('.').next() == Some("fuse") && mount.source == Path::new("trimtab");
-        let ours = of_this_program && served.is_none_or(|served| DevNumber::from_raw(served.device) == mount.dev);
-        anyhow::ensure!(ours, "{} is mounted on {} and not served by this drive", mount.source.display(), mount_point.display());
+        let of_this_program =
+            mount.fs_type.split('.').next() == Some("fuse") && mount.source == Path::new("trimtab");
+        let ours = of_this_program
+            && served.is_none_or(|served| DevNumber::from_raw(served.device) == mount.dev);
+        anyhow::ensure!(
+            ours,
+            "{} is mounted on {} and not served by this drive",
+            mount.source.display(),
+            mount_point.display()
+        );
         match rustix::mount::unmount(&mount_point, UnmountFlags::DETACH) {
             Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
-            Err(errno) => Err(io::Error::from(errno)).with_context(|| format!("cannot unmount {}", mount_point.display())),
+            Err(errno) => Err(io::Error::from(errno))
+                .with_context(|| format!("cannot unmount {}", mount_point.display())),
         }
     }
 }
@@ -199,7 +214,10 @@ impl RuntimeDirectory {
 fn removed(removal: Removal) -> io::Result<()> {
     match removal {
         Removal::Done | Removal::Absent => Ok(()),
-        Removal::Foreign(at) => Err(io::Error::other(format!("{} is not the object created there; it was left unchanged", at.display()))),
+        Removal::Foreign(at) => Err(io::Error::other(format!(
+            "{} is not the object created there; it was left unchanged",
+            at.display()
+        ))),
     }
 }
 
@@ -235,7 +253,8 @@ impl Runtime {
     /// Opens this user's directory, creating it if needed. Fails if others may write to it.
     pub fn open() -> anyhow::Result<Self> {
         let path = base()?.join("drives");
-        let directory = Dir::guarded(&path, true).with_context(|| format!("cannot use the runtime directory {}", path.display()))?;
+        let directory = Dir::guarded(&path, true)
+            .with_context(|| format!("cannot use the runtime directory {}", path.display()))?;
         Self::in_directory(directory)
     }
 
@@ -251,14 +270,23 @@ impl Runtime {
 
     /// All drives, attached or left over, by id. Directories of other origin are skipped.
     pub fn entries(&self) -> anyhow::Result<Vec<RuntimeEntry>> {
-        let names = self.directory.names().with_context(|| format!("cannot list {}", self.directory.path().display()))?;
+        let names = self
+            .directory
+            .names()
+            .with_context(|| format!("cannot list {}", self.directory.path().display()))?;
         Ok(names.iter().filter_map(|name| self.entry(name)).collect())
     }
 
     /// Names in the runtime directory that this program did not create.
     fn strangers(&self) -> anyhow::Result<Vec<OsString>> {
-        let names = self.directory.names().with_context(|| format!("cannot list {}", self.directory.path().display()))?;
-        Ok(names.into_iter().filter(|name| self.look(name).is_none_or(|found| found.is_none())).collect())
+        let names = self
+            .directory
+            .names()
+            .with_context(|| format!("cannot list {}", self.directory.path().display()))?;
+        Ok(names
+            .into_iter()
+            .filter(|name| self.look(name).is_none_or(|found| found.is_none()))
+            .collect())
     }
 
     fn entry(&self, name: &std::ffi::OsStr) -> Option<RuntimeEntry> {
@@ -277,7 +305,11 @@ impl Runtime {
         if dir.require_private().is_err() {
             return Some(None);
         }
-        let home = RuntimeDirectory { all: Arc::clone(&self.directory), id: id.to_owned(), dir: Arc::new(dir) };
+        let home = RuntimeDirectory {
+            all: Arc::clone(&self.directory),
+            id: id.to_owned(),
+            dir: Arc::new(dir),
+        };
         let state = match home.record() {
             Some(record) if is_running(&record) => RuntimeState::Running(record),
             Some(record) => RuntimeState::Dead(Some(record)),
@@ -294,32 +326,49 @@ impl Runtime {
         let Some(wanted) = wanted else {
             return match entries.len() {
                 1 => Ok(entries.remove(0)),
-                0 => Err(UsageError::missing("no drive is attached").hint("attach one with 'trimtab drive attach NAME'").into()),
-                _ => Err(UsageError::new("several drives are attached").hint(format!("choose one: {ids}")).into()),
+                0 => Err(UsageError::missing("no drive is attached")
+                    .hint("attach one with 'trimtab drive attach NAME'")
+                    .into()),
+                _ => Err(UsageError::new("several drives are attached")
+                    .hint(format!("choose one: {ids}"))
+                    .into()),
             };
         };
         let is_it = |entry: &RuntimeEntry| {
             let device = match &entry.state {
-                RuntimeState::Running(record) | RuntimeState::Dead(Some(record)) => record.device.as_deref(),
+                RuntimeState::Running(record) | RuntimeState::Dead(Some(record)) => {
+                    record.device.as_deref()
+                }
                 RuntimeState::Starting | RuntimeState::Dead(None) => None,
             };
             entry.id == wanted || device == Some(Path::new(wanted))
         };
         match entries.iter().position(is_it) {
             Some(index) => Ok(entries.remove(index)),
-            None if ids.is_empty() => Err(UsageError::missing(format!("no drive '{wanted}' is attached; there are none")).into()),
-            None => Err(UsageError::missing(format!("no drive '{wanted}' is attached")).hint(format!("attached drives: {ids}")).into()),
+            None if ids.is_empty() => {
+                Err(UsageError::missing(format!("no drive '{wanted}' is attached; there are none"))
+                    .into())
+            }
+            None => Err(UsageError::missing(format!("no drive '{wanted}' is attached"))
+                .hint(format!("attached drives: {ids}"))
+                .into()),
         }
     }
 
     /// Creates the directory of a new drive. The default `id` is the drive's name.
-    pub fn claim(&self, id: Option<&str>, drive: &str) -> anyhow::Result<(String, RuntimeDirectory)> {
+    pub fn claim(
+        &self,
+        id: Option<&str>,
+        drive: &str,
+    ) -> anyhow::Result<(String, RuntimeDirectory)> {
         let wanted = id.unwrap_or(drive);
         check_id(wanted)?;
         if id.is_some() {
             return match self.make(wanted)? {
                 Some(home) => Ok((wanted.to_owned(), home)),
-                None => Err(UsageError::new(format!("a drive '{wanted}' is attached already")).hint("choose another --id").into()),
+                None => Err(UsageError::new(format!("a drive '{wanted}' is attached already"))
+                    .hint("choose another --id")
+                    .into()),
             };
         }
         for n in 1_u32.. {
@@ -339,7 +388,11 @@ impl Runtime {
                 made => made?,
             };
             dir.mkdir(MOUNT_POINT)?;
-            Ok(Some(RuntimeDirectory { all: Arc::clone(&self.directory), id: id.to_owned(), dir: Arc::new(dir) }))
+            Ok(Some(RuntimeDirectory {
+                all: Arc::clone(&self.directory),
+                id: id.to_owned(),
+                dir: Arc::new(dir),
+            }))
         };
         make().with_context(|| format!("cannot make {}", self.directory.path().join(id).display()))
     }
@@ -350,14 +403,22 @@ impl Runtime {
         for entry in self.entries()? {
             if let RuntimeState::Dead(_) = entry.state {
                 remarks.push(match remove_remains(&entry, false) {
-                    Ok(()) => format!("removed the remains of the crashed server of '{}'", entry.id),
-                    Err(error) => format!("cannot remove the remains of the crashed server of '{}': {error:#}", entry.id),
+                    Ok(()) => {
+                        format!("removed the remains of the crashed server of '{}'", entry.id)
+                    }
+                    Err(error) => format!(
+                        "cannot remove the remains of the crashed server of '{}': {error:#}",
+                        entry.id
+                    ),
                 });
             }
         }
         for name in self.strangers()? {
             let path = self.directory.path().join(&name);
-            remarks.push(format!("{} is not the directory of an attached drive; left unchanged", path.to_string_lossy().escape_debug()));
+            remarks.push(format!(
+                "{} is not the directory of an attached drive; left unchanged",
+                path.to_string_lossy().escape_debug()
+            ));
         }
         Ok(remarks)
     }
@@ -368,14 +429,19 @@ pub fn check_id(id: &str) -> Result<(), UsageError> {
     if is_identifier(id) {
         return Ok(());
     }
-    let shown: String = id.chars().take(IDENTIFIER_MAX + 1).flat_map(char::escape_default).collect();
-    let rule = format!("use at most {IDENTIFIER_MAX} of a-z, 0-9, '-', '_' and '.', and begin with a letter or a digit");
+    let shown: String =
+        id.chars().take(IDENTIFIER_MAX + 1).flat_map(char::escape_default).collect();
+    let rule = format!(
+        "use at most {IDENTIFIER_MAX} of a-z, 0-9, '-', '_' and '.', and begin with a letter or a digit"
+    );
     Err(UsageError::new(format!("'{shown}' is not an id")).hint(rule))
 }
 
 /// The parent directory for runtime files of this user.
 fn base() -> anyhow::Result<PathBuf> {
-    if let Some(directory) = std::env::var_os(DIRECTORY_VARIABLE).filter(|directory| !directory.is_empty()) {
+    if let Some(directory) =
+        std::env::var_os(DIRECTORY_VARIABLE).filter(|directory| !directory.is_empty())
+    {
         return Ok(std::path::absolute(directory)?);
     }
     let uid = rustix::process::geteuid();
@@ -383,17 +449,30 @@ fn base() -> anyhow::Result<PathBuf> {
         return Ok(PathBuf::from("/run/trimtab"));
     }
     // The system creates it and removes it when the user has logged out.
-    let given = std::env::var_os("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty()).map(PathBuf::from);
-    let candidates = given.into_iter().chain([PathBuf::from(format!("/run/user/{}", uid.as_raw()))]);
-    if let Some(found) = candidates.filter_map(|path| fs::canonicalize(path).ok()).find(|path| Dir::private(path).is_ok()) {
+    let given = std::env::var_os("XDG_RUNTIME_DIR")
+        .filter(|directory| !directory.is_empty())
+        .map(PathBuf::from);
+    let candidates =
+        given.into_iter().chain([PathBuf::from(format!("/run/user/{}", uid.as_raw()))]);
+    if let Some(found) = candidates
+        .filter_map(|path| fs::canonicalize(path).ok())
+        .find(|path| Dir::private(path).is_ok())
+    {
         return Ok(found.join("trimtab"));
     }
     // Not in a world-writable directory: another user could create a predictable name first.
-    let state = std::env::var_os("XDG_STATE_HOME").filter(|directory| !directory.is_empty()).map(PathBuf::from);
-    let state =
-        state.or_else(|| std::env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| PathBuf::from(home).join(".local/state")));
+    let state = std::env::var_os("XDG_STATE_HOME")
+        .filter(|directory| !directory.is_empty())
+        .map(PathBuf::from);
+    let state = state.or_else(|| {
+        std::env::var_os("HOME")
+            .filter(|home| !home.is_empty())
+            .map(|home| PathBuf::from(home).join(".local/state"))
+    });
     let Some(state) = state else {
-        bail!("neither XDG_RUNTIME_DIR nor HOME names a directory of this user; set {DIRECTORY_VARIABLE}");
+        bail!(
+            "neither XDG_RUNTIME_DIR nor HOME names a directory of this user; set {DIRECTORY_VARIABLE}"
+        );
     };
     let state = fs::canonicalize(&state).unwrap_or(state);
     Ok(std::path::absolute(state)?.join("trimtab/run"))
@@ -424,7 +503,10 @@ pub fn remove_remains(entry: &RuntimeEntry, force: bool) -> anyhow::Result<()> {
             bail!("{} is still {}", shown.display(), users.join(", "));
         }
         let served = served.expect("devices were found by it");
-        match device.detach(served, force).with_context(|| format!("cannot detach {}", shown.display()))? {
+        match device
+            .detach(served, force)
+            .with_context(|| format!("cannot detach {}", shown.display()))?
+        {
             DetachResult::InUse if !force => bail!("{} is still in use", shown.display()),
             DetachResult::Free | DetachResult::InUse | DetachResult::Foreign => {}
         }
@@ -437,11 +519,14 @@ pub fn remove_remains(entry: &RuntimeEntry, force: bool) -> anyhow::Result<()> {
         && let Some(socket) = &record.nbd
     {
         let made = record.nbd_socket.map(|(device, inode)| ObjectIdentity { device, inode });
-        nbd::remove_left(socket, made).with_context(|| format!("cannot remove the socket {}", socket.display()))?;
+        nbd::remove_left(socket, made)
+            .with_context(|| format!("cannot remove the socket {}", socket.display()))?;
     }
     // Without a record, the contents are not known to be ours.
-    let remove = if record.is_some() { RuntimeDirectory::remove } else { RuntimeDirectory::remove_empty };
-    remove(&entry.home).with_context(|| format!("cannot remove {}", entry.home.dir.path().display()))
+    let remove =
+        if record.is_some() { RuntimeDirectory::remove } else { RuntimeDirectory::remove_empty };
+    remove(&entry.home)
+        .with_context(|| format!("cannot remove {}", entry.home.dir.path().display()))
 }
 
 /// This process, as a record identifies it.
@@ -553,14 +638,28 @@ mod tests {
         full.write_record(&dead("full")).unwrap();
         fs::write(dir.path().join("full/photo"), "precious").unwrap();
         let remarks = runtime.clean_up().unwrap().join("\n");
-        for left in ["link", "shared", "shared/record.json", "copied/record.json", "copied/photo", "full/photo"] {
+        for left in [
+            "link",
+            "shared",
+            "shared/record.json",
+            "copied/record.json",
+            "copied/photo",
+            "full/photo",
+        ] {
             assert!(fs::symlink_metadata(dir.path().join(left)).is_ok(), "{left}: {remarks}");
         }
         for name in ["control", "log", "record.json", "mnt"] {
             assert!(outside.path().join(name).exists(), "{name}");
         }
-        assert!(remarks.contains("link is not the directory") && remarks.contains("shared is not the directory"), "{remarks}");
-        assert!(remarks.contains("cannot remove the remains of the crashed server of 'full'"), "{remarks}");
+        assert!(
+            remarks.contains("link is not the directory")
+                && remarks.contains("shared is not the directory"),
+            "{remarks}"
+        );
+        assert!(
+            remarks.contains("cannot remove the remains of the crashed server of 'full'"),
+            "{remarks}"
+        );
     }
 
     #[test]

@@ -78,7 +78,8 @@ impl Server {
         let interface = Interface::of(&options.spec);
         let drive = match &options.data {
             Some(data) => {
-                let (drive, remark) = persist::in_file(&options.spec, &interface, options.seed, data, options.adopt)?;
+                let (drive, remark) =
+                    persist::in_file(&options.spec, &interface, options.seed, data, options.adopt)?;
                 remarks.extend(remark);
                 drive
             }
@@ -87,7 +88,9 @@ impl Server {
         // Memory allocation while writing back to our own device must not wait for writeback.
         let _ = rustix::process::configure_io_flusher_behavior(true);
         let pacer = Arc::new(Pacer::start().context("cannot start a thread")?);
-        let attached_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let attached_unix_ms = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis() as u64);
         let recorder = match &options.record {
             Some(path) => {
                 let header = RecordingHeader {
@@ -124,7 +127,12 @@ impl Server {
             data: options.data.map(std::path::absolute).transpose()?,
             attached_unix_ms,
         };
-        let faults = Arc::new(FaultInjector::new(engine.clone(), &options.faults, options.seed, options.speed));
+        let faults = Arc::new(FaultInjector::new(
+            engine.clone(),
+            &options.faults,
+            options.seed,
+            options.speed,
+        ));
         let mut server = Self {
             home,
             record,
@@ -152,7 +160,11 @@ impl Server {
         Ok((server, remarks))
     }
 
-    fn open(&mut self, block: Option<TransportChoice>, nbd: Option<&Path>) -> anyhow::Result<Vec<String>> {
+    fn open(
+        &mut self,
+        block: Option<TransportChoice>,
+        nbd: Option<&Path>,
+    ) -> anyhow::Result<Vec<String>> {
         let mut remarks = Vec::new();
         self.home.write_record(&self.record)?;
         self.questions = Some(control::listen(&self.home.control())?);
@@ -173,9 +185,14 @@ impl Server {
     }
 
     /// Creates the block device over the best transport in `wanted`.
-    fn open_block(&mut self, drive: &Arc<dyn RequestServer>, wanted: TransportChoice) -> anyhow::Result<Vec<String>> {
+    fn open_block(
+        &mut self,
+        drive: &Arc<dyn RequestServer>,
+        wanted: TransportChoice,
+    ) -> anyhow::Result<Vec<String>> {
         let place = AttachContext { home: &self.home, pacer: &self.pacer };
-        let (block, mut remarks) = ServedBlockDevice::make(drive, &place, wanted, &mut self.record)?;
+        let (block, mut remarks) =
+            ServedBlockDevice::make(drive, &place, wanted, &mut self.record)?;
         if block.transport() == Transport::Device {
             // Zero-writes may arrive as TRIM requests, so trimmed space must read as zeros.
             self.engine.have_trimmed_space_read_as_zeros();
@@ -209,22 +226,30 @@ impl Server {
                 self.engine.tick();
                 next_tick += Duration::from_secs(1);
             }
-            match questions.recv_timeout(Duration::from_millis(100).min(next_tick.saturating_duration_since(now))) {
+            match questions.recv_timeout(
+                Duration::from_millis(100).min(next_tick.saturating_duration_since(now)),
+            ) {
                 Ok(question) => match question.ask {
-                    ControlCommand::Status => question.answer(to_answer(serde_json::to_value(self.status()))),
+                    ControlCommand::Status => {
+                        question.answer(to_answer(serde_json::to_value(self.status())))
+                    }
                     ControlCommand::Power { on, within } => question.answer(self.power(on, within)),
                     ControlCommand::Detach { force } => match self.detach(force) {
                         Ok(()) => {
                             let finished = self.finish();
                             let problem = finished.as_ref().err().map(|error| format!("{error:#}"));
-                            question.answer(ControlResponse::Ok(serde_json::json!({ "problem": problem })));
+                            question.answer(ControlResponse::Ok(
+                                serde_json::json!({ "problem": problem }),
+                            ));
                             return finished;
                         }
                         Err(error) => question.answer(ControlResponse::Error(format!("{error:#}"))),
                     },
                 },
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(100)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(Duration::from_millis(100))
+                }
             }
             if self.detach_with.is_some_and(|pid| !processes::exists(pid)) {
                 self.detach(true)?;
@@ -276,7 +301,9 @@ impl Server {
 
     fn power(&self, on: bool, within: Option<u64>) -> ControlResponse {
         if on {
-            return ControlResponse::Ok(serde_json::json!({ "power": "on", "was_off": self.faults.restore_power() }));
+            return ControlResponse::Ok(
+                serde_json::json!({ "power": "on", "was_off": self.faults.restore_power() }),
+            );
         }
         let answer = match within {
             Some(n) => self.faults.cut_power_within(n).map(|known| serde_json::json!({ "power": "on", "fails_within": n, "known": known })),
@@ -289,20 +316,26 @@ impl Server {
 
     fn status(&self) -> Status {
         let mut faults = self.faults.in_words();
-        faults.extend(self.engine.recording_failure().map(|reason| format!("the recording ended early: {reason}")));
+        faults.extend(
+            self.engine
+                .recording_failure()
+                .map(|reason| format!("the recording ended early: {reason}")),
+        );
         let snapshot = self.engine.snapshot();
         Status {
             record: self.record.clone(),
             speed: self.speed.to_string(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             model_time_ns: snapshot.model_time.0,
-            waiting: self.pacer.waiting() + self.block.as_ref().map_or(0, ServedBlockDevice::waiting),
+            waiting: self.pacer.waiting()
+                + self.block.as_ref().map_or(0, ServedBlockDevice::waiting),
             requests: RequestsByKind::from(&snapshot.counts),
             discard_amplification: snapshot.discards.amplification(),
             discards: snapshot.discards,
             mapped_bytes: snapshot.mapped_bytes,
             stored_bytes: self.engine.store().allocated(),
-            waf: (snapshot.written.0 > 0).then(|| snapshot.written.1 as f64 / snapshot.written.0 as f64),
+            waf: (snapshot.written.0 > 0)
+                .then(|| snapshot.written.1 as f64 / snapshot.written.0 as f64),
             model: snapshot.model,
             faults,
             seconds: snapshot.seconds,

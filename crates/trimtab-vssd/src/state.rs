@@ -105,7 +105,9 @@ pub fn open(data: &Path) -> anyhow::Result<Option<SavedState>> {
         Ok(file)
     };
     match open() {
-        Ok(file) => SavedState::read(file, path.clone()).map(Some).map_err(|problem| unusable(&path, &problem)),
+        Ok(file) => SavedState::read(file, path.clone())
+            .map(Some)
+            .map_err(|problem| unusable(&path, &problem)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
@@ -171,7 +173,8 @@ impl SavedState {
         let mapped_at = header.end;
         let mut text = Vec::new();
         header.open(&mut file)?.read_to_end(&mut text)?;
-        let header: StateHeader = serde_json::from_slice(&text).map_err(|error| wrong(format!("its header cannot be parsed: {error}")))?;
+        let header: StateHeader = serde_json::from_slice(&text)
+            .map_err(|error| wrong(format!("its header cannot be parsed: {error}")))?;
         if header.unit == 0 {
             return Err(wrong("its header has units of 0 bytes"));
         }
@@ -185,7 +188,11 @@ impl SavedState {
 
     /// Passes each run of mapped units to `run`, in order, and returns the model's snapshot,
     /// which has at most `model_bytes_max` bytes.
-    pub fn load(mut self, model_bytes_max: u64, run: impl FnMut(Range<u64>)) -> anyhow::Result<Vec<u8>> {
+    pub fn load(
+        mut self,
+        model_bytes_max: u64,
+        run: impl FnMut(Range<u64>),
+    ) -> anyhow::Result<Vec<u8>> {
         let path = std::mem::take(&mut self.path);
         self.decode(model_bytes_max, run).map_err(|problem| unusable(&path, &problem))
     }
@@ -193,18 +200,27 @@ impl SavedState {
     fn decode(mut self, model_bytes_max: u64, run: impl FnMut(Range<u64>)) -> io::Result<Vec<u8>> {
         let units = self.header.units();
         let map_bytes_max = units.saturating_add(MAP_BYTES_MORE);
-        let mapped = StateSection::at(&mut self.file, self.mapped_at, compressed_max(map_bytes_max))?;
+        let mapped =
+            StateSection::at(&mut self.file, self.mapped_at, compressed_max(map_bytes_max))?;
         let model = StateSection::at(&mut self.file, mapped.end, compressed_max(model_bytes_max))?;
         if self.file.metadata()?.len() != model.end {
             return Err(wrong(format!("it has data after its end at byte {}", model.end)));
         }
-        unpack(BufReader::new(decompressed(mapped.open(&mut self.file)?).take(map_bytes_max)), units, run)?;
+        unpack(
+            BufReader::new(decompressed(mapped.open(&mut self.file)?).take(map_bytes_max)),
+            units,
+            run,
+        )?;
         let mut snapshot = Vec::new();
         if model.len > 0 {
-            decompressed(model.open(&mut self.file)?).take(model_bytes_max + 1).read_to_end(&mut snapshot)?;
+            decompressed(model.open(&mut self.file)?)
+                .take(model_bytes_max + 1)
+                .read_to_end(&mut snapshot)?;
         }
         if snapshot.len() as u64 > model_bytes_max {
-            return Err(wrong(format!("its model has more than the {model_bytes_max} bytes that such a drive needs")));
+            return Err(wrong(format!(
+                "its model has more than the {model_bytes_max} bytes that such a drive needs"
+            )));
         }
         Ok(snapshot)
     }
@@ -233,7 +249,9 @@ impl StateSection {
         file.read_exact(&mut len).and_then(|()| file.read_exact(&mut crc)).map_err(cut_off)?;
         let len = u64::from_le_bytes(len);
         if len > len_max {
-            return Err(wrong(format!("the section at byte {at} has {len} bytes, and such a drive needs at most {len_max}")));
+            return Err(wrong(format!(
+                "the section at byte {at} has {len} bytes, and such a drive needs at most {len_max}"
+            )));
         }
         let section = Self { start: at + 12, len, end: at + 12 + len };
         let mut sum = flate2::CrcReader::new(BufReader::new(section.open(file)?));
@@ -241,7 +259,9 @@ impl StateSection {
             return Err(wrong(format!("it was cut off in the section at byte {at}")));
         }
         if sum.crc().sum() != u32::from_le_bytes(crc) {
-            return Err(wrong(format!("the section at byte {at} is damaged (its checksum is wrong)")));
+            return Err(wrong(format!(
+                "the section at byte {at} is damaged (its checksum is wrong)"
+            )));
         }
         Ok(section)
     }
@@ -286,7 +306,11 @@ fn read_varint(bytes: &mut impl Read) -> io::Result<Option<u64>> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
         let mut byte = [0];
-        if bytes.read(&mut byte).map_err(|error| wrong(format!("a section cannot be unpacked: {error}")))? == 0 {
+        if bytes
+            .read(&mut byte)
+            .map_err(|error| wrong(format!("a section cannot be unpacked: {error}")))?
+            == 0
+        {
             return if shift == 0 { Ok(None) } else { Err(wrong("its map is cut off")) };
         }
         let bits = u64::from(byte[0] & 0x7F);
@@ -307,7 +331,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn header() -> StateHeader {
-        StateHeader { drive: "x".into(), size: 1 << 30, unit: 512, model_time_ns: 99, tool_version: "0".into(), spec: 7, data: None }
+        StateHeader {
+            drive: "x".into(),
+            size: 1 << 30,
+            unit: 512,
+            model_time_ns: 99,
+            tool_version: "0".into(),
+            spec: 7,
+            data: None,
+        }
     }
 
     /// Detached cleanly, the mapped runs, and the model.
@@ -399,8 +431,10 @@ mod tests {
     /// Writes the state of a drive of `units` units, half mapped, and a model of that size.
     fn large(data: &Path, units: u64) {
         let header = StateHeader { size: units * 512, ..header() };
-        let model: Vec<u8> = (0..units).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
-        save(data, &header, (0..units / 2).map(|n| n * 2..n * 2 + 1), &model, UseFlag::Detached).unwrap();
+        let model: Vec<u8> =
+            (0..units).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
+        save(data, &header, (0..units / 2).map(|n| n * 2..n * 2 + 1), &model, UseFlag::Detached)
+            .unwrap();
     }
 
     /// The child of the test below: loads a state and prints its peak memory in KiB.
@@ -424,16 +458,28 @@ mod tests {
             large(&data, units);
             let mut child = std::process::Command::new(std::env::current_exe().unwrap());
             child
-                .args(["--exact", "state::tests::child_prints_peak_memory_of_a_state", "--ignored", "--nocapture"])
+                .args([
+                    "--exact",
+                    "state::tests::child_prints_peak_memory_of_a_state",
+                    "--ignored",
+                    "--nocapture",
+                ])
                 .env("TRIMTAB_TEST_STATE", &data);
             let said = String::from_utf8(child.output().unwrap().stdout).unwrap();
-            let peak = said.lines().find_map(|line| line.split_once("peak ")).unwrap_or_else(|| panic!("{said}")).1;
+            let peak = said
+                .lines()
+                .find_map(|line| line.split_once("peak "))
+                .unwrap_or_else(|| panic!("{said}"))
+                .1;
             peak.split_whitespace().next().unwrap().parse().unwrap()
         };
         let (none, small, large) = (peak_kib(0), peak_kib(4 << 20), peak_kib(40 << 20));
         // The model is read into one buffer that doubles as it grows; the map is not kept here.
         let (small, large) = (small.saturating_sub(none), large.saturating_sub(none));
-        assert!(small < 3 * (4 << 10) && large < 3 * (40 << 10), "{small} KiB, and {large} KiB for ten times as much");
+        assert!(
+            small < 3 * (4 << 10) && large < 3 * (40 << 10),
+            "{small} KiB, and {large} KiB for ten times as much"
+        );
     }
 
     #[test]
@@ -445,8 +491,17 @@ mod tests {
             let end = std::fs::metadata(path_of(&data)).unwrap().len();
             let file = File::options().write(true).open(path_of(&data)).unwrap();
             // The length field of the header or of the map.
-            let length_at = if sections == 0 { 9 } else { 9 + 12 + serde_json::to_vec(&header()).unwrap().len() as u64 };
-            std::os::unix::fs::FileExt::write_all_at(&file, &(1_u64 << 42).to_le_bytes(), length_at).unwrap();
+            let length_at = if sections == 0 {
+                9
+            } else {
+                9 + 12 + serde_json::to_vec(&header()).unwrap().len() as u64
+            };
+            std::os::unix::fs::FileExt::write_all_at(
+                &file,
+                &(1_u64 << 42).to_le_bytes(),
+                length_at,
+            )
+            .unwrap();
             file.set_len(end + (1 << 42)).unwrap();
             let error = load(&data).unwrap_err().to_string();
             assert!(error.contains("such a drive needs at most"), "{error}");

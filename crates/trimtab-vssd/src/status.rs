@@ -25,7 +25,13 @@ impl Latencies {
     /// Summarises a histogram.
     pub fn of(histogram: &Histogram) -> Self {
         let at = |percent| histogram.percentile(percent).0;
-        Self { mean_ns: histogram.mean_ns(), p50_ns: at(50.0), p99_ns: at(99.0), p999_ns: at(99.9), max_ns: histogram.max().0 }
+        Self {
+            mean_ns: histogram.mean_ns(),
+            p50_ns: at(50.0),
+            p99_ns: at(99.0),
+            p999_ns: at(99.9),
+            max_ns: histogram.max().0,
+        }
     }
 }
 

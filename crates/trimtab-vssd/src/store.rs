@@ -30,7 +30,8 @@ pub struct Store {
 impl Store {
     /// `size` bytes in memory.
     pub fn in_memory(size: u64) -> anyhow::Result<Self> {
-        let fd = rustix::fs::memfd_create("trimtab-drive", MemfdFlags::CLOEXEC).context("cannot create a file in memory")?;
+        let fd = rustix::fs::memfd_create("trimtab-drive", MemfdFlags::CLOEXEC)
+            .context("cannot create a file in memory")?;
         let file = File::from(fd);
         file.set_len(size).context("cannot size the file in memory")?;
         Ok(Self { file, in_memory: true, credit: AtomicU64::new(0) })
@@ -39,15 +40,21 @@ impl Store {
     /// `size` bytes in the file at `path`, created if needed, locked against other servers.
     pub fn in_file(path: &Path, size: u64) -> anyhow::Result<Self> {
         let shown = path.display();
-        let file = open_private(path).with_context(|| format!("cannot open the data file {shown}"))?;
+        let file =
+            open_private(path).with_context(|| format!("cannot open the data file {shown}"))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
-                anyhow::bail!("the data file {shown} is in use by another attached drive (see `trimtab drive status`)")
+                anyhow::bail!(
+                    "the data file {shown} is in use by another attached drive (see `trimtab drive status`)"
+                )
             }
-            Err(errno) => return Err(errno).with_context(|| format!("cannot lock the data file {shown}")),
+            Err(errno) => {
+                return Err(errno).with_context(|| format!("cannot lock the data file {shown}"));
+            }
         }
-        let metadata = file.metadata().with_context(|| format!("cannot examine the data file {shown}"))?;
+        let metadata =
+            file.metadata().with_context(|| format!("cannot examine the data file {shown}"))?;
         anyhow::ensure!(metadata.is_file(), "the data file {shown} is not a regular file");
         let users = users::of_file(&file)?;
         anyhow::ensure!(users.is_empty(), "the data file {shown} is in use: {}", users.join(", "));
@@ -80,7 +87,12 @@ impl Store {
         if extent.len == 0 {
             return Ok(());
         }
-        match rustix::fs::fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, extent.offset, extent.len) {
+        match rustix::fs::fallocate(
+            &self.file,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            extent.offset,
+            extent.len,
+        ) {
             Err(Errno::OPNOTSUPP) => self.write_zeros(extent),
             result => result,
         }
@@ -94,8 +106,11 @@ impl Store {
     /// Identity of the file: inode number and creation time; `None` if not reported.
     pub fn identity(&self) -> Option<String> {
         use rustix::fs::{AtFlags, StatxFlags, statx};
-        let stat = statx(&self.file, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME).ok()?;
-        let made = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME).then_some(stat.stx_btime)?;
+        let stat = statx(&self.file, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)
+            .ok()?;
+        let made = StatxFlags::from_bits_retain(stat.stx_mask)
+            .contains(StatxFlags::BTIME)
+            .then_some(stat.stx_btime)?;
         Some(format!("{}-{}.{:09}", stat.stx_ino, made.tv_sec, made.tv_nsec))
     }
 
@@ -148,7 +163,9 @@ impl Store {
         let mut done = 0;
         while done < extent.len {
             let part = (extent.len - done).min(bytes.len() as u64);
-            self.file.write_all_at(&bytes[..part as usize], extent.offset + done).map_err(|error| errno_of(&error))?;
+            self.file
+                .write_all_at(&bytes[..part as usize], extent.offset + done)
+                .map_err(|error| errno_of(&error))?;
             done += part;
         }
         Ok(())
@@ -178,9 +195,10 @@ impl Store {
 fn open_private(path: &Path) -> std::io::Result<File> {
     let (directory, name) = Dir::of_file(path)?;
     match directory.open_or_create(name, PRIVATE_FILE) {
-        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
-            Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is a link; name the file itself"))
-        }
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => Err(std::io::Error::new(
+            std::io::ErrorKind::InvalidInput,
+            "it is a link; name the file itself",
+        )),
         opened => {
             let (file, _) = opened?;
             if directory.require_unshared().is_err() {
@@ -230,8 +248,14 @@ mod tests {
         let (victim, link) = (dir.path().join("victim"), dir.path().join("link"));
         std::fs::write(&victim, "").unwrap();
         std::os::unix::fs::symlink(&victim, &link).unwrap();
-        assert!(format!("{:#}", Store::in_file(&link, 1 << 20).unwrap_err()).contains("it is a link"));
-        assert_eq!(std::fs::metadata(victim).unwrap().len(), 0, "another user's empty file does not become a drive");
+        assert!(
+            format!("{:#}", Store::in_file(&link, 1 << 20).unwrap_err()).contains("it is a link")
+        );
+        assert_eq!(
+            std::fs::metadata(victim).unwrap().len(),
+            0,
+            "another user's empty file does not become a drive"
+        );
     }
 
     #[test]
@@ -252,6 +276,9 @@ mod tests {
         store.write(1 << 20, &[1; 4096]).unwrap();
         store.write(512 << 20, &[1; 8192]).unwrap();
         let extents: Vec<Extent> = store.data_extents().map(Result::unwrap).collect();
-        assert_eq!(extents, [Extent { offset: 1 << 20, len: 4096 }, Extent { offset: 512 << 20, len: 8192 }]);
+        assert_eq!(
+            extents,
+            [Extent { offset: 1 << 20, len: 4096 }, Extent { offset: 512 << 20, len: 8192 }]
+        );
     }
 }

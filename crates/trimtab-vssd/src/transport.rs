@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn records_and_status_name_transports_as_before() {
-        let names = [Transport::Ublk, Transport::Device].map(|way| serde_json::to_string(&way).unwrap());
+        let names =
+            [Transport::Ublk, Transport::Device].map(|way| serde_json::to_string(&way).unwrap());
         assert_eq!(names, ["\"ublk\"", "\"device\""]);
     }
 }

@@ -73,7 +73,9 @@ impl UblkFront {
     pub fn start(drive: &Arc<dyn RequestServer>, mark: u64) -> anyhow::Result<Self> {
         let mut control = open()?;
         let privileged = rustix::process::geteuid().is_root();
-        let queues = rustix::thread::sched_getaffinity(None).map_or(1, |processors| processors.count() as usize).clamp(1, QUEUES_MAX);
+        let queues = rustix::thread::sched_getaffinity(None)
+            .map_or(1, |processors| processors.count() as usize)
+            .clamp(1, QUEUES_MAX);
         let flags = ublk::ENCODED | if privileged { 0 } else { ublk::UNPRIVILEGED };
         let wanted = Info::wanted(queues as u16, DEPTH, REQUEST_BYTES_MAX, flags, mark);
         let device = control.add(&wanted).context("the kernel cannot create a ublk device")?;
@@ -85,7 +87,10 @@ impl UblkFront {
                 let _ = this.control.stop(&this.device);
                 Err(match this.delete() {
                     Ok(()) => error,
-                    Err(_) => error.context(format!("only root can remove {} again", ublk::character_node(device.number).display())),
+                    Err(_) => error.context(format!(
+                        "only root can remove {} again",
+                        ublk::character_node(device.number).display()
+                    )),
                 })
             }
         }
@@ -95,22 +100,36 @@ impl UblkFront {
         // Without privileges, access to the node allows everything else.
         let served = open_character_node(&self.device)?;
         let parameters = parameters::of(&drive.geometry(), self.device.request_bytes_max);
-        self.control.set_parameters(&self.device, &parameters).context("the ublk driver rejects the drive's parameters")?;
+        self.control
+            .set_parameters(&self.device, &parameters)
+            .context("the ublk driver rejects the drive's parameters")?;
         self.serve_queues(drive, &served)?;
         drop(served);
-        self.control.start(&self.device).with_context(|| format!("{} cannot be started", self.disk().path().display()))
+        self.control
+            .start(&self.device)
+            .with_context(|| format!("{} cannot be started", self.disk().path().display()))
     }
 
     /// Starts a thread for each queue of the device, which can only be opened once. Returns when
     /// all of them are ready for requests.
-    fn serve_queues(&mut self, drive: &Arc<dyn RequestServer>, served: &File) -> anyhow::Result<()> {
+    fn serve_queues(
+        &mut self,
+        drive: &Arc<dyn RequestServer>,
+        served: &File,
+    ) -> anyhow::Result<()> {
         let device = self.device;
-        let usable = rustix::thread::sched_getaffinity(None).context("cannot read the CPU affinity")?;
+        let usable =
+            rustix::thread::sched_getaffinity(None).context("cannot read the CPU affinity")?;
         let (ready, all) = mpsc::channel();
         for queue in 0..device.queues {
-            let file = served.try_clone().context("cannot share the ublk device between threads")?;
-            let here = self.control.processors(&device, queue).map_or(usable, |processors| common(&processors, &usable));
-            let (drive, waiting, ready) = (Arc::clone(drive), Arc::clone(&self.waiting), ready.clone());
+            let file =
+                served.try_clone().context("cannot share the ublk device between threads")?;
+            let here = self
+                .control
+                .processors(&device, queue)
+                .map_or(usable, |processors| common(&processors, &usable));
+            let (drive, waiting, ready) =
+                (Arc::clone(drive), Arc::clone(&self.waiting), ready.clone());
             let work = move || match worker(file, &device, queue, here, drive, waiting) {
                 Ok(mut worker) => {
                     let registered = worker.register();
@@ -123,7 +142,12 @@ impl UblkFront {
                 }
                 Err(error) => drop(ready.send(Err(error))),
             };
-            self.threads.push(std::thread::Builder::new().name(format!("ublk-{queue}")).spawn(work).context("cannot start a thread")?);
+            self.threads.push(
+                std::thread::Builder::new()
+                    .name(format!("ublk-{queue}"))
+                    .spawn(work)
+                    .context("cannot start a thread")?,
+            );
         }
         drop(ready);
         all.into_iter().collect::<io::Result<()>>().context("the ublk device cannot be served")
@@ -184,7 +208,9 @@ fn worker(
 /// CPUs in both sets; those of `other` if there are none.
 fn common(one: &CpuSet, other: &CpuSet) -> CpuSet {
     let mut both = CpuSet::new();
-    (0..CpuSet::MAX_CPU).filter(|cpu| one.is_set(*cpu) && other.is_set(*cpu)).for_each(|cpu| both.set(cpu));
+    (0..CpuSet::MAX_CPU)
+        .filter(|cpu| one.is_set(*cpu) && other.is_set(*cpu))
+        .for_each(|cpu| both.set(cpu));
     if both.count() == 0 { *other } else { both }
 }
 
@@ -193,23 +219,33 @@ fn open_character_node(device: &Info) -> anyhow::Result<File> {
     let path = ublk::character_node(device.number);
     let patience = Instant::now() + PATIENCE;
     loop {
-        let opened = File::options().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(&path);
+        let opened =
+            File::options().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(&path);
         match opened {
             Ok(file) => return Ok(file),
-            Err(error) if may_come(&error) && Instant::now() < patience => std::thread::sleep(Duration::from_millis(10)),
-            Err(error) => return Err(error).with_context(|| format!("{} cannot be opened", path.display())),
+            Err(error) if may_come(&error) && Instant::now() < patience => {
+                std::thread::sleep(Duration::from_millis(10))
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("{} cannot be opened", path.display()));
+            }
         }
     }
 }
 
 fn may_come(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) || error.raw_os_error() == Some(libc::EBUSY)
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+        || error.raw_os_error() == Some(libc::EBUSY)
 }
 
 /// The devices with this mark that this user may see.
 fn marked(control: &mut Control, mark: u64) -> io::Result<Vec<Info>> {
     let numbers = host::disk::of_ublk()?;
-    Ok(numbers.into_iter().filter_map(|number| control.info(number).ok()).filter(|device| device.mark == mark).collect())
+    Ok(numbers
+        .into_iter()
+        .filter_map(|number| control.info(number).ok())
+        .filter(|device| device.mark == mark)
+        .collect())
 }
 
 /// Removes the devices with this mark, which a dead server left; with `force` also while in use:
@@ -219,8 +255,10 @@ pub fn remove_left(mark: u64, force: bool) -> anyhow::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         control => control.context("cannot find the remains of the ublk device")?,
     };
-    let devices = marked(&mut control, mark).context("cannot find the remains of the ublk device")?;
-    let disks: Vec<Disk> = devices.iter().map(node).filter(|disk| disk.sysfs().exists() && !force).collect();
+    let devices =
+        marked(&mut control, mark).context("cannot find the remains of the ublk device")?;
+    let disks: Vec<Disk> =
+        devices.iter().map(node).filter(|disk| disk.sysfs().exists() && !force).collect();
     let mut claims = Vec::new();
     for disk in &disks {
         let (shown, users) = (disk.path(), disk.users());
@@ -231,7 +269,9 @@ pub fn remove_left(mark: u64, force: bool) -> anyhow::Result<()> {
         }
     }
     for device in &devices {
-        stop(&mut control, device).and_then(|()| control.delete(device, true)).context("cannot remove the ublk device")?;
+        stop(&mut control, device)
+            .and_then(|()| control.delete(device, true))
+            .context("cannot remove the ublk device")?;
     }
     drop(claims);
     disks.iter().for_each(wait_for_end);

@@ -36,14 +36,27 @@ fn main() -> ExitCode {
         println!("{}", remember(REMEMBERED[which]));
         return ExitCode::SUCCESS;
     }
-    let about =
-        "The SSD model: greedy, 4 KiB mapping, 256 pages a block, 8 channels, OP (T-U)/U = 10 %, timing on; per second of processor time.";
+    let about = "The SSD model: greedy, 4 KiB mapping, 256 pages a block, 8 channels, OP (T-U)/U = 10 %, timing on; per second of processor time.";
     let _figures = figures::begin("drive_speed", about, &[]);
     let claims = [
-        Claim { name: "8 GiB", raw_bytes: 8 << 30, superblock_dies: 1, random_min: 6.0, sequential_min: 60.0 },
-        Claim { name: "128 GiB", raw_bytes: 128 << 30, superblock_dies: 1, random_min: 3.0, sequential_min: 60.0 },
+        Claim {
+            name: "8 GiB",
+            raw_bytes: 8 << 30,
+            superblock_dies: 1,
+            random_min: 6.0,
+            sequential_min: 60.0,
+        },
+        Claim {
+            name: "128 GiB",
+            raw_bytes: 128 << 30,
+            superblock_dies: 1,
+            random_min: 3.0,
+            sequential_min: 60.0,
+        },
     ];
-    println!("greedy, 4 KiB mapping, 256 pages a block, 8 channels, OP (T-U)/U = 10 %, timing on; per second of processor time\n");
+    println!(
+        "greedy, 4 KiB mapping, 256 pages a block, 8 channels, OP (T-U)/U = 10 %, timing on; per second of processor time\n"
+    );
     println!("{:10} {:>26} {:>10} {:>8} {:>10}", "raw", "what", "M pages/s", "claim", "holds");
     let mut held = true;
     for claim in claims {
@@ -83,13 +96,22 @@ fn made(spec: &DriveSpec) -> Ssd {
 }
 
 fn measure(claim: &Claim) -> bool {
-    let rounds = std::env::var("TRIMTAB_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(5);
-    let mut bench =
-        Bench { ssd: made(&spec(claim.raw_bytes, PAGE, claim.superblock_dies)), now: Nanos::ZERO, rng: Stream::new(3, "bench") };
+    let rounds =
+        std::env::var("TRIMTAB_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(5);
+    let mut bench = Bench {
+        ssd: made(&spec(claim.raw_bytes, PAGE, claim.superblock_dies)),
+        now: Nanos::ZERO,
+        rng: Stream::new(3, "bench"),
+    };
     let units = bench.ssd.size().0 / PAGE;
     let mut held = true;
     let mut report = |what: &str, pages: u64, claimed: Option<f64>, seconds: &mut [f64]| {
-        keep(claim.name, what, "pages/s", &seconds.iter().map(|seconds| pages as f64 / seconds).collect::<Vec<_>>());
+        keep(
+            claim.name,
+            what,
+            "pages/s",
+            &seconds.iter().map(|seconds| pages as f64 / seconds).collect::<Vec<_>>(),
+        );
         seconds.sort_by(f64::total_cmp);
         let rate = pages as f64 / seconds[seconds.len() / 2] / 1e6;
         let holds = claimed.is_none_or(|claimed| rate >= claimed);
@@ -112,11 +134,13 @@ fn measure(claim: &Claim) -> bool {
     bench.random(3 * units);
     let count = units.min(8 << 20);
     let before = bench.ssd.counters().clone();
-    let mut seconds: Vec<f64> = (0..rounds).map(|_| bench.timed(|bench| bench.random(count))).collect();
+    let mut seconds: Vec<f64> =
+        (0..rounds).map(|_| bench.timed(|bench| bench.random(count))).collect();
     let waf = bench.ssd.waf_since(&before).unwrap();
     report("random writes", count, Some(claim.random_min), &mut seconds);
     report("sequential after random", units, None, &mut [bench.timed(|bench| bench.sequential())]);
-    let mut seconds: Vec<f64> = (0..rounds).map(|_| bench.timed(|bench| bench.sequential())).collect();
+    let mut seconds: Vec<f64> =
+        (0..rounds).map(|_| bench.timed(|bench| bench.sequential())).collect();
     report("sequential", units, Some(claim.sequential_min), &mut seconds);
     let mut trims: Vec<f64> = Vec::new();
     for _ in 0..rounds {
@@ -149,7 +173,9 @@ impl Bench {
     }
 
     fn write(&mut self, offset: u64, len: u64) -> Nanos {
-        self.ssd.submit(self.now, &drive::Command::Write(Extent { offset, len }, DataClass::Random)).done
+        self.ssd
+            .submit(self.now, &drive::Command::Write(Extent { offset, len }, DataClass::Random))
+            .done
     }
 
     /// Writes `count` random pages with a sliding window of [`QUEUE_DEPTH`]; offsets are drawn a window ahead, as a queue would hold them.
@@ -185,8 +211,10 @@ impl Bench {
 }
 
 /// Drives whose memory is measured: what they are called, raw bytes, bytes of a mapping unit.
-const REMEMBERED: [(&str, u64, u64); 2] =
-    [("128 GiB raw, 4 KiB units", 128 << 30, PAGE), ("4.4 TB raw, 16 KiB units", 4_400_000_000_000, 16384)];
+const REMEMBERED: [(&str, u64, u64); 2] = [
+    ("128 GiB raw, 4 KiB units", 128 << 30, PAGE),
+    ("4.4 TB raw, 16 KiB units", 4_400_000_000_000, 16384),
+];
 /// Set for a process that measures one of them: a process keeps what a drive before took.
 const WHICH: &str = "TRIMTAB_BENCH_MEMORY_OF";
 
@@ -195,17 +223,25 @@ fn memory() -> bool {
     let mut held = true;
     println!("\n{:34} {:>12} {:>16} {:>8}", "memory", "MiB", "bytes per unit", "claim");
     for (which, (name, _, unit)) in REMEMBERED.into_iter().enumerate() {
-        let measured = Command::new(std::env::current_exe().unwrap()).env(WHICH, which.to_string()).output().unwrap();
+        let measured = Command::new(std::env::current_exe().unwrap())
+            .env(WHICH, which.to_string())
+            .output()
+            .unwrap();
         let measured = String::from_utf8(measured.stdout).unwrap();
         let (bytes, units) = measured.trim().split_once(' ').unwrap();
         let (bytes, units): (u64, u32) = (bytes.parse().unwrap(), units.parse().unwrap());
         // At most 10 bytes a mapped unit and 64 MiB besides; less than the map alone was not measured.
         let limit = 10 * u64::from(units) + (64 << 20);
-        let holds = bytes >= 4 * u64::from(units) && bytes <= limit && (unit == PAGE || bytes <= 3 << 30);
+        let holds =
+            bytes >= 4 * u64::from(units) && bytes <= limit && (unit == PAGE || bytes <= 3 << 30);
         held &= holds;
         keep(name, "resident memory", "B", &[bytes as f64]);
         let per_unit = bytes as f64 / f64::from(units);
-        println!("{name:34} {:>12.0} {per_unit:>16.2} {:>8}", bytes as f64 / f64::from(1 << 20), if holds { "yes" } else { "NO" });
+        println!(
+            "{name:34} {:>12.0} {per_unit:>16.2} {:>8}",
+            bytes as f64 / f64::from(1 << 20),
+            if holds { "yes" } else { "NO" }
+        );
     }
     held
 }
@@ -213,7 +249,11 @@ fn memory() -> bool {
 /// Bytes that such a drive takes, and its units.
 fn remember((_, raw_bytes, unit): (&str, u64, u64)) -> String {
     let before = resident();
-    let mut bench = Bench { ssd: made(&spec(raw_bytes, unit, 8)), now: Nanos::ZERO, rng: Stream::new(1, "memory") };
+    let mut bench = Bench {
+        ssd: made(&spec(raw_bytes, unit, 8)),
+        now: Nanos::ZERO,
+        rng: Stream::new(1, "memory"),
+    };
     bench.sequential();
     bench.sequential();
     format!("{} {}", resident().saturating_sub(before), bench.ssd.layout().units)

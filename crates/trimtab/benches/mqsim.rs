@@ -15,7 +15,9 @@ use std::process::{Command as Process, ExitCode};
 use std::time::Instant;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
-use trimtab_drive::spec::{DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, Streams, VictimPolicy, WriteCache};
+use trimtab_drive::spec::{
+    DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, Streams, VictimPolicy, WriteCache,
+};
 use trimtab_drive::ssd::Ssd;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device, Extent};
@@ -49,7 +51,13 @@ struct Case {
     requests: u64,
 }
 
-const fn case(name: &'static str, read_percent: u64, depth: usize, drive_writes_before: u64, requests: u64) -> Case {
+const fn case(
+    name: &'static str,
+    read_percent: u64,
+    depth: usize,
+    drive_writes_before: u64,
+    requests: u64,
+) -> Case {
     Case { name, read_percent, depth, drive_writes_before, requests }
 }
 
@@ -131,15 +139,29 @@ fn ours(case: &Case) -> Figures {
     let pages = user_pages();
     let mut now = Nanos::ZERO;
     for page in 0..pages {
-        now = ssd.submit(now, &Command::Write(Extent { offset: page * PAGE, len: PAGE }, DataClass::Random)).done;
+        now = ssd
+            .submit(
+                now,
+                &Command::Write(Extent { offset: page * PAGE, len: PAGE }, DataClass::Random),
+            )
+            .done;
     }
     let mut rng = Stream::new(7, "mqsim");
     window(&mut ssd, &mut rng, now, 0, 32, case.drive_writes_before * pages, &mut |_| {});
     let before = ssd.counters().clone();
     let began = Nanos(now.0 + (1 << 50));
     let mut times = Vec::new();
-    let ended = window(&mut ssd, &mut rng, began, case.read_percent, case.depth, case.requests, &mut |took| times.push(took));
-    let simulated_per_s = (pages * (1 + case.drive_writes_before) + case.requests) as f64 / started.elapsed().as_secs_f64();
+    let ended = window(
+        &mut ssd,
+        &mut rng,
+        began,
+        case.read_percent,
+        case.depth,
+        case.requests,
+        &mut |took| times.push(took),
+    );
+    let simulated_per_s = (pages * (1 + case.drive_writes_before) + case.requests) as f64
+        / started.elapsed().as_secs_f64();
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize] as f64 / 1e3;
     Figures {
@@ -154,7 +176,15 @@ fn ours(case: &Case) -> Figures {
 }
 
 /// Requests in a window of `depth`; gives when the last one ended.
-fn window(ssd: &mut Ssd, rng: &mut Stream, began: Nanos, read_percent: u64, depth: usize, count: u64, took: &mut dyn FnMut(u64)) -> Nanos {
+fn window(
+    ssd: &mut Ssd,
+    rng: &mut Stream,
+    began: Nanos,
+    read_percent: u64,
+    depth: usize,
+    count: u64,
+    took: &mut dyn FnMut(u64),
+) -> Nanos {
     let mut under_way: BinaryHeap<Reverse<u64>> = (0..depth).map(|_| Reverse(began.0)).collect();
     let mut last = began;
     for _ in 0..count {
@@ -162,7 +192,8 @@ fn window(ssd: &mut Ssd, rng: &mut Stream, began: Nanos, read_percent: u64, dept
         let now = Nanos(earliest.0);
         let extent = Extent { offset: rng.below(user_pages()) * PAGE, len: PAGE };
         let read = rng.below(100) < read_percent;
-        let command = if read { Command::Read(extent) } else { Command::Write(extent, DataClass::Random) };
+        let command =
+            if read { Command::Read(extent) } else { Command::Write(extent, DataClass::Random) };
         let done = ssd.submit(now, &command).done;
         took(done.0 - now.0);
         last = last.max(done);
@@ -183,7 +214,12 @@ fn theirs(program: &Path, case: &Case) -> Option<Figures> {
         // It may end without a word; what an earlier run left is not this one's.
         let _ = std::fs::remove_file(directory.join("workload_scenario_1.xml"));
         let arguments = ["-i", "ssd.xml", "-w", "workload.xml"];
-        Process::new(program).args(arguments).current_dir(&directory).stdin(std::process::Stdio::null()).output().ok()?;
+        Process::new(program)
+            .args(arguments)
+            .current_dir(&directory)
+            .stdin(std::process::Stdio::null())
+            .output()
+            .ok()?;
         std::fs::read_to_string(directory.join("workload_scenario_1.xml")).ok()
     };
     let started = Instant::now();
@@ -195,18 +231,26 @@ fn theirs(program: &Path, case: &Case) -> Option<Figures> {
     let of_short = |tag: &str| short.as_deref().map_or(Some(0.0), |text| number(text, tag));
     let grown = |tag: &str| Some(of_long(tag)? - of_short(tag)?);
     let requests = grown("Request_Count")?;
-    let waited =
-        of_long("Device_Response_Time")? * of_long("Request_Count")? - of_short("Device_Response_Time")? * of_short("Request_Count")?;
+    let waited = of_long("Device_Response_Time")? * of_long("Request_Count")?
+        - of_short("Device_Response_Time")? * of_short("Request_Count")?;
     let mean_us = waited / requests;
     let kinds = ["", "Interleaved_", "Multiplane_", "Interleaved_Multiplane_"];
-    let programs: f64 = kinds.iter().filter_map(|kind| grown(&format!("Issued_Flash_{kind}Program_CMD"))).sum();
+    let programs: f64 =
+        kinds.iter().filter_map(|kind| grown(&format!("Issued_Flash_{kind}Program_CMD"))).sum();
     let writes = grown("Write_Request_Count")?;
     // Its own figure divides by whole seconds, which is nothing for short runs: there Little's law is taken.
-    let elapsed = |requests: Option<f64>, rate: Option<f64>| Some(requests? / rate.filter(|rate| rate.is_finite() && *rate > 0.0)?);
-    let of_short_run = if short.is_some() { elapsed(of_short("Request_Count"), of_short("IOPS")) } else { None };
-    let took = elapsed(of_long("Request_Count"), of_long("IOPS")).zip(of_short_run).map(|(long, short)| long - short);
+    let elapsed = |requests: Option<f64>, rate: Option<f64>| {
+        Some(requests? / rate.filter(|rate| rate.is_finite() && *rate > 0.0)?)
+    };
+    let of_short_run =
+        if short.is_some() { elapsed(of_short("Request_Count"), of_short("IOPS")) } else { None };
+    let took = elapsed(of_long("Request_Count"), of_long("IOPS"))
+        .zip(of_short_run)
+        .map(|(long, short)| long - short);
     Some(Figures {
-        iops: took.filter(|took| *took > 0.0).map_or(case.depth as f64 / mean_us * 1e6, |took| requests / took),
+        iops: took
+            .filter(|took| *took > 0.0)
+            .map_or(case.depth as f64 / mean_us * 1e6, |took| requests / took),
         mean_us,
         max_us: of_long("Max_Device_Response_Time")?,
         waf: if writes > 0.0 { programs / writes } else { 0.0 },
@@ -217,8 +261,10 @@ fn theirs(program: &Path, case: &Case) -> Option<Figures> {
 
 /// A figure of MQSim's report: the text of an element or an attribute.
 fn number(text: &str, name: &str) -> Option<f64> {
-    let element = || text.split_once(&format!("<{name}>")).and_then(|(_, rest)| rest.split_once('<'));
-    let attribute = || text.split_once(&format!(" {name}=\"")).and_then(|(_, rest)| rest.split_once('"'));
+    let element =
+        || text.split_once(&format!("<{name}>")).and_then(|(_, rest)| rest.split_once('<'));
+    let attribute =
+        || text.split_once(&format!(" {name}=\"")).and_then(|(_, rest)| rest.split_once('"'));
     element().or_else(attribute)?.0.trim().parse().ok()
 }
 
@@ -280,16 +326,30 @@ fn kept(name: &str) -> Option<Figures> {
     let text = std::fs::read_to_string(KEPT).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("\"{name}\",")))?;
     let fields: Vec<f64> = line.split(',').map(|field| field.parse().unwrap_or(0.0)).collect();
-    Some(Figures { iops: *fields.first()?, mean_us: *fields.get(1)?, max_us: *fields.get(2)?, waf: *fields.get(3)?, ..Figures::default() })
+    Some(Figures {
+        iops: *fields.first()?,
+        mean_us: *fields.get(1)?,
+        max_us: *fields.get(2)?,
+        waf: *fields.get(3)?,
+        ..Figures::default()
+    })
 }
 
 fn main() -> ExitCode {
-    let _figures = figures::begin("mqsim", "This model in the cases of docs/mqsim.csv, which has what MQSim said of them.", &[]);
+    let _figures = figures::begin(
+        "mqsim",
+        "This model in the cases of docs/mqsim.csv, which has what MQSim said of them.",
+        &[],
+    );
     let program = std::env::var_os("TRIMTAB_MQSIM");
-    let mut table = String::from("case,mqsim_iops,mqsim_mean_us,mqsim_max_us,mqsim_waf,iops,mean_us,median_us,p99_us,max_us,waf\n");
+    let mut table = String::from(
+        "case,mqsim_iops,mqsim_mean_us,mqsim_max_us,mqsim_waf,iops,mean_us,median_us,p99_us,max_us,waf\n",
+    );
     let (mut all, mut slowest) = (true, f64::MAX);
     for case in &CASES {
-        let theirs = program.as_ref().map_or_else(|| kept(case.name), |program| theirs(Path::new(program), case));
+        let theirs = program
+            .as_ref()
+            .map_or_else(|| kept(case.name), |program| theirs(Path::new(program), case));
         let ours = ours(case);
         keep(case.name, "rate", "ops/s", &[ours.iops]);
         keep(case.name, "mean time", "us", &[ours.mean_us]);

@@ -27,7 +27,12 @@ fn plan(cells: usize) -> String {
 
 fn start(plan: &Path, output: &Path, shard: &str) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trimtab"));
-    command.args(["--quiet", "sweep", "run"]).arg(plan).arg("--output").arg(output).args(["--threads", "1", "--shard", shard]);
+    command.args(["--quiet", "sweep", "run"]).arg(plan).arg("--output").arg(output).args([
+        "--threads",
+        "1",
+        "--shard",
+        shard,
+    ]);
     command.stdout(std::process::Stdio::null()).spawn().unwrap()
 }
 
@@ -42,7 +47,8 @@ fn seconds(plan: &Path, output: &Path, shards: &[&str]) -> f64 {
 }
 
 fn main() -> ExitCode {
-    let cells: usize = std::env::var("TRIMTAB_BENCH_CELLS").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
+    let cells: usize =
+        std::env::var("TRIMTAB_BENCH_CELLS").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
     let about = "Sweeps: Sobol points of drives of 8 GiB, five policies, two workloads, 8 drive writes each; one thread a process.";
     let _figures = figures::begin("sweeps", about, &[]);
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -57,7 +63,9 @@ fn main() -> ExitCode {
     let twice = one / two;
     keep(&format!("{few} cells"), "one process", "s", &[one]);
     keep(&format!("{few} cells"), "two processes", "s", &[two]);
-    println!("{few} cells: one process {one:.1} s, two {two:.1} s: {twice:.2} times ({TWICE_MIN} claimed), the same bytes: {same}");
+    println!(
+        "{few} cells: one process {one:.1} s, two {two:.1} s: {twice:.2} times ({TWICE_MIN} claimed), the same bytes: {same}"
+    );
     std::fs::write(&path, plan(cells)).unwrap();
     let all = seconds(&path, &scratch.path().join("all"), &["1/2", "2/2"]);
     keep(&format!("{cells} cells"), "two processes", "s", &[all]);
@@ -67,5 +75,9 @@ fn main() -> ExitCode {
         "{cells} cells of 8 GiB, 8 drive-writes each, two processes: {all:.1} s, {rate:.3} cells a second; 10,000 take {hours:.2} h (at most {} claimed)",
         PROJECTED.1
     );
-    if twice >= TWICE_MIN && same && hours <= PROJECTED.1 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if twice >= TWICE_MIN && same && hours <= PROJECTED.1 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

@@ -33,15 +33,27 @@ fn main() -> ExitCode {
         eprintln!("trimming: not measured, this needs root");
         return ExitCode::SUCCESS;
     }
-    let programs = [["fstrim", "--version"], ["mkfs.ext4", "-V"], ["mkfs.xfs", "-V"], ["mkfs.btrfs", "--version"]];
-    let _figures = figures::begin("trimming", "Trimming against fstrim, what others have of it, and what the daemon costs.", &programs);
+    let programs = [
+        ["fstrim", "--version"],
+        ["mkfs.ext4", "-V"],
+        ["mkfs.xfs", "-V"],
+        ["mkfs.btrfs", "--version"],
+    ];
+    let _figures = figures::begin(
+        "trimming",
+        "Trimming against fstrim, what others have of it, and what the daemon costs.",
+        &programs,
+    );
     let args: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let wanted = |name: &str| args.is_empty() || args.iter().any(|a| a == name);
     let mut held = true;
     if wanted("holes") {
         held &= holes();
     }
-    let drives: Vec<&Beside> = BESIDE.iter().filter(|b| wanted("foreground") || args.iter().any(|a| a == b.drive)).collect();
+    let drives: Vec<&Beside> = BESIDE
+        .iter()
+        .filter(|b| wanted("foreground") || args.iter().any(|a| a == b.drive))
+        .collect();
     held &= foreground(&drives);
     if wanted("daemon") {
         held &= daemon();
@@ -76,7 +88,8 @@ fn punch(path: &Path, count: usize, len: usize, delete: bool) {
 }
 
 fn drop_every_second(path: &Path, count: usize) {
-    (0..count).for_each(|i| fs::remove_file(path.join(format!("{}/{}", 2 * i / 1000, 2 * i))).unwrap());
+    (0..count)
+        .for_each(|i| fs::remove_file(path.join(format!("{}/{}", 2 * i / 1000, 2 * i))).unwrap());
 }
 
 /// Commands and bytes that the device counts for `action`, and how long it took.
@@ -104,7 +117,12 @@ fn free(path: &Path) -> u64 {
 
 fn row(case: &str, what: &str, (commands, bytes, seconds): (u64, u64, f64), of: u64) {
     let case = format!("{case}: {what}");
-    let figures = [("commands", "count", commands as f64), ("sent", "B", bytes as f64), ("free", "B", of as f64), ("took", "s", seconds)];
+    let figures = [
+        ("commands", "count", commands as f64),
+        ("sent", "B", bytes as f64),
+        ("free", "B", of as f64),
+        ("took", "s", seconds),
+    ];
     figures.into_iter().for_each(|(figure, unit, value)| keep(&case, figure, unit, &[value]));
     println!(
         "  {what:<34} {commands:>7} commands {:>8.1} MiB {:>6.1} % of free {seconds:>7.2} s",
@@ -121,7 +139,8 @@ fn mib(bytes: u64) -> f64 {
 fn holes() -> bool {
     let mut held = true;
     for count in [2000, 30_000] {
-        let mount = LoopMount::new("xfs", if count > 10_000 { 4096 } else { 1024 }, "nodiscard").unwrap();
+        let mount =
+            LoopMount::new("xfs", if count > 10_000 { 4096 } else { 1024 }, "nodiscard").unwrap();
         let path = mount.path();
         punch(&path, count, 16 << 10, true);
         println!("XFS, {count} holes of 16 KiB, {:.0} MiB free", mib(free(&path)));
@@ -129,13 +148,22 @@ fn holes() -> bool {
         let by_group = counted(&path, || by_group(&path));
         let ours = counted(&path, || trim(&path, &[]));
         let idle = counted(&path, || trim(&path, &["--policy", "idle:quiet=0s:piece-min=64MiB"]));
-        for (what, sent) in
-            [("fstrim", plain), ("fstrim, a range for each group", by_group), ("trimtab trim", ours), ("trimtab trim --policy idle", idle)]
-        {
+        for (what, sent) in [
+            ("fstrim", plain),
+            ("fstrim, a range for each group", by_group),
+            ("trimtab trim", ours),
+            ("trimtab trim --policy idle", idle),
+        ] {
             row(&format!("XFS, {count} holes"), what, sent, free(&path));
         }
-        held &= claim(ours.0 >= count as u64 && ours.1 >= free(&path), "trimtab trim sends every hole and all free space");
-        held &= claim(plain.0 < ours.0 / 4 * 3, "fstrim leaves holes out (how many depends on their order)");
+        held &= claim(
+            ours.0 >= count as u64 && ours.1 >= free(&path),
+            "trimtab trim sends every hole and all free space",
+        );
+        held &= claim(
+            plain.0 < ours.0 / 4 * 3,
+            "fstrim leaves holes out (how many depends on their order)",
+        );
     }
     for fs_type in ["ext4", "btrfs"] {
         let mount = with_holes(fs_type);
@@ -149,13 +177,19 @@ fn holes() -> bool {
         let ours = counted(&path, || trim(&path, &[]));
         row(fs_type, "trimtab trim", ours, all);
         held &= if fs_type == "ext4" {
-            claim(ours.0 >= 5000 && ours.1 >= all / 100 * 98, "every hole is sent, and 98 % of what statfs calls free")
+            claim(
+                ours.0 >= 5000 && ours.1 >= all / 100 * 98,
+                "every hole is sent, and 98 % of what statfs calls free",
+            )
         } else {
             // Its statfs calls free what copies of metadata have been given.
             let twin = with_holes(fs_type);
             let plain = counted(&twin.path(), || fstrim(&twin.path()));
             row(fs_type, "fstrim, on another one like it", plain, all);
-            claim(ours.0 >= 5000 && ours.1 >= plain.1 / 100 * 99, "every hole is sent, and as much as by fstrim")
+            claim(
+                ours.0 >= 5000 && ours.1 >= plain.1 / 100 * 99,
+                "every hole is sent, and as much as by fstrim",
+            )
         };
         let again = counted(&path, || trim(&path, &[]));
         row(fs_type, "trimtab trim, a second time", again, all);
@@ -184,7 +218,12 @@ fn with_holes(fs_type: &str) -> LoopMount {
 /// The workaround that is known for XFS.
 fn by_group(path: &Path) {
     for window in Filesystem::open(path).unwrap().layout().windows.clone() {
-        ok(Command::new("fstrim").arg("-o").arg(window.start.to_string()).arg("-l").arg(window.len.to_string()).arg(path));
+        ok(Command::new("fstrim")
+            .arg("-o")
+            .arg(window.start.to_string())
+            .arg("-l")
+            .arg(window.len.to_string())
+            .arg(path));
     }
 }
 
@@ -204,7 +243,12 @@ impl Foreground {
     }
 
     fn start(path: &Path) -> Self {
-        let file = rustix::fs::open(path.join("foreground"), OFlags::WRONLY | OFlags::DIRECT, Mode::empty()).unwrap();
+        let file = rustix::fs::open(
+            path.join("foreground"),
+            OFlags::WRONLY | OFlags::DIRECT,
+            Mode::empty(),
+        )
+        .unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -270,17 +314,34 @@ struct InDevice {
 impl InDevice {
     /// From all requests, and when `how` began and ended on the clock of the trace.
     fn of(all: &[Request], began: f64, ended: f64) -> Self {
-        let discards: Vec<&Request> = all.iter().filter(|one| one.is_discard && one.issued >= began).collect();
-        let meets = |write: &Request| discards.iter().any(|discard| discard.issued < write.done && write.issued < discard.done);
-        let writes = |from: f64, to: f64| all.iter().filter(move |one| one.is_write && one.issued >= from && one.issued < to);
+        let discards: Vec<&Request> =
+            all.iter().filter(|one| one.is_discard && one.issued >= began).collect();
+        let meets = |write: &Request| {
+            discards
+                .iter()
+                .any(|discard| discard.issued < write.done && write.issued < discard.done)
+        };
+        let writes = |from: f64, to: f64| {
+            all.iter().filter(move |one| one.is_write && one.issued >= from && one.issued < to)
+        };
         // The first second fills caches.
-        let first = all.iter().map(|one| one.issued).fold(began, f64::min).max(began - BEFORE.as_secs_f64()) + 1.0;
-        let took = |requests: &mut dyn Iterator<Item = &Request>| requests.map(Request::took_ms).collect::<Vec<_>>();
+        let first = all
+            .iter()
+            .map(|one| one.issued)
+            .fold(began, f64::min)
+            .max(began - BEFORE.as_secs_f64())
+            + 1.0;
+        let took = |requests: &mut dyn Iterator<Item = &Request>| {
+            requests.map(Request::took_ms).collect::<Vec<_>>()
+        };
         Self {
             before_ms: took(&mut writes(first, began)),
             during_ms: took(&mut writes(began, ended)),
             met: writes(began, ended).filter(|write| meets(write)).count(),
-            discard_ms: quantile(&discards.iter().map(|one| one.took_ms()).collect::<Vec<_>>(), 500),
+            discard_ms: quantile(
+                &discards.iter().map(|one| one.took_ms()).collect::<Vec<_>>(),
+                500,
+            ),
         }
     }
 
@@ -334,7 +395,15 @@ struct Beside {
 }
 
 static BESIDE: [Beside; 2] = [
-    Beside { drive: "sata-tlc-500gb", size: "32GiB", cost: "0.15 ms a command", command_ms: 0.15, dear: false, holes: 300, rounds: 10 },
+    Beside {
+        drive: "sata-tlc-500gb",
+        size: "32GiB",
+        cost: "0.15 ms a command",
+        command_ms: 0.15,
+        dear: false,
+        holes: 300,
+        rounds: 10,
+    },
     Beside {
         drive: "ocz-vertex-le-100gb",
         size: "1GiB",
@@ -353,7 +422,9 @@ fn alongside(beside: &Beside, how: &str, deadline: Duration) -> Outcome {
     if how == "btrfs async" {
         ok(Command::new("mkfs.btrfs").args(["-q", "-f", "-K"]).arg(&drive.device));
     } else {
-        ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]).arg(&drive.device));
+        ok(Command::new("mkfs.ext4")
+            .args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"])
+            .arg(&drive.device));
     }
     let options = match how {
         "online" => "discard",
@@ -390,12 +461,19 @@ fn alongside(beside: &Beside, how: &str, deadline: Duration) -> Outcome {
         }
         policy => {
             // Not all of it if it takes too long; the share says so.
-            let mut child =
-                process().args(["trim", "--quiet", "--restart", "--policy", policy]).arg(path).stdout(Stdio::null()).spawn().unwrap();
+            let mut child = process()
+                .args(["trim", "--quiet", "--restart", "--policy", policy])
+                .arg(path)
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
             while started.elapsed() < deadline && child.try_wait().unwrap().is_none() {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM);
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_child(&child),
+                rustix::process::Signal::TERM,
+            );
             child.wait().unwrap();
         }
     }
@@ -403,7 +481,9 @@ fn alongside(beside: &Beside, how: &str, deadline: Duration) -> Outcome {
     let (commands, bytes, ninety) = sent.end(started, ended);
     let all_writes = writer.end();
     let in_device = InDevice::of(&trace.end().unwrap(), began, ended_on_trace);
-    let part = |from: Instant, to: Instant| all_writes.iter().filter(|w| w.0 >= from && w.0 < to).map(|w| w.1).collect::<Vec<_>>();
+    let part = |from: Instant, to: Instant| {
+        all_writes.iter().filter(|w| w.0 >= from && w.0 < to).map(|w| w.1).collect::<Vec<_>>()
+    };
     // The first second fills caches.
     let before = part(all_writes[0].0 + Duration::from_secs(1), started);
     let during = part(started, ended);
@@ -476,12 +556,22 @@ fn beside_trims(beside: &Beside) -> bool {
         beside.drive, beside.cost, beside.holes, beside.rounds
     );
     let mut outcomes: [Outcome; 5] = Default::default();
-    let rounds = std::env::var("TRIMTAB_BENCH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(beside.rounds);
+    let rounds = std::env::var("TRIMTAB_BENCH_ROUNDS")
+        .ok()
+        .and_then(|rounds| rounds.parse().ok())
+        .unwrap_or(beside.rounds);
     for round in 0..rounds {
-        for (i, how) in HOW.iter().enumerate().filter(|(_, how)| round == 0 || **how != "btrfs async") {
+        for (i, how) in
+            HOW.iter().enumerate().filter(|(_, how)| round == 0 || **how != "btrfs async")
+        {
             // A hundred and fifty times what fstrim took is what is claimed; a little more shows by how much it is missed.
             let fstrim = outcomes[1].seconds.last().copied().unwrap_or(1e6);
-            let round = alongside(beside, how, Duration::from_secs_f64(fstrim * 1.1 * AT_MOST).clamp(DEADLINE_LEAST, DEADLINE_MOST));
+            let round = alongside(
+                beside,
+                how,
+                Duration::from_secs_f64(fstrim * 1.1 * AT_MOST)
+                    .clamp(DEADLINE_LEAST, DEADLINE_MOST),
+            );
             outcomes[i].add(round);
         }
     }
@@ -515,7 +605,8 @@ fn beside_trims(beside: &Beside) -> bool {
     }
     let [none, fstrim, .., idle] = &outcomes;
     let mut held = true;
-    let command_ms = idle.rounds.iter().map(|round| round.discard_ms).fold(beside.command_ms, f64::max);
+    let command_ms =
+        idle.rounds.iter().map(|round| round.discard_ms).fold(beside.command_ms, f64::max);
     for (how, outcome) in HOW.iter().zip(&outcomes) {
         for (nth, round) in outcome.rounds.iter().enumerate() {
             let [before, during] = [&round.before_ms, &round.during_ms];
@@ -544,7 +635,12 @@ fn beside_trims(beside: &Beside) -> bool {
         let pairs = none.rounds.iter().zip(&idle.rounds);
         let without = pairs.filter(|(none, idle)| holds(&none.first(idle.during_ms.len()))).count();
         let of = idle.rounds.len();
-        claim(kept >= without, &format!("{what}: in {kept} of {of} rounds, and in {without} without any trim, of as many writes"))
+        claim(
+            kept >= without,
+            &format!(
+                "{what}: in {kept} of {of} rounds, and in {without} without any trim, of as many writes"
+            ),
+        )
     };
     held &= claim(
         idle.rounds.iter().all(|round| round.met * 100 <= round.during_ms.len()),
@@ -556,18 +652,25 @@ fn beside_trims(beside: &Beside) -> bool {
     if !beside.dear {
         held &= in_all("p99 in the device at most 1.2 times that before", &InDevice::p99_holds);
     }
-    held &= in_all(&format!("p99.9 in the device at most one command ({command_ms:.2} ms) above that before"), &|round| {
-        round.p999_holds(command_ms)
-    });
+    held &= in_all(
+        &format!("p99.9 in the device at most one command ({command_ms:.2} ms) above that before"),
+        &|round| round.p999_holds(command_ms),
+    );
     let worst = idle.ninety.iter().copied().fold(0.0, f64::max);
     held &= claim(
         worst <= 2.0 / 3.0,
-        &format!("nine tenths of the bytes in the first two thirds of each pass: after {:.0} % of the longest", 100.0 * worst),
+        &format!(
+            "nine tenths of the bytes in the first two thirds of each pass: after {:.0} % of the longest",
+            100.0 * worst
+        ),
     );
     let in_time = idle.seconds() <= AT_MOST * fstrim.seconds();
     held &= claim(
         in_time,
-        &format!("an idle trim takes at most {AT_MOST} times as long as fstrim: {:.0} times", idle.seconds() / fstrim.seconds()),
+        &format!(
+            "an idle trim takes at most {AT_MOST} times as long as fstrim: {:.0} times",
+            idle.seconds() / fstrim.seconds()
+        ),
     );
     println!("sent: {:.1} % of the free space, fstrim {:.1} %", idle.share, fstrim.share);
     held
@@ -575,7 +678,11 @@ fn beside_trims(beside: &Beside) -> bool {
 
 /// The largest share of a round's writes that met a command.
 fn worst_met(outcome: &Outcome) -> f64 {
-    outcome.rounds.iter().map(|round| round.met as f64 / round.during_ms.len().max(1) as f64).fold(0.0, f64::max)
+    outcome
+        .rounds
+        .iter()
+        .map(|round| round.met as f64 / round.during_ms.len().max(1) as f64)
+        .fold(0.0, f64::max)
 }
 
 /// A pass that nobody notices may take so many times as long as fstrim: commands fill a hundredth of the time, and gaps are waited for.
@@ -587,13 +694,22 @@ const DEADLINE_MOST: Duration = Duration::from_secs(600);
 
 /// What the daemon costs while there is nothing to do.
 fn daemon() -> bool {
-    let mounts: Vec<LoopMount> = ["ext4", "xfs", "btrfs", "ext4"].iter().map(|fs| LoopMount::new(fs, 512, "nodiscard").unwrap()).collect();
+    let mounts: Vec<LoopMount> = ["ext4", "xfs", "btrfs", "ext4"]
+        .iter()
+        .map(|fs| LoopMount::new(fs, 512, "nodiscard").unwrap())
+        .collect();
     let scratch = tempfile::tempdir().unwrap();
     let config = scratch.path().join("trimtab.toml");
     let policies = ["adaptive", "idle:at-least=1000h", "adaptive", "batched"];
-    let mut text = format!("[daemon]\nstate = \"{0}/state\"\nmetrics = \"{0}/trimtab.prom\"\n", scratch.path().display());
+    let mut text = format!(
+        "[daemon]\nstate = \"{0}/state\"\nmetrics = \"{0}/trimtab.prom\"\n",
+        scratch.path().display()
+    );
     for (mount, policy) in mounts.iter().zip(policies) {
-        text += &format!("[[filesystem]]\npath = \"{}\"\npolicy = \"{policy}\"\n", mount.path().display());
+        text += &format!(
+            "[[filesystem]]\npath = \"{}\"\npolicy = \"{policy}\"\n",
+            mount.path().display()
+        );
     }
     fs::write(&config, text).unwrap();
     fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
@@ -613,7 +729,11 @@ fn daemon() -> bool {
     std::thread::sleep(Duration::from_secs_f64(span));
     let (cpu, wakes) = (cpu_seconds(child.id()) - cpu, wakeups(child.id()) - wakes);
     let memory = rss_kib(child.id());
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&child),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
     child.wait().unwrap();
     keep("daemon, 4 filesystems, nothing to do", "processor time", "s/s", &[cpu / span]);
     keep("daemon, 4 filesystems, nothing to do", "wake-ups", "count/s", &[wakes as f64 / span]);
@@ -629,14 +749,23 @@ fn daemon() -> bool {
 
 /// User and system time of all threads. In nanoseconds as the scheduler has it: clock ticks would be too coarse.
 fn cpu_seconds(process: u32) -> f64 {
-    let one = |path: &Path| fs::read_to_string(path.join("schedstat")).ok()?.split_ascii_whitespace().next()?.parse::<u64>().ok();
+    let one = |path: &Path| {
+        fs::read_to_string(path.join("schedstat"))
+            .ok()?
+            .split_ascii_whitespace()
+            .next()?
+            .parse::<u64>()
+            .ok()
+    };
     threads(process).iter().filter_map(|t| one(t)).sum::<u64>() as f64 / 1e9
 }
 
 fn wakeups(process: u32) -> u64 {
     let one = |path: &Path| {
         let status = fs::read_to_string(path.join("status")).ok()?;
-        status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:")?.trim().parse::<u64>().ok())
+        status
+            .lines()
+            .find_map(|l| l.strip_prefix("voluntary_ctxt_switches:")?.trim().parse::<u64>().ok())
     };
     threads(process).iter().filter_map(|t| one(t)).sum()
 }
@@ -647,5 +776,8 @@ fn threads(process: u32) -> Vec<std::path::PathBuf> {
 
 fn rss_kib(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    status.lines().find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok()).unwrap()
+    status
+        .lines()
+        .find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok())
+        .unwrap()
 }

@@ -15,7 +15,10 @@ mod record;
 use crate::daemon::config::DEFAULT_PATH;
 use crate::trim::harm::harm;
 use anyhow::{Context as _, anyhow, bail, ensure};
-pub use record::{PolicyChange, PolicyChangeKind, UnfinishedChange, carry_out, events, next_number, put_back_unfinished, undo, undo_one};
+pub use record::{
+    PolicyChange, PolicyChangeKind, UnfinishedChange, carry_out, events, next_number,
+    put_back_unfinished, undo, undo_one,
+};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -78,7 +81,8 @@ impl System {
 
     /// Directory of the records, in the system.
     fn records(&self) -> PathBuf {
-        let state = if self.root.is_live() { state_directory() } else { PathBuf::from("/var/lib/trimtab") };
+        let state =
+            if self.root.is_live() { state_directory() } else { PathBuf::from("/var/lib/trimtab") };
         std::path::absolute(&state).unwrap_or(state).join(self.kept_in)
     }
 
@@ -98,19 +102,28 @@ impl System {
         let shown = self.base.join(inside);
         let inside = if inside.as_os_str().is_empty() { Path::new(".") } else { inside };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened =
-            match rustix::fs::openat2(&self.directory, inside, flags, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS) {
-                // Before Linux 5.6, or in a service with RestrictSUIDSGID=. No link leads out of the live system.
-                Err(Errno::NOSYS | Errno::PERM) if self.root.is_live() => rustix::fs::openat(&self.directory, inside, flags, Mode::empty()),
-                opened => opened,
-            };
+        let opened = match rustix::fs::openat2(
+            &self.directory,
+            inside,
+            flags,
+            Mode::empty(),
+            ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
+        ) {
+            // Before Linux 5.6, or in a service with RestrictSUIDSGID=. No link leads out of the live system.
+            Err(Errno::NOSYS | Errno::PERM) if self.root.is_live() => {
+                rustix::fs::openat(&self.directory, inside, flags, Mode::empty())
+            }
+            opened => opened,
+        };
         match opened {
             Ok(fd) => return Ok(Some(Dir::from_fd(fd, &shown))),
             Err(Errno::NOENT) if make => {}
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         }
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::NOENT.into()) };
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Errno::NOENT.into());
+        };
         let Some(parent) = self.directory(parent, true)? else { return Err(Errno::NOENT.into()) };
         let made = parent.mkdir(name)?;
         // Copies are readable by their owner only; other files get the usual mode.
@@ -124,7 +137,10 @@ impl System {
     fn read(&self, file: &Path) -> anyhow::Result<Option<String>> {
         let shown = self.shown(file);
         if let Some(target) = self.root.link(file) {
-            bail!("{shown} is a link to {}: configure the program that manages it", target.display());
+            bail!(
+                "{shown} is a link to {}: configure the program that manages it",
+                target.display()
+            );
         }
         match self.root.read_bytes(file, BYTES_MAX + 1) {
             Ok(bytes) => {
@@ -141,7 +157,9 @@ impl System {
 /// links.
 fn named_file(file: &Path) -> io::Result<PathBuf> {
     let absolute = std::path::absolute(file)?;
-    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else { return Err(Errno::ISDIR.into()) };
+    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+        return Err(Errno::ISDIR.into());
+    };
     match ResolvedObject::look_up(parent) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(absolute),
         named => Ok(named?.real_path()?.join(name)),
@@ -163,7 +181,9 @@ impl Edit {
     /// A unified diff with one hunk.
     pub fn diff(&self) -> String {
         const AROUND: usize = 3;
-        let lines = |text: &Option<String>| text.as_deref().unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>();
+        let lines = |text: &Option<String>| {
+            text.as_deref().unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>()
+        };
         let (old, new) = (lines(&self.before), lines(&self.after));
         let same = |(a, b): &(&String, &String)| a == b;
         let head = old.iter().zip(&new).take_while(same).count();
@@ -172,11 +192,20 @@ impl Edit {
         let from = head.saturating_sub(AROUND);
         let after = tail.min(AROUND);
         let (old_end, new_end) = (old.len() - tail, new.len() - tail);
-        let name = |text: &Option<String>| if text.is_some() { self.file.display().to_string() } else { "/dev/null".to_owned() };
-        let range = |len: usize| if len == 0 { "0,0".to_owned() } else { format!("{},{len}", from + 1) };
+        let name = |text: &Option<String>| {
+            if text.is_some() { self.file.display().to_string() } else { "/dev/null".to_owned() }
+        };
+        let range =
+            |len: usize| if len == 0 { "0,0".to_owned() } else { format!("{},{len}", from + 1) };
         let mut text = format!("--- {}\n+++ {}\n", name(&self.before), name(&self.after));
-        text += &format!("@@ -{} +{} @@\n", range(old_end + after - from), range(new_end + after - from));
-        let mut push = |mark: char, lines: &[String]| lines.iter().for_each(|l| text += &format!("{mark}{l}\n"));
+        text += &format!(
+            "@@ -{} +{} @@\n",
+            range(old_end + after - from),
+            range(new_end + after - from)
+        );
+        let mut push = |mark: char, lines: &[String]| {
+            lines.iter().for_each(|l| text += &format!("{mark}{l}\n"))
+        };
         push(' ', &old[from..head]);
         push('-', &old[head..old_end]);
         push('+', &new[head..new_end]);
@@ -226,7 +255,10 @@ pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<ApplyP
     let subject = find(system, fstab.as_deref().unwrap_or_default(), path)?;
     let ApplySubject { mount_point, fs_type, mounted, lines, is_root, .. } = &subject;
     if !doctor::can_discard(fs_type) {
-        bail!("{} ({fs_type}) is not known to discard; there is nothing to configure", mount_point.display());
+        bail!(
+            "{} ({fs_type}) is not known to discard; there is nothing to configure",
+            mount_point.display()
+        );
     }
     if let Some(why) = subject.harm.as_ref().filter(|_| !matches!(spec, PolicySpec::None)) {
         bail!("cannot apply {policy} to {}: {why}", mount_point.display());
@@ -241,18 +273,22 @@ pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<ApplyP
     let wanted = wanted_option(&spec, &subject);
     let (mounted, wanted, listed) = (mounted.as_ref(), wanted.as_deref(), !lines.is_empty());
     let discards = mounted.is_some_and(DiscardOption::is_on);
-    if listed || matches!(spec, PolicySpec::Online) || matches!(spec, PolicySpec::None) && discards {
+    if listed || matches!(spec, PolicySpec::Online) || matches!(spec, PolicySpec::None) && discards
+    {
         let edit = fstab_edit(system, fstab, &plan, lines, wanted)?;
         plan.remarks.extend(edit.as_ref().and_then(|_| deciding_line(&plan, lines)));
         plan.edits.extend(edit);
     }
     plan.remarks.extend(remount(&plan, mounted, wanted));
-    plan.remarks.extend((!listed && (wanted.is_some() || discards)).then(|| not_listed(&plan, wanted)));
+    plan.remarks
+        .extend((!listed && (wanted.is_some() || discards)).then(|| not_listed(&plan, wanted)));
     plan.remarks.extend(is_root.then(|| root_flags(system, wanted)).flatten());
     plan.remarks.extend(needs_discard(&spec, &subject).map(str::to_owned));
     let config = system.read(&system.config)?;
     plan.edits.extend(config_edit(system, config, &spec, &plan)?);
-    let diagnosis = Doctor::new(&system.root).ok().and_then(|doctor| doctor.examine_path(&plan.mount_point).ok());
+    let diagnosis = Doctor::new(&system.root)
+        .ok()
+        .and_then(|doctor| doctor.examine_path(&plan.mount_point).ok());
     plan.remarks.extend(units(system, &spec, &plan, diagnosis.as_ref()));
     plan.remarks.extend(diagnosis.as_ref().and_then(blocked));
     Ok(plan)
@@ -262,14 +298,19 @@ pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<ApplyP
 fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<ApplySubject> {
     let mounts = mountinfo::read(&system.root).unwrap_or_default();
     if system.root.is_live() || !mounts.is_empty() {
-        let mount = mountinfo::of_path(&system.root, &mounts, path).with_context(|| format!("cannot find '{}'", path.display()))?;
-        let mount = mount.with_context(|| format!("'{}' is not on a mounted filesystem", path.display()))?;
+        let mount = mountinfo::of_path(&system.root, &mounts, path)
+            .with_context(|| format!("cannot find '{}'", path.display()))?;
+        let mount = mount
+            .with_context(|| format!("'{}' is not on a mounted filesystem", path.display()))?;
         if mountinfo::without_links(&system.root, path)? != mount.mount_point {
             let (shown, point) = (path.display(), mount.mount_point.display());
-            let what = format!("'{shown}' is not a mount point: it is on the filesystem mounted at {point}");
+            let what = format!(
+                "'{shown}' is not a mount point: it is on the filesystem mounted at {point}"
+            );
             return Err(UsageError::missing(what).hint(format!("give {point}")).into());
         }
-        let same = mounts.iter().filter(|other| other.dev == mount.dev && other.fs_type == mount.fs_type);
+        let same =
+            mounts.iter().filter(|other| other.dev == mount.dev && other.fs_type == mount.fs_type);
         let mounted_at: Vec<PathBuf> = same.map(|other| other.mount_point.clone()).collect();
         let stack = Stack::of_mount(&system.root, &mounts, mount);
         let option = DiscardOption::of(mount);
@@ -287,12 +328,22 @@ fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<ApplySubjec
         });
     }
     let plain: PathBuf = path.components().collect();
-    let fs_type = fstab::fs_type(fstab, &plain)
-        .with_context(|| format!("'{}' is not in {FSTAB}, and the mount table cannot be read", path.display()))?;
+    let fs_type = fstab::fs_type(fstab, &plain).with_context(|| {
+        format!("'{}' is not in {FSTAB}, and the mount table cannot be read", path.display())
+    })?;
     let lines = fstab::lines_of(fstab, std::slice::from_ref(&plain));
     let is_root = plain == Path::new("/");
     let discards_by_default = discards_by_default(&fs_type);
-    Ok(ApplySubject { mount_point: plain, fs_type, mounted: None, lines, is_root, discards_by_default, is_zoned: false, harm: None })
+    Ok(ApplySubject {
+        mount_point: plain,
+        fs_type,
+        mounted: None,
+        lines,
+        is_root,
+        discards_by_default,
+        is_zoned: false,
+        harm: None,
+    })
 }
 
 /// True for filesystems that discard unless mounted with `nodiscard`: btrfs since Linux 6.2.
@@ -316,9 +367,13 @@ fn wanted_option(spec: &PolicySpec, subject: &ApplySubject) -> Option<String> {
 fn needs_discard(spec: &PolicySpec, subject: &ApplySubject) -> Option<&'static str> {
     match (spec, subject.fs_type.as_str()) {
         (PolicySpec::Online, _) => None,
-        (_, "f2fs") if subject.is_zoned => Some("f2fs on a zoned drive cannot be mounted without the option discard, so the option stays"),
+        (_, "f2fs") if subject.is_zoned => Some(
+            "f2fs on a zoned drive cannot be mounted without the option discard, so the option stays",
+        ),
         (PolicySpec::None, _) => None,
-        (_, "ntfs3") => Some("ntfs3 refuses every trim (FITRIM) without the option discard, so the policy needs that option"),
+        (_, "ntfs3") => Some(
+            "ntfs3 refuses every trim (FITRIM) without the option discard, so the policy needs that option",
+        ),
         _ => None,
     }
 }
@@ -332,15 +387,19 @@ fn fstab_edit(
 ) -> anyhow::Result<Option<Edit>> {
     let (file, shown) = (system.shown(Path::new(FSTAB)), plan.mount_point.display());
     let text = fstab.with_context(|| {
-        format!("{file} does not exist; set the option {} in the configuration that mounts {shown}", wanted.unwrap_or(""))
+        format!(
+            "{file} does not exist; set the option {} in the configuration that mounts {shown}",
+            wanted.unwrap_or("")
+        )
     })?;
     ensure!(!lines.is_empty(), not_listed(plan, wanted));
     let mut after = text.clone();
     for line in lines {
         let stays = fstab::discard_option(&text, line).is_none_or(|option| option == "nodiscard");
         if wanted.is_some() || !stays {
-            after = fstab::with_discard(&after, line, wanted)
-                .map_err(|_| anyhow!("{} is in {file} more than once; remove one of the lines", line.display()))?;
+            after = fstab::with_discard(&after, line, wanted).map_err(|_| {
+                anyhow!("{} is in {file} more than once; remove one of the lines", line.display())
+            })?;
         }
     }
     Ok((after != text).then(|| Edit { file: FSTAB.into(), before: Some(text), after: Some(after) }))
@@ -354,10 +413,14 @@ fn deciding_line(plan: &ApplyPlan, lines: &[PathBuf]) -> Option<String> {
     let all = lines.iter().map(|line| line.display().to_string()).collect::<Vec<_>>().join(", ");
     if lines.len() > 1 {
         let fs_type = &plan.fs_type;
-        Some(format!("the discard option applies to the whole {fs_type}: its lines for {all} all get it; the line for {deciding} decides"))
+        Some(format!(
+            "the discard option applies to the whole {fs_type}: its lines for {all} all get it; the line for {deciding} decides"
+        ))
     } else if !lines.contains(&plan.mount_point) {
         let shown = plan.mount_point.display();
-        Some(format!("the line for {deciding} mounts the filesystem at {shown} and decides, so it is the one changed"))
+        Some(format!(
+            "the line for {deciding} mounts the filesystem at {shown} and decides, so it is the one changed"
+        ))
     } else {
         None
     }
@@ -367,10 +430,13 @@ fn deciding_line(plan: &ApplyPlan, lines: &[PathBuf]) -> Option<String> {
 /// fstab is read.
 fn root_flags(system: &System, wanted: Option<&str>) -> Option<String> {
     let cmdline = system.root.read("/proc/cmdline")?;
-    let flags = cmdline.split_ascii_whitespace().find_map(|word| word.strip_prefix("rootflags="))?;
-    let option = flags.split(',').find(|option| option.trim_start_matches("no").starts_with("discard"))?;
-    (option != wanted.unwrap_or("nodiscard"))
-        .then(|| format!("rootflags on the kernel command line mounts / with {option}: change it there, too"))
+    let flags =
+        cmdline.split_ascii_whitespace().find_map(|word| word.strip_prefix("rootflags="))?;
+    let option =
+        flags.split(',').find(|option| option.trim_start_matches("no").starts_with("discard"))?;
+    (option != wanted.unwrap_or("nodiscard")).then(|| {
+        format!("rootflags on the kernel command line mounts / with {option}: change it there, too")
+    })
 }
 
 /// Instructions if no line of fstab mounts the filesystem.
@@ -387,7 +453,12 @@ fn not_listed(plan: &ApplyPlan, wanted: Option<&str>) -> String {
 
 /// The change of the daemon's configuration. A policy without the daemon is written only to
 /// override another rule.
-fn config_edit(system: &System, config: Option<String>, spec: &PolicySpec, plan: &ApplyPlan) -> anyhow::Result<Option<Edit>> {
+fn config_edit(
+    system: &System,
+    config: Option<String>,
+    spec: &PolicySpec,
+    plan: &ApplyPlan,
+) -> anyhow::Result<Option<Edit>> {
     let begin = config.clone().unwrap_or_else(|| SHIPPED.to_owned());
     if matches!(spec, PolicySpec::None | PolicySpec::Online) {
         let parsed = crate::daemon::config::Config::parse(&system.config, &begin)?;
@@ -401,7 +472,11 @@ fn config_edit(system: &System, config: Option<String>, spec: &PolicySpec, plan:
 }
 
 /// The remaining step until the mount option is in force.
-fn remount(plan: &ApplyPlan, mounted: Option<&DiscardOption>, wanted: Option<&str>) -> Option<String> {
+fn remount(
+    plan: &ApplyPlan,
+    mounted: Option<&DiscardOption>,
+    wanted: Option<&str>,
+) -> Option<String> {
     let now = mounted?;
     let wanted = wanted.unwrap_or("nodiscard");
     if now.to_string() == wanted {
@@ -417,7 +492,12 @@ fn remount(plan: &ApplyPlan, mounted: Option<&DiscardOption>, wanted: Option<&st
 }
 
 /// Services that the policy needs, and services that conflict with it.
-fn units(system: &System, spec: &PolicySpec, plan: &ApplyPlan, diagnosis: Option<&Diagnosis>) -> Vec<String> {
+fn units(
+    system: &System,
+    spec: &PolicySpec,
+    plan: &ApplyPlan,
+    diagnosis: Option<&Diagnosis>,
+) -> Vec<String> {
     let (own, timer) = doctor::trim_units(&system.root);
     let mut remarks = Vec::new();
     match spec {
@@ -430,7 +510,9 @@ fn units(system: &System, spec: &PolicySpec, plan: &ApplyPlan, diagnosis: Option
     }
     if timer {
         let path = plan.mount_point.display();
-        let visits = diagnosis.is_none_or(|diagnosis| diagnosis.trimmed_by.iter().any(|by| by.starts_with("fstrim.timer")));
+        let visits = diagnosis.is_none_or(|diagnosis| {
+            diagnosis.trimmed_by.iter().any(|by| by.starts_with("fstrim.timer"))
+        });
         remarks.push(match visits {
             true => format!(
                 "fstrim.timer is enabled and also trims {path}: stop it for all filesystems (systemctl disable --now fstrim.timer), or for \
@@ -445,7 +527,8 @@ fn units(system: &System, spec: &PolicySpec, plan: &ApplyPlan, diagnosis: Option
 /// Remark if TRIM is blocked, which no policy can change.
 fn blocked(diagnosis: &Diagnosis) -> Option<String> {
     let verdict = &diagnosis.verdict;
-    (verdict.kind == VerdictKind::Blocked).then(|| format!("no policy helps yet: {} (run trimtab doctor for a remedy)", verdict.text))
+    (verdict.kind == VerdictKind::Blocked)
+        .then(|| format!("no policy helps yet: {} (run trimtab doctor for a remedy)", verdict.text))
 }
 
 #[cfg(test)]
@@ -463,7 +546,10 @@ mod tests {
         assert_eq!(diff, "--- /f\n+++ /f\n@@ -2,7 +2,8 @@\n 2\n 3\n 4\n-5\n+x\n+y\n 6\n 7\n 8\n");
         let new = Edit { file: "/f".into(), before: None, after: Some("a\n".into()) };
         assert_eq!(new.diff(), "--- /dev/null\n+++ /f\n@@ -0,0 +1,1 @@\n+a\n");
-        assert_eq!(edit("a\na\n", "a\na\na\n").diff(), "--- /f\n+++ /f\n@@ -1,2 +1,3 @@\n a\n a\n+a\n");
+        assert_eq!(
+            edit("a\na\n", "a\na\na\n").diff(),
+            "--- /f\n+++ /f\n@@ -1,2 +1,3 @@\n a\n a\n+a\n"
+        );
     }
 
     proptest! {

@@ -81,9 +81,12 @@ impl CliCommand {
             Self::Trim(args) => args.reach(),
             Self::Wear(args) => args.reach(),
             Self::Drive(args) => args.reach(),
-            Self::Sweep(_) | Self::Results(_) | Self::Report(_) | Self::History(_) | Self::Completions(_) | Self::Manual(_) => {
-                MountScope::Nothing
-            }
+            Self::Sweep(_)
+            | Self::Results(_)
+            | Self::Report(_)
+            | Self::History(_)
+            | Self::Completions(_)
+            | Self::Manual(_) => MountScope::Nothing,
         }
     }
 
@@ -99,14 +102,22 @@ impl CliCommand {
             return Ok(());
         }
         let history = state_directory().join(crate::history::FILE);
-        let what = format!("--store names a store of results, and 'trimtab {name}' works with the history, {}", history.display());
-        Err(UsageError::new(what).hint("leave --store out; TRIMTAB_STATE_DIR names another directory for the history"))
+        let what = format!(
+            "--store names a store of results, and 'trimtab {name}' works with the history, {}",
+            history.display()
+        );
+        Err(UsageError::new(what)
+            .hint("leave --store out; TRIMTAB_STATE_DIR names another directory for the history"))
     }
 }
 
 /// Runs the command and returns its exit status. `whole` is the full command line, for
 /// completion scripts.
-pub fn run(command: CliCommand, whole: clap::Command, context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(
+    command: CliCommand,
+    whole: clap::Command,
+    context: &Context,
+) -> anyhow::Result<ExitCode> {
     // The doctor reports silent mounts in its answer.
     let says_itself = matches!(command, CliCommand::Doctor(_));
     command.refuse_store(context)?;
@@ -114,7 +125,9 @@ pub fn run(command: CliCommand, whole: clap::Command, context: &Context) -> anyh
     let paths: Vec<&Path> = reach.paths().iter().map(PathBuf::as_path).collect();
     let reach = match &command {
         // For the doctor, a mount that does not answer is a finding.
-        CliCommand::Doctor(args) if !args.changes_something() => reach.clone().without(&mount_check::silent(&paths)),
+        CliCommand::Doctor(args) if !args.changes_something() => {
+            reach.clone().without(&mount_check::silent(&paths))
+        }
         _ => {
             mount_check::require_answers(&paths)?;
             reach

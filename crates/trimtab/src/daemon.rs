@@ -105,7 +105,9 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
     let config = Config::read(&options.config)?;
     let root = Root::live().context("cannot open /")?;
     if !rustix::process::geteuid().is_root() {
-        bail!("the daemon needs root, as trimming does; start it as a service (systemctl start trimtab) or with sudo");
+        bail!(
+            "the daemon needs root, as trimming does; start it as a service (systemctl start trimtab) or with sudo"
+        );
     }
     let common = TaskContext {
         state: config.state.clone(),
@@ -113,7 +115,8 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
         accepted: RwLock::new(config.ignore.clone()),
         shutting_down: options.shutdown,
     };
-    Dir::open_or_make(&config.state).with_context(|| format!("cannot make {}", config.state.display()))?;
+    Dir::open_or_make(&config.state)
+        .with_context(|| format!("cannot make {}", config.state.display()))?;
     let mut daemon = Daemon {
         options,
         config,
@@ -145,10 +148,13 @@ const DAEMON_LOCK: &str = "daemon.lock";
 fn only_one() -> anyhow::Result<File> {
     let directory = directory_of_locks(&run_directory())?;
     let locked = lock_file(&directory, DAEMON_LOCK);
-    match locked.with_context(|| format!("cannot open {}", directory.path().join(DAEMON_LOCK).display()))? {
+    match locked
+        .with_context(|| format!("cannot open {}", directory.path().join(DAEMON_LOCK).display()))?
+    {
         Ok(file) => Ok(file),
         Err(process) => {
-            let process = process.map_or_else(String::new, |process| format!(" (process {process})"));
+            let process =
+                process.map_or_else(String::new, |process| format!(" (process {process})"));
             bail!("another trimtab daemon is running{process}; stop it first")
         }
     }
@@ -174,19 +180,40 @@ fn drained(mut socket: &UnixStream) -> bool {
 
 impl Daemon {
     fn serve(&mut self) -> anyhow::Result<()> {
-        let (term, int, hup, usr1) = (signal_pipe(SIGTERM)?, signal_pipe(SIGINT)?, signal_pipe(SIGHUP)?, signal_pipe(SIGUSR1)?);
-        let mounts = self.root.open(Path::new("/proc/self/mountinfo")).context("cannot open the mount table")?;
+        let (term, int, hup, usr1) = (
+            signal_pipe(SIGTERM)?,
+            signal_pipe(SIGINT)?,
+            signal_pipe(SIGHUP)?,
+            signal_pipe(SIGUSR1)?,
+        );
+        let mounts = self
+            .root
+            .open(Path::new("/proc/self/mountinfo"))
+            .context("cannot open the mount table")?;
         self.ended.0.set_nonblocking(true)?;
         self.reconcile()?;
         notify(&[NotifyState::Ready, NotifyState::Status(&self.status())]);
         loop {
             self.read_wear();
             let mut fds = vec![PollFd::from_borrowed_fd(mounts.as_fd(), PollFlags::PRI)];
-            fds.extend([&term, &int, &hup, &usr1, &self.ended.0].map(|socket| PollFd::new(socket, PollFlags::IN)));
+            fds.extend(
+                [&term, &int, &hup, &usr1, &self.ended.0]
+                    .map(|socket| PollFd::new(socket, PollFlags::IN)),
+            );
             let again = (!self.asked.is_empty()).then_some(ASK_AGAIN);
-            let retry = (!self.untrimmed.is_empty()).then(|| DIAGNOSE_EVERY.saturating_sub(self.diagnosed.elapsed()));
-            let timeout = self.until_metrics().into_iter().chain(again).chain(retry).chain([self.until_wear()]).min();
-            let timeout = timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+            let retry = (!self.untrimmed.is_empty())
+                .then(|| DIAGNOSE_EVERY.saturating_sub(self.diagnosed.elapsed()));
+            let timeout = self
+                .until_metrics()
+                .into_iter()
+                .chain(again)
+                .chain(retry)
+                .chain([self.until_wear()])
+                .min();
+            let timeout = timeout.map(|left| Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: left.subsec_nanos().into(),
+            });
             match poll(&mut fds, timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(std::io::Error::from(error)).context("cannot wait"),
@@ -226,7 +253,8 @@ impl Daemon {
     fn shut_down(&mut self) -> anyhow::Result<()> {
         for (mount, rule) in self.wanted()? {
             let control = Arc::new(Control::default());
-            match Task::open(Arc::clone(&self.common), control, rule, &mount.mount_point, mount.id) {
+            match Task::open(Arc::clone(&self.common), control, rule, &mount.mount_point, mount.id)
+            {
                 Ok(task) => task.run(),
                 Err(error) => say(&format!("{error:#}")),
             }
@@ -236,7 +264,8 @@ impl Daemon {
 
     /// The mounted filesystems that the configuration covers, each once.
     fn wanted(&mut self) -> anyhow::Result<Vec<(Mount, Rule)>> {
-        let selection = Selection::of(&self.root, &self.config).context("cannot read the mount table")?;
+        let selection =
+            Selection::of(&self.root, &self.config).context("cannot read the mount table")?;
         selection.remarks.into_iter().for_each(|remark| self.say_once(remark));
         Ok(selection.wanted)
     }
@@ -253,7 +282,9 @@ impl Daemon {
         let wanted = self.wanted()?;
         let untrimmed = std::mem::take(&mut self.untrimmed);
         for worker in &mut self.workers {
-            let still = |(m, r): &(Mount, Rule)| m.id == worker.mount_id && m.dev == worker.dev && *r == worker.rule;
+            let still = |(m, r): &(Mount, Rule)| {
+                m.id == worker.mount_id && m.dev == worker.dev && *r == worker.rule
+            };
             if !wanted.iter().any(still) {
                 worker.control.stop();
                 if let Some(thread) = worker.thread.take() {
@@ -263,15 +294,28 @@ impl Daemon {
         }
         // A thread that ended for good (always refused) stays in the list, so that it is not
         // started again each time.
-        let came_back = |w: &Worker| w.control.is_gone() && w.thread.as_ref().is_some_and(JoinHandle::is_finished);
+        let came_back = |w: &Worker| {
+            w.control.is_gone() && w.thread.as_ref().is_some_and(JoinHandle::is_finished)
+        };
         self.workers.retain(|w| w.thread.is_some() && !came_back(w));
-        self.asked.retain(|one| wanted.iter().any(|(m, r)| m.id == one.mount.id && m.dev == one.mount.dev && *r == one.rule));
+        self.asked.retain(|one| {
+            wanted
+                .iter()
+                .any(|(m, r)| m.id == one.mount.id && m.dev == one.mount.dev && *r == one.rule)
+        });
         for (mount, rule) in wanted {
-            let is_known = self.workers.iter().any(|w| w.mount_id == mount.id && w.dev == mount.dev)
-                || self.asked.iter().any(|one| one.mount.id == mount.id && one.mount.dev == mount.dev);
+            let is_known =
+                self.workers.iter().any(|w| w.mount_id == mount.id && w.dev == mount.dev)
+                    || self
+                        .asked
+                        .iter()
+                        .any(|one| one.mount.id == mount.id && one.mount.dev == mount.dev);
             if !is_known {
                 let shown = mount.mount_point.display().to_string();
-                let verdict = untrimmed.iter().find(|figures| figures.mount_point == shown).and_then(|figures| figures.verdict.clone());
+                let verdict = untrimmed
+                    .iter()
+                    .find(|figures| figures.mount_point == shown)
+                    .and_then(|figures| figures.verdict.clone());
                 match MountCheck::start(&mount.mount_point) {
                     Ok(check) => self.asked.push(PendingMount { mount, rule, check, verdict }),
                     Err(_) => self.start(&mount, rule, verdict),
@@ -279,8 +323,14 @@ impl Daemon {
             }
         }
         self.start_answering(FIRST_ANSWER);
-        let silent = self.asked.iter().map(|one| one.mount.mount_point.display().to_string()).collect::<Vec<_>>();
-        silent.into_iter().for_each(|shown| self.say_once(format!("{shown} does not answer; it starts when it does")));
+        let silent = self
+            .asked
+            .iter()
+            .map(|one| one.mount.mount_point.display().to_string())
+            .collect::<Vec<_>>();
+        silent.into_iter().for_each(|shown| {
+            self.say_once(format!("{shown} does not answer; it starts when it does"))
+        });
         Ok(())
     }
 
@@ -303,10 +353,15 @@ impl Daemon {
         let mut started = Vec::new();
         for worker in &mut self.workers {
             started.push(worker.check.is_none());
-            worker.check = worker.check.take().or_else(|| MountCheck::start(&worker.mount_point).ok());
+            worker.check =
+                worker.check.take().or_else(|| MountCheck::start(&worker.mount_point).ok());
         }
         for (worker, started) in self.workers.iter_mut().zip(started) {
-            let patience = if started { until.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
+            let patience = if started {
+                until.saturating_duration_since(Instant::now())
+            } else {
+                Duration::ZERO
+            };
             let silent = worker.check.as_mut().is_some_and(|check| !check.answers_within(patience));
             worker.check = worker.check.take().filter(|_| silent);
             worker.control.figures().silent = silent;
@@ -316,11 +371,20 @@ impl Daemon {
     fn start(&mut self, mount: &Mount, rule: Rule, verdict: Option<MountVerdict>) {
         let control = Arc::new(Control::default());
         control.figures().verdict = verdict;
-        let opened = Task::open(Arc::clone(&self.common), Arc::clone(&control), rule.clone(), &mount.mount_point, mount.id);
+        let opened = Task::open(
+            Arc::clone(&self.common),
+            Arc::clone(&control),
+            rule.clone(),
+            &mount.mount_point,
+            mount.id,
+        );
         let task = match opened {
             Ok(task) => task,
             Err(error) => {
-                self.untrimmed.extend(Some(control.figures().clone()).filter(|figures| !figures.mount_point.is_empty()));
+                self.untrimmed.extend(
+                    Some(control.figures().clone())
+                        .filter(|figures| !figures.mount_point.is_empty()),
+                );
                 return self.say_once(format!("{error:#}"));
             }
         };
@@ -333,7 +397,8 @@ impl Daemon {
             task.run();
             let _ = (&ended).write_all(b".");
         };
-        let spawned = std::thread::Builder::new().name("trim".into()).stack_size(512 << 10).spawn(run);
+        let spawned =
+            std::thread::Builder::new().name("trim".into()).stack_size(512 << 10).spawn(run);
         match spawned {
             Ok(thread) => {
                 self.workers.push(Worker {
@@ -346,13 +411,17 @@ impl Daemon {
                     thread: Some(thread),
                 });
             }
-            Err(error) => say(&format!("{}: cannot start a thread: {error}", mount.mount_point.display())),
+            Err(error) => {
+                say(&format!("{}: cannot start a thread: {error}", mount.mount_point.display()))
+            }
         }
     }
 
     /// Applies a changed configuration; an invalid one changes nothing.
     fn reload(&mut self) {
-        if let (Ok(now), true) = (NotifyState::monotonic_usec_now(), std::env::var_os("NOTIFY_SOCKET").is_some()) {
+        if let (Ok(now), true) =
+            (NotifyState::monotonic_usec_now(), std::env::var_os("NOTIFY_SOCKET").is_some())
+        {
             notify(&[NotifyState::Reloading, now]);
         }
         match Config::read(&self.options.config) {
@@ -360,7 +429,8 @@ impl Daemon {
                 say("state cannot be changed while running; the configuration stays as it was")
             }
             Ok(config) => {
-                *self.common.accepted.write().unwrap_or_else(PoisonError::into_inner) = config.ignore.clone();
+                *self.common.accepted.write().unwrap_or_else(PoisonError::into_inner) =
+                    config.ignore.clone();
                 self.config = config;
                 self.said.clear();
                 self.untrimmed.clear();
@@ -381,7 +451,11 @@ impl Daemon {
         for worker in &mut self.workers {
             if let Some(thread) = worker.thread.take() {
                 // A thread that waits for a silent filesystem ends with the process.
-                let patience = if worker.check.is_some() { FIRST_ANSWER } else { until.saturating_duration_since(Instant::now()) };
+                let patience = if worker.check.is_some() {
+                    FIRST_ANSWER
+                } else {
+                    until.saturating_duration_since(Instant::now())
+                };
                 join(thread, patience);
             }
         }
@@ -406,7 +480,11 @@ impl Daemon {
         let running = all.iter().filter(|f| f.running).count();
         let silent = all.iter().filter(|f| f.silent).count();
         let silent = if silent > 0 { format!("{silent} not answering, ") } else { String::new() };
-        format!("{} filesystems, {running} being trimmed, {silent}{} discarded since start", all.len(), sent.bytes)
+        format!(
+            "{} filesystems, {running} being trimmed, {silent}{} discarded since start",
+            all.len(),
+            sent.bytes
+        )
     }
 
     /// Time until the next write of metrics; `None` without metrics.
@@ -428,18 +506,25 @@ impl Daemon {
         self.wear_read = Some(Instant::now());
         let state = self.config.state.clone();
         let read = move || {
-            let read = Root::live().context("cannot open /").and_then(|root| wear::read(&root, &state));
+            let read =
+                Root::live().context("cannot open /").and_then(|root| wear::read(&root, &state));
             if let Err(error) = read {
                 say(&format!("the wear of the drives is not kept: {error:#}"));
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("wear".into()).stack_size(512 << 10).spawn(read) {
+        if let Err(error) =
+            std::thread::Builder::new().name("wear".into()).stack_size(512 << 10).spawn(read)
+        {
             self.say_once(format!("cannot start a thread: {error}"));
         }
     }
 
     fn write_metrics(&mut self) {
-        let Some(path) = self.config.metrics.clone().filter(|_| self.until_metrics() == Some(Duration::ZERO)) else { return };
+        let Some(path) =
+            self.config.metrics.clone().filter(|_| self.until_metrics() == Some(Duration::ZERO))
+        else {
+            return;
+        };
         self.metrics_written = Some(Instant::now());
         self.ask_all();
         if let Err(error) = metrics::write(&path, &metrics::render(&self.figures())) {

@@ -56,7 +56,10 @@ pub fn data_center() -> &'static [Drive] {
 }
 
 fn parsed(texts: &[&str]) -> Vec<Drive> {
-    let mut drives: Vec<Drive> = texts.iter().map(|text| parse(text).expect("shipped specifications are checked by a test")).collect();
+    let mut drives: Vec<Drive> = texts
+        .iter()
+        .map(|text| parse(text).expect("shipped specifications are checked by a test"))
+        .collect();
     drives.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
     drives
 }
@@ -123,7 +126,10 @@ pub fn text(reference: &str) -> anyhow::Result<String> {
 
 /// The file of the twin `name`.
 fn twin_called(name: &str) -> anyhow::Result<String> {
-    let called = |directory: &PathBuf| twins::called(directory, name).or_else(|| twins::called(directory, &format!("twin-of-{name}")));
+    let called = |directory: &PathBuf| {
+        twins::called(directory, name)
+            .or_else(|| twins::called(directory, &format!("twin-of-{name}")))
+    };
     let found = TWINS.get().and_then(called);
     found.and_then(|path| path.to_str().map(str::to_owned)).ok_or_else(|| unknown(name).into())
 }
@@ -134,12 +140,14 @@ fn without_prefix(reference: &str) -> &str {
 }
 
 fn is_path(reference: &str) -> bool {
-    reference.contains('/') || Path::new(reference).extension().is_some_and(|extension| extension == "toml")
+    reference.contains('/')
+        || Path::new(reference).extension().is_some_and(|extension| extension == "toml")
 }
 
 fn read(path: &str) -> anyhow::Result<String> {
     let hint = "name a drive file, or a drive of 'trimtab drive list'";
-    named::read_text(Path::new(path), SPEC_BYTES_MAX).map_err(|error| of_named(error, Path::new(path), "cannot read", hint))
+    named::read_text(Path::new(path), SPEC_BYTES_MAX)
+        .map_err(|error| of_named(error, Path::new(path), "cannot read", hint))
 }
 
 /// Error for an unknown name, with suggestions.
@@ -168,7 +176,11 @@ mod tests {
         match value {
             toml::Value::Table(table) if !table.is_empty() => {
                 for (key, value) in table {
-                    fields(&if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") }, value, found);
+                    fields(
+                        &if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") },
+                        value,
+                        found,
+                    );
                 }
             }
             _ => found.push(prefix.to_owned()),
@@ -188,10 +200,16 @@ mod tests {
             let mut found = Vec::new();
             fields("", &toml::Value::Table(table), &mut found);
             for field in &found {
-                assert!(drive.source_of(field).is_some(), "{}: {field} has no source", drive.spec.name);
+                assert!(
+                    drive.source_of(field).is_some(),
+                    "{}: {field} has no source",
+                    drive.spec.name
+                );
             }
             for entry in sources.as_table().unwrap().keys() {
-                let used = found.iter().any(|field| field == entry || field.starts_with(&format!("{entry}.")));
+                let used = found
+                    .iter()
+                    .any(|field| field == entry || field.starts_with(&format!("{entry}.")));
                 assert!(used, "{}: the source of {entry} belongs to no field", drive.spec.name);
             }
         }
@@ -200,7 +218,8 @@ mod tests {
     /// A figure marked "as" another shipped drive's must equal that drive's figure.
     #[test]
     fn figure_copied_from_another_drive_equals_it() {
-        let tables: Vec<(&Drive, toml::Table)> = FILES.iter().map(|text| (load_named(text), text.parse().unwrap())).collect();
+        let tables: Vec<(&Drive, toml::Table)> =
+            FILES.iter().map(|text| (load_named(text), text.parse().unwrap())).collect();
         let value = |table: &toml::Table, field: &str| {
             let first = table.get(field.split('.').next()?)?.clone();
             field.split('.').skip(1).try_fold(first, |value, part| value.get(part).cloned())
@@ -208,11 +227,21 @@ mod tests {
         let mut checked = 0;
         for (drive, table) in &tables {
             for (field, source) in &drive.sources {
-                let Some(other) = source.text.strip_prefix("as ").and_then(|text| text.split([',', ' ']).next()) else { continue };
-                let (_, like) =
-                    tables.iter().find(|(drive, _)| drive.spec.name == other).unwrap_or_else(|| panic!("{other} is not a drive"));
+                let Some(other) =
+                    source.text.strip_prefix("as ").and_then(|text| text.split([',', ' ']).next())
+                else {
+                    continue;
+                };
+                let (_, like) = tables
+                    .iter()
+                    .find(|(drive, _)| drive.spec.name == other)
+                    .unwrap_or_else(|| panic!("{other} is not a drive"));
                 let here = value(table, field);
-                assert!(here.is_some() && here == value(like, field), "{}: {field} is not as that of {other}", drive.spec.name);
+                assert!(
+                    here.is_some() && here == value(like, field),
+                    "{}: {field} is not as that of {other}",
+                    drive.spec.name
+                );
                 checked += 1;
             }
         }
@@ -237,7 +266,15 @@ mod tests {
                     pattern: Pattern::Uniform,
                     mix: Mix {
                         read_percent: 20,
-                        trim_percent: if drive.spec.flash().is_some_and(|flash| flash.trim.supported) { 10 } else { 0 },
+                        trim_percent: if drive
+                            .spec
+                            .flash()
+                            .is_some_and(|flash| flash.trim.supported)
+                        {
+                            10
+                        } else {
+                            0
+                        },
                     },
                     trims_of: TrimPattern::All,
                     sizes: vec![(65_536, 1)],
@@ -263,8 +300,15 @@ mod tests {
         let message = load("ocz-vertex-le").unwrap_err().to_string();
         assert!(message.contains("did you mean 'ocz-vertex-le-100gb'"), "{message}");
         assert!(measured().windows(2).all(|pair| pair[0].spec.name < pair[1].spec.name));
-        assert!(measured().iter().all(|one| shipped().iter().all(|drive| drive.spec.name != one.spec.name)));
-        for (name, meant) in [("samsung-980-pro-1tb", "samsung-ssd-980-pro-1tb"), ("samsung-970-evo", "samsung-ssd-970-evo-500gb")] {
+        assert!(
+            measured()
+                .iter()
+                .all(|one| shipped().iter().all(|drive| drive.spec.name != one.spec.name))
+        );
+        for (name, meant) in [
+            ("samsung-980-pro-1tb", "samsung-ssd-980-pro-1tb"),
+            ("samsung-970-evo", "samsung-ssd-970-evo-500gb"),
+        ] {
             let message = load(name).unwrap_err().to_string();
             assert!(message.contains(&format!("did you mean '{meant}'?")), "{message}");
         }

@@ -22,14 +22,17 @@ pub fn read(paths: &[PathBuf]) -> anyhow::Result<Hosts> {
     let mut all = Hosts::default();
     for path in paths {
         let hint = "name a directory or files that 'trimtab doctor --json' and 'trimtab wear --json' wrote";
-        let kind = ResolvedObject::look_up(path).map_err(|error| of_named(error, path, "cannot read", hint))?.kind();
+        let kind = ResolvedObject::look_up(path)
+            .map_err(|error| of_named(error, path, "cannot read", hint))?
+            .kind();
         if kind != FileType::Directory {
             let parent = path.parent().and_then(Path::file_name);
             add(&mut all, &host_of(path, parent), path);
             continue;
         }
         for child in children(path).with_context(|| format!("cannot list '{}'", path.display()))? {
-            let is_directory = ResolvedObject::look_up(&child).is_ok_and(|found| found.kind() == FileType::Directory);
+            let is_directory = ResolvedObject::look_up(&child)
+                .is_ok_and(|found| found.kind() == FileType::Directory);
             if is_directory && !child.is_symlink() {
                 add_directory(&mut all, &child);
             } else if is_directory || is_json(&child) {
@@ -64,7 +67,10 @@ fn host_of(path: &Path, directory: Option<&OsStr>) -> String {
 fn add_directory(all: &mut Hosts, directory: &Path) {
     let host = directory.file_name().unwrap_or_default().to_string_lossy();
     match children(directory) {
-        Ok(children) => children.iter().filter(|child| is_json(child)).for_each(|child| add_found(all, &host, child)),
+        Ok(children) => children
+            .iter()
+            .filter(|child| is_json(child))
+            .for_each(|child| add_found(all, &host, child)),
         Err(error) => not_read(all, directory, error.to_string()),
     }
 }
@@ -80,9 +86,12 @@ fn add_found(all: &mut Hosts, host: &str, file: &Path) {
 
 fn add(all: &mut Hosts, host: &str, file: &Path) {
     let document = named::read(file, BYTES_MAX).context("cannot be read").and_then(|bytes| {
-        serde_json::from_slice::<HostDocument>(&bytes).context("is not a document of 'trimtab doctor --json' or 'trimtab wear --json'")
+        serde_json::from_slice::<HostDocument>(&bytes)
+            .context("is not a document of 'trimtab doctor --json' or 'trimtab wear --json'")
     });
-    let added = document.map_err(|error| one_line(&error)).and_then(|document| all.hosts.entry(host.to_owned()).or_default().add(document));
+    let added = document
+        .map_err(|error| one_line(&error))
+        .and_then(|document| all.hosts.entry(host.to_owned()).or_default().add(document));
     if let Err(why) = added {
         not_read(all, file, why);
     }

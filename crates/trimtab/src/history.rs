@@ -14,7 +14,9 @@ use trimtab_linux::sys::beneath::{self, Dir};
 use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::surface::Account;
 use trimtab_sim::run::metrics;
-use trimtab_sim::run::{Better, Field, Metric, Phase, Provenance, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_sim::run::{
+    Better, Field, Metric, Phase, Provenance, Run, Severity, TargetKind, Unit, Warning,
+};
 
 /// File name of the store, in the state directory.
 pub const FILE: &str = "history.db";
@@ -77,7 +79,8 @@ impl History {
         let _busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let run = run(fs, pass);
         if let Some(directory) = self.path.parent() {
-            Dir::make_sheltered(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+            Dir::make_sheltered(directory)
+                .with_context(|| format!("cannot make {}", directory.display()))?;
         }
         let save = || Store::create_or_open(&self.path)?.save(&run);
         match save() {
@@ -94,13 +97,16 @@ impl History {
     /// if the file is fine or missing.
     pub fn check(&self) -> anyhow::Result<Option<String>> {
         match Store::open(&self.path) {
-            Err(error @ (StoreError::Damaged { .. } | StoreError::Foreign(_))) => self.set_aside(&error).map(Some),
+            Err(error @ (StoreError::Damaged { .. } | StoreError::Foreign(_))) => {
+                self.set_aside(&error).map(Some)
+            }
             _ => Ok(None),
         }
     }
 
     fn set_aside(&self, why: &StoreError) -> anyhow::Result<String> {
-        let kept = beneath::set_aside(&self.path, &["-journal"]).with_context(|| format!("{why}, and it cannot be set aside"))?;
+        let kept = beneath::set_aside(&self.path, &["-journal"])
+            .with_context(|| format!("{why}, and it cannot be set aside"))?;
         Ok(format!("{why}; it is kept as {}, and a new history begins", kept.display()))
     }
 }
@@ -141,20 +147,43 @@ fn run(fs: &Filesystem, pass: &TrimPass<'_>) -> Run {
 }
 
 fn metrics(account: &Account, took: Nanos) -> Vec<Metric> {
-    let metric = |name: &str, unit, better, value: f64| Metric { name: name.into(), unit, better, samples: vec![value] };
+    let metric = |name: &str, unit, better, value: f64| Metric {
+        name: name.into(),
+        unit,
+        better,
+        samples: vec![value],
+    };
     let mut metrics = vec![
         metric(metrics::TRIM_SECONDS, Unit::Seconds, Better::Neither, took.as_secs_f64()),
-        metric("trim.requests.seconds", Unit::Seconds, Better::Lower, account.trimming.as_secs_f64()),
-        metric("trim.longest-request.seconds", Unit::Seconds, Better::Lower, account.longest.as_secs_f64()),
+        metric(
+            "trim.requests.seconds",
+            Unit::Seconds,
+            Better::Lower,
+            account.trimming.as_secs_f64(),
+        ),
+        metric(
+            "trim.longest-request.seconds",
+            Unit::Seconds,
+            Better::Lower,
+            account.longest.as_secs_f64(),
+        ),
     ];
     if let Some(sent) = account.discards.accepted {
         metrics.push(metric("trim.sent.bytes", Unit::Bytes, Better::Neither, sent.bytes.as_f64()));
         metrics.push(metric("trim.sent.commands", Unit::Count, Better::Neither, sent.count as f64));
         if account.trials > Bytes::ZERO {
-            metrics.push(metric("trim.sent-twice.bytes", Unit::Bytes, Better::Lower, account.trials.as_f64()));
+            metrics.push(metric(
+                "trim.sent-twice.bytes",
+                Unit::Bytes,
+                Better::Lower,
+                account.trials.as_f64(),
+            ));
         }
     }
-    for (name, wait) in [("trim.others-waited.during", account.wait_during), ("trim.others-waited.otherwise", account.wait_otherwise)] {
+    for (name, wait) in [
+        ("trim.others-waited.during", account.wait_during),
+        ("trim.others-waited.otherwise", account.wait_otherwise),
+    ] {
         metrics.extend(wait.map(|w| metric(name, Unit::Nanos, Better::Lower, w.as_f64())));
     }
     metrics
@@ -178,7 +207,12 @@ fn warnings(pass: &TrimPass<'_>) -> Vec<Warning> {
             Field::new("errno", refused.errno.raw_os_error().to_string()),
         ];
         let text = format!("{} at {} was not trimmed: {refused}", Bytes(window.len), window.start);
-        warnings.push(Warning { code: "trim.refused".into(), severity: Severity::Caution, facts, text });
+        warnings.push(Warning {
+            code: "trim.refused".into(),
+            severity: Severity::Caution,
+            facts,
+            text,
+        });
     }
     warnings
 }

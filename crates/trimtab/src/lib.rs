@@ -25,4 +25,5 @@ mod trim;
 pub mod twin;
 
 #[global_allocator]
-static MEMORY: trimtab_linux::sys::large_blocks::LargeBlocks = trimtab_linux::sys::large_blocks::LargeBlocks;
+static MEMORY: trimtab_linux::sys::large_blocks::LargeBlocks =
+    trimtab_linux::sys::large_blocks::LargeBlocks;

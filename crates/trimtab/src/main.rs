@@ -8,7 +8,8 @@ use trimtab_linux::output::error;
 
 fn main() -> ExitCode {
     output::restore_default_sigpipe();
-    let parsed = cli::command().try_get_matches().and_then(|matches| cli::Cli::from_arg_matches(&matches));
+    let parsed =
+        cli::command().try_get_matches().and_then(|matches| cli::Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return cli::explain(&error),

@@ -38,23 +38,33 @@ fn perform(action: &RemedyAction, say: &dyn Fn(&str)) -> anyhow::Result<RemedyAc
     let_alone_if_suspended(&machine, action)?;
     match action {
         RemedyAction::Attribute { file, from, to } => return set(&machine.root, file, from, to),
-        RemedyAction::Provisioning { file, from, to, limit_file, limit } => provision(&machine.root, file, (from, to), limit_file, *limit)?,
+        RemedyAction::Provisioning { file, from, to, limit_file, limit } => {
+            provision(&machine.root, file, (from, to), limit_file, *limit)?
+        }
         RemedyAction::ReloadTable { name } => reload(&machine.root, name, say)?,
         RemedyAction::Crypttab { .. } => edit(action)?,
-        RemedyAction::AllowDiscards { .. } | RemedyAction::RefreshCrypt { .. } | RemedyAction::Passdown { .. } | RemedyAction::Timer => {
+        RemedyAction::AllowDiscards { .. }
+        | RemedyAction::RefreshCrypt { .. }
+        | RemedyAction::Passdown { .. }
+        | RemedyAction::Timer => {
             command_lines(action).iter().try_for_each(|line| program::run(line, None, say))?;
         }
     }
     match Machine::read()?.look(action) {
         SettingState::Set => Ok(action.clone()),
-        SettingState::Before | SettingState::Gone | SettingState::Other(_) => bail!("it was done, and the machine shows nothing of it"),
+        SettingState::Before | SettingState::Gone | SettingState::Other(_) => {
+            bail!("it was done, and the machine shows nothing of it")
+        }
     }
 }
 
 /// Refuses to act on a suspended volume (snapshot creation, `cryptsetup luksSuspend`):
 /// another process holds it.
 fn let_alone_if_suspended(machine: &Machine, action: &RemedyAction) -> anyhow::Result<()> {
-    ensure!(!machine.is_suspended(action), "it is suspended at this moment, by something else: let that end first");
+    ensure!(
+        !machine.is_suspended(action),
+        "it is suspended at this moment, by something else: let that end first"
+    );
     Ok(())
 }
 
@@ -66,13 +76,19 @@ fn revert(action: &RemedyAction, files: Option<u32>, say: &dyn Fn(&str)) -> anyh
     match action {
         RemedyAction::Attribute { file, from, to } => drop(set(&machine.root, file, to, from)?),
         // The mode resets the limit.
-        RemedyAction::Provisioning { file, from, to, .. } => drop(set(&machine.root, file, to, from)?),
+        RemedyAction::Provisioning { file, from, to, .. } => {
+            drop(set(&machine.root, file, to, from)?)
+        }
         RemedyAction::Crypttab { .. } => {
             let number = files.context("the record does not say where the file was put aside")?;
             drop(apply::undo_one(&System::mended()?, number, false)?);
         }
-        RemedyAction::AllowDiscards { .. } | RemedyAction::Passdown { .. } | RemedyAction::Timer => {
-            commands::back(action, &machine.tables).iter().try_for_each(|line| program::run(line, None, say))?;
+        RemedyAction::AllowDiscards { .. }
+        | RemedyAction::Passdown { .. }
+        | RemedyAction::Timer => {
+            commands::back(action, &machine.tables)
+                .iter()
+                .try_for_each(|line| program::run(line, None, say))?;
         }
         // Only limits were recomputed, so there is nothing to restore.
         RemedyAction::RefreshCrypt { .. } | RemedyAction::ReloadTable { .. } => {}
@@ -82,10 +98,18 @@ fn revert(action: &RemedyAction, files: Option<u32>, say: &dyn Fn(&str)) -> anyh
 
 /// Sets the provisioning mode of a SCSI disk, then immediately the device's limit: the
 /// kernel's default limit is longer than the device accepts.
-fn provision(root: &Root, file: &Path, (from, to): (&str, &str), limit_file: &Path, limit: u64) -> anyhow::Result<()> {
+fn provision(
+    root: &Root,
+    file: &Path,
+    (from, to): (&str, &str),
+    limit_file: &Path,
+    limit: u64,
+) -> anyhow::Result<()> {
     set(root, file, from, to)?;
     let limited = || {
-        let own = root.read(limit_file).with_context(|| format!("{} is not there any more", limit_file.display()))?;
+        let own = root
+            .read(limit_file)
+            .with_context(|| format!("{} is not there any more", limit_file.display()))?;
         match own.parse::<u64>() {
             Ok(own) if own <= limit => Ok(()),
             _ => set(root, limit_file, &own, &limit.to_string()).map(drop),
@@ -99,20 +123,28 @@ fn provision(root: &Root, file: &Path, (from, to): (&str, &str), limit_file: &Pa
 /// resulting value.
 fn set(root: &Root, file: &Path, from: &str, to: &str) -> anyhow::Result<RemedyAction> {
     let shown = file.display();
-    let known = file.starts_with(look::SWITCHES) && file.file_name().is_some_and(|name| ATTRIBUTES.iter().any(|known| name == *known));
+    let known = file.starts_with(look::SWITCHES)
+        && file.file_name().is_some_and(|name| ATTRIBUTES.iter().any(|known| name == *known));
     ensure!(known, "{shown} is nothing that is ever set here");
     let read = || root.read(file).with_context(|| format!("{shown} is not there any more"));
     let now = read()?;
     ensure!(now == from, "{shown} was {from} and is {now} now: another process has changed it");
     set_attribute(file, to).with_context(|| format!("cannot write {to} to {shown}"))?;
     let now = read()?;
-    ensure!(now != from || from == to, "the kernel took {to} for {shown}, and it is {from} all the same");
+    ensure!(
+        now != from || from == to,
+        "the kernel took {to} for {shown}, and it is {from} all the same"
+    );
     Ok(RemedyAction::Attribute { file: file.to_owned(), from: from.to_owned(), to: now })
 }
 
 /// Returns whether all targets of the table can be reloaded while in use.
 fn is_reloadable(table: &str) -> bool {
-    let plain = |line: &str| line.split_ascii_whitespace().nth(2).is_some_and(|kind| matches!(kind, "linear" | "striped" | "thin-pool"));
+    let plain = |line: &str| {
+        line.split_ascii_whitespace()
+            .nth(2)
+            .is_some_and(|kind| matches!(kind, "linear" | "striped" | "thin-pool"))
+    };
     !table.is_empty() && table.lines().all(plain)
 }
 
@@ -122,10 +154,17 @@ fn is_reloadable(table: &str) -> bool {
 fn reload(root: &Root, name: &str, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     let lines = commands::reload(name, look::is_read_only(root, name));
     let table = program::output(&lines.table)?;
-    ensure!(is_reloadable(&table), "the table of {name} is not the one that it was: {}", table.trim());
+    ensure!(
+        is_reloadable(&table),
+        "the table of {name} is not the one that it was: {}",
+        table.trim()
+    );
     // An inactive table belongs to another process that is about to activate it.
     let loaded = program::output(&lines.inactive)?;
-    ensure!(loaded.trim().is_empty(), "{name} has another table loaded that is not in force yet: let that end first");
+    ensure!(
+        loaded.trim().is_empty(),
+        "{name} has another table loaded that is not in force yet: let that end first"
+    );
     program::run(&lines.load, Some(&table), say)?;
     let swap_in = || {
         // LVM may have moved or grown the volume since the table was read.
@@ -168,11 +207,20 @@ mod tests {
         };
         put("sys/d/provisioning_mode", "full\n");
         put("etc/provisioning_mode", "full\n");
-        let (mode, limit) = (Path::new("/sys/d/provisioning_mode"), Path::new("/sys/d/discard_max_bytes"));
-        let refused = |file: &Path, from: &str| provision(&root, file, (from, "unmap"), limit, 512).unwrap_err().to_string();
-        assert!(refused(Path::new("/etc/provisioning_mode"), "full").contains("is nothing that is ever set here"));
+        let (mode, limit) =
+            (Path::new("/sys/d/provisioning_mode"), Path::new("/sys/d/discard_max_bytes"));
+        let refused = |file: &Path, from: &str| {
+            provision(&root, file, (from, "unmap"), limit, 512).unwrap_err().to_string()
+        };
+        assert!(
+            refused(Path::new("/etc/provisioning_mode"), "full")
+                .contains("is nothing that is ever set here")
+        );
         assert!(refused(mode, "disabled").contains("was disabled and is full now"));
-        assert_eq!(std::fs::read_to_string(directory.path().join("sys/d/provisioning_mode")).unwrap(), "full\n");
+        assert_eq!(
+            std::fs::read_to_string(directory.path().join("sys/d/provisioning_mode")).unwrap(),
+            "full\n"
+        );
     }
 
     #[test]

@@ -54,27 +54,53 @@ pub fn run(file: Option<&Path>, keep: bool, context: &Context) -> anyhow::Result
 }
 
 /// Runs the session; returns true if a run failed.
-fn session(file: Option<&Path>, keep: bool, context: &Context, shapes: &mut Vec<RunShape>) -> anyhow::Result<bool> {
+fn session(
+    file: Option<&Path>,
+    keep: bool,
+    context: &Context,
+    shapes: &mut Vec<RunShape>,
+) -> anyhow::Result<bool> {
     let mut live = |config: &PostmarkConfig, out: &mut dyn Write| {
         let record = execution::run(context, config, keep, out)?;
         if context.json || keep || !context.quiet {
             let run = record.to_run();
-            let id = if keep { Some(store::save(context, &run).context("cannot store the run")?) } else { None };
+            let id = if keep {
+                Some(store::save(context, &run).context("cannot store the run")?)
+            } else {
+                None
+            };
             if context.json {
                 shapes.push(shape_of(&record, run, id));
             } else {
-                let kept = id.map(|id| format!("\nkept as {id}: trimtab results show {}", id.short())).unwrap_or_default();
-                context.remark_styled(&(report::text::render(&report::run::document(&run)).trim_end().to_owned() + &kept));
+                let kept = id
+                    .map(|id| format!("\nkept as {id}: trimtab results show {}", id.short()))
+                    .unwrap_or_default();
+                context.remark_styled(
+                    &(report::text::render(&report::run::document(&run)).trim_end().to_owned()
+                        + &kept),
+                );
             }
         }
-        Ok(PostmarkResult { totals: record.totals, stamps: record.stamps, all_done: !record.counts.out_of_files })
+        Ok(PostmarkResult {
+            totals: record.totals,
+            stamps: record.stamps,
+            all_done: !record.counts.out_of_files,
+        })
     };
-    let mut classic: Box<dyn Write> =
-        if context.json { Box::new(io::sink()) } else { Box::new(BufWriter::new(output::unlocked_stdout()?)) };
+    let mut classic: Box<dyn Write> = if context.json {
+        Box::new(io::sink())
+    } else {
+        Box::new(BufWriter::new(output::unlocked_stdout()?))
+    };
     let mut complain = |text: &str| trimtab_linux::output::complain(text);
-    let voice = SessionOutput { out: &mut *classic, complain: &mut complain, shell_to_stderr: context.json };
+    let voice = SessionOutput {
+        out: &mut *classic,
+        complain: &mut complain,
+        shell_to_stderr: context.json,
+    };
     let file = file.unwrap_or(Path::new(DEFAULT_FILE));
-    let ended = Session::new(PostmarkConfig::default(), voice, &mut live).execute(file, &mut BufReader::new(InterruptibleInput));
+    let ended = Session::new(PostmarkConfig::default(), voice, &mut live)
+        .execute(file, &mut BufReader::new(InterruptibleInput));
     match ended {
         Err(_) if interrupt::requested() => Err(InterruptError.into()),
         ended => ended,

@@ -19,8 +19,10 @@ pub struct Records(pub Dir);
 impl Records {
     /// Existing record numbers, in ascending order.
     pub fn numbers(&self) -> anyhow::Result<Vec<u32>> {
-        let names = self.0.names().with_context(|| format!("cannot list {}", self.0.path().display()))?;
-        let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
+        let names =
+            self.0.names().with_context(|| format!("cannot list {}", self.0.path().display()))?;
+        let mut numbers: Vec<u32> =
+            names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
         numbers.sort_unstable();
         Ok(numbers)
     }
@@ -32,9 +34,15 @@ impl Records {
 
     /// Reads the record in a directory. `None` if either is missing: the process was killed
     /// before it changed anything, or after it removed the record.
-    pub fn read<T: DeserializeOwned>(&self, name: &str, version: impl Fn(&T) -> u32) -> anyhow::Result<Option<T>> {
-        let shown = || format!("{} cannot be used", self.0.path().join(name).join(RECORD).display());
-        let text = absent(self.0.open_dir(name).and_then(|dir| read(&dir, RECORD))).with_context(shown)?;
+    pub fn read<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        version: impl Fn(&T) -> u32,
+    ) -> anyhow::Result<Option<T>> {
+        let shown =
+            || format!("{} cannot be used", self.0.path().join(name).join(RECORD).display());
+        let text =
+            absent(self.0.open_dir(name).and_then(|dir| read(&dir, RECORD))).with_context(shown)?;
         let Some(text) = text else { return Ok(None) };
         let record: T = serde_json::from_str(&text).with_context(shown)?;
         let version = version(&record);

@@ -20,12 +20,20 @@ use trimtab_sim::run::{Provenance, Run};
 /// one of `inputs`.
 ///
 /// # Errors The run was measured, was interrupted, or fails when repeated.
-pub fn run(store: &Store, reference: &Reference, inputs: &[PathBuf], context: &Context) -> anyhow::Result<ExitCode> {
+pub fn run(
+    store: &Store,
+    reference: &Reference,
+    inputs: &[PathBuf],
+    context: &Context,
+) -> anyhow::Result<ExitCode> {
     let id = store.find(reference)?;
     let run = store.load(id)?;
     let command = command_of(id, &run)?;
     interrupt::install().context("cannot catch signals")?;
-    let scratch = tempfile::Builder::new().prefix("trimtab-rerun-").tempdir().context("cannot make a directory for the run")?;
+    let scratch = tempfile::Builder::new()
+        .prefix("trimtab-rerun-")
+        .tempdir()
+        .context("cannot make a directory for the run")?;
     let mut again = made_again(&run, &command, inputs, scratch.path())?;
     // The start time and the command differ legitimately.
     again.started_unix_ms = run.started_unix_ms;
@@ -36,7 +44,11 @@ pub fn run(store: &Store, reference: &Reference, inputs: &[PathBuf], context: &C
     let differences = differences(&run, &again);
     context.report(SCHEMA, VERSION, &RunV1::new(&again, Some(RunId::of(&again))), || {
         if differences.is_empty() {
-            format!("{id}: made again, the same to the byte ({} figures, {} series)", again.metrics.len(), again.series.len())
+            format!(
+                "{id}: made again, the same to the byte ({} figures, {} series)",
+                again.metrics.len(),
+                again.series.len()
+            )
         } else {
             format!("{id}: made again, and it differs in {}", differences.join("; "))
         }
@@ -45,24 +57,38 @@ pub fn run(store: &Store, reference: &Reference, inputs: &[PathBuf], context: &C
         return Ok(ExitCode::SUCCESS);
     }
     if version != run.tool_version {
-        context.remark(&format!("it was made by version {}, and this is version {version}", run.tool_version));
+        context.remark(&format!(
+            "it was made by version {}, and this is version {version}",
+            run.tool_version
+        ));
     }
     Ok(ExitCode::FAILURE)
 }
 
 /// The arguments that produced `run`; the error explains why it cannot be repeated.
 fn command_of(id: RunId, run: &Run) -> anyhow::Result<Vec<String>> {
-    let command = recipe::of(run, recipe::COMMAND).map(serde_json::from_str::<Vec<String>>).transpose();
+    let command =
+        recipe::of(run, recipe::COMMAND).map(serde_json::from_str::<Vec<String>>).transpose();
     let command = command.with_context(|| format!("the command that {id} holds is none"))?;
-    let shown = command.as_ref().map_or_else(String::new, |command| format!("; it was made by: trimtab {}", command.join(" ")));
+    let shown = command.as_ref().map_or_else(String::new, |command| {
+        format!("; it was made by: trimtab {}", command.join(" "))
+    });
     match run.provenance {
         Provenance::Modelled => {}
-        Provenance::Measured => anyhow::bail!("{id} was measured, and a measurement is never the same again{shown}"),
+        Provenance::Measured => {
+            anyhow::bail!("{id} was measured, and a measurement is never the same again{shown}")
+        }
         Provenance::Entered => anyhow::bail!("{id} was entered, not made here"),
     }
     let models = command.as_ref().is_none_or(|command| rerun_spec::only_models(command));
-    anyhow::ensure!(models, "the command that {id} holds makes no modelled run, so it is not executed{shown}");
-    anyhow::ensure!(run.complete, "{id} was interrupted, and a run cannot be stopped at the same place again{shown}");
+    anyhow::ensure!(
+        models,
+        "the command that {id} holds makes no modelled run, so it is not executed{shown}"
+    );
+    anyhow::ensure!(
+        run.complete,
+        "{id} was interrupted, and a run cannot be stopped at the same place again{shown}"
+    );
     command.with_context(|| {
         format!("{id} does not hold what it was made from: trimtab {} kept no command and no specification", run.tool_version)
     })
@@ -85,14 +111,20 @@ fn status_of(process: &mut Command) -> anyhow::Result<ExitStatus> {
 
 /// Runs the command in a child process, with the stored drive and a temporary store, and
 /// loads the same run from that store.
-fn made_again(run: &Run, command: &[String], inputs: &[PathBuf], scratch: &Path) -> anyhow::Result<Run> {
+fn made_again(
+    run: &Run,
+    command: &[String],
+    inputs: &[PathBuf],
+    scratch: &Path,
+) -> anyhow::Result<Run> {
     let reference = run.target_label.strip_prefix("drive:").unwrap_or(&run.target_label);
     let (variable, directory) = rerun_spec::put_drive(run, reference, scratch)?;
     let store = scratch.join("results.db");
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut process = Command::new(program);
     process.args(command).arg("--quiet").arg("--store").arg(&store).env(variable, directory);
-    let joined = std::env::join_paths(inputs).map_err(|_| UsageError::new("--input takes no path with a colon in it"))?;
+    let joined = std::env::join_paths(inputs)
+        .map_err(|_| UsageError::new("--input takes no path with a colon in it"))?;
     process.env(confinement::INPUTS, joined);
     if let Some(cell) = checkpoint::cell_of(run) {
         process.args(["--cell", cell]).arg("--report").arg(scratch.join("report.html"));
@@ -103,15 +135,27 @@ fn made_again(run: &Run, command: &[String], inputs: &[PathBuf], scratch: &Path)
     let status = status_of(process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(written))?;
     if !status.success() {
         // An error message may quote the contents of an input file, and the run chooses the file.
-        anyhow::ensure!(inputs.is_empty(), "'trimtab {}' failed; run it yourself to see why", command.join(" "));
+        anyhow::ensure!(
+            inputs.is_empty(),
+            "'trimtab {}' failed; run it yourself to see why",
+            command.join(" ")
+        );
         let mut said = Vec::new();
-        errors.rewind().and_then(|()| errors.read_to_end(&mut said)).context("cannot read what the run said")?;
+        errors
+            .rewind()
+            .and_then(|()| errors.read_to_end(&mut said))
+            .context("cannot read what the run said")?;
         let said = String::from_utf8_lossy(&said);
-        anyhow::bail!("'trimtab {}' failed: {}", command.join(" "), said.trim().trim_start_matches("trimtab: "));
+        anyhow::bail!(
+            "'trimtab {}' failed: {}",
+            command.join(" "),
+            said.trim().trim_start_matches("trimtab: ")
+        );
     }
     let made = Store::open(&store)?;
     let alike = |other: &Run| {
-        let same = (&other.workload, &other.target_label, &other.seed) == (&run.workload, &run.target_label, &run.seed);
+        let same = (&other.workload, &other.target_label, &other.seed)
+            == (&run.workload, &run.target_label, &run.seed);
         same && other.policy == run.policy && checkpoint::cell_of(other) == checkpoint::cell_of(run)
     };
     let mut found = Vec::new();
@@ -122,8 +166,13 @@ fn made_again(run: &Run, command: &[String], inputs: &[PathBuf], scratch: &Path)
         }
     }
     // One policy with several settings yields several runs.
-    let same = found.iter().position(|other| other.policy_settings == run.policy_settings).unwrap_or(0);
-    anyhow::ensure!(!found.is_empty(), "'trimtab {}' makes no such run any more", command.join(" "));
+    let same =
+        found.iter().position(|other| other.policy_settings == run.policy_settings).unwrap_or(0);
+    anyhow::ensure!(
+        !found.is_empty(),
+        "'trimtab {}' makes no such run any more",
+        command.join(" ")
+    );
     Ok(found.swap_remove(same))
 }
 
@@ -150,12 +199,20 @@ fn differ(at: &str, a: &Value, b: &Value, found: &mut Vec<String>) {
         (Value::Object(one), Value::Object(other)) => {
             let keys = one.keys().chain(other.keys().filter(|key| !one.contains_key(*key)));
             for key in keys {
-                differ(&below(key), one.get(key).unwrap_or(&Value::Null), other.get(key).unwrap_or(&Value::Null), found);
+                differ(
+                    &below(key),
+                    one.get(key).unwrap_or(&Value::Null),
+                    other.get(key).unwrap_or(&Value::Null),
+                    found,
+                );
             }
         }
         (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
             for (number, (one, other)) in one.iter().zip(other).enumerate() {
-                let name = one.get("name").and_then(Value::as_str).map_or_else(|| number.to_string(), str::to_owned);
+                let name = one
+                    .get("name")
+                    .and_then(Value::as_str)
+                    .map_or_else(|| number.to_string(), str::to_owned);
                 differ(&below(&name), one, other, found);
             }
         }
@@ -176,6 +233,9 @@ mod tests {
         let mut other = run.clone();
         other.metrics[0].samples[1] += 1e-9;
         other.counters[0].1 = 1;
-        assert_eq!(differences(&run, &other), ["metrics.delete.seconds.samples.1", "counters.nand.erases"]);
+        assert_eq!(
+            differences(&run, &other),
+            ["metrics.delete.seconds.samples.1", "counters.nand.erases"]
+        );
     }
 }

@@ -46,7 +46,9 @@ pub enum StoreError {
     #[error("{0} is not a store of trimtab; name another file with --store")]
     Foreign(PathBuf),
     /// The file is corrupt.
-    #[error("store {path} is damaged ({detail}); restore it from a copy, or move it away and a new one is made")]
+    #[error(
+        "store {path} is damaged ({detail}); restore it from a copy, or move it away and a new one is made"
+    )]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -118,12 +120,15 @@ impl Store {
         match path.try_exists() {
             Ok(true) => Self::connect(path, OpenFlags::empty()),
             Ok(false) => Err(StoreError::Missing(path.to_owned())),
-            Err(source) => Err(StoreError::Io { action: "open store", path: path.to_owned(), source }),
+            Err(source) => {
+                Err(StoreError::Io { action: "open store", path: path.to_owned(), source })
+            }
         }
     }
 
     fn connect(path: &Path, create: OpenFlags) -> Result<Self> {
-        let problem = |action| move |source| StoreError::Io { action, path: path.to_owned(), source };
+        let problem =
+            |action| move |source| StoreError::Io { action, path: path.to_owned(), source };
         // SQLite opens by name and replays any journal it finds, which may name files to delete.
         let real = Dir::sheltered_file(path).map_err(problem("use store"))?;
         if !create.is_empty() {
@@ -131,11 +136,17 @@ impl Store {
             // the store.
             make_private(&real).map_err(problem("make store"))?;
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW | create;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW
+            | create;
         let opened = Connection::open_with_flags(&real, flags);
-        let connection = opened.map_err(|source| Self::explain("open", path, source, !create.is_empty()))?;
+        let connection =
+            opened.map_err(|source| Self::explain("open", path, source, !create.is_empty()))?;
         let mut store = Self { connection, path: path.to_owned() };
-        store.prepare().map_err(|source| Self::explain("open", path, source, !create.is_empty()))??;
+        store
+            .prepare()
+            .map_err(|source| Self::explain("open", path, source, !create.is_empty()))??;
         Ok(store)
     }
 
@@ -146,13 +157,17 @@ impl Store {
         // EXTRA also syncs the directory after removing the journal: a completed save survives a
         // power cut.
         self.connection.pragma_update(None, "synchronous", "EXTRA")?;
-        if version(&self.connection)? == VERSION && application_id(&self.connection)? == APPLICATION_ID {
+        if version(&self.connection)? == VERSION
+            && application_id(&self.connection)? == APPLICATION_ID
+        {
             return Ok(Ok(()));
         }
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Read again under the lock: another process may have created the tables.
         let (found, application) = (version(&transaction)?, application_id(&transaction)?);
-        let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        let tables: i64 =
+            transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         if application == APPLICATION_ID {
             let other = || {
                 StoreError::Other(format!(
@@ -188,24 +203,44 @@ impl Store {
     }
 
     /// Converts a SQLite error to one that says what to do.
-    fn explain(action: &'static str, path: &Path, source: rusqlite::Error, create: bool) -> StoreError {
-        use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+    fn explain(
+        action: &'static str,
+        path: &Path,
+        source: rusqlite::Error,
+        create: bool,
+    ) -> StoreError {
+        use rusqlite::Error::{
+            FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error,
+        };
         let path = path.to_owned();
         let detail = match &source {
-            rusqlite::Error::SqliteFailure(error, Some(message)) => format!("{message} (SQLite error {})", error.extended_code),
+            rusqlite::Error::SqliteFailure(error, Some(message)) => {
+                format!("{message} (SQLite error {})", error.extended_code)
+            }
             other => other.to_string(),
         };
-        if matches!(source, FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..)) {
+        if matches!(
+            source,
+            FromSqlConversionFailure(..)
+                | IntegralValueOutOfRange(..)
+                | InvalidColumnType(..)
+                | Utf8Error(..)
+        ) {
             return StoreError::Damaged { path, detail };
         }
-        let sqlite = || StoreError::Other(format!("cannot {action} store {}: {detail}", path.display()));
+        let sqlite =
+            || StoreError::Other(format!("cannot {action} store {}: {detail}", path.display()));
         match source.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged { path, detail },
             Some(ErrorCode::NotADatabase) => StoreError::Foreign(path),
             // SQLite does not report the cause; the operating system does.
             Some(ErrorCode::CannotOpen) => {
                 let tried = Dir::of_file(&path).and_then(|(dir, name)| {
-                    if create { dir.open_or_create(name, PRIVATE_FILE).map(drop) } else { dir.open_write(name).map(drop) }
+                    if create {
+                        dir.open_or_create(name, PRIVATE_FILE).map(drop)
+                    } else {
+                        dir.open_write(name).map(drop)
+                    }
                 });
                 match tried {
                     Err(source) => StoreError::Io { action: "open store", path, source },
@@ -262,7 +297,11 @@ pub fn open_to_write(context: &Context) -> Result<Store> {
     if context.store.is_none()
         && let Some(directory) = path.parent()
     {
-        Dir::make_sheltered(directory).map_err(|source| StoreError::Io { action: "make", path: directory.to_owned(), source })?;
+        Dir::make_sheltered(directory).map_err(|source| StoreError::Io {
+            action: "make",
+            path: directory.to_owned(),
+            source,
+        })?;
     }
     Store::create_or_open(&path)
 }
@@ -286,18 +325,34 @@ pub fn check(context: &Context) -> Result<()> {
     }
     // Parent directories of the default path are created later; the directory of an explicit
     // path must exist.
-    let parents = path.ancestors().skip(1).map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
-    let found = parents.take(if context.store.is_some() { 1 } else { usize::MAX }).find(|parent| parent.is_dir());
-    let usable = |directory: &Path| rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(std::io::Error::from);
+    let parents = path
+        .ancestors()
+        .skip(1)
+        .map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+    let found = parents
+        .take(if context.store.is_some() { 1 } else { usize::MAX })
+        .find(|parent| parent.is_dir());
+    let usable = |directory: &Path| {
+        rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)
+            .map_err(std::io::Error::from)
+    };
     match found {
         Some(directory) => {
-            usable(directory).map_err(|source| StoreError::Io { action: "use", path: path.clone(), source })?;
+            usable(directory).map_err(|source| StoreError::Io {
+                action: "use",
+                path: path.clone(),
+                source,
+            })?;
             // Directories created below it are safe from other users if it is.
             let safe = match &context.store {
                 Some(_) => Dir::sheltered_file(&path),
                 None => Dir::sheltered_directory(directory),
             };
-            safe.map_err(|source| StoreError::Io { action: "use store", path: path.clone(), source })?;
+            safe.map_err(|source| StoreError::Io {
+                action: "use store",
+                path: path.clone(),
+                source,
+            })?;
             has_room(&path, directory)
         }
         // Returns the error without creating anything.

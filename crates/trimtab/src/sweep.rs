@@ -40,7 +40,8 @@ pub struct ValidatedPlan {
 pub fn read(path: &Path) -> anyhow::Result<ValidatedPlan> {
     let wrong = |what: String| UsageError::new(format!("{}: {what}", path.display()));
     let hint = "name a plan; 'trimtab sweep --help' shows one";
-    let text = named::read_text(path, PLAN_BYTES_MAX).map_err(|error| of_named(error, path, "cannot read the plan", hint))?;
+    let text = named::read_text(path, PLAN_BYTES_MAX)
+        .map_err(|error| of_named(error, path, "cannot read the plan", hint))?;
     let plan = Plan::parse(&text).map_err(|error| wrong(error.to_string()))?;
     let files = Files::beside(path);
     plan.check(&files).map_err(|error| wrong(error.to_string()))?;

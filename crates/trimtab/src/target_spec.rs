@@ -44,22 +44,34 @@ impl TargetSpec {
             return Ok(Self::Drive(name.to_owned()));
         }
         if let Some(size) = text.strip_prefix("null:") {
-            let size =
-                if size.is_empty() { NULL_SIZE_DEFAULT } else { size.parse().map_err(|e| UsageError::new(format!("null:{size}: {e}")))? };
+            let size = if size.is_empty() {
+                NULL_SIZE_DEFAULT
+            } else {
+                size.parse().map_err(|e| UsageError::new(format!("null:{size}: {e}")))?
+            };
             return Ok(Self::Null(size));
         }
         if trimtab_linux::sys::confinement::directory().is_some() {
-            return Err(UsageError::new(format!("{text} is not a modelled drive, and a rerun has no other target")).into());
+            return Err(UsageError::new(format!(
+                "{text} is not a modelled drive, and a rerun has no other target"
+            ))
+            .into());
         }
         let path = PathBuf::from(text);
         let kind = match std::fs::metadata(&path) {
             Ok(metadata) => metadata.file_type(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let is_drive = drives::names().iter().any(|name| name == text);
-                let hint = if is_drive { format!("did you mean 'drive:{text}'?") } else { takes.to_owned() };
+                let hint = if is_drive {
+                    format!("did you mean 'drive:{text}'?")
+                } else {
+                    takes.to_owned()
+                };
                 return Err(UsageError::missing(format!("there is no {text}")).hint(hint).into());
             }
-            Err(error) => return Err(anyhow::Error::new(error).context(format!("cannot look at {text}"))),
+            Err(error) => {
+                return Err(anyhow::Error::new(error).context(format!("cannot look at {text}")));
+            }
         };
         if kind.is_dir() {
             Ok(Self::Directory(path))
@@ -68,7 +80,11 @@ impl TargetSpec {
         } else if kind.is_block_device() {
             Ok(Self::Device(path))
         } else {
-            Err(UsageError::missing(format!("{text} is neither a directory nor a file nor a block device")).hint(takes).into())
+            Err(UsageError::missing(format!(
+                "{text} is neither a directory nor a file nor a block device"
+            ))
+            .hint(takes)
+            .into())
         }
     }
 
@@ -85,7 +101,9 @@ impl TargetSpec {
 impl fmt::Display for TargetSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Directory(path) | Self::File(path) | Self::Device(path) => write!(f, "{}", path.display()),
+            Self::Directory(path) | Self::File(path) | Self::Device(path) => {
+                write!(f, "{}", path.display())
+            }
             Self::Drive(name) => write!(f, "drive:{name}"),
             Self::Null(_) => f.write_str("null:"),
         }
@@ -101,7 +119,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f");
         std::fs::write(&file, b"x").unwrap();
-        assert_eq!(TargetSpec::resolve(dir.path().to_str().unwrap()).unwrap(), TargetSpec::Directory(dir.path().into()));
+        assert_eq!(
+            TargetSpec::resolve(dir.path().to_str().unwrap()).unwrap(),
+            TargetSpec::Directory(dir.path().into())
+        );
         assert_eq!(TargetSpec::resolve(file.to_str().unwrap()).unwrap(), TargetSpec::File(file));
         assert_eq!(TargetSpec::resolve("drive:x25").unwrap(), TargetSpec::Drive("x25".into()));
         assert_eq!(TargetSpec::resolve("null:2GiB").unwrap(), TargetSpec::Null(Bytes(2 << 30)));

@@ -67,17 +67,27 @@ pub fn run(request: &ManualTrimRequest, context: &Context) -> anyhow::Result<Man
         priority::yield_to_others();
     }
     interrupt::install().context("cannot handle signals")?;
-    let (paths, passed_by) = if request.all { in_fstab()? } else { (request.paths.clone(), Vec::new()) };
-    let mut report = TrimReport { dry_run: request.dry_run, filesystems: Vec::new(), passed_by, failed: Vec::new() };
+    let (paths, passed_by) =
+        if request.all { in_fstab()? } else { (request.paths.clone(), Vec::new()) };
+    let mut report = TrimReport {
+        dry_run: request.dry_run,
+        filesystems: Vec::new(),
+        passed_by,
+        failed: Vec::new(),
+    };
     let mut trimmed: Vec<(String, String)> = Vec::new();
     let mut failed: Vec<(PathBuf, anyhow::Error)> = Vec::new();
     for path in paths {
         match one::trim_one(request, &path, &mut trimmed, context) {
             Ok(PathOutcome::Done(outcome)) => report.filesystems.push(*outcome),
-            Ok(PathOutcome::Again(what)) => report.passed_by.push(SkippedPath { path: path.display().to_string(), why: what }),
+            Ok(PathOutcome::Again(what)) => {
+                report.passed_by.push(SkippedPath { path: path.display().to_string(), why: what })
+            }
             // As in fstrim --fstab, a device without discard is not a fault.
             Err(error) if request.all && error.is::<TrimBlockedError>() => {
-                report.passed_by.push(SkippedPath { path: path.display().to_string(), why: one_line(&error) });
+                report
+                    .passed_by
+                    .push(SkippedPath { path: path.display().to_string(), why: one_line(&error) });
             }
             Err(error) => failed.push((path, error)),
         }
@@ -91,7 +101,8 @@ pub fn run(request: &ManualTrimRequest, context: &Context) -> anyhow::Result<Man
 /// The mount points of fstab to trim, and those that are skipped.
 fn in_fstab() -> anyhow::Result<(Vec<PathBuf>, Vec<SkippedPath>)> {
     let (mut paths, mut passed_by) = (Vec::new(), Vec::new());
-    let listed = mount_check::in_time(|| doctor::fstrim_of_fstab(&Root::live()?)).and_then(|listed| listed);
+    let listed =
+        mount_check::in_time(|| doctor::fstrim_of_fstab(&Root::live()?)).and_then(|listed| listed);
     interrupt::check()?;
     for (path, why) in listed.context("cannot read the mount table")? {
         match why {
@@ -120,22 +131,35 @@ impl std::fmt::Display for TrimMode {
 
 impl TrimMode {
     /// Parses a policy with its settings. `finish_within` and `min_extent` override its settings.
-    pub fn of(policy: &str, finish_within: Option<Nanos>, min_extent: Bytes) -> anyhow::Result<Self> {
+    pub fn of(
+        policy: &str,
+        finish_within: Option<Nanos>,
+        min_extent: Bytes,
+    ) -> anyhow::Result<Self> {
         let wrong = |why: String| UsageError::new(format!("--policy {policy}: {why}"));
         let ways = "use now, or idle with settings such as idle:budget=2ms";
         if policy == "now" && finish_within.is_some() {
-            return Err(UsageError::new("--finish-within is for trims in idle time").hint("add --policy idle").into());
+            return Err(UsageError::new("--finish-within is for trims in idle time")
+                .hint("add --policy idle")
+                .into());
         }
         if policy == "now" {
             return Ok(Self::AtOnce);
         }
         // Parsed as a setting of the policy, so that the policy validates it.
-        let within = finish_within.map_or(String::new(), |within| format!(":finish-within={}", exact(within)));
+        let within = finish_within
+            .map_or(String::new(), |within| format!(":finish-within={}", exact(within)));
         match format!("{policy}{within}").parse() {
-            Ok(PolicySpec::Idle(settings)) => Ok(Self::Idle(IdleSettings { min_extent: settings.min_extent.max(min_extent), ..settings })),
-            Ok(other) => {
-                Err(wrong(format!("policy '{}' only schedules trims; a trim by hand needs now or idle", other.name())).hint(ways).into())
-            }
+            Ok(PolicySpec::Idle(settings)) => Ok(Self::Idle(IdleSettings {
+                min_extent: settings.min_extent.max(min_extent),
+                ..settings
+            })),
+            Ok(other) => Err(wrong(format!(
+                "policy '{}' only schedules trims; a trim by hand needs now or idle",
+                other.name()
+            ))
+            .hint(ways)
+            .into()),
             // Without a key: the policy itself is unknown.
             Err(SettingError { key: None, .. }) => {
                 let name = policy.split(':').next().unwrap_or_default();

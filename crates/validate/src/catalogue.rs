@@ -46,7 +46,8 @@ pub fn run(args: &ValidateCatalogueArgs, context: &Context) -> anyhow::Result<Ex
         if interrupt::requested() {
             return Err(InterruptError.into());
         }
-        fit::entry(measured, &SequentialEvaluator).with_context(|| format!("no drive explains the rates of {}", measured.model))
+        fit::entry(measured, &SequentialEvaluator)
+            .with_context(|| format!("no drive explains the rates of {}", measured.model))
     })?;
     if args.write {
         for (measured, entry) in models.iter().zip(&entries) {
@@ -54,14 +55,23 @@ pub fn run(args: &ValidateCatalogueArgs, context: &Context) -> anyhow::Result<Ex
         }
         write(
             &root().join(ROWS),
-            &models.iter().zip(&entries).fold(HEADER.to_owned(), |text, (measured, entry)| text + &rows(measured, entry)),
+            &models
+                .iter()
+                .zip(&entries)
+                .fold(HEADER.to_owned(), |text, (measured, entry)| text + &rows(measured, entry)),
         )?;
     }
     let mut table = Table::new("", &["drive", "rate", "published", "modelled", "off"]);
     for (measured, entry) in models.iter().zip(&entries) {
         for (rate, (published, _, modelled)) in RATES.into_iter().zip(entry.rates) {
             let off = format!("{:+.1} %", (modelled / published - 1.0) * 100.0);
-            table.row([measured.name(), rate.to_owned(), format!("{published:.0}"), format!("{modelled:.0}"), off]);
+            table.row([
+                measured.name(),
+                rate.to_owned(),
+                format!("{published:.0}"),
+                format!("{modelled:.0}"),
+                off,
+            ]);
         }
     }
     let rates: Vec<_> = entries.iter().map(|entry| entry.rates).collect();
@@ -74,7 +84,8 @@ fn root() -> PathBuf {
 }
 
 fn models() -> anyhow::Result<Vec<CatalogueRates>> {
-    let csv = std::fs::read_to_string(root().join(PUBLISHED)).with_context(|| format!("cannot read {PUBLISHED}"))?;
+    let csv = std::fs::read_to_string(root().join(PUBLISHED))
+        .with_context(|| format!("cannot read {PUBLISHED}"))?;
     fit::models(&csv).map_err(|problem| anyhow::anyhow!("{PUBLISHED}: {problem}"))
 }
 
@@ -83,14 +94,16 @@ fn specification(measured: &CatalogueRates) -> PathBuf {
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    file::write(path, text.as_bytes(), OverwriteMode::Replace).with_context(|| format!("cannot write {}", path.display()))?;
+    file::write(path, text.as_bytes(), OverwriteMode::Replace)
+        .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(())
 }
 
 /// Lines of a drive in [`ROWS`].
 fn rows(measured: &CatalogueRates, entry: &CatalogueEntry) -> String {
     let name = measured.name();
-    let row =
-        |(rate, (published, spread, shown)): (&str, (f64, f64, f64))| format!("{name},{rate},{published:.0},{spread:.3},{shown:.0}\n");
+    let row = |(rate, (published, spread, shown)): (&str, (f64, f64, f64))| {
+        format!("{name},{rate},{published:.0},{spread:.3},{shown:.0}\n")
+    };
     RATES.into_iter().zip(entry.rates).map(row).collect()
 }

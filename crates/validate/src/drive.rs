@@ -125,8 +125,11 @@ pub fn run(args: &ValidateDriveArgs, context: &Context) -> anyhow::Result<ExitCo
     interrupt::install()?;
     let cases = cases(args);
     if let Some(case) = cases.iter().find(|case| !has_formula(case)) {
-        let what = format!("no formula for {} under {} traffic", victim::name(case.policy), case.traffic);
-        return Err(UsageError::new(what).hint("formulas for hot and cold data in one log exist for greedy and fifo").into());
+        let what =
+            format!("no formula for {} under {} traffic", victim::name(case.policy), case.traffic);
+        return Err(UsageError::new(what)
+            .hint("formulas for hot and cold data in one log exist for greedy and fifo")
+            .into());
     }
     let pages = match args.work {
         TheoryEffort::Quick => 1 << 18,
@@ -134,33 +137,68 @@ pub fn run(args: &ValidateDriveArgs, context: &Context) -> anyhow::Result<ExitCo
         TheoryEffort::Thorough => 1 << 21,
     };
     let rows = parallel::map(context, "model against theory", &cases, |case| {
-        let outcome = case
-            .run(effort(case, pages), args.seed, &interrupt::requested)
-            .map_err(|problem| UsageError::new(format!("{} cannot be compared: {problem}", name(case))))?;
+        let outcome =
+            case.run(effort(case, pages), args.seed, &interrupt::requested).map_err(|problem| {
+                UsageError::new(format!("{} cannot be compared: {problem}", name(case)))
+            })?;
         Ok(row(case, outcome.ok_or(InterruptError)?))
     })?;
-    let chain = if args.standard() { chain::compare(context, args.work == TheoryEffort::Thorough, args.seed)? } else { Vec::new() };
+    let chain = if args.standard() {
+        chain::compare(context, args.work == TheoryEffort::Thorough, args.seed)?
+    } else {
+        Vec::new()
+    };
     let all_agree = rows.iter().all(|row| row.agrees) && chain.iter().all(|row| row.agrees);
-    let document = TheoryDocument { physical_pages: pages, seed: args.seed, rows: &rows, chain: &chain, all_agree };
+    let document = TheoryDocument {
+        physical_pages: pages,
+        seed: args.seed,
+        rows: &rows,
+        chain: &chain,
+        all_agree,
+    };
     context.report("drive-validation", 2, &document, || {
-        if chain.is_empty() { text(&rows) } else { format!("{}\n{}", text(&rows), chain::text(&chain)) }
+        if chain.is_empty() {
+            text(&rows)
+        } else {
+            format!("{}\n{}", text(&rows), chain::text(&chain))
+        }
     })?;
     Ok(if all_agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn text(rows: &[TheoryRow]) -> String {
-    let mut table = Table::new("", &["policy", "pages/block", "traffic", "u = U/T", "formula", "reference", "model", "deviation", "limit"]);
+    let mut table = Table::new(
+        "",
+        &[
+            "policy",
+            "pages/block",
+            "traffic",
+            "u = U/T",
+            "formula",
+            "reference",
+            "model",
+            "deviation",
+            "limit",
+        ],
+    );
     for row in rows {
         table.row([
             row.policy.clone(),
             row.pages_per_block.to_string(),
             row.traffic.clone(),
             format!("{:.4}", row.utilisation),
-            format!("{:.4}{}", row.theory, if row.reference == FORMULA { "" } else { " (approximate)" }),
+            format!(
+                "{:.4}{}",
+                row.theory,
+                if row.reference == FORMULA { "" } else { " (approximate)" }
+            ),
             if row.reference == FORMULA {
                 FORMULA.to_owned()
             } else {
-                format!("Monte Carlo {:.4} ±{:.2} %", row.reference_value, row.reference_error_percent)
+                format!(
+                    "Monte Carlo {:.4} ±{:.2} %",
+                    row.reference_value, row.reference_error_percent
+                )
             },
             format!("{:.4}", row.model),
             format!("{:+.2} %{}", row.deviation_percent, if row.agrees { "" } else { " !" }),
@@ -169,7 +207,11 @@ fn text(rows: &[TheoryRow]) -> String {
     }
     let outside = rows.iter().filter(|row| !row.agrees).count();
     let worst = rows.iter().map(|row| row.deviation_percent.abs()).fold(0.0, f64::max);
-    let verdict = if outside == 0 { "all within limits".to_owned() } else { format!("{outside} outside limits (marked !)") };
+    let verdict = if outside == 0 {
+        "all within limits".to_owned()
+    } else {
+        format!("{outside} outside limits (marked !)")
+    };
     let simulated = rows.iter().filter(|row| row.reference != FORMULA).count();
     let note = if simulated == 0 {
         String::new()
@@ -179,7 +221,10 @@ fn text(rows: &[TheoryRow]) -> String {
              error (95 %) including the effect of ties between blocks; it is added to the limit of the row."
         )
     };
-    let verdict = format!("{} comparisons of write amplification, worst deviation {worst:.2} %: {verdict}.{note}", rows.len());
+    let verdict = format!(
+        "{} comparisons of write amplification, worst deviation {worst:.2} %: {verdict}.{note}",
+        rows.len()
+    );
     [on_screen(&table), prose(&verdict)].concat()
 }
 
@@ -212,14 +257,17 @@ fn row(case: &IdealCase, outcome: IdealOutcome) -> TheoryRow {
 }
 
 const fn has_formula(case: &IdealCase) -> bool {
-    matches!(case.policy, VictimPolicy::Greedy | VictimPolicy::Fifo) || !matches!(case.traffic, Traffic::HotCold { .. })
+    matches!(case.policy, VictimPolicy::Greedy | VictimPolicy::Fifo)
+        || !matches!(case.traffic, Traffic::HotCold { .. })
 }
 
 /// Cold data spread slowly over a log, and random victims average out slowly.
 fn effort(case: &IdealCase, pages: u32) -> Effort {
     match (case.traffic, case.policy) {
         (Traffic::HotCold { .. }, _) => Effort { pages, warm_up: 20, measured: 10 },
-        (_, VictimPolicy::Random | VictimPolicy::DChoices(..5)) => Effort { pages, warm_up: 8, measured: 24 },
+        (_, VictimPolicy::Random | VictimPolicy::DChoices(..5)) => {
+            Effort { pages, warm_up: 8, measured: 24 }
+        }
         _ => Effort { pages, warm_up: 8, measured: 8 },
     }
 }
@@ -231,10 +279,18 @@ fn cases(args: &ValidateDriveArgs) -> Vec<IdealCase> {
         .chain(args.over_provisioning.iter().map(|op| 1.0 / (1.0 + op)))
         .chain(args.utilisation.iter().copied())
         .collect();
-    let or = |given: &[f64], standard: &[f64]| if given.is_empty() { standard.to_vec() } else { given.to_vec() };
-    let policies = if args.policy.is_empty() { vec![Greedy, Fifo, Random, DChoices(2), DChoices(10)] } else { args.policy.clone() };
-    let traffics = if args.traffic.is_empty() { vec![Traffic::Uniform] } else { args.traffic.clone() };
-    let standard = args.policy.is_empty() && args.pages_per_block.is_empty() && args.traffic.is_empty();
+    let or = |given: &[f64], standard: &[f64]| {
+        if given.is_empty() { standard.to_vec() } else { given.to_vec() }
+    };
+    let policies = if args.policy.is_empty() {
+        vec![Greedy, Fifo, Random, DChoices(2), DChoices(10)]
+    } else {
+        args.policy.clone()
+    };
+    let traffics =
+        if args.traffic.is_empty() { vec![Traffic::Uniform] } else { args.traffic.clone() };
+    let standard =
+        args.policy.is_empty() && args.pages_per_block.is_empty() && args.traffic.is_empty();
     let mut cases = Vec::new();
     for utilisation in or(&utilisations, &[0.88, 0.72, 1.0 / 1.12]) {
         for &traffic in &traffics {
@@ -246,7 +302,12 @@ fn cases(args: &ValidateDriveArgs) -> Vec<IdealCase> {
                     Fifo | Random => vec![64],
                     _ => vec![64, 256],
                 };
-                cases.extend(blocks.into_iter().map(|pages_per_block| IdealCase { policy, pages_per_block, utilisation, traffic }));
+                cases.extend(blocks.into_iter().map(|pages_per_block| IdealCase {
+                    policy,
+                    pages_per_block,
+                    utilisation,
+                    traffic,
+                }));
             }
         }
     }
@@ -254,12 +315,22 @@ fn cases(args: &ValidateDriveArgs) -> Vec<IdealCase> {
         let pairs = [Fifo, Greedy];
         for utilisation in or(&utilisations, &[0.93, 0.88, 0.72]) {
             for traffic in [Traffic::Trim { q: 0.2 }, Traffic::TrimAny { q: 0.2 }] {
-                cases.extend(pairs.map(|policy| IdealCase { policy, pages_per_block: 64, utilisation, traffic }));
+                cases.extend(pairs.map(|policy| IdealCase {
+                    policy,
+                    pages_per_block: 64,
+                    utilisation,
+                    traffic,
+                }));
             }
         }
         for utilisation in or(&utilisations, &[0.93, 0.89, 0.8]) {
             let traffic = Traffic::HotCold { pages: 0.2, writes: 0.8 };
-            cases.extend(pairs.map(|policy| IdealCase { policy, pages_per_block: 64, utilisation, traffic }));
+            cases.extend(pairs.map(|policy| IdealCase {
+                policy,
+                pages_per_block: 64,
+                utilisation,
+                traffic,
+            }));
         }
     }
     cases
@@ -267,13 +338,23 @@ fn cases(args: &ValidateDriveArgs) -> Vec<IdealCase> {
 
 fn name(case: &IdealCase) -> String {
     let IdealCase { policy, pages_per_block, utilisation, traffic } = *case;
-    format!("{} with {pages_per_block} pages per block, {} traffic at utilisation {utilisation:.4}", victim::name(policy), traffic)
+    format!(
+        "{} with {pages_per_block} pages per block, {} traffic at utilisation {utilisation:.4}",
+        victim::name(policy),
+        traffic
+    )
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    f64::from_str(text).ok().filter(|share| (0.01..=0.99).contains(share)).ok_or_else(|| "a share must be between 0.01 and 0.99".into())
+    f64::from_str(text)
+        .ok()
+        .filter(|share| (0.01..=0.99).contains(share))
+        .ok_or_else(|| "a share must be between 0.01 and 0.99".into())
 }
 
 fn over_provisioning(text: &str) -> Result<f64, String> {
-    f64::from_str(text).ok().filter(|op| (0.01..=10.0).contains(op)).ok_or_else(|| "over-provisioning must be between 0.01 and 10".into())
+    f64::from_str(text)
+        .ok()
+        .filter(|op| (0.01..=10.0).contains(op))
+        .ok_or_else(|| "over-provisioning must be between 0.01 and 10".into())
 }

@@ -7,7 +7,13 @@ use validate::{catalogue, drive, peers, published, ssd_iq, volume};
 
 /// Compare Trimtab's models with theory, measurements, real ext4 and other trim policies.
 #[derive(Debug, Parser)]
-#[command(name = "validate", version, about, propagate_version = true, disable_help_subcommand = true)]
+#[command(
+    name = "validate",
+    version,
+    about,
+    propagate_version = true,
+    disable_help_subcommand = true
+)]
 struct Cli {
     /// Print one JSON document on standard output instead of text.
     #[arg(long, global = true)]
@@ -38,7 +44,12 @@ enum ValidateCommand {
 fn main() -> ExitCode {
     output::restore_default_sigpipe();
     let cli = Cli::parse();
-    let context = Context::new(OutputOptions { json: cli.json, quiet: cli.quiet, plain: false }, false, None, None);
+    let context = Context::new(
+        OutputOptions { json: cli.json, quiet: cli.quiet, plain: false },
+        false,
+        None,
+        None,
+    );
     let result = match &cli.comparison {
         ValidateCommand::Drive(args) => drive::run(args, &context),
         ValidateCommand::Volume(args) => volume::run(args, &context),

@@ -68,12 +68,16 @@ pub struct ValidatePeersArgs {
 /// If interrupted, or if a file cannot be written.
 pub fn run(args: &ValidatePeersArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install()?;
-    let drives: Vec<&str> = DRIVES.into_iter().filter(|drive| args.only.as_ref().is_none_or(|part| drive.contains(part))).collect();
+    let drives: Vec<&str> = DRIVES
+        .into_iter()
+        .filter(|drive| args.only.as_ref().is_none_or(|part| drive.contains(part)))
+        .collect();
     let loads: Vec<&PeerLoad> = LOADS.iter().collect();
     let cells = cells(context, &drives, &loads, &POLICIES, (WEAR, args.part as usize))?;
     if let Some(path) = &args.csv {
         let text = cells.iter().fold(cell::CSV_HEAD.to_owned(), |text, cell| text + &cell.csv());
-        file::write(path, text.as_bytes(), OverwriteMode::Replace).with_context(|| format!("cannot write {}", path.display()))?;
+        file::write(path, text.as_bytes(), OverwriteMode::Replace)
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     context.report("peers", 1, &cells, || text(&cells))?;
     Ok(ExitCode::SUCCESS)
@@ -81,7 +85,10 @@ pub fn run(args: &ValidatePeersArgs, context: &Context) -> anyhow::Result<ExitCo
 
 fn text(cells: &[PeerCell]) -> String {
     let mut text = PeerTable(cells).to_string();
-    for (ours, peer) in [IDLE_UNLIMITED, "idle"].into_iter().flat_map(|ours| ["itrim", "dtrim"].map(|peer| (ours, peer))) {
+    for (ours, peer) in [IDLE_UNLIMITED, "idle"]
+        .into_iter()
+        .flat_map(|ours| ["itrim", "dtrim"].map(|peer| (ours, peer)))
+    {
         text += &PeerVerdict::of(cells, ours, peer).to_string();
     }
     text
@@ -99,7 +106,9 @@ fn cells(
     let of_drives = parallel::map(context, "drives", drives, |name| {
         let used = PeerStart::of(&drive(name), wear)?;
         let mut cells = Vec::new();
-        for (load, policy) in loads.iter().flat_map(|load| policies.iter().map(move |policy| (load, policy))) {
+        for (load, policy) in
+            loads.iter().flat_map(|load| policies.iter().map(move |policy| (load, policy)))
+        {
             if interrupt::requested() {
                 return Err(InterruptError.into());
             }
@@ -120,14 +129,25 @@ mod tests {
         let (drives, loads) = (["crucial-m4-128gb", "sata-tlc-500gb"], [&LOADS[0], &LOADS[1]]);
         let all = cells(&Context::default(), &drives, &loads, &POLICIES[..6], (0.3, 9)).unwrap();
         print!("{}", all.iter().map(PeerCell::csv).collect::<String>());
-        let find = |drive, load, policy| all.iter().find(|cell| (&*cell.drive, cell.load, &*cell.policy) == (drive, load, policy)).unwrap();
-        for (name, load) in drives.into_iter().flat_map(|name| loads.map(|load| (name, load.name))) {
+        let find = |drive, load, policy| {
+            all.iter()
+                .find(|cell| (&*cell.drive, cell.load, &*cell.policy) == (drive, load, policy))
+                .unwrap()
+        };
+        for (name, load) in drives.into_iter().flat_map(|name| loads.map(|load| (name, load.name)))
+        {
             let none = find(name, load, "none");
             assert_eq!((none.commands, none.trim_ns), (0, 0));
             for policy in ["idle", "itrim", "dtrim"] {
                 let cell = find(name, load, policy);
-                assert!(cell.known_share > none.known_share + 0.3, "{name} {load} {policy}: {cell:?}, without trims {none:?}");
-                assert!(cell.waf < none.waf * 1.02, "{name} {load} {policy}: {cell:?}, without trims {none:?}");
+                assert!(
+                    cell.known_share > none.known_share + 0.3,
+                    "{name} {load} {policy}: {cell:?}, without trims {none:?}"
+                );
+                assert!(
+                    cell.waf < none.waf * 1.02,
+                    "{name} {load} {policy}: {cell:?}, without trims {none:?}"
+                );
             }
             // Command times: 2.25 ms and 0.154 ms.
             assert_eq!(find(name, load, "dtrim").online, name == "sata-tlc-500gb", "{name} {load}");

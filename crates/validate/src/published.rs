@@ -49,13 +49,18 @@ pub fn run(args: &ValidatePublishedArgs, context: &Context) -> anyhow::Result<Ex
         drives.sort_unstable();
         drives.dedup();
         return Err(UsageError::new(format!("--only {only}: no published results match"))
-            .hint(format!("valid: postmark, tree, fstrim, crystaldiskmark, ageing, sustained, recovery; {}", drives.join(", ")))
+            .hint(format!(
+                "valid: postmark, tree, fstrim, crystaldiskmark, ageing, sustained, recovery; {}",
+                drives.join(", ")
+            ))
             .into());
     }
     let bar = Progress::new(context, "published results", ProgressUnit::Items, chosen as u64);
     let comparison = comparison::run(&plan, args.only.as_deref(), args.seed, &|| bar.advance(1))?;
     drop(bar);
-    context.report("published", 2, &comparison, || text::screen(&comparison, trimtab_linux::output::width()))?;
+    context.report("published", 2, &comparison, || {
+        text::screen(&comparison, trimtab_linux::output::width())
+    })?;
     if let Some(path) = &args.markdown {
         file::write(path, render::markdown(&comparison).as_bytes(), OverwriteMode::Replace)
             .with_context(|| format!("cannot write {}", path.display()))?;

@@ -149,13 +149,17 @@ impl Measurements {
 
     fn embedded() -> Result<Self, UsageError> {
         let mut embedded = Self::default();
-        [data::STEADY, offered::LATENCY, zones::ZONES].into_iter().try_for_each(|csv| embedded.add(csv))?;
+        [data::STEADY, offered::LATENCY, zones::ZONES]
+            .into_iter()
+            .try_for_each(|csv| embedded.add(csv))?;
         Ok(embedded)
     }
 
     fn cases(&self) -> Vec<Case> {
         let runs = self.rows.iter().filter_map(Case::of_run);
-        runs.chain(self.sweeps.iter().map(Case::of_sweep)).chain(self.zones.iter().map(Case::of_zones)).collect()
+        runs.chain(self.sweeps.iter().map(Case::of_sweep))
+            .chain(self.zones.iter().map(Case::of_zones))
+            .collect()
     }
 }
 
@@ -170,12 +174,15 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     cases.retain(|case| args.unit.is_empty() || args.unit.contains(&case.unit));
     cases.retain(|case| args.experiment.as_ref().is_none_or(|name| *name == case.experiment));
     if cases.is_empty() {
-        return Err(UsageError::new("no measured run matches").hint("omit --unit and --experiment for all runs").into());
+        return Err(UsageError::new("no measured run matches")
+            .hint("omit --unit and --experiment for all runs")
+            .into());
     }
     let predictions = predictions(&cases, args, context)?;
     let frozen = frozen(&cases, &predictions);
     if let Some(path) = &args.freeze {
-        std::fs::write(path, &frozen).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, &frozen)
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let sha256 = Sha256::digest(&frozen).iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -192,7 +199,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         .rows
         .iter()
         .filter(|row| args.unit.is_empty() || args.unit.contains(&row.unit))
-        .filter_map(|row| Some((row.unit.as_str(), row.experiment.as_str(), row.pattern.as_str(), *row.run.as_ref().err()?)))
+        .filter_map(|row| {
+            Some((
+                row.unit.as_str(),
+                row.experiment.as_str(),
+                row.pattern.as_str(),
+                *row.run.as_ref().err()?,
+            ))
+        })
         .collect();
     let document = Document {
         seed: args.seed,
@@ -211,18 +225,25 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 fn measurements(args: &Args) -> anyhow::Result<Measurements> {
     let names: Vec<&str> = UNITS.iter().map(|(name, _)| *name).collect();
     if let Some(unknown) = args.unit.iter().find(|unit| !names.contains(&unit.as_str())) {
-        return Err(UsageError::new(format!("--unit {unknown}: unknown unit")).hint(format!("valid: {}", names.join(", "))).into());
+        return Err(UsageError::new(format!("--unit {unknown}: unknown unit"))
+            .hint(format!("valid: {}", names.join(", ")))
+            .into());
     }
     if args.data.is_empty() {
         return Ok(Measurements::embedded()?);
     }
     let mut measurements = Measurements::default();
     for path in &args.data {
-        let csv = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let csv = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
         measurements.add(&csv)?;
     }
-    if let Some(case) = measurements.cases().iter().find(|case| !names.contains(&case.unit.as_str())) {
-        return Err(UsageError::new(format!("the runs name an unknown unit '{}'", case.unit)).into());
+    if let Some(case) =
+        measurements.cases().iter().find(|case| !names.contains(&case.unit.as_str()))
+    {
+        return Err(
+            UsageError::new(format!("the runs name an unknown unit '{}'", case.unit)).into()
+        );
     }
     Ok(measurements)
 }
@@ -236,7 +257,8 @@ pub fn drive(unit: &str, from_data_sheet: bool) -> anyhow::Result<Drive> {
         let sheet = sheets::of(unit).with_context(|| format!("no data sheet of unit {unit}"))?;
         return Ok(sheet.drive(&Prior::MEDIAN)?);
     }
-    let (_, name) = UNITS.iter().find(|(name, _)| *name == unit).with_context(|| format!("no unit {unit}"))?;
+    let (_, name) =
+        UNITS.iter().find(|(name, _)| *name == unit).with_context(|| format!("no unit {unit}"))?;
     shipped::named(name).with_context(|| format!("no shipped drive {name}"))
 }
 
@@ -249,11 +271,17 @@ fn key<'a>(case: &'a Case, leave_out: Option<LeaveOut>, draw: u32) -> DriveKey<'
 }
 
 /// Drives of all cases and draws. Fits use the embedded measurements only.
-fn drives<'a>(cases: &'a [Case], args: &Args, context: &Context) -> anyhow::Result<BTreeMap<DriveKey<'a>, DriveSpec>> {
+fn drives<'a>(
+    cases: &'a [Case],
+    args: &Args,
+    context: &Context,
+) -> anyhow::Result<BTreeMap<DriveKey<'a>, DriveSpec>> {
     let embedded = Measurements::embedded()?;
     let priors = calibrate::priors(args.draws, args.seed);
-    let all = cases.iter().flat_map(|case| (0..=args.draws).map(|draw| key(case, args.leave_out, draw)));
-    let keys: Vec<DriveKey<'_>> = all.collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+    let all =
+        cases.iter().flat_map(|case| (0..=args.draws).map(|draw| key(case, args.leave_out, draw)));
+    let keys: Vec<DriveKey<'_>> =
+        all.collect::<std::collections::BTreeSet<_>>().into_iter().collect();
     let made = parallel::map(context, "drives", &keys, |(unit, left_out, draw)| {
         if interrupt::requested() {
             return Err(InterruptError.into());
@@ -261,7 +289,8 @@ fn drives<'a>(cases: &'a [Case], args: &Args, context: &Context) -> anyhow::Resu
         if *draw == 0 && args.leave_out.is_none() {
             return Ok(self::drive(unit, false)?.spec);
         }
-        let prior = draw.checked_sub(1).and_then(|nth| priors.get(nth as usize)).unwrap_or(&Prior::MEDIAN);
+        let prior =
+            draw.checked_sub(1).and_then(|nth| priors.get(nth as usize)).unwrap_or(&Prior::MEDIAN);
         let training = match args.leave_out {
             Some(LeaveOut::Unit) => calibrate::Training::default(),
             _ => calibrate::training(unit, &embedded.rows, &embedded.sweeps, *left_out),
@@ -272,7 +301,11 @@ fn drives<'a>(cases: &'a [Case], args: &Args, context: &Context) -> anyhow::Resu
 }
 
 /// Figures of the model for each case, with intervals. Equal cases are simulated once.
-fn predictions(cases: &[Case], args: &Args, context: &Context) -> anyhow::Result<Vec<Vec<score::Prediction>>> {
+fn predictions(
+    cases: &[Case],
+    args: &Args,
+    context: &Context,
+) -> anyhow::Result<Vec<Vec<score::Prediction>>> {
     let drives = drives(cases, args, context)?;
     let mut distinct: Vec<(&Case, u32)> = Vec::new();
     for case in cases {
@@ -289,7 +322,9 @@ fn predictions(cases: &[Case], args: &Args, context: &Context) -> anyhow::Result
         Ok(case.predict(spec, pages, args.seed + u64::from(*draw))?)
     })?;
     let of = |case: &Case, draw: u32| -> &[Value] {
-        let at = distinct.iter().position(|(one, number)| *number == draw && same(one, case, args.leave_out));
+        let at = distinct
+            .iter()
+            .position(|(one, number)| *number == draw && same(one, case, args.leave_out));
         at.and_then(|at| found.get(at)).map_or(&[], Vec::as_slice)
     };
     let complete = |case: &Case, draw: u32| -> Vec<Value> {
@@ -299,7 +334,10 @@ fn predictions(cases: &[Case], args: &Args, context: &Context) -> anyhow::Result
     };
     let predicted = |case: &Case| {
         let drawn: Vec<Vec<Value>> = (1..=args.draws).map(|draw| complete(case, draw)).collect();
-        score::with_intervals(&complete(case, 0), &drawn.iter().map(Vec::as_slice).collect::<Vec<_>>())
+        score::with_intervals(
+            &complete(case, 0),
+            &drawn.iter().map(Vec::as_slice).collect::<Vec<_>>(),
+        )
     };
     Ok(cases.iter().map(predicted).collect())
 }
@@ -317,7 +355,11 @@ fn frozen(cases: &[Case], predictions: &[Vec<score::Prediction>]) -> String {
             let (low, high) = one.interval;
             let at = one.value.at.replace(',', "");
             let figure = one.value.figure.replace(',', "");
-            let _ = writeln!(text, "{},{},{at},{figure},{},{low},{high}", case.unit, case.experiment, one.value.value);
+            let _ = writeln!(
+                text,
+                "{},{},{at},{figure},{},{low},{high}",
+                case.unit, case.experiment, one.value.value
+            );
         }
     }
     text
@@ -325,9 +367,16 @@ fn frozen(cases: &[Case], predictions: &[Vec<score::Prediction>]) -> String {
 
 /// Measured figures against the predictions.
 fn compared(cases: &[Case], predictions: &[Vec<score::Prediction>], shipped: bool) -> Vec<Figure> {
-    let values: Vec<Vec<Value>> = cases.iter().map(|case| case.measured.iter().map(|(value, _)| value.clone()).collect()).collect();
+    let values: Vec<Vec<Value>> = cases
+        .iter()
+        .map(|case| case.measured.iter().map(|(value, _)| value.clone()).collect())
+        .collect();
     let of = |case: &Case| -> &[Value] {
-        cases.iter().position(|one| std::ptr::eq(one, case)).and_then(|at| values.get(at)).map_or(&[], Vec::as_slice)
+        cases
+            .iter()
+            .position(|one| std::ptr::eq(one, case))
+            .and_then(|at| values.get(at))
+            .map_or(&[], Vec::as_slice)
     };
     let one = |(case, predictions): (&Case, &Vec<score::Prediction>)| {
         let counted = case.measured.first().is_some_and(|(_, counted)| *counted);
@@ -344,13 +393,28 @@ fn parameters_of(unit: &str, drive: &Drive) -> Parameters {
         unit: unit.to_owned(),
         drive: drive.spec.name.clone(),
         published: of(SourceKind::Published).count(),
-        fitted: of(SourceKind::Fitted).map(|(field, source)| format!("{field}: {}", source.text)).collect(),
+        fitted: of(SourceKind::Fitted)
+            .map(|(field, source)| format!("{field}: {}", source.text))
+            .collect(),
         assumed: of(SourceKind::Assumed).count(),
     }
 }
 
 fn text(document: &Document<'_>) -> String {
-    let mut table = Table::new("", &["unit", "experiment", "pattern", "figure", "measured", "predicted", "interval", "off", "result"]);
+    let mut table = Table::new(
+        "",
+        &[
+            "unit",
+            "experiment",
+            "pattern",
+            "figure",
+            "measured",
+            "predicted",
+            "interval",
+            "off",
+            "result",
+        ],
+    );
     for one in document.figures {
         let digits = if one.measured < 6.0 { 2 } else { 0 };
         let kind = match (one.counted, one.fitted) {
@@ -378,16 +442,33 @@ fn text(document: &Document<'_>) -> String {
     }
     let mut used = Table::new("", &["unit", "drive", "published", "assumed", "fitted"]);
     for one in document.parameters {
-        let fitted = if one.fitted.is_empty() { "nothing".to_owned() } else { one.fitted.join("; ") };
-        used.row([one.unit.clone(), one.drive.clone(), one.published.to_string(), one.assumed.to_string(), fitted]);
+        let fitted =
+            if one.fitted.is_empty() { "nothing".to_owned() } else { one.fitted.join("; ") };
+        used.row([
+            one.unit.clone(),
+            one.drive.clone(),
+            one.published.to_string(),
+            one.assumed.to_string(),
+            fitted,
+        ]);
     }
-    let left = document
-        .not_compared
-        .iter()
-        .map(|(unit, experiment, pattern, reason)| prose(&format!("Not compared: {unit} {experiment} {pattern}: {reason}.")));
-    let hash = format!("SHA-256 of the predictions before the comparison: {}\n", document.predictions_sha256);
-    [on_screen(&table), "\n".to_owned(), on_screen(&hits), "\n".to_owned(), on_screen(&used), "\n".to_owned(), hash]
-        .into_iter()
-        .chain(left)
-        .collect()
+    let left = document.not_compared.iter().map(|(unit, experiment, pattern, reason)| {
+        prose(&format!("Not compared: {unit} {experiment} {pattern}: {reason}."))
+    });
+    let hash = format!(
+        "SHA-256 of the predictions before the comparison: {}\n",
+        document.predictions_sha256
+    );
+    [
+        on_screen(&table),
+        "\n".to_owned(),
+        on_screen(&hits),
+        "\n".to_owned(),
+        on_screen(&used),
+        "\n".to_owned(),
+        hash,
+    ]
+    .into_iter()
+    .chain(left)
+    .collect()
 }

@@ -14,7 +14,11 @@
 pub fn lambert_w0(x: f64) -> f64 {
     // Near the branch point -1/e, w = -1 + p - p^2/3 + 11 p^3/72 with p = sqrt(2 (e x + 1)).
     let p = libm::sqrt((2.0 * (std::f64::consts::E * x + 1.0)).max(0.0));
-    let mut w = if x < 0.25 { -1.0 + p - p * p / 3.0 + 11.0 / 72.0 * p * p * p } else { libm::log(1.0 + x) };
+    let mut w = if x < 0.25 {
+        -1.0 + p - p * p / 3.0 + 11.0 / 72.0 * p * p * p
+    } else {
+        libm::log(1.0 + x)
+    };
     if p < 1e-5 {
         return w;
     }
@@ -71,7 +75,8 @@ pub fn greedy(u: f64, b: u32) -> f64 {
             let theta = (size - valid - valid * harmonic) / denominator;
             let shares = [1.0 - harmonic / theta, theta * valid - valid * harmonic];
             // Distance of the shares from 0..1: rounding can put the right j just outside.
-            let outside = shares.iter().map(|share| (-share).max(share - 1.0).max(0.0)).fold(0.0, f64::max);
+            let outside =
+                shares.iter().map(|share| (-share).max(share - 1.0).max(0.0)).fold(0.0, f64::max);
             if theta > 0.0 && outside < best.0 {
                 best = (outside, 1.0 / (theta * u));
             }
@@ -91,7 +96,9 @@ pub fn d_choices(u: f64, b: u32, d: u32) -> f64 {
         let mut sum = 0.0;
         for i in (1..=b).rev() {
             let weight = theta * f64::from(i);
-            above = bisect(above, 1.0, |g| 1.0 + weight * above - weight * g - libm::pow(g, f64::from(d)));
+            above = bisect(above, 1.0, |g| {
+                1.0 + weight * above - weight * g - libm::pow(g, f64::from(d))
+            });
             sum += above;
         }
         sum

@@ -125,7 +125,8 @@ enum TrafficFigure {
 }
 
 impl TrafficFigure {
-    const ALL: [Self; 5] = [Self::Written, Self::Writes, Self::Flushes, Self::Discards, Self::Discarded];
+    const ALL: [Self; 5] =
+        [Self::Written, Self::Writes, Self::Flushes, Self::Discards, Self::Discarded];
 
     const fn name(self) -> &'static str {
         match self {
@@ -169,29 +170,56 @@ pub fn run(args: &ValidateVolumeArgs, context: &Context) -> anyhow::Result<ExitC
     Ok(if rows.iter().all(|row| row.agrees) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn compare(args: &ValidateVolumeArgs, size: Bytes, workload: &'static str, discard: bool) -> anyhow::Result<VolumeRow> {
+fn compare(
+    args: &ValidateVolumeArgs,
+    size: Bytes,
+    workload: &'static str,
+    discard: bool,
+) -> anyhow::Result<VolumeRow> {
     let (real, pace) = on_ext4(args, size, workload, discard)?;
     let model = on_model(size, workload, discard, &pace)?;
-    let agrees = TrafficFigure::ALL.iter().all(|figure| agrees(*figure, figure.of(&real), figure.of(&model)));
+    let agrees = TrafficFigure::ALL
+        .iter()
+        .all(|figure| agrees(*figure, figure.of(&real), figure.of(&model)));
     Ok(VolumeRow { size: size.0, workload, discard, real, model, agrees })
 }
 
 fn text(rows: &[VolumeRow]) -> String {
     let mut table = Table::new("", &["filesystem", "figure", "ext4", "model", "model/ext4"]);
     for row in rows {
-        let name = format!("{} GiB {}{}", row.size >> 30, row.workload, if row.discard { ", discard" } else { "" });
+        let name = format!(
+            "{} GiB {}{}",
+            row.size >> 30,
+            row.workload,
+            if row.discard { ", discard" } else { "" }
+        );
         for figure in TrafficFigure::ALL {
             let (real, model) = (figure.of(&row.real), figure.of(&row.model));
             if real > 0 || model > 0 {
-                let ratio = if real > 0 { format!("{:.3}", model as f64 / real as f64) } else { "-".to_owned() };
+                let ratio = if real > 0 {
+                    format!("{:.3}", model as f64 / real as f64)
+                } else {
+                    "-".to_owned()
+                };
                 let mark = if agrees(figure, real, model) { "" } else { " !" };
-                table.row([name.clone(), figure.name().to_owned(), real.to_string(), model.to_string(), ratio + mark]);
+                table.row([
+                    name.clone(),
+                    figure.name().to_owned(),
+                    real.to_string(),
+                    model.to_string(),
+                    ratio + mark,
+                ]);
             }
         }
     }
     let outside = rows.iter().filter(|row| !row.agrees).count();
-    let verdict = if outside == 0 { "all within it".to_owned() } else { format!("{outside} of {} outside (marked !)", rows.len()) };
-    let verdict = format!("Limit 15 %, or one commit for flushes; write requests not judged: {verdict}.");
+    let verdict = if outside == 0 {
+        "all within it".to_owned()
+    } else {
+        format!("{outside} of {} outside (marked !)", rows.len())
+    };
+    let verdict =
+        format!("Limit 15 %, or one commit for flushes; write requests not judged: {verdict}.");
     [on_screen(&table), prose(&verdict)].concat()
 }
 
@@ -206,7 +234,11 @@ fn workload(name: &str) -> anyhow::Result<Box<dyn FileWorkload>> {
 /// Runs all steps of a workload, with a sync before each phase and at the end to limit the
 /// influence of timers. Returns the duration of each step. With `paces`, no step takes less
 /// than its pace: the comparison is about device traffic, not machine speed.
-fn execute_all<T: FileTarget>(workload: &mut dyn FileWorkload, target: &mut T, paces: Option<&[Nanos]>) -> anyhow::Result<Vec<Nanos>> {
+fn execute_all<T: FileTarget>(
+    workload: &mut dyn FileWorkload,
+    target: &mut T,
+    paces: Option<&[Nanos]>,
+) -> anyhow::Result<Vec<Nanos>> {
     let mut took = Vec::new();
     let mut timed = |target: &mut T, op: &FileOp<'_>| -> anyhow::Result<()> {
         let began = target.now();
@@ -250,14 +282,25 @@ impl Drop for ResourceGuard {
 }
 
 fn tool(name: &str, args: &[&str]) -> anyhow::Result<()> {
-    let output = Command::new(name).args(args).output().with_context(|| format!("cannot start {name}"))?;
-    anyhow::ensure!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let output =
+        Command::new(name).args(args).output().with_context(|| format!("cannot start {name}"))?;
+    anyhow::ensure!(
+        output.status.success(),
+        "{name}: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
     Ok(())
 }
 
-fn on_ext4(args: &ValidateVolumeArgs, size: Bytes, name: &str, discard: bool) -> anyhow::Result<(VolumeTraffic, Pace)> {
+fn on_ext4(
+    args: &ValidateVolumeArgs,
+    size: Bytes,
+    name: &str,
+    discard: bool,
+) -> anyhow::Result<(VolumeTraffic, Pace)> {
     // The programs that create and mount the filesystem receive its path.
-    let parent = Dir::sheltered_directory(&args.scratch).with_context(|| format!("cannot work in {}", args.scratch.display()))?;
+    let parent = Dir::sheltered_directory(&args.scratch)
+        .with_context(|| format!("cannot work in {}", args.scratch.display()))?;
     let scratch = tempfile::Builder::new().prefix("trimtab-validate-").tempdir_in(parent)?;
     let mut lab = ResourceGuard::default();
     let (image, mount) = (scratch.path().join("image"), scratch.path().join("mnt"));
@@ -287,7 +330,8 @@ fn on_ext4(args: &ValidateVolumeArgs, size: Bytes, name: &str, discard: bool) ->
 }
 
 fn read(device: LoopDevice) -> anyhow::Result<VolumeTraffic> {
-    let stat = DiskStat::read(&Root::live()?, Path::new(&device.sysfs())).context("the loop device has no counters")?;
+    let stat = DiskStat::read(&Root::live()?, Path::new(&device.sysfs()))
+        .context("the loop device has no counters")?;
     let discards = stat.discards.unwrap_or_default();
     Ok(VolumeTraffic {
         written: stat.written.0,
@@ -300,7 +344,8 @@ fn read(device: LoopDevice) -> anyhow::Result<VolumeTraffic> {
 
 /// Total time of discards on the device; those of mkfs are few and short.
 fn discard_time(device: LoopDevice) -> anyhow::Result<Nanos> {
-    let stat = DiskStat::read(&Root::live()?, Path::new(&device.sysfs())).context("the loop device has no counters")?;
+    let stat = DiskStat::read(&Root::live()?, Path::new(&device.sysfs()))
+        .context("the loop device has no counters")?;
     Ok(stat.discard_time)
 }
 
@@ -388,5 +433,11 @@ fn on_model(size: Bytes, name: &str, discard: bool, pace: &Pace) -> anyhow::Resu
 
 const fn traffic(target: &Subtree) -> VolumeTraffic {
     let Traffic { writes, flushes, discards, .. } = target.0.counters().traffic;
-    VolumeTraffic { written: writes.bytes.0, writes: writes.count, flushes, discards: discards.count, discarded: discards.bytes.0 }
+    VolumeTraffic {
+        written: writes.bytes.0,
+        writes: writes.count,
+        flushes,
+        discards: discards.count,
+        discarded: discards.bytes.0,
+    }
 }

@@ -207,8 +207,13 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
-    const CLASSES: [DataClass; 5] =
-        [DataClass::Random, DataClass::Compressible(40), DataClass::Compressible(99), DataClass::Text, DataClass::Zero];
+    const CLASSES: [DataClass; 5] = [
+        DataClass::Random,
+        DataClass::Compressible(40),
+        DataClass::Compressible(99),
+        DataClass::Text,
+        DataClass::Zero,
+    ];
 
     #[test]
     fn fill_never_repeats_a_unit() {
@@ -233,7 +238,8 @@ mod tests {
             pairs[usize::from(u16::from_le_bytes([pair[0], pair[1]]))] += 1;
         }
         // Chi-square over 65536 cells: expected 65535, deviation 362, tolerance five of them.
-        let chi: f64 = pairs.iter().map(|n| (f64::from(*n) - 8.0) * (f64::from(*n) - 8.0) / 8.0).sum();
+        let chi: f64 =
+            pairs.iter().map(|n| (f64::from(*n) - 8.0) * (f64::from(*n) - 8.0) / 8.0).sum();
         assert!((chi - 65535.0).abs() < 5.0 * 362.0, "{chi}");
     }
 

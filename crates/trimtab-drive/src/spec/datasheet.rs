@@ -114,19 +114,25 @@ impl DataSheet {
         flash.geometry.planes = if write_mbs > FOUR_PLANES_MBS { 4 } else { 2 };
         let layer = u64::from(DIES * flash.geometry.planes) * PAGE_BYTES;
         let row_ns = layer as f64 / (write_mbs * MB) * 1e9;
-        flash.nand.program_ns = (row_ns * 1000.0 / f64::from(1000 + prior.metadata_permille)) as u64;
+        flash.nand.program_ns =
+            (row_ns * 1000.0 / f64::from(1000 + prior.metadata_permille)) as u64;
         let interface = self.interface();
         if let Some(us) = self.read_latency_us {
             let command = interface.latency_ns + interface.command_overhead_ns;
-            flash.nand.read_ns = (((us - HOST_US).max(0.0) * 1000.0) as u64).saturating_sub(command).max(10_000);
+            flash.nand.read_ns =
+                (((us - HOST_US).max(0.0) * 1000.0) as u64).saturating_sub(command).max(10_000);
         }
         let raw = self.raw(prior, write_mbs, flash.nand.read_ns as f64 / row_ns);
         let little_spare = self.capacity_bytes as f64 / raw as f64 > LITTLE_SPARE;
         flash.ftl.wear.static_spread_max = little_spare.then_some(STATIC_SPREAD);
         let geometry = &mut flash.geometry;
-        (geometry.channels, geometry.dies_per_channel, geometry.superblock_dies) = (8, DIES / 8, DIES);
-        geometry.pages_per_block = libm::ceil((raw / layer) as f64 / prior.superblocks).clamp(1.0, 1_048_576.0) as u32;
-        geometry.blocks_per_plane = u32::try_from(raw.div_ceil(layer * u64::from(geometry.pages_per_block))).unwrap_or(u32::MAX);
+        (geometry.channels, geometry.dies_per_channel, geometry.superblock_dies) =
+            (8, DIES / 8, DIES);
+        geometry.pages_per_block =
+            libm::ceil((raw / layer) as f64 / prior.superblocks).clamp(1.0, 1_048_576.0) as u32;
+        geometry.blocks_per_plane =
+            u32::try_from(raw.div_ceil(layer * u64::from(geometry.pages_per_block)))
+                .unwrap_or(u32::MAX);
         flash.ftl.metadata_permille = prior.metadata_permille;
         flash.ftl.victim = prior.victim;
         flash.ftl.gc.die_wait_permille = prior.die_wait_permille;
@@ -151,7 +157,9 @@ impl DataSheet {
     fn write_mbs(&self) -> f64 {
         let of_random = self.random_write_iops.map(|iops| iops * UNIT / MB * 5.0);
         let rate = self.sequential_write_mbs.or(of_random).unwrap_or(1500.0);
-        self.sequential_read_mbs.map_or(rate, |read| if self.sequential_write_mbs.is_none() { rate.min(read) } else { rate })
+        self.sequential_read_mbs.map_or(rate, |read| {
+            if self.sequential_write_mbs.is_none() { rate.min(read) } else { rate }
+        })
     }
 
     /// Flash in bytes. Sustained random writes tell WAF, and WAF tells the spare space: greedy
@@ -162,12 +170,18 @@ impl DataSheet {
             return raw;
         }
         let capacity = self.capacity_bytes as f64;
-        let nominal = ((self.capacity_bytes / 1_000_000_000).max(1).next_power_of_two() * GIB) as f64;
+        let nominal =
+            ((self.capacity_bytes / 1_000_000_000).max(1).next_power_of_two() * GIB) as f64;
         // A capacity just above a power of two would leave no spare space.
-        let nominal = if nominal * prior.raw_over_nominal < capacity * 1.05 { capacity * 1.07 } else { nominal * prior.raw_over_nominal };
+        let nominal = if nominal * prior.raw_over_nominal < capacity * 1.05 {
+            capacity * 1.07
+        } else {
+            nominal * prior.raw_over_nominal
+        };
         let Some(iops) = self.random_write_iops else { return nominal as u64 };
         // A moved row costs its program, 1.4 reads, since victims hold stale data too, and erasure.
-        let relocation = (1.02 + 1.4 * read_share) * (1.0 + f64::from(prior.die_wait_permille) / 1000.0);
+        let relocation =
+            (1.02 + 1.4 * read_share) * (1.0 + f64::from(prior.die_wait_permille) / 1000.0);
         let slowdown = write_mbs * MB / (iops * UNIT * prior.over_rated);
         let waf = (1.0 + (slowdown - 1.0) / relocation).max(1.02);
         let valid = 1.0 - 1.0 / waf;
@@ -182,7 +196,8 @@ impl DataSheet {
         let read_iops = self.random_read_iops.unwrap_or(500_000.0);
         let write_us = self.write_latency_us.map_or(9.0, |us| (us - HOST_US).max(1.0));
         Interface {
-            rate_bytes_per_s: (self.sequential_read_mbs.map_or(link, |read| read.min(link)) * MB) as u64,
+            rate_bytes_per_s: (self.sequential_read_mbs.map_or(link, |read| read.min(link)) * MB)
+                as u64,
             full_duplex: link > 600.0,
             queue_depth: if link > 600.0 { 1024 } else { 32 },
             command_overhead_ns: (1e9 / read_iops) as u64,
@@ -194,7 +209,11 @@ impl DataSheet {
     fn sources(&self) -> alloc::collections::BTreeMap<String, Source> {
         let mut sources = alloc::collections::BTreeMap::new();
         let mut add = |field: &str, stated: bool, published: &str, assumed: &str| {
-            let (kind, text) = if stated { (SourceKind::Published, published) } else { (SourceKind::Assumed, assumed) };
+            let (kind, text) = if stated {
+                (SourceKind::Published, published)
+            } else {
+                (SourceKind::Assumed, assumed)
+            };
             sources.insert(field.to_owned(), Source { kind, text: text.to_owned() });
         };
         let class = "typical of the class; the data sheet does not state it";
@@ -207,10 +226,25 @@ impl DataSheet {
             "interface and sequential read rate of the data sheet",
             class,
         );
-        add("interface.command_overhead_ns", self.random_read_iops.is_some(), "random reads per second of the data sheet", class);
-        add("interface.latency_ns", self.write_latency_us.is_some(), "write latency of the data sheet, less the host's part", class);
+        add(
+            "interface.command_overhead_ns",
+            self.random_read_iops.is_some(),
+            "random reads per second of the data sheet",
+            class,
+        );
+        add(
+            "interface.latency_ns",
+            self.write_latency_us.is_some(),
+            "write latency of the data sheet, less the host's part",
+            class,
+        );
         add("flash", false, "", "prior of the class of data-centre drives");
-        add("flash.nand.program_ns", self.sequential_write_mbs.is_some(), "sequential write rate of the data sheet", class);
+        add(
+            "flash.nand.program_ns",
+            self.sequential_write_mbs.is_some(),
+            "sequential write rate of the data sheet",
+            class,
+        );
         add(
             "flash.nand.read_ns",
             self.read_latency_us.is_some(),
@@ -222,18 +256,29 @@ impl DataSheet {
         } else {
             "the next power of two of flash, less blocks that the drive keeps"
         };
-        add("flash.geometry.blocks_per_plane", self.raw_bytes.is_some(), "flash that the data sheet states", spare);
+        add(
+            "flash.geometry.blocks_per_plane",
+            self.raw_bytes.is_some(),
+            "flash that the data sheet states",
+            spare,
+        );
         sources
     }
 
     /// Rejects figures that contradict each other or that no drive has.
     fn check(&self) -> Result<(), SpecError> {
         let positive = |field: &'static str, value: Option<f64>, high: f64| match value {
-            Some(value) if !(value > 0.0 && value <= high) => Err(wrong(field, value, format!("must be above 0 and at most {high}"))),
+            Some(value) if !(value > 0.0 && value <= high) => {
+                Err(wrong(field, value, format!("must be above 0 and at most {high}")))
+            }
             _ => Ok(()),
         };
         if self.capacity_bytes < GIB {
-            return Err(wrong("capacity", format!("{} bytes", self.capacity_bytes), "must be at least 1 GiB"));
+            return Err(wrong(
+                "capacity",
+                format!("{} bytes", self.capacity_bytes),
+                "must be at least 1 GiB",
+            ));
         }
         positive("interface rate in MB/s", self.link_mbs, 100_000.0)?;
         positive("sequential read rate in MB/s", self.sequential_read_mbs, 100_000.0)?;
@@ -244,27 +289,55 @@ impl DataSheet {
         positive("read latency in microseconds", self.read_latency_us, 100_000.0)?;
         positive("write latency in microseconds", self.write_latency_us, 100_000.0)?;
         for (random, value, field, value_of_sequence) in [
-            ("random reads per second", self.random_read_iops, "the sequential read rate", self.sequential_read_mbs),
-            ("random writes per second", self.random_write_iops, "the sequential write rate", self.sequential_write_mbs),
+            (
+                "random reads per second",
+                self.random_read_iops,
+                "the sequential read rate",
+                self.sequential_read_mbs,
+            ),
+            (
+                "random writes per second",
+                self.random_write_iops,
+                "the sequential write rate",
+                self.sequential_write_mbs,
+            ),
         ] {
             if let (Some(iops), Some(mbs)) = (value, value_of_sequence)
                 && iops * UNIT / MB > mbs * 1.1
             {
                 let moved = iops * UNIT / MB;
-                return Err(wrong(random, iops, format!("that is {moved:.0} MB/s of 4 KiB commands, more than {field} of {mbs} MB/s")));
+                return Err(wrong(
+                    random,
+                    iops,
+                    format!(
+                        "that is {moved:.0} MB/s of 4 KiB commands, more than {field} of {mbs} MB/s"
+                    ),
+                ));
             }
         }
         if let (Some(mbs), Some(link)) = (self.sequential_read_mbs, self.link_mbs)
             && mbs > link * 1.02
         {
-            return Err(wrong("sequential read rate in MB/s", mbs, format!("the interface moves at most {link} MB/s")));
+            return Err(wrong(
+                "sequential read rate in MB/s",
+                mbs,
+                format!("the interface moves at most {link} MB/s"),
+            ));
         }
         match self.raw_bytes {
-            Some(raw) if (raw as f64) < self.capacity_bytes as f64 * 1.02 || raw / 4 > self.capacity_bytes => Err(wrong(
-                "raw flash",
-                format!("{raw} bytes"),
-                format!("must be 1.02 to 4 times the capacity of {} bytes", self.capacity_bytes),
-            )),
+            Some(raw)
+                if (raw as f64) < self.capacity_bytes as f64 * 1.02
+                    || raw / 4 > self.capacity_bytes =>
+            {
+                Err(wrong(
+                    "raw flash",
+                    format!("{raw} bytes"),
+                    format!(
+                        "must be 1.02 to 4 times the capacity of {} bytes",
+                        self.capacity_bytes
+                    ),
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -313,11 +386,15 @@ mod tests {
         let fails = |change: fn(&mut DataSheet), expected: &str| {
             let mut sheet = sheet();
             change(&mut sheet);
-            let message = alloc::string::ToString::to_string(&sheet.drive(&Prior::MEDIAN).unwrap_err());
+            let message =
+                alloc::string::ToString::to_string(&sheet.drive(&Prior::MEDIAN).unwrap_err());
             assert!(message.starts_with(expected) && !message.contains('\n'), "{message}");
         };
         fails(|sheet| sheet.capacity_bytes = 0, "capacity is 0 bytes");
-        fails(|sheet| sheet.random_write_iops = Some(500_000.0), "random writes per second is 500000");
+        fails(
+            |sheet| sheet.random_write_iops = Some(500_000.0),
+            "random writes per second is 500000",
+        );
         fails(|sheet| sheet.random_read_iops = Some(2e6), "random reads per second is 2000000");
         fails(|sheet| sheet.dwpd = Some(1000.0), "drive writes per day is 1000");
         fails(|sheet| sheet.dwpd = Some(f64::NAN), "drive writes per day is NaN");

@@ -75,7 +75,9 @@ const TEXT_BYTES_MAX: usize = 10_000;
 /// One line that names the line or the field.
 pub fn parse(text: &str) -> Result<Drive, String> {
     let file: File = toml::from_str(text).map_err(|error| {
-        let line = error.span().map(|span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);
+        let line = error
+            .span()
+            .map(|span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);
         let message = error.message().replace('\n', " ");
         line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
     })?;
@@ -84,7 +86,10 @@ pub fn parse(text: &str) -> Result<Drive, String> {
             return Err(format!("{place} is longer than {TEXT_BYTES_MAX} bytes"));
         }
         if let Some(odd) = text.chars().find(|one| one.is_control()) {
-            return Err(format!("{place} contains '{}': it must be one line without control characters", odd.escape_debug()));
+            return Err(format!(
+                "{place} contains '{}': it must be one line without control characters",
+                odd.escape_debug()
+            ));
         }
     }
     if file.twin.as_ref().is_some_and(|twin| !twin::is_date(&twin.origin.learned)) {
@@ -92,7 +97,11 @@ pub fn parse(text: &str) -> Result<Drive, String> {
     }
     file.twin.as_ref().map_or(Ok(()), twin::TwinSection::check_size)?;
     let alternatives = alternatives(text, &file)?;
-    let sources = file.sources.iter().map(|(field, text)| Ok((field.clone(), source(field, text)?))).collect::<Result<_, String>>()?;
+    let sources = file
+        .sources
+        .iter()
+        .map(|(field, text)| Ok((field.clone(), source(field, text)?)))
+        .collect::<Result<_, String>>()?;
     let twin = file.twin.as_ref().map(|written| members(text, written)).transpose()?;
     Ok(Drive { spec: spec_of(file)?, sources, alternatives, twin })
 }
@@ -100,15 +109,22 @@ pub fn parse(text: &str) -> Result<Drive, String> {
 /// Single-line texts shown to the user, each with its location in the file.
 fn of_one_line(file: &File) -> Vec<(String, &str)> {
     let mut all = vec![("description".to_owned(), file.description.as_str())];
-    all.extend(file.sources.iter().map(|(field, text)| (format!("sources.{field}"), text.as_str())));
-    all.extend(file.uncertain.iter().map(|one| ("uncertain.because".to_owned(), one.because.as_str())));
-    all.extend(file.twin.iter().flat_map(|twin| twin.texts().map(|text| ("twin".to_owned(), text))));
+    all.extend(
+        file.sources.iter().map(|(field, text)| (format!("sources.{field}"), text.as_str())),
+    );
+    all.extend(
+        file.uncertain.iter().map(|one| ("uncertain.because".to_owned(), one.because.as_str())),
+    );
+    all.extend(
+        file.twin.iter().flat_map(|twin| twin.texts().map(|text| ("twin".to_owned(), text))),
+    );
     all
 }
 
 /// The values in the file, without what it says about them.
 fn values(text: &str) -> Result<toml::Table, String> {
-    let mut table: toml::Table = toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
+    let mut table: toml::Table =
+        toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
     for part in ["twin", "uncertain", "sources"] {
         table.remove(part);
     }
@@ -119,11 +135,17 @@ fn values(text: &str) -> Result<toml::Table, String> {
 fn members(text: &str, written: &twin::TwinSection) -> Result<Twin, String> {
     let table = values(text)?;
     let one = |values: &Vec<toml::Value>| {
-        let file: File = written.member(&table, values)?.try_into().map_err(|error: toml::de::Error| error.message().replace('\n', " "))?;
+        let file: File = written
+            .member(&table, values)?
+            .try_into()
+            .map_err(|error: toml::de::Error| error.message().replace('\n', " "))?;
         spec_of(file)
     };
-    let numbered = |(nth, values)| one(values).map_err(|problem| format!("twin.members.values, list {nth}: {problem}"));
-    let members = (1..).zip(&written.members.values).map(numbered).collect::<Result<Vec<_>, String>>()?;
+    let numbered = |(nth, values)| {
+        one(values).map_err(|problem| format!("twin.members.values, list {nth}: {problem}"))
+    };
+    let members =
+        (1..).zip(&written.members.values).map(numbered).collect::<Result<Vec<_>, String>>()?;
     Ok(Twin { origin: written.origin.clone(), parameters: written.parameters.clone(), members })
 }
 
@@ -135,24 +157,37 @@ fn alternatives(text: &str, file: &File) -> Result<Vec<Alternative>, String> {
         return Ok(Vec::new());
     }
     if file.uncertain.len() > UNCERTAIN_MAX {
-        return Err(format!("the file has {} [[uncertain]] sections; the maximum is {UNCERTAIN_MAX}", file.uncertain.len()));
+        return Err(format!(
+            "the file has {} [[uncertain]] sections; the maximum is {UNCERTAIN_MAX}",
+            file.uncertain.len()
+        ));
     }
     let table = values(text)?;
     file.uncertain.iter().map(|one| alternative(table.clone(), one)).collect()
 }
 
 /// Applies one alternative to the file's `table`.
-fn alternative(mut table: toml::Table, uncertain: &AlternativeValues) -> Result<Alternative, String> {
-    let wrong = |field: &str| format!("uncertain.set names {}, which is not a field of the file", shortened(field));
+fn alternative(
+    mut table: toml::Table,
+    uncertain: &AlternativeValues,
+) -> Result<Alternative, String> {
+    let wrong = |field: &str| {
+        format!("uncertain.set names {}, which is not a field of the file", shortened(field))
+    };
     for (field, value) in &uncertain.set {
         let (path, last) = field.rsplit_once('.').ok_or_else(|| wrong(field))?;
         let mut place = &mut table;
         for part in path.split('.') {
-            place = place.get_mut(part).and_then(toml::Value::as_table_mut).ok_or_else(|| wrong(field))?;
+            place = place
+                .get_mut(part)
+                .and_then(toml::Value::as_table_mut)
+                .ok_or_else(|| wrong(field))?;
         }
         place.insert(last.to_owned(), value.clone());
     }
-    let file: File = table.try_into().map_err(|error: toml::de::Error| format!("uncertain: {}", error.message().replace('\n', " ")))?;
+    let file: File = table.try_into().map_err(|error: toml::de::Error| {
+        format!("uncertain: {}", error.message().replace('\n', " "))
+    })?;
     Ok(Alternative { because: uncertain.because.clone(), spec: spec_of(file)? })
 }
 
@@ -166,7 +201,9 @@ fn spec_of(file: File) -> Result<DriveSpec, String> {
     let medium = match (file.flash, file.disk) {
         (Some(flash), None) => Medium::Flash(flash),
         (None, Some(disk)) => Medium::Disk(disk),
-        (Some(_), Some(_)) => return Err("a drive has a [flash] or a [disk] section, not both".into()),
+        (Some(_), Some(_)) => {
+            return Err("a drive has a [flash] or a [disk] section, not both".into());
+        }
         (None, None) => return Err("a drive needs a [flash] or a [disk] section".into()),
     };
     let spec = DriveSpec {
@@ -182,7 +219,11 @@ fn spec_of(file: File) -> Result<DriveSpec, String> {
 }
 
 fn source(field: &str, text: &str) -> Result<Source, String> {
-    let wrong = || format!("sources.{field} must begin with 'published:', 'fitted:', 'assumed:' or 'measured:', followed by the source");
+    let wrong = || {
+        format!(
+            "sources.{field} must begin with 'published:', 'fitted:', 'assumed:' or 'measured:', followed by the source"
+        )
+    };
     let (kind, text) = text.split_once(':').ok_or_else(wrong)?;
     let kind = match kind.trim() {
         "published" => SourceKind::Published,
@@ -198,8 +239,14 @@ fn source(field: &str, text: &str) -> Result<Source, String> {
 impl Drive {
     /// Source of a dotted field: the entry with the longest matching prefix.
     pub fn source_of(&self, field: &str) -> Option<&Source> {
-        let covers = |prefix: &str| field == prefix || field.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.'));
-        self.sources.iter().filter(|(prefix, _)| covers(prefix)).max_by_key(|(prefix, _)| prefix.len()).map(|(_, source)| source)
+        let covers = |prefix: &str| {
+            field == prefix || field.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.'))
+        };
+        self.sources
+            .iter()
+            .filter(|(prefix, _)| covers(prefix))
+            .max_by_key(|(prefix, _)| prefix.len())
+            .map(|(_, source)| source)
     }
 }
 
@@ -216,13 +263,29 @@ mod tests {
             (format!("{minimal}[disk]\nrmp = 7200\n"), "line 5: unknown field `rmp`"),
             (format!("{minimal}[disk]\nrpm = 1\n"), "disk.rpm is 1"),
             (format!("{minimal}[disk]\n[flash]\n"), "not both"),
-            (format!("{minimal}[disk]\n[sources]\ndisk = \"somewhere\"\n"), "sources.disk must begin with"),
+            (
+                format!("{minimal}[disk]\n[sources]\ndisk = \"somewhere\"\n"),
+                "sources.disk must begin with",
+            ),
             ("name = ".to_owned(), "line 1"),
-            (format!("{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\nset = {{ \"dsk.rpm\" = 5400 }}\n"), "not a field of the file"),
-            (format!("{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\nset = {{ \"disk.rpm\" = 1 }}\n"), "disk.rpm is 1"),
+            (
+                format!(
+                    "{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\nset = {{ \"dsk.rpm\" = 5400 }}\n"
+                ),
+                "not a field of the file",
+            ),
+            (
+                format!(
+                    "{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\nset = {{ \"disk.rpm\" = 1 }}\n"
+                ),
+                "disk.rpm is 1",
+            ),
         ] {
             let message = parse(&text).unwrap_err();
-            assert!(message.contains(expected) && !message.contains('\n'), "{message:?} for {expected:?}");
+            assert!(
+                message.contains(expected) && !message.contains('\n'),
+                "{message:?} for {expected:?}"
+            );
         }
     }
 
@@ -232,14 +295,22 @@ mod tests {
         let uncertain = "[[uncertain]]\nbecause = \"b\"\nset = { \"disk.rpm\" = 5400 }\n";
         let with = |count: usize| parse(&format!("{minimal}{}", uncertain.repeat(count)));
         assert_eq!(with(UNCERTAIN_MAX).map(|drive| drive.alternatives.len()), Ok(UNCERTAIN_MAX));
-        assert_eq!(with(2000).unwrap_err(), "the file has 2000 [[uncertain]] sections; the maximum is 100");
-        let dotted = format!("{minimal}[[uncertain]]\nbecause = \"b\"\nset = {{ \"disk{}\" = 1 }}\n", ".a".repeat(200_000));
+        assert_eq!(
+            with(2000).unwrap_err(),
+            "the file has 2000 [[uncertain]] sections; the maximum is 100"
+        );
+        let dotted = format!(
+            "{minimal}[[uncertain]]\nbecause = \"b\"\nset = {{ \"disk{}\" = 1 }}\n",
+            ".a".repeat(200_000)
+        );
         assert!(parse(&dotted).unwrap_err().len() < 200);
     }
 
     #[test]
     fn parse_rejects_name_with_path_characters() {
-        let text = |name: &str| format!("name = \"{name}\"\ndescription = \"y\"\ncapacity_bytes = 67_108_864\n[disk]\n");
+        let text = |name: &str| {
+            format!("name = \"{name}\"\ndescription = \"y\"\ncapacity_bytes = 67_108_864\n[disk]\n")
+        };
         for name in ["x", "0", "ocz-vertex-le-100gb", "a.b_c-9", &"x".repeat(64)] {
             assert_eq!(parse(&text(name)).map(|drive| drive.spec.name).as_deref(), Ok(name));
         }
@@ -261,14 +332,19 @@ mod tests {
             &"x".repeat(1 << 20),
         ] {
             let message = parse(&text(name)).unwrap_err();
-            assert!(message.starts_with("name is '") && message.is_ascii() && message.len() < 1000, "{name:?}: {message}");
+            assert!(
+                message.starts_with("name is '") && message.is_ascii() && message.len() < 1000,
+                "{name:?}: {message}"
+            );
         }
     }
 
     #[test]
     fn parse_rejects_line_breaks_in_shown_texts() {
         let with = |description: &str, more: &str| {
-            format!("name = \"x\"\ndescription = \"{description}\"\ncapacity_bytes = 1_000_000_000\n{more}")
+            format!(
+                "name = \"x\"\ndescription = \"{description}\"\ncapacity_bytes = 1_000_000_000\n{more}"
+            )
         };
         let uncertain = "[disk]\nrpm = 7200\n[[uncertain]]\nbecause = \"a\\tb\"\nset = { \"disk.rpm\" = 5400 }\n";
         let source = "[disk]\nrpm = 7200\n[sources]\n\"disk.rpm\" = \"published: a\\u001bb\"\n";
@@ -291,8 +367,15 @@ mod tests {
         let text = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\nrpm = 7200\n\
                     [[uncertain]]\nbecause = \"both were sold\"\nset = { \"disk.rpm\" = 5400 }\n";
         let drive = parse(text).unwrap();
-        let (Medium::Disk(one), Medium::Disk(other)) = (&drive.spec.medium, &drive.alternatives[0].spec.medium) else { panic!() };
-        assert_eq!((one.rpm, other.rpm, drive.alternatives[0].because.as_str()), (7200, 5400, "both were sold"));
+        let (Medium::Disk(one), Medium::Disk(other)) =
+            (&drive.spec.medium, &drive.alternatives[0].spec.medium)
+        else {
+            panic!()
+        };
+        assert_eq!(
+            (one.rpm, other.rpm, drive.alternatives[0].because.as_str()),
+            (7200, 5400, "both were sold")
+        );
         assert_eq!(Disk { rpm: 7200, ..other.clone() }, *one);
     }
 

@@ -75,7 +75,10 @@ impl Geometry {
     /// Superblock size in bytes.
     #[must_use]
     pub const fn superblock_bytes(&self) -> u128 {
-        self.superblock_dies as u128 * self.planes as u128 * self.pages_per_block as u128 * self.page_bytes as u128
+        self.superblock_dies as u128
+            * self.planes as u128
+            * self.pages_per_block as u128
+            * self.page_bytes as u128
     }
 
     /// Total number of superblocks.
@@ -96,9 +99,17 @@ impl Geometry {
     /// Sets `blocks_per_plane` to the smallest value that gives over-provisioning (T - U) / U of
     /// at least `over_provisioning_permille` for `capacity_bytes` of user space.
     #[must_use]
-    pub fn with_over_provisioning(mut self, capacity_bytes: u64, over_provisioning_permille: u32) -> Self {
-        let wanted = u128::from(capacity_bytes) * (1000 + u128::from(over_provisioning_permille)) / 1000;
-        let layer = u128::from(self.dies()) * u128::from(self.planes) * u128::from(self.pages_per_block) * u128::from(self.page_bytes);
+    pub fn with_over_provisioning(
+        mut self,
+        capacity_bytes: u64,
+        over_provisioning_permille: u32,
+    ) -> Self {
+        let wanted =
+            u128::from(capacity_bytes) * (1000 + u128::from(over_provisioning_permille)) / 1000;
+        let layer = u128::from(self.dies())
+            * u128::from(self.planes)
+            * u128::from(self.pages_per_block)
+            * u128::from(self.page_bytes);
         self.blocks_per_plane = u32::try_from(wanted.div_ceil(layer.max(1))).unwrap_or(u32::MAX);
         self
     }
@@ -232,7 +243,12 @@ pub struct Wear {
 
 impl Default for Wear {
     fn default() -> Self {
-        Self { dynamic: true, static_spread_max: None, erase_limit: None, erase_limit_spread_permille: 100 }
+        Self {
+            dynamic: true,
+            static_spread_max: None,
+            erase_limit: None,
+            erase_limit_spread_permille: 100,
+        }
     }
 }
 

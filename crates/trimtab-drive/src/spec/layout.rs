@@ -66,22 +66,32 @@ impl SsdLayout {
     pub fn new(spec: &DriveSpec, flash: &Flash) -> Result<Self, SpecError> {
         let geometry = &flash.geometry;
         let unit = flash.ftl.mapping_unit_bytes;
-        let slot = flash.compression.as_ref().map_or(unit, |compression| u64::from(compression.granularity_bytes));
+        let slot = flash
+            .compression
+            .as_ref()
+            .map_or(unit, |compression| u64::from(compression.granularity_bytes));
         let program_bytes = geometry.page_bytes * u64::from(geometry.planes);
         let fits = program_bytes.is_multiple_of(unit) || unit.is_multiple_of(program_bytes);
         if !fits || !(program_bytes.is_multiple_of(slot) || slot.is_multiple_of(program_bytes)) {
             return Err(wrong(
                 "flash.ftl.mapping_unit_bytes",
                 unit,
-                format!("must divide what a die programs at once, page_bytes x planes = {program_bytes}, or be a multiple of it"),
+                format!(
+                    "must divide what a die programs at once, page_bytes x planes = {program_bytes}, or be a multiple of it"
+                ),
             ));
         }
         let (superblock_slots, shift) = Self::superblock(flash, slot)?;
         let mut layout = Self {
             unit_bytes: unit,
             unit_shift: unit.is_power_of_two().then_some(unit.trailing_zeros()),
-            units: u32::try_from(spec.capacity_bytes.div_ceil(unit))
-                .map_err(|_| wrong("flash.ftl.mapping_unit_bytes", unit, "the user capacity must be less than 2^32 units"))?,
+            units: u32::try_from(spec.capacity_bytes.div_ceil(unit)).map_err(|_| {
+                wrong(
+                    "flash.ftl.mapping_unit_bytes",
+                    unit,
+                    "the user capacity must be less than 2^32 units",
+                )
+            })?,
             slot_bytes: slot,
             unit_slots: (unit / slot) as u32,
             superblocks: geometry.superblocks() as u32,
@@ -98,7 +108,8 @@ impl SsdLayout {
             metadata_permille: flash.ftl.metadata_permille,
         };
         let page_slots = (geometry.page_bytes / slot).max(1) as u32;
-        layout.page_slots = if layout.row_slots.is_multiple_of(page_slots) { page_slots } else { layout.row_slots };
+        layout.page_slots =
+            if layout.row_slots.is_multiple_of(page_slots) { page_slots } else { layout.row_slots };
         layout.size_slc(flash)?;
         layout.check_spare(spec, flash)?;
         Ok(layout)
@@ -110,11 +121,16 @@ impl SsdLayout {
         let unit = flash.ftl.mapping_unit_bytes;
         let bytes = geometry.superblock_bytes();
         let slots = bytes / u128::from(slot);
-        if bytes < 2 * u128::from(unit) || !bytes.is_multiple_of(u128::from(unit)) || slots > 1 << 30 {
+        if bytes < 2 * u128::from(unit)
+            || !bytes.is_multiple_of(u128::from(unit))
+            || slots > 1 << 30
+        {
             return Err(wrong(
                 "flash.ftl.mapping_unit_bytes",
                 unit,
-                format!("a superblock ({bytes} bytes) must hold a whole number of units, at least 2 and at most 2^30 slots"),
+                format!(
+                    "a superblock ({bytes} bytes) must hold a whole number of units, at least 2 and at most 2^30 slots"
+                ),
             ));
         }
         let slots = slots as u32;
@@ -125,7 +141,9 @@ impl SsdLayout {
             return Err(wrong(
                 "flash.ftl.mapping_unit_bytes",
                 unit,
-                format!("{superblocks} superblocks of {slots} slots exceed 32-bit addresses; use a larger mapping unit for {raw} of flash"),
+                format!(
+                    "{superblocks} superblocks of {slots} slots exceed 32-bit addresses; use a larger mapping unit for {raw} of flash"
+                ),
             ));
         }
         Ok((slots, shift))
@@ -136,13 +154,24 @@ impl SsdLayout {
         let bits = u32::from(flash.geometry.bits_per_cell);
         // Every die gets the same number of whole rows, unless units span several rows.
         let turn = self.row_slots * flash.geometry.superblock_dies;
-        let whole = if self.superblock_slots / bits >= turn && self.superblock_slots.is_multiple_of(turn) { turn } else { self.row_slots };
+        let whole =
+            if self.superblock_slots / bits >= turn && self.superblock_slots.is_multiple_of(turn) {
+                turn
+            } else {
+                self.row_slots
+            };
         self.slc_superblock_slots = self.superblock_slots / bits / whole * whole;
         if self.slc_superblock_slots == 0 {
-            return Err(wrong("flash.slc_cache", "present", "a superblock in SLC mode must hold at least one program operation"));
+            return Err(wrong(
+                "flash.slc_cache",
+                "present",
+                "a superblock in SLC mode must hold at least one program operation",
+            ));
         }
         let bytes = u64::from(self.slc_superblock_slots) * self.slot_bytes;
-        let blocks = |size: u64| u32::try_from(size.div_ceil(bytes)).unwrap_or(u32::MAX).min(self.superblocks);
+        let blocks = |size: u64| {
+            u32::try_from(size.div_ceil(bytes)).unwrap_or(u32::MAX).min(self.superblocks)
+        };
         (self.slc_superblocks_min, self.slc_superblocks_max) = match slc.size {
             SlcSize::Fixed { bytes } => (blocks(bytes), blocks(bytes)),
             SlcSize::Dynamic { bytes_min, bytes_max } => (blocks(bytes_min), blocks(bytes_max)),
@@ -164,7 +193,10 @@ impl SsdLayout {
                 format!(
                     "this gives {} superblocks of {superblock}; {needed} are needed: {} for the user capacity ({}), {} open for writing, {free} kept free, {} for the SLC cache",
                     self.superblocks,
-                    needed - free - u64::from(self.open_superblocks) - u64::from(self.slc_superblocks_min),
+                    needed
+                        - free
+                        - u64::from(self.open_superblocks)
+                        - u64::from(self.slc_superblocks_min),
                     Bytes(spec.capacity_bytes),
                     self.open_superblocks,
                     self.slc_superblocks_min

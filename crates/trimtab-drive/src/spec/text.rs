@@ -17,7 +17,11 @@ pub fn figures(spec: &DriveSpec) -> String {
 pub fn whole(drive: &Drive) -> String {
     let mut whole = table(&drive.spec);
     if !drive.sources.is_empty() {
-        let sources = drive.sources.iter().map(|(field, source)| (field.clone(), source.shown().into())).collect::<toml::Table>();
+        let sources = drive
+            .sources
+            .iter()
+            .map(|(field, source)| (field.clone(), source.shown().into()))
+            .collect::<toml::Table>();
         whole.insert("sources".to_owned(), sources.into());
     }
     if !drive.alternatives.is_empty() {
@@ -38,8 +42,12 @@ fn uncertain(spec: &DriveSpec, alternative: &Alternative) -> toml::Value {
     let [mut is, mut other] = [toml::Table::new(), toml::Table::new()];
     flatten("", &toml::Value::Table(table(spec)), &mut is);
     flatten("", &toml::Value::Table(table(&alternative.spec)), &mut other);
-    let set: toml::Table = other.into_iter().filter(|(field, value)| is.get(field) != Some(value)).collect();
-    let table = [("because".to_owned(), alternative.because.clone().into()), ("set".to_owned(), set.into())];
+    let set: toml::Table =
+        other.into_iter().filter(|(field, value)| is.get(field) != Some(value)).collect();
+    let table = [
+        ("because".to_owned(), alternative.because.clone().into()),
+        ("set".to_owned(), set.into()),
+    ];
     toml::Value::Table(table.into_iter().collect())
 }
 
@@ -48,7 +56,11 @@ pub(super) fn flatten(prefix: &str, value: &toml::Value, into: &mut toml::Table)
     match value {
         toml::Value::Table(table) => {
             for (key, value) in table {
-                flatten(&if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") }, value, into);
+                flatten(
+                    &if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") },
+                    value,
+                    into,
+                );
             }
         }
         _ => drop(into.insert(prefix.to_owned(), value.clone())),
@@ -57,7 +69,9 @@ pub(super) fn flatten(prefix: &str, value: &toml::Value, into: &mut toml::Table)
 
 /// A specification as a table, every field included.
 pub(super) fn table(spec: &DriveSpec) -> toml::Table {
-    let value = |value: Result<toml::Value, toml::ser::Error>| value.expect("specifications hold numbers, texts, lists and tables only");
+    let value = |value: Result<toml::Value, toml::ser::Error>| {
+        value.expect("specifications hold numbers, texts, lists and tables only")
+    };
     let mut table = toml::Table::new();
     table.insert("name".to_owned(), spec.name.clone().into());
     table.insert("description".to_owned(), spec.description.clone().into());

@@ -44,7 +44,9 @@ pub const TEXT_MAX: usize = 1000;
 
 /// True if `text` has the form 2026-11-22.
 pub(super) fn is_date(text: &str) -> bool {
-    let fits = |(nth, byte): (usize, u8)| if nth == 4 || nth == 7 { byte == b'-' } else { byte.is_ascii_digit() };
+    let fits = |(nth, byte): (usize, u8)| {
+        if nth == 4 || nth == 7 { byte == b'-' } else { byte.is_ascii_digit() }
+    };
     text.len() == 10 && text.bytes().enumerate().all(fits)
 }
 
@@ -57,11 +59,15 @@ impl TwinSection {
             ("twin.parameters", self.parameters.len(), LINES_MAX),
             ("twin.origin.notes", self.origin.notes.len(), LINES_MAX),
         ];
-        if let Some((what, found, most)) = counts.into_iter().find(|(_, found, most)| found > most) {
+        if let Some((what, found, most)) = counts.into_iter().find(|(_, found, most)| found > most)
+        {
             return Err(format!("{what} has {found} entries; the maximum is {most}"));
         }
         match self.texts().find(|text| text.chars().count() > TEXT_MAX) {
-            Some(text) => Err(format!("twin has a text of {} characters; the maximum is {TEXT_MAX}", text.chars().count())),
+            Some(text) => Err(format!(
+                "twin has a text of {} characters; the maximum is {TEXT_MAX}",
+                text.chars().count()
+            )),
             None => Ok(()),
         }
     }
@@ -69,13 +75,24 @@ impl TwinSection {
     /// All texts shown verbatim to the user.
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
         let origin = &self.origin;
-        let named = [Some(&origin.model), origin.firmware.as_ref(), origin.which.as_ref(), Some(&origin.learned), Some(&origin.budget)];
-        let learned = self.parameters.iter().flat_map(|one| [one.field.as_str(), one.source.as_str()]);
+        let named = [
+            Some(&origin.model),
+            origin.firmware.as_ref(),
+            origin.which.as_ref(),
+            Some(&origin.learned),
+            Some(&origin.budget),
+        ];
+        let learned =
+            self.parameters.iter().flat_map(|one| [one.field.as_str(), one.source.as_str()]);
         named.into_iter().flatten().chain(&origin.notes).map(String::as_str).chain(learned)
     }
 
     /// Applies the values of a member to `table`.
-    pub(super) fn member(&self, table: &toml::Table, values: &[toml::Value]) -> Result<toml::Table, String> {
+    pub(super) fn member(
+        &self,
+        table: &toml::Table,
+        values: &[toml::Value],
+    ) -> Result<toml::Table, String> {
         let fields = &self.members.fields;
         if fields.len() != values.len() {
             return Err(format!("has {} values for {} fields", values.len(), fields.len()));
@@ -112,8 +129,11 @@ fn insert(table: &mut toml::Table, field: &str, value: &toml::Value) -> Result<(
     match field.split_once('.') {
         None => drop(table.insert(field.to_owned(), value.clone())),
         Some((first, rest)) => {
-            let inner = table.entry(first).or_insert_with(|| toml::Value::Table(toml::Table::new()));
-            let inner = inner.as_table_mut().ok_or_else(|| format!("{first} is a value, but twin.members.fields lists {field}"))?;
+            let inner =
+                table.entry(first).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+            let inner = inner.as_table_mut().ok_or_else(|| {
+                format!("{first} is a value, but twin.members.fields lists {field}")
+            })?;
             insert(inner, rest, value)?;
         }
     }
@@ -139,11 +159,18 @@ impl Twin {
     pub fn sources(&self) -> BTreeMap<String, Source> {
         let of = |one: &Parameter| match one.known {
             Known::Measured => Source { kind: SourceKind::Measured, text: one.source.clone() },
-            Known::Bounded => Source { kind: SourceKind::Measured, text: format!("bounded by {}", one.source) },
+            Known::Bounded => {
+                Source { kind: SourceKind::Measured, text: format!("bounded by {}", one.source) }
+            }
             Known::Typical => Source { kind: SourceKind::Assumed, text: one.source.clone() },
         };
-        let learned = self.parameters.iter().filter(|one| one.field != SPARE).map(|one| (one.field.clone(), of(one)));
-        let reported = || Source { kind: SourceKind::Published, text: "reported by the drive".to_owned() };
+        let learned = self
+            .parameters
+            .iter()
+            .filter(|one| one.field != SPARE)
+            .map(|one| (one.field.clone(), of(one)));
+        let reported =
+            || Source { kind: SourceKind::Published, text: "reported by the drive".to_owned() };
         learned.chain(REPORTED.map(|field| (field.to_owned(), reported()))).collect()
     }
 }
@@ -263,7 +290,13 @@ mod tests {
             members: Members { fields: Vec::new(), values: vec![Vec::new(); members] },
         };
         assert_eq!(written(1024, 1000).check_size(), Ok(()));
-        assert_eq!(written(1025, 1000).check_size().unwrap_err(), "twin.members.values has 1025 entries; the maximum is 1024");
-        assert_eq!(written(64, 1001).check_size().unwrap_err(), "twin has a text of 1001 characters; the maximum is 1000");
+        assert_eq!(
+            written(1025, 1000).check_size().unwrap_err(),
+            "twin.members.values has 1025 entries; the maximum is 1024"
+        );
+        assert_eq!(
+            written(64, 1001).check_size().unwrap_err(),
+            "twin has a text of 1001 characters; the maximum is 1000"
+        );
     }
 }

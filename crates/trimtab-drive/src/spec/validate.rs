@@ -1,6 +1,8 @@
 //! Validation of specifications. Errors name the field, its value and the expected value.
 
-use super::{Disk, DriveSpec, Flash, Geometry, Interface, Medium, SlcSize, SpecError, Thermal, VictimPolicy};
+use super::{
+    Disk, DriveSpec, Flash, Geometry, Interface, Medium, SlcSize, SpecError, Thermal, VictimPolicy,
+};
 use crate::spec::layout::SsdLayout;
 use crate::units::Bytes;
 use alloc::format;
@@ -16,7 +18,11 @@ const HOUR_NS: u64 = 3_600_000_000_000;
 pub(super) type ValidationResult = Result<(), SpecError>;
 
 /// Returns an error for `field`.
-pub(crate) fn wrong(field: &'static str, value: impl Display, expected: impl Into<String>) -> SpecError {
+pub(crate) fn wrong(
+    field: &'static str,
+    value: impl Display,
+    expected: impl Into<String>,
+) -> SpecError {
     SpecError { field, value: value.to_string(), expected: expected.into() }
 }
 
@@ -27,10 +33,17 @@ pub const IDENTIFIER_MAX: usize = 64;
 #[must_use]
 pub fn is_identifier(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    text.len() <= IDENTIFIER_MAX && text.bytes().next().is_some_and(plain) && text.bytes().all(|byte| plain(byte) || b"._-".contains(&byte))
+    text.len() <= IDENTIFIER_MAX
+        && text.bytes().next().is_some_and(plain)
+        && text.bytes().all(|byte| plain(byte) || b"._-".contains(&byte))
 }
 
-fn within<T: PartialOrd + Display>(field: &'static str, value: T, low: T, high: T) -> ValidationResult {
+fn within<T: PartialOrd + Display>(
+    field: &'static str,
+    value: T,
+    low: T,
+    high: T,
+) -> ValidationResult {
     if value < low || value > high {
         return Err(wrong(field, &value, format!("must lie between {low} and {high}")));
     }
@@ -40,7 +53,11 @@ fn within<T: PartialOrd + Display>(field: &'static str, value: T, low: T, high: 
 fn size_within(field: &'static str, value: u64, low: u64, high: u64) -> ValidationResult {
     if value < low || value > high {
         let value = format!("{value} bytes ({})", Bytes(value));
-        return Err(wrong(field, value, format!("must lie between {low} and {high} bytes ({} and {})", Bytes(low), Bytes(high))));
+        return Err(wrong(
+            field,
+            value,
+            format!("must lie between {low} and {high} bytes ({} and {})", Bytes(low), Bytes(high)),
+        ));
     }
     Ok(())
 }
@@ -58,7 +75,11 @@ fn optional_duration(field: &'static str, ns: Option<u64>) -> ValidationResult {
 
 fn rate(field: &'static str, bytes_per_s: u64) -> ValidationResult {
     if !(1_000..=TIB).contains(&bytes_per_s) {
-        return Err(wrong(field, bytes_per_s, format!("must lie between 1000 and {TIB} bytes per second")));
+        return Err(wrong(
+            field,
+            bytes_per_s,
+            format!("must lie between 1000 and {TIB} bytes per second"),
+        ));
     }
     Ok(())
 }
@@ -77,16 +98,23 @@ impl DriveSpec {
     /// The first invalid field, with its value and the expected value.
     pub fn validate(&self) -> Result<(), SpecError> {
         if !is_identifier(&self.name) {
-            let shown: String = self.name.chars().take(IDENTIFIER_MAX + 1).flat_map(char::escape_default).collect();
+            let shown: String =
+                self.name.chars().take(IDENTIFIER_MAX + 1).flat_map(char::escape_default).collect();
             return Err(wrong(
                 "name",
                 format!("'{shown}'"),
-                format!("must be at most {IDENTIFIER_MAX} of a-z, 0-9, '-', '_' and '.', and begin with a letter or a digit"),
+                format!(
+                    "must be at most {IDENTIFIER_MAX} of a-z, 0-9, '-', '_' and '.', and begin with a letter or a digit"
+                ),
             ));
         }
         let block = self.logical_block_bytes;
         if !block.is_power_of_two() || !(512..=65536).contains(&block) {
-            return Err(wrong("logical_block_bytes", block, "must be a power of two from 512 to 65536"));
+            return Err(wrong(
+                "logical_block_bytes",
+                block,
+                "must be a power of two from 512 to 65536",
+            ));
         }
         size_within("capacity_bytes", self.capacity_bytes, 64 << 10, 1 << 50)?;
         multiple("capacity_bytes", self.capacity_bytes, u64::from(block), "logical_block_bytes")?;
@@ -129,10 +157,18 @@ impl Disk {
         within("disk.rpm", self.rpm, 60, 100_000)?;
         duration("disk.seek_full_ns", self.seek_full_ns)?;
         if self.seek_track_ns > self.seek_average_ns {
-            return Err(wrong("disk.seek_track_ns", self.seek_track_ns, "must not exceed seek_average_ns"));
+            return Err(wrong(
+                "disk.seek_track_ns",
+                self.seek_track_ns,
+                "must not exceed seek_average_ns",
+            ));
         }
         if self.seek_average_ns > self.seek_full_ns {
-            return Err(wrong("disk.seek_average_ns", self.seek_average_ns, "must not exceed seek_full_ns"));
+            return Err(wrong(
+                "disk.seek_average_ns",
+                self.seek_average_ns,
+                "must not exceed seek_full_ns",
+            ));
         }
         for zone in &self.zones {
             rate("disk.zones.rate_bytes_per_s", zone.rate_bytes_per_s)?;
@@ -140,7 +176,11 @@ impl Disk {
         }
         let share: u32 = self.zones.iter().map(|zone| u32::from(zone.share_permille)).sum();
         if share != 1000 {
-            return Err(wrong("disk.zones", format!("a list of shares that sum to {share}"), "the shares must sum to 1000 per mille"));
+            return Err(wrong(
+                "disk.zones",
+                format!("a list of shares that sum to {share}"),
+                "the shares must sum to 1000 per mille",
+            ));
         }
         size_within("disk.read_ahead_bytes", self.read_ahead_bytes, 0, TIB)?;
         within("disk.position_candidates", self.position_candidates, 1, 1024)?;
@@ -163,11 +203,18 @@ impl Flash {
             within("flash.life_throttle.throttled_permille", life.throttled_permille, 1, 1000)?;
         }
         if let Some(compression) = &self.compression {
-            within("flash.compression.stored_permille_min", compression.stored_permille_min, 10, 1000)?;
+            within(
+                "flash.compression.stored_permille_min",
+                compression.stored_permille_min,
+                10,
+                1000,
+            )?;
             const ENGINE_MIN: u64 = 1_000_000;
             let engine = compression.engine_bytes_per_s;
             if engine != 0 && !(ENGINE_MIN..=TIB).contains(&engine) {
-                let text = format!("must be 0 (without limit) or lie between {ENGINE_MIN} and {TIB} bytes per second");
+                let text = format!(
+                    "must be 0 (without limit) or lie between {ENGINE_MIN} and {TIB} bytes per second"
+                );
                 return Err(wrong("flash.compression.engine_bytes_per_s", engine, text));
             }
             let unit = self.ftl.mapping_unit_bytes;
@@ -187,7 +234,12 @@ impl Flash {
     fn ftl(&self, logical_block: u64) -> ValidationResult {
         let ftl = &self.ftl;
         size_within("flash.ftl.mapping_unit_bytes", ftl.mapping_unit_bytes, 512, 64 << 20)?;
-        multiple("flash.ftl.mapping_unit_bytes", ftl.mapping_unit_bytes, logical_block, "logical_block_bytes")?;
+        multiple(
+            "flash.ftl.mapping_unit_bytes",
+            ftl.mapping_unit_bytes,
+            logical_block,
+            "logical_block_bytes",
+        )?;
         if let Some(bytes) = ftl.mapping_cache_bytes {
             size_within("flash.ftl.mapping_cache_bytes", bytes, self.geometry.page_bytes, TIB)?;
         }
@@ -200,7 +252,11 @@ impl Flash {
         within("flash.ftl.gc.step_ns", gc.step_ns, 0, 1_000_000_000)?;
         within("flash.ftl.gc.free_low", gc.free_low, 2, 1 << 20)?;
         if gc.free_high < gc.free_low {
-            return Err(wrong("flash.ftl.gc.free_high", gc.free_high, format!("must be at least free_low ({})", gc.free_low)));
+            return Err(wrong(
+                "flash.ftl.gc.free_high",
+                gc.free_high,
+                format!("must be at least free_low ({})", gc.free_low),
+            ));
         }
         optional_duration("flash.ftl.gc.idle_delay_ns", gc.idle_delay_ns)?;
         within("flash.ftl.gc.idle_valid_max_permille", gc.idle_valid_max_permille, 0, 1000)?;
@@ -211,7 +267,12 @@ impl Flash {
         if let Some(limit) = wear.erase_limit {
             within("flash.ftl.wear.erase_limit", limit, 1, 100_000_000)?;
         }
-        within("flash.ftl.wear.erase_limit_spread_permille", wear.erase_limit_spread_permille, 0, 999)
+        within(
+            "flash.ftl.wear.erase_limit_spread_permille",
+            wear.erase_limit_spread_permille,
+            0,
+            999,
+        )
     }
 
     fn timing(&self) -> ValidationResult {
@@ -235,7 +296,10 @@ impl Flash {
             return Err(wrong(
                 "flash.write_cache.bytes",
                 cache.bytes,
-                format!("must be 0 (none) or hold a mapping unit ({} bytes)", self.ftl.mapping_unit_bytes),
+                format!(
+                    "must be 0 (none) or hold a mapping unit ({} bytes)",
+                    self.ftl.mapping_unit_bytes
+                ),
             ));
         }
         size_within("flash.write_cache.merge_bytes", u64::from(cache.merge_bytes), 0, cache.bytes)?;
@@ -243,7 +307,11 @@ impl Flash {
         optional_duration("flash.write_cache.idle_write_out_ns", cache.idle_write_out_ns)?;
         let Some(slc) = &self.slc_cache else { return Ok(()) };
         if self.compression.is_some() {
-            return Err(wrong("flash.slc_cache", "present", "compression together with an SLC cache is not supported; omit one of them"));
+            return Err(wrong(
+                "flash.slc_cache",
+                "present",
+                "compression together with an SLC cache is not supported; omit one of them",
+            ));
         }
         if self.geometry.bits_per_cell < 2 {
             return Err(wrong(
@@ -259,9 +327,11 @@ impl Flash {
         duration("flash.slc_cache.read_ns", slc.read_ns)?;
         optional_duration("flash.slc_cache.idle_fold_ns", slc.idle_fold_ns)?;
         match slc.size {
-            SlcSize::Dynamic { bytes_min, bytes_max } if bytes_max < bytes_min => {
-                Err(wrong("flash.slc_cache.bytes_max", bytes_max, format!("must be at least bytes_min ({bytes_min})")))
-            }
+            SlcSize::Dynamic { bytes_min, bytes_max } if bytes_max < bytes_min => Err(wrong(
+                "flash.slc_cache.bytes_max",
+                bytes_max,
+                format!("must be at least bytes_min ({bytes_min})"),
+            )),
             SlcSize::Dynamic { .. } | SlcSize::Fixed { .. } => Ok(()),
         }
     }
@@ -288,22 +358,41 @@ fn geometry(geometry: &Geometry, logical_block: u64) -> ValidationResult {
     within("flash.geometry.dies_per_channel", geometry.dies_per_channel, 1, 256)?;
     within("flash.geometry.planes", geometry.planes, 1, 64)?;
     size_within("flash.geometry.page_bytes", geometry.page_bytes, 512, 16 << 20)?;
-    multiple("flash.geometry.page_bytes", geometry.page_bytes, logical_block, "logical_block_bytes")?;
+    multiple(
+        "flash.geometry.page_bytes",
+        geometry.page_bytes,
+        logical_block,
+        "logical_block_bytes",
+    )?;
     within("flash.geometry.pages_per_block", geometry.pages_per_block, 1, 1 << 20)?;
     within("flash.geometry.blocks_per_plane", geometry.blocks_per_plane, 1, 1 << 28)?;
     within("flash.geometry.bits_per_cell", geometry.bits_per_cell, 1, BITS_PER_CELL_MAX)?;
     let dies = geometry.dies();
     let stretch = u64::from(geometry.superblock_dies);
     if stretch == 0 || !dies.is_multiple_of(stretch) {
-        return Err(wrong("flash.geometry.superblock_dies", stretch, format!("must divide the number of dies ({dies})")));
+        return Err(wrong(
+            "flash.geometry.superblock_dies",
+            stretch,
+            format!("must divide the number of dies ({dies})"),
+        ));
     }
     Ok(())
 }
 
 fn heat(thermal: &Thermal) -> ValidationResult {
     within("flash.thermal.ambient_mc", thermal.ambient_mc, -50_000, 100_000)?;
-    within("flash.thermal.throttle_mc", thermal.throttle_mc, thermal.ambient_mc.saturating_add(1), 200_000)?;
-    within("flash.thermal.resume_mc", thermal.resume_mc, thermal.ambient_mc.saturating_add(1), thermal.throttle_mc)?;
+    within(
+        "flash.thermal.throttle_mc",
+        thermal.throttle_mc,
+        thermal.ambient_mc.saturating_add(1),
+        200_000,
+    )?;
+    within(
+        "flash.thermal.resume_mc",
+        thermal.resume_mc,
+        thermal.ambient_mc.saturating_add(1),
+        thermal.throttle_mc,
+    )?;
     within("flash.thermal.throttled_permille", thermal.throttled_permille, 1, 1000)?;
     within("flash.thermal.rise_mc_per_gb", thermal.rise_mc_per_gb, 0, 1_000_000)?;
     within("flash.thermal.cooling_ns", thermal.cooling_ns, 1_000_000, 1000 * HOUR_NS)
@@ -316,7 +405,10 @@ mod tests {
 
     fn ssd() -> DriveSpec {
         let capacity_bytes = 120_000_000_000;
-        let flash = Flash { geometry: Geometry::default().with_over_provisioning(capacity_bytes, 70), ..Flash::default() };
+        let flash = Flash {
+            geometry: Geometry::default().with_over_provisioning(capacity_bytes, 70),
+            ..Flash::default()
+        };
         DriveSpec {
             name: "test".into(),
             description: "an SSD".into(),
@@ -347,26 +439,55 @@ mod tests {
     fn validate_accepts_single_die() {
         let mut spec = ssd();
         let Medium::Flash(flash) = &mut spec.medium else { unreachable!() };
-        flash.geometry = Geometry { channels: 1, dies_per_channel: 1, superblock_dies: 1, planes: 1, ..Geometry::default() }
-            .with_over_provisioning(spec.capacity_bytes, 70);
+        flash.geometry = Geometry {
+            channels: 1,
+            dies_per_channel: 1,
+            superblock_dies: 1,
+            planes: 1,
+            ..Geometry::default()
+        }
+        .with_over_provisioning(spec.capacity_bytes, 70);
         assert_eq!(spec.validate(), Ok(()));
     }
 
     #[test]
     fn validate_error_names_field_value_and_expectation() {
         for (said, parts) in [
-            (refusal(|_, f| f.geometry.page_bytes = 1 << 40), ["flash.geometry.page_bytes", "1099511627776", "16777216"]),
-            (refusal(|_, f| f.geometry.superblock_dies = 3), ["flash.geometry.superblock_dies is 3", "must divide", "(16)"]),
             (
-                refusal(|s, f| f.geometry = f.geometry.clone().with_over_provisioning(s.capacity_bytes, 0)),
+                refusal(|_, f| f.geometry.page_bytes = 1 << 40),
+                ["flash.geometry.page_bytes", "1099511627776", "16777216"],
+            ),
+            (
+                refusal(|_, f| f.geometry.superblock_dies = 3),
+                ["flash.geometry.superblock_dies is 3", "must divide", "(16)"],
+            ),
+            (
+                refusal(|s, f| {
+                    f.geometry = f.geometry.clone().with_over_provisioning(s.capacity_bytes, 0)
+                }),
                 ["blocks_per_plane", "needed", "kept free"],
             ),
-            (refusal(|_, f| f.ftl.mapping_unit_bytes = 12 << 10), ["mapping_unit_bytes is 12288", "must divide", "32768"]),
+            (
+                refusal(|_, f| f.ftl.mapping_unit_bytes = 12 << 10),
+                ["mapping_unit_bytes is 12288", "must divide", "32768"],
+            ),
             (refusal(|_, f| f.ftl.gc.free_low = 0), ["flash.ftl.gc.free_low is 0", "2", "between"]),
-            (refusal(|s, _| s.logical_block_bytes = 520), ["logical_block_bytes is 520", "power of two", "512"]),
-            (refusal(|s, _| s.capacity_bytes = 1_000_001), ["capacity_bytes is 1000001", "multiple of", "512"]),
-            (refusal(|_, f| f.nand.program_ns = u64::MAX), ["flash.nand.program_ns", "hour", "nanoseconds"]),
-            (refusal(|_, f| f.write_cache.bytes = 512), ["flash.write_cache.bytes is 512", "4096", "0 (none)"]),
+            (
+                refusal(|s, _| s.logical_block_bytes = 520),
+                ["logical_block_bytes is 520", "power of two", "512"],
+            ),
+            (
+                refusal(|s, _| s.capacity_bytes = 1_000_001),
+                ["capacity_bytes is 1000001", "multiple of", "512"],
+            ),
+            (
+                refusal(|_, f| f.nand.program_ns = u64::MAX),
+                ["flash.nand.program_ns", "hour", "nanoseconds"],
+            ),
+            (
+                refusal(|_, f| f.write_cache.bytes = 512),
+                ["flash.write_cache.bytes is 512", "4096", "0 (none)"],
+            ),
         ] {
             for part in parts {
                 assert!(said.contains(part), "{part:?} not in {said:?}");
@@ -392,8 +513,10 @@ mod tests {
         });
         assert!(said.contains("for the SLC cache"), "{said}");
         let mut disk = ssd();
-        disk.medium =
-            Medium::Disk(Disk { zones: alloc::vec![Zone { share_permille: 900, rate_bytes_per_s: 100_000_000 }], ..Disk::default() });
+        disk.medium = Medium::Disk(Disk {
+            zones: alloc::vec![Zone { share_permille: 900, rate_bytes_per_s: 100_000_000 }],
+            ..Disk::default()
+        });
         assert!(disk.validate().unwrap_err().to_string().contains("sum to 900"));
     }
 }

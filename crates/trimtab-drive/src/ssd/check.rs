@@ -46,8 +46,12 @@ impl Ssd {
     fn check_time(&self) -> Result<(), String> {
         let clock = &self.clock;
         // Sums of times saturate past the end of the clock; commands that end there are refused.
-        let ended =
-            |lanes: &FlashLanes| lanes.each.iter().any(|lane| lane.given_until().max(lane.owed).max(lanes.charged_ns) >= CLOCK_END_NS);
+        let ended = |lanes: &FlashLanes| {
+            lanes
+                .each
+                .iter()
+                .any(|lane| lane.given_until().max(lane.owed).max(lanes.charged_ns) >= CLOCK_END_NS)
+        };
         if ended(&clock.dies) || ended(&clock.channels) {
             return Ok(());
         }
@@ -59,29 +63,47 @@ impl Ssd {
                 lanes.charged_ns,
                 lanes.undivided_ns
             );
-            require!(lanes.undivided_ns < lanes.each.len() as u64, "{kind}: {} ns left undivided", lanes.undivided_ns);
+            require!(
+                lanes.undivided_ns < lanes.each.len() as u64,
+                "{kind}: {} ns left undivided",
+                lanes.undivided_ns
+            );
             for (nth, lane) in lanes.each.iter().enumerate() {
                 let busy = lane.host_ns + lane.background_ns;
                 let elapsed = lane.given_until().saturating_sub(clock.counted_since);
-                require!(busy <= elapsed, "{kind}: number {nth} busy for {busy} ns in {elapsed} ns");
+                require!(
+                    busy <= elapsed,
+                    "{kind}: number {nth} busy for {busy} ns in {elapsed} ns"
+                );
             }
         }
         let filling = self.ftl.frontiers.iter().filter(|frontier| frontier.taken);
         let mut places: Vec<u32> = filling.map(|frontier| frontier.cache_row).collect();
         places.sort_unstable();
-        require!(places.windows(2).all(|pair| pair[0] != pair[1]), "two rows share a write-cache slot: {places:?}");
+        require!(
+            places.windows(2).all(|pair| pair[0] != pair[1]),
+            "two rows share a write-cache slot: {places:?}"
+        );
         require!(
             places.iter().all(|place| clock.rows[*place as usize] == FILLING),
             "a write-cache slot is marked free while it is being filled: {places:?}"
         );
         if let Some(journal) = &self.ftl.journal {
-            let pending = journal.units_in_rows(self.quiet_since.max(self.now), self.layout.unit_bytes);
+            let pending =
+                journal.units_in_rows(self.quiet_since.max(self.now), self.layout.unit_bytes);
             let units = self.layout.row_slots / self.layout.unit_slots.min(self.layout.row_slots);
             // Compressed units are counted at the minimum stored size.
-            let most = if self.ftl.packed.is_some() { u64::from(self.layout.row_slots) } else { u64::from(units.max(1)) };
+            let most = if self.ftl.packed.is_some() {
+                u64::from(self.layout.row_slots)
+            } else {
+                u64::from(units.max(1))
+            };
             // Partial units are stored separately from rows until they are completed.
             let room = clock.rows.len() as u64 * most + self.partial.max() as u64;
-            require!(pending <= room, "{pending} units are acknowledged and not programmed, the write cache holds {room}");
+            require!(
+                pending <= room,
+                "{pending} units are acknowledged and not programmed, the write cache holds {room}"
+            );
         }
         Ok(())
     }
@@ -90,7 +112,10 @@ impl Ssd {
         let ftl = &self.ftl;
         let mut roles = vec![Role::Unknown; ftl.blocks.len()];
         let mut assign = |block: u32, role: Role| -> Result<(), String> {
-            require!(block != 0 && (block as usize) < roles.len(), "superblock {block} does not exist");
+            require!(
+                block != 0 && (block as usize) < roles.len(),
+                "superblock {block} does not exist"
+            );
             let old = core::mem::replace(&mut roles[block as usize], role);
             require!(old == Role::Unknown, "superblock {block} is {old:?} and {role:?}");
             Ok(())
@@ -135,24 +160,41 @@ impl Ssd {
                 _ => mapped += 1,
             }
             let (block, slot) = (address >> layout.shift, address & mask);
-            require!(block <= layout.superblocks && slot < layout.superblock_slots, "unit {unit} maps to an invalid address: {address:#x}");
+            require!(
+                block <= layout.superblocks && slot < layout.superblock_slots,
+                "unit {unit} maps to an invalid address: {address:#x}"
+            );
             let role = roles[block as usize];
-            require!(matches!(role, Role::Open | Role::Listed | Role::Slc), "unit {unit} maps into a superblock in state {role:?}");
+            require!(
+                matches!(role, Role::Open | Role::Listed | Role::Slc),
+                "unit {unit} maps into a superblock in state {role:?}"
+            );
             let slots = match &ftl.packed {
                 None => {
-                    let named = ftl.back[(block as usize - 1) * layout.superblock_slots as usize + slot as usize];
+                    let named = ftl.back
+                        [(block as usize - 1) * layout.superblock_slots as usize + slot as usize];
                     require!(named == unit, "unit {unit} maps to a slot that names unit {named}");
                     1
                 }
                 Some(packed) => {
-                    require!(listed[unit as usize], "unit {unit} is not listed in superblock {block}");
+                    require!(
+                        listed[unit as usize],
+                        "unit {unit} is not listed in superblock {block}"
+                    );
                     let slots = packed.slots_of(unit, 1);
                     extents.push((*address, slots));
                     slots
                 }
             };
-            let end = if ftl.in_slc[block as usize] { layout.slc_superblock_slots } else { layout.superblock_slots };
-            require!(slots > 0 && slot + slots <= end, "unit {unit} reaches past the end of superblock {block}");
+            let end = if ftl.in_slc[block as usize] {
+                layout.slc_superblock_slots
+            } else {
+                layout.superblock_slots
+            };
+            require!(
+                slots > 0 && slot + slots <= end,
+                "unit {unit} reaches past the end of superblock {block}"
+            );
             valid[block as usize] += slots;
         }
         extents.sort_unstable();
@@ -169,7 +211,11 @@ impl Ssd {
             valid[(frontier.next >> layout.shift) as usize] += frontier.end - frontier.next;
         }
         for (block, (valid, entry)) in valid.iter().zip(&ftl.blocks).enumerate().skip(1) {
-            require!(*valid == entry.valid, "superblock {block} holds {valid} valid slots, counted {}", entry.valid);
+            require!(
+                *valid == entry.valid,
+                "superblock {block} holds {valid} valid slots, counted {}",
+                entry.valid
+            );
         }
         Ok(())
     }
@@ -180,7 +226,8 @@ impl Ssd {
         let mut listed = vec![false; self.ftl.map.len()];
         for (block, units) in (0_u32..).zip(&packed.contents) {
             for unit in units {
-                listed[*unit as usize] |= self.ftl.map[*unit as usize] >> self.layout.shift == block;
+                listed[*unit as usize] |=
+                    self.ftl.map[*unit as usize] >> self.layout.shift == block;
             }
         }
         listed
@@ -190,10 +237,14 @@ impl Ssd {
         let ftl = &self.ftl;
         for (block, (role, entry)) in roles.iter().zip(&ftl.blocks).enumerate().skip(1) {
             let listed = entry.pos != UNLISTED;
-            require!(listed == (*role == Role::Listed), "superblock {block} is {role:?}, listed: {listed}");
+            require!(
+                listed == (*role == Role::Listed),
+                "superblock {block} is {role:?}, listed: {listed}"
+            );
         }
         if matches!(ftl.victims, Victims::Greedy(_)) {
-            let counts: Vec<u32> = ftl.victims.listed().map(|block| ftl.blocks[block as usize].valid).collect();
+            let counts: Vec<u32> =
+                ftl.victims.listed().map(|block| ftl.blocks[block as usize].valid).collect();
             require!(counts.is_sorted(), "victims are out of order: {counts:?}");
         }
         Ok(())
@@ -202,13 +253,22 @@ impl Ssd {
     fn check_counts(&self, roles: &[Role]) -> Result<(), String> {
         let (ftl, layout) = (&self.ftl, &self.layout);
         let free = roles.iter().filter(|role| **role == Role::Free).count() as u64;
-        require!(free == u64::from(ftl.pool.free()), "{free} superblocks free, counted {}", ftl.pool.free());
+        require!(
+            free == u64::from(ftl.pool.free()),
+            "{free} superblocks free, counted {}",
+            ftl.pool.free()
+        );
         require!(free > 0, "no free superblock is reserved for collection");
-        let unwritten: u64 = ftl.frontiers.iter().map(|frontier| u64::from(frontier.end - frontier.next)).sum();
+        let unwritten: u64 =
+            ftl.frontiers.iter().map(|frontier| u64::from(frontier.end - frontier.next)).sum();
         let slots = free * u64::from(layout.superblock_slots) + unwritten;
         require!(slots == ftl.free_slots, "{slots} slots free, counted {}", ftl.free_slots);
         let slc = (1..roles.len()).filter(|block| ftl.in_slc[*block]).count() as u64;
-        require!(slc == u64::from(ftl.slc_used), "{slc} superblocks in SLC mode, counted {}", ftl.slc_used);
+        require!(
+            slc == u64::from(ftl.slc_used),
+            "{slc} superblocks in SLC mode, counted {}",
+            ftl.slc_used
+        );
         let counters = &ftl.counters;
         if ftl.packed.is_none() && ftl.merge_slots == 0 {
             let waiting = self.partial.bytes() + counters.cache_lost_bytes;
@@ -219,7 +279,10 @@ impl Ssd {
                 counters.host_written_bytes
             );
         }
-        require!(counters.trim_ignored_bytes <= counters.trim_asked_bytes, "more TRIM ignored than asked");
+        require!(
+            counters.trim_ignored_bytes <= counters.trim_asked_bytes,
+            "more TRIM ignored than asked"
+        );
         Ok(())
     }
 }

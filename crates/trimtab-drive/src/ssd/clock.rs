@@ -109,12 +109,20 @@ impl Clock {
         let row_bytes = u64::from(layout.row_slots) * layout.slot_bytes;
         let programs = u64::from(layout.row_programs);
         // Without a cache, each die still has a register from which it programs.
-        let rows = if flash.write_cache.bytes == 0 { dies } else { (flash.write_cache.bytes / row_bytes).max(1) as usize };
+        let rows = if flash.write_cache.bytes == 0 {
+            dies
+        } else {
+            (flash.write_cache.bytes / row_bytes).max(1) as usize
+        };
         let (link_rate, unit) = (spec.interface.rate_bytes_per_s, layout.unit_bytes);
-        let engine_rate = flash.compression.as_ref().map_or(0, |compression| compression.engine_bytes_per_s);
+        let engine_rate =
+            flash.compression.as_ref().map_or(0, |compression| compression.engine_bytes_per_s);
         let nominal = Durations {
             read: nand.read_ns.saturating_mul(programs),
-            program: with_permille(nand.program_ns.saturating_mul(programs), flash.ftl.metadata_permille),
+            program: with_permille(
+                nand.program_ns.saturating_mul(programs),
+                flash.ftl.metadata_permille,
+            ),
             erase: nand.erase_ns,
             slc_read: slc.map_or(nand.read_ns, |slc| slc.read_ns).saturating_mul(programs),
             slc_program: with_permille(
@@ -163,7 +171,9 @@ impl Clock {
 
     /// Throttles flash to `permille` of its speed, and programs to `program_permille` of that.
     pub(super) fn throttle(&mut self, permille: u16, program_permille: u16) {
-        let slow_by = |ns: u64, permille: u16| u64::try_from(u128::from(ns) * 1000 / u128::from(permille)).unwrap_or(u64::MAX);
+        let slow_by = |ns: u64, permille: u16| {
+            u64::try_from(u128::from(ns) * 1000 / u128::from(permille)).unwrap_or(u64::MAX)
+        };
         let slow = |ns| slow_by(ns, permille);
         let slow_program = |ns| slow_by(slow(ns), program_permille);
         let nominal = self.nominal;
@@ -218,14 +228,22 @@ impl Clock {
     /// Processes a command that entered the queue at `start`; returns the end of processing.
     #[inline]
     pub(super) fn process(&mut self, start: u64, write: bool) -> u64 {
-        self.processor_free = start.max(self.processor_free).saturating_add(if write { self.write_overhead } else { self.overhead });
+        self.processor_free = start.max(self.processor_free).saturating_add(if write {
+            self.write_overhead
+        } else {
+            self.overhead
+        });
         self.processor_free
     }
 
     /// Receives `bytes` from the host; returns the arrival time.
     #[inline]
     pub(super) fn receive(&mut self, start: u64, bytes: u64) -> u64 {
-        let took = if bytes == self.unit_received.0 { self.unit_received.1 } else { received_ns(bytes, self.link_rate, self.engine_rate) };
+        let took = if bytes == self.unit_received.0 {
+            self.unit_received.1
+        } else {
+            received_ns(bytes, self.link_rate, self.engine_rate)
+        };
         self.link_free[0] = start.max(self.link_free[0]).saturating_add(took);
         self.link_free[0]
     }
@@ -259,7 +277,13 @@ impl Clock {
     /// row, which must not be filling. Returns the time at which that row became free and the end
     /// of the program. The caller must [count](Self::count_programs) the program.
     #[inline(always)]
-    pub(super) fn program_whole(&mut self, address: u32, die: u32, ready: u64, slc: bool) -> (u64, u64) {
+    pub(super) fn program_whole(
+        &mut self,
+        address: u32,
+        die: u32,
+        ready: u64,
+        slc: bool,
+    ) -> (u64, u64) {
         let row = self.row_next as usize;
         self.row_next = if row + 1 == self.rows.len() { 0 } else { self.row_next + 1 };
         self.row_addresses[row] = address;
@@ -279,11 +303,16 @@ impl Clock {
         let next = self.row_next as usize;
         let newer = next.saturating_sub(searched)..next;
         // The ring buffer wraps around.
-        let older = self.rows.len() - (searched - newer.len()).min(self.rows.len() - next)..self.rows.len();
+        let older =
+            self.rows.len() - (searched - newer.len()).min(self.rows.len() - next)..self.rows.len();
         let held = |range: core::ops::Range<usize>| {
             let addresses = &self.row_addresses[range.clone()];
             // `contains` compares many rows at a time and usually finds none.
-            addresses.contains(&address) && addresses.iter().zip(&self.rows[range]).any(|(at, until)| *at == address && *until > now)
+            addresses.contains(&address)
+                && addresses
+                    .iter()
+                    .zip(&self.rows[range])
+                    .any(|(at, until)| *at == address && *until > now)
         };
         held(newer) || held(older)
     }
@@ -323,9 +352,20 @@ impl Clock {
     }
 
     /// Like [`read`](Self::read), with `page` ns more than the mean and `retried` ns of retries.
-    pub(super) fn read_page(&mut self, die: u32, ready: u64, bytes: u64, slc: bool, page: i64, retried: u64) -> u64 {
-        let took = if slc { self.now.slc_read } else { self.now.read }.saturating_add_signed(page).saturating_add(retried);
-        let sensed = self.dies.each[die as usize].read(ready, took, self.suspend, self.suspend_step);
+    pub(super) fn read_page(
+        &mut self,
+        die: u32,
+        ready: u64,
+        bytes: u64,
+        slc: bool,
+        page: i64,
+        retried: u64,
+    ) -> u64 {
+        let took = if slc { self.now.slc_read } else { self.now.read }
+            .saturating_add_signed(page)
+            .saturating_add(retried);
+        let sensed =
+            self.dies.each[die as usize].read(ready, took, self.suspend, self.suspend_step);
         self.heat_bytes = self.heat_bytes.wrapping_add(bytes);
         // Writes use the channel in submission order; reads may overtake them.
         let channel = &mut self.channels.each[self.die_channel[die as usize] as usize];
@@ -337,11 +377,16 @@ impl Clock {
     fn cost(&self, work: &FlashWork) -> (u64, u64) {
         let read = if work.from_slc { self.now.slc_read } else { self.now.read };
         let sum = |parts: [(u64, u64); 3]| {
-            let sum: u128 = parts.into_iter().map(|(count, ns)| u128::from(count) * u128::from(ns)).sum();
+            let sum: u128 =
+                parts.into_iter().map(|(count, ns)| u128::from(count) * u128::from(ns)).sum();
             u64::try_from(sum).unwrap_or(u64::MAX)
         };
         let erases = work.erases * self.superblock_dies;
-        let die = sum([(work.rows_read, read), (work.rows_programmed, self.now.program), (erases, self.now.erase)]);
+        let die = sum([
+            (work.rows_read, read),
+            (work.rows_programmed, self.now.program),
+            (erases, self.now.erase),
+        ]);
         let die = with_permille(die, self.die_wait_permille);
         (die, transfer_ns(work.bytes_moved, self.channel_rate))
     }
@@ -366,8 +411,18 @@ impl Clock {
     /// preempted: a program waits for the relocation of at most one row.
     pub(super) fn spread_after_idling(&mut self, until: u64, programs: u64) {
         let done = core::mem::take(&mut self.programs);
-        self.dies.spread_after_idling(until, done, programs, self.now.read.saturating_add(self.now.program));
-        self.channels.spread_after_idling(until, done, programs, self.now.row_transfer.saturating_mul(2));
+        self.dies.spread_after_idling(
+            until,
+            done,
+            programs,
+            self.now.read.saturating_add(self.now.program),
+        );
+        self.channels.spread_after_idling(
+            until,
+            done,
+            programs,
+            self.now.row_transfer.saturating_mul(2),
+        );
     }
 
     /// Time at which dies and channels have finished all work, including owed time.
@@ -414,7 +469,9 @@ mod tests {
         for step in 0..1000_u32 {
             let (row, _) = clock.take_row(step * 7 % 23);
             clock.rows[row as usize] = u64::from(step * 5 % 11);
-            for (searched, now, address) in (0..=rows + 2).flat_map(|n| [(n, 3, step % 23), (n, 8, step * 3 % 23)]) {
+            for (searched, now, address) in
+                (0..=rows + 2).flat_map(|n| [(n, 3, step % 23), (n, 8, step * 3 % 23)])
+            {
                 let slowly = (1..=searched.min(rows)).any(|back| {
                     let at = (clock.row_next as usize + rows - back) % rows;
                     clock.row_addresses[at] == address && clock.rows[at] > now

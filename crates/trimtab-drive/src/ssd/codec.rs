@@ -18,7 +18,10 @@ impl Writer {
     }
 
     /// Writes a list with its length.
-    pub(super) fn numbers<T: Copy + Into<u64>>(&mut self, values: impl ExactSizeIterator<Item = T>) {
+    pub(super) fn numbers<T: Copy + Into<u64>>(
+        &mut self,
+        values: impl ExactSizeIterator<Item = T>,
+    ) {
         self.number(values.len() as u64);
         for value in values {
             self.number(value);
@@ -26,7 +29,10 @@ impl Writer {
     }
 
     /// Writes a list as runs of equal values: run length, value.
-    pub(super) fn runs<T: Copy + PartialEq + Into<u64>>(&mut self, values: impl ExactSizeIterator<Item = T>) {
+    pub(super) fn runs<T: Copy + PartialEq + Into<u64>>(
+        &mut self,
+        values: impl ExactSizeIterator<Item = T>,
+    ) {
         self.number(values.len() as u64);
         let mut rest = values.peekable();
         while let Some(value) = rest.next() {
@@ -83,20 +89,32 @@ impl<'a> SnapshotReader<'a> {
     }
 
     /// Reads a list of at most `len_max` numbers of at most `max`.
-    pub(super) fn numbers<T: TryFrom<u64> + Into<u64> + Copy>(&mut self, len_max: usize, max: T) -> Result<Vec<T>, usize> {
+    pub(super) fn numbers<T: TryFrom<u64> + Into<u64> + Copy>(
+        &mut self,
+        len_max: usize,
+        max: T,
+    ) -> Result<Vec<T>, usize> {
         let len = self.small(len_max as u64)?;
         (0..len).map(|_| self.small(max)).collect()
     }
 
     /// Reads a list of exactly `len` numbers of at most `max`.
-    pub(super) fn exactly<T: TryFrom<u64> + Into<u64> + Copy>(&mut self, len: usize, max: T) -> Result<Vec<T>, usize> {
+    pub(super) fn exactly<T: TryFrom<u64> + Into<u64> + Copy>(
+        &mut self,
+        len: usize,
+        max: T,
+    ) -> Result<Vec<T>, usize> {
         let start = self.at;
         let values = self.numbers(len, max)?;
         if values.len() == len { Ok(values) } else { Err(start) }
     }
 
     /// Reads exactly `len` numbers of at most `max`, as written by [`Writer::runs`].
-    pub(super) fn runs<T: TryFrom<u64> + Into<u64> + Copy>(&mut self, len: usize, max: T) -> Result<Vec<T>, usize> {
+    pub(super) fn runs<T: TryFrom<u64> + Into<u64> + Copy>(
+        &mut self,
+        len: usize,
+        max: T,
+    ) -> Result<Vec<T>, usize> {
         let start = self.at;
         if self.number()? != len as u64 {
             return Err(start);
@@ -117,5 +135,7 @@ impl<'a> SnapshotReader<'a> {
 
 /// FNV-1a, 64 bits.
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }

@@ -27,7 +27,12 @@ impl Ssd {
     }
 
     #[inline]
-    pub(super) fn write(&mut self, now: u64, extent: Extent, class: DataClass) -> Result<u64, Refusal> {
+    pub(super) fn write(
+        &mut self,
+        now: u64,
+        extent: Extent,
+        class: DataClass,
+    ) -> Result<u64, Refusal> {
         self.check(extent)?;
         if self.ftl.read_only {
             return Err(Refusal::ReadOnly);
@@ -49,7 +54,11 @@ impl Ssd {
     #[inline]
     fn is_plain(&self, extent: Extent) -> bool {
         let unit = self.layout.unit_bytes;
-        let aligned = if unit.is_power_of_two() { extent.offset & (unit - 1) == 0 } else { extent.offset.is_multiple_of(unit) };
+        let aligned = if unit.is_power_of_two() {
+            extent.offset & (unit - 1) == 0
+        } else {
+            extent.offset.is_multiple_of(unit)
+        };
         extent.len == unit && aligned && self.simple && self.partial.is_empty()
     }
 
@@ -64,7 +73,12 @@ impl Ssd {
         placed.max(self.clock.programs_end)
     }
 
-    fn write_pieces(&mut self, started: u64, extent: Extent, class: DataClass) -> Result<u64, Refusal> {
+    fn write_pieces(
+        &mut self,
+        started: u64,
+        extent: Extent,
+        class: DataClass,
+    ) -> Result<u64, Refusal> {
         let (mut offset, end) = (extent.offset, extent.offset + extent.len);
         let mut done = started;
         let mut ready = started;
@@ -100,11 +114,19 @@ impl Ssd {
             return self.write_edges(piece, class, ready);
         }
         if whole_from > first {
-            placed = self.write_part(Extent { offset: piece.offset, len: whole_from * unit_bytes - piece.offset }, class, placed);
+            placed = self.write_part(
+                Extent { offset: piece.offset, len: whole_from * unit_bytes - piece.offset },
+                class,
+                placed,
+            );
         }
         placed = self.write_whole(whole_from as u32, (whole_to - whole_from) as u32, class, placed);
         if whole_to < last {
-            placed = self.write_part(Extent { offset: whole_to * unit_bytes, len: end - whole_to * unit_bytes }, class, placed);
+            placed = self.write_part(
+                Extent { offset: whole_to * unit_bytes, len: end - whole_to * unit_bytes },
+                class,
+                placed,
+            );
         }
         placed
     }
@@ -120,7 +142,13 @@ impl Ssd {
         self.write_part(Extent { offset: boundary, len: piece.len - len }, class, placed)
     }
 
-    pub(super) fn write_whole(&mut self, unit: u32, count: u32, class: DataClass, ready: u64) -> u64 {
+    pub(super) fn write_whole(
+        &mut self,
+        unit: u32,
+        count: u32,
+        class: DataClass,
+        ready: u64,
+    ) -> u64 {
         if !self.partial.is_empty() {
             self.complete_parts(unit, count, ready);
         }
@@ -128,7 +156,11 @@ impl Ssd {
             self.note_whole(unit, count);
         }
         let ready = self.look_up(unit, count, true, ready);
-        let slots = self.ftl.packed.as_ref().map_or(1, |packed| packed.slots_for(class.incompressible_permille()));
+        let slots = self
+            .ftl
+            .packed
+            .as_ref()
+            .map_or(1, |packed| packed.slots_for(class.incompressible_permille()));
         self.ftl.put(&mut self.clock, unit, count, slots, ready)
     }
 
@@ -139,7 +171,8 @@ impl Ssd {
         for unit in u64::from(unit)..u64::from(unit) + u64::from(count) {
             let offset = unit * unit_bytes;
             let was_mapped = self.ftl.map[unit as usize] > TRIMMED;
-            let sequence = journal.write(Extent { offset, len: unit_bytes.min(capacity - offset) }, was_mapped);
+            let sequence = journal
+                .write(Extent { offset, len: unit_bytes.min(capacity - offset) }, was_mapped);
             journal.place_next(vec![sequence]);
         }
     }
@@ -199,7 +232,12 @@ impl Ssd {
         if protected {
             self.write_out(now.0);
         }
-        let cut = self.ftl.journal.as_mut().map(|journal| journal.cut(now.0, protected)).unwrap_or_default();
+        let cut = self
+            .ftl
+            .journal
+            .as_mut()
+            .map(|journal| journal.cut(now.0, protected))
+            .unwrap_or_default();
         let unit_bytes = self.layout.unit_bytes;
         for unit in cut.emptied_units(unit_bytes) {
             self.ftl.trim(unit, 1);

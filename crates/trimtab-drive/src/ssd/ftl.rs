@@ -110,7 +110,8 @@ impl Ftl {
         let superblocks = layout.superblocks as usize;
         let host_streams = 1 + u32::from(flash.slc_cache.is_some());
         let frontier = |group| Frontier { group, ..Frontier::default() };
-        let mut frontiers: Vec<Frontier> = (0..host_streams).flat_map(|_| (0..layout.groups).map(frontier)).collect();
+        let mut frontiers: Vec<Frontier> =
+            (0..host_streams).flat_map(|_| (0..layout.groups).map(frontier)).collect();
         if flash.ftl.streams.separate_gc {
             frontiers.push(frontier(0));
         }
@@ -123,18 +124,28 @@ impl Ftl {
             superblocks_needed: layout.superblocks_needed(flash),
             map: vec![NEVER; layout.units as usize],
             back: if flash.compression.is_some() { Vec::new() } else { vec![0; slots] },
-            packed: flash.compression.as_ref().map(|compression| CompressionState::new(compression, layout)),
+            packed: flash
+                .compression
+                .as_ref()
+                .map(|compression| CompressionState::new(compression, layout)),
             blocks: vec![SuperblockState { valid: 0, pos: UNLISTED }; superblocks + 1],
             stamps: vec![0; superblocks + 1],
             stamp_shift: (layout.superblock_slots / 256).max(1).ilog2(),
             in_slc: vec![false; superblocks + 1],
             slc_queue: VecDeque::new(),
             slc_used: 0,
-            victims: Victims::new(flash.ftl.victim, layout.superblocks, layout.superblock_slots, seed),
+            victims: Victims::new(
+                flash.ftl.victim,
+                layout.superblocks,
+                layout.superblock_slots,
+                seed,
+            ),
             pool: Pool::new(layout, &flash.ftl.wear, seed),
             frontiers,
             turn: [0; 2],
-            merge_slots: u64::from(flash.write_cache.merge_bytes).checked_div(layout.slot_bytes).unwrap_or(0) as u32,
+            merge_slots: u64::from(flash.write_cache.merge_bytes)
+                .checked_div(layout.slot_bytes)
+                .unwrap_or(0) as u32,
             collecting: false,
             to_level: Vec::new(),
             levelled_at: 0,
@@ -181,7 +192,8 @@ impl Ftl {
     pub(super) fn skip(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
         let frontier = &mut self.frontiers[at];
         let block = frontier.next >> self.layout.shift;
-        let begun = !(frontier.next & ((1 << self.layout.shift) - 1)).is_multiple_of(self.layout.row_slots);
+        let begun =
+            !(frontier.next & ((1 << self.layout.shift) - 1)).is_multiple_of(self.layout.row_slots);
         frontier.next += slots;
         frontier.back += slots as usize;
         self.blocks[block as usize].valid -= slots;
@@ -189,7 +201,11 @@ impl Ftl {
         self.counters.nand_written_padding_slots += u64::from(slots);
         if frontier.taken {
             frontier.taken = false;
-            let end = clock.program(frontier.lies_on * self.superblock_dies + frontier.die, now.max(frontier.ready), frontier.slc);
+            let end = clock.program(
+                frontier.lies_on * self.superblock_dies + frontier.die,
+                now.max(frontier.ready),
+                frontier.slc,
+            );
             clock.rows[frontier.cache_row as usize] = end;
             if let Some(journal) = &mut self.journal {
                 journal.programmed(at, end, 0);
@@ -223,9 +239,11 @@ impl Ftl {
             self.abandon_rest(clock, at, now);
         }
         let slc = self.slc.is_some() && self.frontier_stream(at) == SLC;
-        let block =
-            self.pool.take(self.group_for(at)).expect("one free superblock is reserved for collection, and every collection frees one");
-        let slots = if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
+        let block = self.pool.take(self.group_for(at)).expect(
+            "one free superblock is reserved for collection, and every collection frees one",
+        );
+        let slots =
+            if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
         self.blocks[block as usize] = SuperblockState { valid: slots, pos: UNLISTED };
         self.stamps[block as usize] = self.stamp();
         self.in_slc[block as usize] = slc;
@@ -254,8 +272,15 @@ impl Ftl {
         if at >= self.host_frontiers() || self.layout.groups == 1 || self.pool.has_free(own) {
             return (at < self.host_frontiers()).then_some(own);
         }
-        let on = |group: u32| self.frontiers.iter().filter(|frontier| frontier.is_open() && frontier.lies_on == group).count();
-        (0..self.layout.groups).filter(|group| self.pool.has_free(*group)).min_by_key(|group| on(*group))
+        let on = |group: u32| {
+            self.frontiers
+                .iter()
+                .filter(|frontier| frontier.is_open() && frontier.lies_on == group)
+                .count()
+        };
+        (0..self.layout.groups)
+            .filter(|group| self.pool.has_free(*group))
+            .min_by_key(|group| on(*group))
     }
 
     /// Stream of a frontier; the collection frontier counts as one past the host streams.
@@ -304,7 +329,8 @@ impl Ftl {
             let (block, slot) = (address >> shift, address & mask);
             let slots = match &mut self.packed {
                 None => {
-                    let at = (block as usize - 1) * self.layout.superblock_slots as usize + slot as usize;
+                    let at = (block as usize - 1) * self.layout.superblock_slots as usize
+                        + slot as usize;
                     *self.back.get_mut(at).filter(|_| slot < self.layout.superblock_slots)? = unit;
                     1
                 }

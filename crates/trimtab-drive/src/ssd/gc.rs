@@ -34,7 +34,9 @@ impl Ftl {
     /// Levels wear and collects garbage up to the watermarks. A superblock open at frontier `at`
     /// with room for `slots` slots counts as free.
     pub(super) fn make_room(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
-        while self.slc_used > self.slc_limit() && self.fold_oldest(clock, now, GcContext::Foreground) {}
+        while self.slc_used > self.slc_limit()
+            && self.fold_oldest(clock, now, GcContext::Foreground)
+        {}
         self.level_wear(clock, now);
         let reserve = self.pool.reserve();
         if self.pool.free() >= self.gc.free_low + reserve {
@@ -42,10 +44,14 @@ impl Ftl {
         }
         // Random victims may free nothing; a long series of these is practically impossible.
         for _ in 0..64 * u64::from(self.layout.superblocks) {
-            if self.pool.free() + u32::from(self.frontiers[at].has_room(slots)) >= self.gc.free_high + reserve {
+            if self.pool.free() + u32::from(self.frontiers[at].has_room(slots))
+                >= self.gc.free_high + reserve
+            {
                 break;
             }
-            if !self.collect_next(clock, now, GcContext::Foreground) && !self.fold_oldest(clock, now, GcContext::Foreground) {
+            if !self.collect_next(clock, now, GcContext::Foreground)
+                && !self.fold_oldest(clock, now, GcContext::Foreground)
+            {
                 break;
             }
         }
@@ -54,7 +60,11 @@ impl Ftl {
     /// Collects the policy's next victim; false if none would free space.
     pub(super) fn collect_next(&mut self, clock: &mut Clock, now: u64, context: GcContext) -> bool {
         let stamp = self.stamp();
-        let Some(block) = self.victims.take(&mut self.blocks, &self.stamps, self.layout.superblock_slots, stamp) else { return false };
+        let Some(block) =
+            self.victims.take(&mut self.blocks, &self.stamps, self.layout.superblock_slots, stamp)
+        else {
+            return false;
+        };
         let full = self.blocks[block as usize].valid == self.layout.superblock_slots;
         if (full && self.victims.knows_best()) || self.stale_slots() == 0 {
             self.victims.insert(&mut self.blocks, block);
@@ -65,12 +75,14 @@ impl Ftl {
     }
 
     pub(super) fn stale_slots(&self) -> u64 {
-        let usable = u64::from(self.layout.superblocks - self.pool.worn_out) * u64::from(self.layout.superblock_slots);
+        let usable = u64::from(self.layout.superblocks - self.pool.worn_out)
+            * u64::from(self.layout.superblock_slots);
         let valid = match &self.packed {
             None => self.mapped,
             Some(packed) => packed.valid_slots,
         };
-        let in_slc = u64::from(self.slc_used) * u64::from(self.layout.superblock_slots - self.layout.slc_superblock_slots);
+        let in_slc = u64::from(self.slc_used)
+            * u64::from(self.layout.superblock_slots - self.layout.slc_superblock_slots);
         usable.saturating_sub(self.free_slots).saturating_sub(valid).saturating_sub(in_slc)
     }
 
@@ -93,7 +105,10 @@ impl Ftl {
         self.levelled_at = erases;
         while let Some(block) = self.to_level.pop() {
             let listed = self.blocks[block as usize].pos != UNLISTED;
-            if listed && self.pool.erases_max - self.pool.erases[block as usize] > spread_max && self.pool.free() > 0 {
+            if listed
+                && self.pool.erases_max - self.pool.erases[block as usize] > spread_max
+                && self.pool.free() > 0
+            {
                 self.victims.remove(&mut self.blocks, block);
                 self.relocate(clock, block, Cause::Wear, GcContext::Foreground, now);
                 return;
@@ -105,7 +120,9 @@ impl Ftl {
     fn find_unworn(&mut self, spread_max: u32) {
         let Some(enough) = self.pool.erases_max.checked_sub(spread_max) else { return };
         let (blocks, erases) = (&self.blocks, &self.pool.erases);
-        let unworn = |block: &u32| blocks[*block as usize].pos != UNLISTED && erases[*block as usize] < enough;
+        let unworn = |block: &u32| {
+            blocks[*block as usize].pos != UNLISTED && erases[*block as usize] < enough
+        };
         self.to_level.extend((1..=self.layout.superblocks).filter(unworn));
         self.to_level.sort_by_key(|block| core::cmp::Reverse(erases[*block as usize]));
     }
@@ -116,7 +133,8 @@ impl Ftl {
             None => 0,
             Some(SlcSize::Fixed { .. }) => self.layout.slc_superblocks_min,
             Some(SlcSize::Dynamic { .. }) => {
-                let unmapped = (u64::from(self.layout.units) - self.mapped) / u64::from(self.layout.superblock_slots);
+                let unmapped = (u64::from(self.layout.units) - self.mapped)
+                    / u64::from(self.layout.superblock_slots);
                 let limit = u64::from(self.layout.slc_superblocks_min) + unmapped;
                 limit.min(u64::from(self.layout.slc_superblocks_max)) as u32
             }
@@ -127,7 +145,9 @@ impl Ftl {
     pub(super) fn slc_accepts(&self) -> bool {
         let at = SLC * self.layout.groups as usize + self.turn[SLC] as usize;
         let folds = self.slc.as_ref().is_some_and(|slc| slc.when_full == SlcFull::FoldFirst);
-        self.frontiers[at].is_open() || self.slc_used < self.slc_limit() || (folds && !self.slc_queue.is_empty())
+        self.frontiers[at].is_open()
+            || self.slc_used < self.slc_limit()
+            || (folds && !self.slc_queue.is_empty())
     }
 
     /// Folds the oldest superblock of the SLC cache into native ones; false if there is none.
@@ -138,10 +158,18 @@ impl Ftl {
     }
 
     /// Relocates the valid data of `block` and erases it.
-    fn relocate(&mut self, clock: &mut Clock, block: u32, cause: Cause, context: GcContext, now: u64) {
+    fn relocate(
+        &mut self,
+        clock: &mut Clock,
+        block: u32,
+        cause: Cause,
+        context: GcContext,
+        now: u64,
+    ) {
         let was_collecting = core::mem::replace(&mut self.collecting, true);
         let slc = self.in_slc[block as usize];
-        let slots = if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
+        let slots =
+            if slc { self.layout.slc_superblock_slots } else { self.layout.superblock_slots };
         let valid = self.blocks[block as usize].valid;
         debug_assert!(valid <= slots);
         let rows_read = if self.packed.is_some() {
@@ -161,7 +189,11 @@ impl Ftl {
         };
         self.erase(block);
         self.account(cause, &work, valid);
-        self.counters.gc_die_ns = self.counters.gc_die_ns.saturating_add(clock.charge(now, &work, context == GcContext::Foreground));
+        self.counters.gc_die_ns = self.counters.gc_die_ns.saturating_add(clock.charge(
+            now,
+            &work,
+            context == GcContext::Foreground,
+        ));
     }
 
     fn account(&mut self, cause: Cause, work: &FlashWork, slots: u32) {
@@ -207,7 +239,14 @@ impl Ftl {
     }
 
     /// Relocates the `valid` units of `block`. Returns the number of rows read.
-    fn move_valid(&mut self, clock: &mut Clock, block: u32, slots: u32, valid: u32, now: u64) -> u64 {
+    fn move_valid(
+        &mut self,
+        clock: &mut Clock,
+        block: u32,
+        slots: u32,
+        valid: u32,
+        now: u64,
+    ) -> u64 {
         let first = (block as usize - 1) * self.layout.superblock_slots as usize;
         // Copied so that source and destination can be borrowed together; padded for prefetching.
         let mut units = core::mem::take(&mut self.scratch);
@@ -278,7 +317,10 @@ impl Ftl {
     /// Rows left in the superblocks open for fresh data: the number of programs before the next
     /// collection, over which owed time is divided.
     pub(super) fn rows_open(&self) -> u64 {
-        let slots: u64 = self.frontiers[..self.host_frontiers()].iter().map(|frontier| u64::from(frontier.end - frontier.next)).sum();
+        let slots: u64 = self.frontiers[..self.host_frontiers()]
+            .iter()
+            .map(|frontier| u64::from(frontier.end - frontier.next))
+            .sum();
         slots / u64::from(self.layout.row_slots)
     }
 
@@ -298,7 +340,11 @@ impl Ftl {
         }
         if frontier.taken {
             frontier.taken = false;
-            let end = clock.program(frontier.lies_on * self.superblock_dies + frontier.die, frontier.ready.max(now), frontier.slc);
+            let end = clock.program(
+                frontier.lies_on * self.superblock_dies + frontier.die,
+                frontier.ready.max(now),
+                frontier.slc,
+            );
             clock.rows[frontier.cache_row as usize] = end.min(FILLING - 1);
             if let Some(journal) = &mut self.journal {
                 journal.programmed(at, end, 0);
@@ -351,7 +397,8 @@ impl<'a> RelocationSource<'a> {
     /// Branch-free on validity, which is hard to predict. Counts rows only if `COUNT`.
     #[inline(always)]
     fn move_rows<const COUNT: bool>(&mut self, map: &mut [u32], target: &mut [u32], to: u32) {
-        let (mut from, mut row_left, mut row_valid, mut moved, mut rows) = (self.from, self.row_left, self.row_valid, 0, 0);
+        let (mut from, mut row_left, mut row_valid, mut moved, mut rows) =
+            (self.from, self.row_left, self.row_valid, 0, 0);
         while let Some(place) = target.get_mut(moved) {
             let unit = self.units[from];
             prefetch(map, self.units[from + PREFETCH_AHEAD] as usize);

@@ -64,7 +64,11 @@ impl Ssd {
             self.ftl.counters.throttled_ns = self.ftl.counters.throttled_ns.saturating_add(elapsed);
         }
         let temperature = heat.temperature_mc();
-        let throttled = if heat.throttled { temperature >= heat.thermal.resume_mc } else { temperature >= heat.thermal.throttle_mc };
+        let throttled = if heat.throttled {
+            temperature >= heat.thermal.resume_mc
+        } else {
+            temperature >= heat.thermal.throttle_mc
+        };
         if throttled != heat.throttled {
             heat.throttled = throttled;
             self.set_speed();

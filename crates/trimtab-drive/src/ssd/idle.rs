@@ -49,7 +49,9 @@ impl Ssd {
         let free = self.ftl.free_slots;
         gain.in_vain = if free > gain.most_free { 0 } else { gain.in_vain + 1 };
         gain.most_free = gain.most_free.max(free);
-        gain.in_vain <= self.layout.superblocks && self.ftl.pool.free() < self.flash.ftl.gc.idle_free && self.worth_collecting()
+        gain.in_vain <= self.layout.superblocks
+            && self.ftl.pool.free() < self.flash.ftl.gc.idle_free
+            && self.worth_collecting()
     }
 
     fn collect_until(&mut self, mut now: u64, until: u64) {

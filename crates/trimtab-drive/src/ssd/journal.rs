@@ -38,7 +38,11 @@ impl PowerCut {
         for (fate, was_mapped) in self.fates.iter().zip(&self.was_mapped) {
             *units.entry(fate.extent.offset / unit_bytes).or_insert(*was_mapped) |= fate.survives;
         }
-        units.into_iter().filter(|(_, holds_data)| !holds_data).map(|(unit, _)| unit as u32).collect()
+        units
+            .into_iter()
+            .filter(|(_, holds_data)| !holds_data)
+            .map(|(unit, _)| unit as u32)
+            .collect()
     }
 }
 
@@ -62,7 +66,12 @@ pub(super) struct DurabilityJournal {
 
 impl DurabilityJournal {
     pub(super) fn new(frontiers: usize) -> Self {
-        Self { entries: VecDeque::new(), first: 0, rows: vec![VecDeque::new(); frontiers], placing: VecDeque::new() }
+        Self {
+            entries: VecDeque::new(),
+            first: 0,
+            rows: vec![VecDeque::new(); frontiers],
+            placing: VecDeque::new(),
+        }
     }
 
     pub(super) fn next_sequence(&self) -> u64 {
@@ -93,7 +102,10 @@ impl DurabilityJournal {
         while self.rows[at].len() > rest {
             let Some(unit) = self.rows[at].pop_front() else { return };
             for sequence in unit.sequences {
-                if let Some(entry) = sequence.checked_sub(self.first).and_then(|index| self.entries.get_mut(index as usize)) {
+                if let Some(entry) = sequence
+                    .checked_sub(self.first)
+                    .and_then(|index| self.entries.get_mut(index as usize))
+                {
                     entry.durable = end;
                 }
             }
@@ -103,8 +115,10 @@ impl DurabilityJournal {
     /// Number of units of `unit_bytes` in rows that are not on flash at `now`.
     pub(super) fn units_in_rows(&self, now: u64, unit_bytes: u64) -> u64 {
         let filling: u64 = self.rows.iter().map(|row| row.len() as u64).sum();
-        let under_way = self.entries.iter().filter(|entry| entry.durable > now && entry.durable != u64::MAX);
-        let mut programming: Vec<(u64, u64)> = under_way.map(|entry| (entry.durable, entry.extent.offset / unit_bytes)).collect();
+        let under_way =
+            self.entries.iter().filter(|entry| entry.durable > now && entry.durable != u64::MAX);
+        let mut programming: Vec<(u64, u64)> =
+            under_way.map(|entry| (entry.durable, entry.extent.offset / unit_bytes)).collect();
         // Several writes may have been merged into one unit.
         programming.sort_unstable();
         programming.dedup();
@@ -129,7 +143,11 @@ impl DurabilityJournal {
         self.rows.iter_mut().for_each(VecDeque::clear);
         let mut cut = PowerCut::default();
         for (sequence, entry) in (first..).zip(self.entries.drain(..)) {
-            cut.fates.push(WriteFate { sequence, extent: entry.extent, survives: protected || entry.durable <= now });
+            cut.fates.push(WriteFate {
+                sequence,
+                extent: entry.extent,
+                survives: protected || entry.durable <= now,
+            });
             cut.was_mapped.push(entry.was_mapped);
         }
         cut

@@ -146,14 +146,22 @@ pub(super) struct FlashLanes {
 
 impl FlashLanes {
     pub(super) fn new(count: usize) -> Self {
-        Self { each: alloc::vec![Lane::default(); count], share: 0, charged_ns: 0, undivided_ns: 0, uncovered_ns: 0, idle_uncovered_ns: 0 }
+        Self {
+            each: alloc::vec![Lane::default(); count],
+            share: 0,
+            charged_ns: 0,
+            undivided_ns: 0,
+            uncovered_ns: 0,
+            idle_uncovered_ns: 0,
+        }
     }
 
     /// Charges `ns`, summed over lanes, from `at` on.
     pub(super) fn charge(&mut self, at: u64, ns: u64, waited_for: bool) {
         let lanes = self.each.len() as u64;
         self.charged_ns = self.charged_ns.saturating_add(ns);
-        let uncovered = if waited_for { &mut self.uncovered_ns } else { &mut self.idle_uncovered_ns };
+        let uncovered =
+            if waited_for { &mut self.uncovered_ns } else { &mut self.idle_uncovered_ns };
         *uncovered = uncovered.saturating_add(ns);
         let ns = ns.saturating_add(self.undivided_ns);
         self.undivided_ns = ns % lanes;
@@ -164,7 +172,10 @@ impl FlashLanes {
 
     /// Subtracts the shares of `done` programs and divides the rest among the next `programs`.
     pub(super) fn spread(&mut self, done: u64, programs: u64) {
-        self.uncovered_ns = self.uncovered_ns.saturating_add(self.idle_uncovered_ns).saturating_sub(self.share.saturating_mul(done));
+        self.uncovered_ns = self
+            .uncovered_ns
+            .saturating_add(self.idle_uncovered_ns)
+            .saturating_sub(self.share.saturating_mul(done));
         self.idle_uncovered_ns = 0;
         self.share = self.uncovered_ns.div_ceil(programs.max(1));
     }
@@ -172,7 +183,13 @@ impl FlashLanes {
     /// Like [`spread`](Self::spread) when host I/O resumes at `now` after idle time. Owed time
     /// paid while idle is covered. Of unfinished idle work, a program pays at most
     /// `preempted_ns`.
-    pub(super) fn spread_after_idling(&mut self, now: u64, done: u64, programs: u64, preempted_ns: u64) {
+    pub(super) fn spread_after_idling(
+        &mut self,
+        now: u64,
+        done: u64,
+        programs: u64,
+        preempted_ns: u64,
+    ) {
         self.uncovered_ns = self.uncovered_ns.saturating_sub(self.share.saturating_mul(done));
         self.each.iter_mut().for_each(|lane| lane.settle(now));
         // Otherwise host work is still running and no idle work has started.
@@ -182,7 +199,10 @@ impl FlashLanes {
             self.uncovered_ns = self.uncovered_ns.min(owed - self.idle_uncovered_ns);
         }
         let programs = programs.max(1);
-        self.share = self.uncovered_ns.div_ceil(programs).saturating_add(self.idle_uncovered_ns.div_ceil(programs).min(preempted_ns));
+        self.share = self
+            .uncovered_ns
+            .div_ceil(programs)
+            .saturating_add(self.idle_uncovered_ns.div_ceil(programs).min(preempted_ns));
     }
 
     /// End of all work on all lanes.
@@ -193,7 +213,8 @@ impl FlashLanes {
     /// Mean remaining work per lane after `now`, scheduled and owed.
     pub(super) fn backlog(&self, now: u64) -> u64 {
         let left = |lane: &Lane| lane.given_until().saturating_sub(now).saturating_add(lane.owed);
-        self.each.iter().fold(0_u64, |sum, lane| sum.saturating_add(left(lane))) / self.each.len().max(1) as u64
+        self.each.iter().fold(0_u64, |sum, lane| sum.saturating_add(left(lane)))
+            / self.each.len().max(1) as u64
     }
 
     /// Restarts time accounting at `now`.
@@ -215,7 +236,10 @@ mod tests {
             lane.read(ready, 50, Some(10), step) - ready
         };
         // Steps end at 100, 400, 700 and 1000.
-        assert_eq!((read(250, 0), read(250, 300), read(100, 300), read(401, 300)), (60, 210, 60, 359));
+        assert_eq!(
+            (read(250, 0), read(250, 300), read(100, 300), read(401, 300)),
+            (60, 210, 60, 359)
+        );
         // A read waits no longer than the program.
         assert_eq!((read(995, 300), read(1000, 300)), (55, 50));
     }

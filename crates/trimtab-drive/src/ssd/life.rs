@@ -35,12 +35,14 @@ impl EnduranceCredit {
         let rate = u128::from(self.rule.earned_bytes_per_s);
         let earned = u128::from(now - self.updated) * rate / SECOND_NS;
         // Only consume the time of whole bytes, so that low rates still count.
-        self.updated = (earned * SECOND_NS).checked_div(rate).map_or(now, |used| self.updated + used as u64);
+        self.updated =
+            (earned * SECOND_NS).checked_div(rate).map_or(now, |used| self.updated + used as u64);
         let spent = written.0 - self.counted;
         self.counted = written.0;
         let credit = (u128::from(self.credit) + earned).saturating_sub(u128::from(spent));
         self.credit = credit.min(u128::from(self.rule.credit_bytes)) as u64;
-        self.throttled = if self.throttled { self.credit < self.rule.credit_bytes } else { self.credit == 0 };
+        self.throttled =
+            if self.throttled { self.credit < self.rule.credit_bytes } else { self.credit == 0 };
     }
 }
 

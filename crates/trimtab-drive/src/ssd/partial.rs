@@ -58,7 +58,13 @@ impl Ssd {
         let unit = (extent.offset / unit_bytes) as u32;
         let (from, to) = (extent.offset % unit_bytes, extent.offset % unit_bytes + extent.len);
         let was_mapped = self.ftl.map[unit as usize] > TRIMMED;
-        let sequences: Vec<u64> = self.ftl.journal.as_mut().map(|journal| journal.write(extent, was_mapped)).into_iter().collect();
+        let sequences: Vec<u64> = self
+            .ftl
+            .journal
+            .as_mut()
+            .map(|journal| journal.write(extent, was_mapped))
+            .into_iter()
+            .collect();
         let mut placed = ready;
         if let Some(at) = self.partial.parts.iter().position(|part| part.unit == unit) {
             let part = &mut self.partial.parts[at];
@@ -85,7 +91,8 @@ impl Ssd {
 
     /// Unit size in bytes; smaller for the last unit if the capacity is not a multiple.
     fn unit_len(&self, unit: u32) -> u64 {
-        (self.spec.capacity_bytes - u64::from(unit) * self.layout.unit_bytes).min(self.layout.unit_bytes)
+        (self.spec.capacity_bytes - u64::from(unit) * self.layout.unit_bytes)
+            .min(self.layout.unit_bytes)
     }
 
     /// Writes the unit of part `at`, reading its rest from flash if it is mapped.
@@ -107,13 +114,19 @@ impl Ssd {
             journal.place_next(part.sequences);
         }
         let ready = self.look_up(part.unit, 1, true, ready);
-        let slots = self.ftl.packed.as_ref().map_or(1, |packed| packed.slots_for(part.class.incompressible_permille()));
+        let slots = self
+            .ftl
+            .packed
+            .as_ref()
+            .map_or(1, |packed| packed.slots_for(part.class.incompressible_permille()));
         self.ftl.put(&mut self.clock, part.unit, 1, slots, ready)
     }
 
     /// Writes any incomplete units among the `count` units starting at `unit`.
     pub(super) fn complete_parts(&mut self, unit: u32, count: u32, now: u64) {
-        while let Some(at) = self.partial.parts.iter().position(|part| (unit..unit + count).contains(&part.unit)) {
+        while let Some(at) =
+            self.partial.parts.iter().position(|part| (unit..unit + count).contains(&part.unit))
+        {
             self.complete_part(at, now);
         }
     }

@@ -20,13 +20,23 @@ impl Ftl {
             return false;
         }
         let (old, shift) = (self.map[unit as usize], self.layout.shift);
-        let newest = |frontier: &Frontier| frontier.next >> shift == old >> shift && frontier.next.wrapping_sub(old) <= self.merge_slots;
+        let newest = |frontier: &Frontier| {
+            frontier.next >> shift == old >> shift
+                && frontier.next.wrapping_sub(old) <= self.merge_slots
+        };
         old > TRIMMED && self.frontiers[..self.host_frontiers()].iter().any(newest)
     }
 
     /// Writes `count` units of `slots` slots each, starting at `unit`, that arrive at `ready`.
     /// Returns the time at which the last one is in the write cache.
-    pub(super) fn put(&mut self, clock: &mut Clock, unit: u32, count: u32, slots: u32, ready: u64) -> u64 {
+    pub(super) fn put(
+        &mut self,
+        clock: &mut Clock,
+        unit: u32,
+        count: u32,
+        slots: u32,
+        ready: u64,
+    ) -> u64 {
         if count == 1 && self.merges(unit) {
             return ready;
         }
@@ -66,10 +76,23 @@ impl Ftl {
     /// `unit`. Works group by group instead of row by row, so that old versions written the same
     /// way are invalidated per superblock. Returns the time at which the last unit is placed and
     /// the number of units, or `None` if the frontiers are not at the start of a stripe.
-    fn put_stripes(&mut self, clock: &mut Clock, stream: usize, at: usize, unit: u32, left: u32, ready: u64) -> Option<(u64, u32)> {
+    fn put_stripes(
+        &mut self,
+        clock: &mut Clock,
+        stream: usize,
+        at: usize,
+        unit: u32,
+        left: u32,
+        ready: u64,
+    ) -> Option<(u64, u32)> {
         let (groups, row) = (self.layout.groups, self.layout.row_slots);
         let turn = self.turn[stream];
-        if groups == 1 || left < 2 * groups * row || self.packed.is_some() || self.journal.is_some() || turn != 0 {
+        if groups == 1
+            || left < 2 * groups * row
+            || self.packed.is_some()
+            || self.journal.is_some()
+            || turn != 0
+        {
             return None;
         }
         // The next cache row might be one that another stream is filling.
@@ -96,7 +119,8 @@ impl Ftl {
                 let (admit, end) = clock.program_whole(frontier.next, die, ready, frontier.slc);
                 (ack, programmed) = (ack.max(admit), programmed.max(end));
                 frontier.next += row;
-                frontier.die = if frontier.die + 1 == self.superblock_dies { 0 } else { frontier.die + 1 };
+                frontier.die =
+                    if frontier.die + 1 == self.superblock_dies { 0 } else { frontier.die + 1 };
             }
         }
         clock.count_programs(u64::from(rows) * u64::from(groups), programmed);
@@ -199,7 +223,9 @@ impl Ftl {
             let block = old[from] >> shift;
             let run = run_of(&old[from..], shift, block);
             if block == 0 {
-                self.trimmed -= old[from..from + run].iter().filter(|address| **address == TRIMMED).count() as u64;
+                self.trimmed -=
+                    old[from..from + run].iter().filter(|address| **address == TRIMMED).count()
+                        as u64;
             } else {
                 let slots = match &self.packed {
                     None => run as u32,
@@ -221,7 +247,15 @@ impl Ftl {
     /// per unit, and programs each completed row. Returns the time at which the last one was
     /// placed in the write cache.
     #[inline]
-    fn advance(&mut self, clock: &mut Clock, stream: usize, at: usize, slots: u32, unit_slots: u32, ready: u64) -> u64 {
+    fn advance(
+        &mut self,
+        clock: &mut Clock,
+        stream: usize,
+        at: usize,
+        slots: u32,
+        unit_slots: u32,
+        ready: u64,
+    ) -> u64 {
         let to = self.frontiers[at].next + slots;
         debug_assert!(to <= self.frontiers[at].end, "write past the end of the superblock");
         self.frontiers[at].back += slots as usize;
@@ -249,9 +283,14 @@ impl Ftl {
             frontier.next = frontier.row_end;
             frontier.row_end = (frontier.row_end + self.layout.row_slots).min(frontier.end);
             frontier.taken = false;
-            let end = clock.program(frontier.lies_on * self.superblock_dies + frontier.die, frontier.ready, frontier.slc);
+            let end = clock.program(
+                frontier.lies_on * self.superblock_dies + frontier.die,
+                frontier.ready,
+                frontier.slc,
+            );
             clock.rows[frontier.cache_row as usize] = end.min(FILLING - 1);
-            frontier.die = if frontier.die + 1 == self.superblock_dies { 0 } else { frontier.die + 1 };
+            frontier.die =
+                if frontier.die + 1 == self.superblock_dies { 0 } else { frontier.die + 1 };
             if let Some(journal) = &mut self.journal {
                 journal.programmed(at, end, (to - frontier.next).div_ceil(unit_slots) as usize);
             }
@@ -262,7 +301,11 @@ impl Ftl {
         if filled_row {
             let closed = frontier.next == frontier.end;
             if self.layout.groups > 1 {
-                self.turn[stream] = if self.turn[stream] + 1 == self.layout.groups { 0 } else { self.turn[stream] + 1 };
+                self.turn[stream] = if self.turn[stream] + 1 == self.layout.groups {
+                    0
+                } else {
+                    self.turn[stream] + 1
+                };
             }
             if closed {
                 self.close(at);
@@ -275,7 +318,11 @@ impl Ftl {
     #[cold]
     #[inline(never)]
     fn program_oldest_row(&mut self, clock: &mut Clock, now: u64) {
-        match self.frontiers.iter().position(|frontier| frontier.taken && frontier.cache_row == clock.row_next) {
+        match self
+            .frontiers
+            .iter()
+            .position(|frontier| frontier.taken && frontier.cache_row == clock.row_next)
+        {
             Some(at) => self.write_out_row(clock, at, now),
             // Its frontier was erased.
             None => clock.rows[clock.row_next as usize] = 0,
@@ -311,7 +358,8 @@ const RUN_CHUNK: usize = 64;
 
 /// Number of leading addresses that lie in superblock `block`.
 fn run_of(addresses: &[u32], shift: u32, block: u32) -> usize {
-    let alone = |part: &[u32]| part.iter().take_while(|address| **address >> shift == block).count();
+    let alone =
+        |part: &[u32]| part.iter().take_while(|address| **address >> shift == block).count();
     let (near, far) = addresses.split_at(addresses.len().min(RUN_CHUNK));
     let short = alone(near);
     // Runs are short where rows of several superblocks alternate.
@@ -319,7 +367,10 @@ fn run_of(addresses: &[u32], shift: u32, block: u32) -> usize {
         return short;
     }
     // Branch-free comparison of whole chunks, for TRIMs of a whole drive.
-    let elsewhere = |chunk: &&[u32]| chunk.iter().fold(0, |seen, address| seen | (*address >> shift) ^ block) != 0;
-    let whole = far.chunks_exact(RUN_CHUNK).take_while(|chunk| !elsewhere(chunk)).count() * RUN_CHUNK;
+    let elsewhere = |chunk: &&[u32]| {
+        chunk.iter().fold(0, |seen, address| seen | (*address >> shift) ^ block) != 0
+    };
+    let whole =
+        far.chunks_exact(RUN_CHUNK).take_while(|chunk| !elsewhere(chunk)).count() * RUN_CHUNK;
     short + whole + alone(&far[whole..])
 }

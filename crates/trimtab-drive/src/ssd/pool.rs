@@ -60,7 +60,8 @@ impl Pool {
     pub(super) fn take(&mut self, group: Option<u32>) -> Option<u32> {
         let group = match group {
             Some(group) if !self.heaps[group as usize].is_empty() => group as usize,
-            _ => (0..self.heaps.len()).max_by_key(|group| (self.heaps[*group].len(), Reverse(*group)))?,
+            _ => (0..self.heaps.len())
+                .max_by_key(|group| (self.heaps[*group].len(), Reverse(*group)))?,
         };
         let Reverse((_, _, block)) = self.heaps[group].pop()?;
         self.free -= 1;
@@ -94,7 +95,9 @@ impl Pool {
     /// Superblocks that collection keeps free beyond its watermarks, so that the last free one
     /// rarely wears out. Zero until a superblock nears its end of life.
     pub(super) fn reserve(&self) -> u32 {
-        u32::from(self.wear.erase_limit.is_some_and(|limit| u64::from(self.erases_max) + 1 >= u64::from(limit) - self.spread(limit)))
+        u32::from(self.wear.erase_limit.is_some_and(|limit| {
+            u64::from(self.erases_max) + 1 >= u64::from(limit) - self.spread(limit)
+        }))
     }
 
     /// Maximum deviation of an individual erase limit from `limit`.
@@ -106,7 +109,8 @@ impl Pool {
     fn limit(&self, block: u32) -> u32 {
         let Some(limit) = self.wear.erase_limit else { return u32::MAX };
         let spread = self.spread(limit);
-        let drawn = crate::rng::CountedStream { seed: self.limit_seed, drawn: u64::from(block) }.below(2 * spread + 1);
+        let drawn = crate::rng::CountedStream { seed: self.limit_seed, drawn: u64::from(block) }
+            .below(2 * spread + 1);
         u32::try_from(u64::from(limit) - spread + drawn).unwrap_or(u32::MAX).max(1)
     }
 
@@ -116,7 +120,8 @@ impl Pool {
 
     /// Free superblocks: wear that counts, release order, number.
     pub(super) fn free_entries(&self) -> Vec<(u32, u64, u32)> {
-        let mut entries: Vec<_> = self.heaps.iter().flatten().map(|Reverse(entry)| *entry).collect();
+        let mut entries: Vec<_> =
+            self.heaps.iter().flatten().map(|Reverse(entry)| *entry).collect();
         entries.sort_unstable();
         entries
     }

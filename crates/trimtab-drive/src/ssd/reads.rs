@@ -34,7 +34,11 @@ impl ReadAhead {
         if self.recent.back().is_some_and(|(end, _)| *end == extent.offset) {
             let needed = extent.offset + extent.len;
             // Start of the earliest read whose window covered the whole of this one.
-            begun = self.recent.iter().find(|(end, _)| end + self.window >= needed).map_or(now, |(_, at)| *at);
+            begun = self
+                .recent
+                .iter()
+                .find(|(end, _)| end + self.window >= needed)
+                .map_or(now, |(_, at)| *at);
         } else {
             self.recent.clear();
         }
@@ -65,7 +69,11 @@ impl Ssd {
         if extent.len == 0 {
             return Ok(started.saturating_add(self.clock.latency));
         }
-        let begun = if self.flash.nand.read_ahead_bytes == 0 { started } else { self.read_ahead.begin(extent, started) };
+        let begun = if self.flash.nand.read_ahead_bytes == 0 {
+            started
+        } else {
+            self.read_ahead.begin(extent, started)
+        };
         self.clock.reads_begin = self.read_ahead.earliest(started);
         let first = extent.offset / self.layout.unit_bytes;
         let count = (extent.offset + extent.len).div_ceil(self.layout.unit_bytes) - first;
@@ -75,7 +83,8 @@ impl Ssd {
         let mut at = first as u32;
         while at < end {
             // Rest of the request, which the host receives in this order.
-            let rest = extent.len.min(extent.offset + extent.len - u64::from(at) * self.layout.unit_bytes);
+            let rest =
+                extent.len.min(extent.offset + extent.len - u64::from(at) * self.layout.unit_bytes);
             let (next, there) = self.read_piece(at, end, found, started);
             if there > started {
                 sent = sent.max(there.saturating_add(self.clock.sending_ns(rest)));
@@ -91,7 +100,12 @@ impl Ssd {
     pub(super) fn read_piece(&mut self, unit: u32, end: u32, begun: u64, now: u64) -> (u32, u64) {
         let piece = self.piece_at(unit, end);
         let rows = piece.row..piece.row + piece.rows;
-        (piece.next, rows.fold(now, |there, row| there.max(self.read_row(piece.block, row, piece.slots, begun, now))))
+        (
+            piece.next,
+            rows.fold(now, |there, row| {
+                there.max(self.read_row(piece.block, row, piece.slots, begun, now))
+            }),
+        )
     }
 
     /// Units in the same row, starting at `unit` and before `end`.
@@ -106,23 +120,43 @@ impl Ssd {
         let row = slot / layout.row_slots;
         // Avoid a division per unit: this loop dominates long reads.
         let first = address - slot % layout.row_slots;
-        let in_row = |address: u32| address.wrapping_sub(first) < layout.row_slots && address >> layout.shift == block;
-        let together = map[unit as usize + 1..end as usize].iter().take_while(|next| in_row(**next)).count() as u32;
-        let slots = self.ftl.packed.as_ref().map_or(together + 1, |packed| packed.slots_of(unit, together + 1));
+        let in_row = |address: u32| {
+            address.wrapping_sub(first) < layout.row_slots && address >> layout.shift == block
+        };
+        let together =
+            map[unit as usize + 1..end as usize].iter().take_while(|next| in_row(**next)).count()
+                as u32;
+        let slots = self
+            .ftl
+            .packed
+            .as_ref()
+            .map_or(together + 1, |packed| packed.slots_of(unit, together + 1));
         // A compressed unit may extend into the next row.
         let last_row = (slot + slots - 1).min(layout.superblock_slots - 1) / layout.row_slots;
-        RowRead { block, row, rows: 1 + u32::from(last_row > row && self.ftl.packed.is_some()), slots, next: unit + 1 + together }
+        RowRead {
+            block,
+            row,
+            rows: 1 + u32::from(last_row > row && self.ftl.packed.is_some()),
+            slots,
+            next: unit + 1 + together,
+        }
     }
 
     fn read_row(&mut self, block: u32, row: u32, slots: u32, begun: u64, now: u64) -> u64 {
         let first = (block << self.layout.shift) + row * self.layout.row_slots;
-        let in_row = |frontier: &Frontier| frontier.taken && frontier.next > first && frontier.next <= first + self.layout.row_slots;
+        let in_row = |frontier: &Frontier| {
+            frontier.taken
+                && frontier.next > first
+                && frontier.next <= first + self.layout.row_slots
+        };
         if self.ftl.frontiers.iter().any(in_row) {
             return now;
         }
         let dies = self.ftl.superblock_dies;
         let die = self.ftl.pool.group(block) * dies + row % dies;
-        if self.clock.dies.each[die as usize].free > now && self.clock.holds_row(first, now, CACHE_ROWS_SEARCHED) {
+        if self.clock.dies.each[die as usize].free > now
+            && self.clock.holds_row(first, now, CACHE_ROWS_SEARCHED)
+        {
             return now;
         }
         self.ftl.counters.nand_read_host_rows += self.clock.row_programs();
@@ -142,7 +176,8 @@ impl Ssd {
             return 0;
         }
         let kind = i64::from(row / self.ftl.superblock_dies) % kinds;
-        let spread = i64::try_from(self.clock.now.read).unwrap_or(i64::MAX) / 1000 * i64::from(nand.read_spread_permille);
+        let spread = i64::try_from(self.clock.now.read).unwrap_or(i64::MAX) / 1000
+            * i64::from(nand.read_spread_permille);
         spread / (2 * (kinds - 1)) * (2 * kind - (kinds - 1))
     }
 
@@ -153,7 +188,9 @@ impl Ssd {
             return 0;
         }
         let seed = crate::rng::derive_seed(self.seed, "read retries");
-        let drawn = crate::rng::CountedStream { seed, drawn: self.ftl.counters.nand_read_host_rows }.below(1_000_000);
+        let drawn =
+            crate::rng::CountedStream { seed, drawn: self.ftl.counters.nand_read_host_rows }
+                .below(1_000_000);
         if drawn < u64::from(nand.read_retries_per_million) { nand.read_retry_ns } else { 0 }
     }
 }

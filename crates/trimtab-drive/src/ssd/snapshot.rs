@@ -62,7 +62,13 @@ pub enum SnapshotError {
 
 /// Hash of a specification without its name and description.
 fn fingerprint(spec: &DriveSpec) -> u64 {
-    checksum(format!("{:?}", (spec.capacity_bytes, spec.logical_block_bytes, &spec.interface, &spec.medium)).as_bytes())
+    checksum(
+        format!(
+            "{:?}",
+            (spec.capacity_bytes, spec.logical_block_bytes, &spec.interface, &spec.medium)
+        )
+        .as_bytes(),
+    )
 }
 
 impl Ssd {
@@ -91,7 +97,11 @@ impl Ssd {
         const FIXED: u64 = 16 << 20;
         let count = |len: usize| len as u64;
         let tags = self.map_cache.as_ref().map_or(0, |cache| count(cache.tags.len()));
-        FIXED + 12 * count(self.ftl.map.len()) + 96 * count(self.ftl.blocks.len()) + 24 * count(self.clock.rows.len()) + 12 * tags
+        FIXED
+            + 12 * count(self.ftl.map.len())
+            + 96 * count(self.ftl.blocks.len())
+            + 24 * count(self.clock.rows.len())
+            + 12 * tags
     }
 
     /// Hash of the complete state.
@@ -114,8 +124,12 @@ impl Ssd {
             Some(&found) => return Err(SnapshotError::Version { found }),
             None => return Err(SnapshotError::Checksum),
         }
-        let word = |at: usize| bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_le_bytes);
-        let (Some(sum), Some(of_spec)) = (word(6), word(14)) else { return Err(SnapshotError::Checksum) };
+        let word = |at: usize| {
+            bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_le_bytes)
+        };
+        let (Some(sum), Some(of_spec)) = (word(6), word(14)) else {
+            return Err(SnapshotError::Checksum);
+        };
         if checksum(&bytes[14..]) != sum {
             return Err(SnapshotError::Checksum);
         }
@@ -131,7 +145,10 @@ impl Ssd {
         Ok(drive)
     }
 
-    fn read_state(spec: &DriveSpec, reader: &mut SnapshotReader<'_>) -> Result<Self, SnapshotError> {
+    fn read_state(
+        spec: &DriveSpec,
+        reader: &mut SnapshotReader<'_>,
+    ) -> Result<Self, SnapshotError> {
         let corrupt = |at: usize| SnapshotError::Corrupt { at: HEADER_BYTES + at };
         let seed = reader.number().map_err(corrupt)?;
         let mut drive = Self::new(spec, seed).map_err(SnapshotError::Spec)?;
@@ -173,7 +190,14 @@ impl Ssd {
             out.numbers(cache.tags.iter().copied());
             out.runs(cache.dirty.iter().map(|dirty| u8::from(*dirty)));
         }
-        out.numbers(self.read_ahead.recent.iter().flat_map(|(end, at)| [*end, *at]).collect::<Vec<u64>>().into_iter());
+        out.numbers(
+            self.read_ahead
+                .recent
+                .iter()
+                .flat_map(|(end, at)| [*end, *at])
+                .collect::<Vec<u64>>()
+                .into_iter(),
+        );
         for instant in [self.now, self.quiet_since, self.idled_until, self.trim_free] {
             out.number(instant);
         }
@@ -182,12 +206,19 @@ impl Ssd {
     fn read_rest(&mut self, reader: &mut SnapshotReader<'_>) -> Result<(), usize> {
         for _ in 0..reader.small(1_000_u64)? {
             let unit = reader.small(self.layout.units - 1)?;
-            let (from, to) = (reader.small(self.layout.unit_bytes)?, reader.small(self.layout.unit_bytes)?);
+            let (from, to) =
+                (reader.small(self.layout.unit_bytes)?, reader.small(self.layout.unit_bytes)?);
             let class = DataClass::Measured(reader.small(1000)?);
             if from >= to {
                 return Err(reader.at);
             }
-            self.partial.parts.push_back(PartialUnit { unit, from, to, class, sequences: Vec::new() });
+            self.partial.parts.push_back(PartialUnit {
+                unit,
+                from,
+                to,
+                class,
+                sequences: Vec::new(),
+            });
         }
         if let Some(heat) = &mut self.heat {
             heat.excess_mc = f64::from_bits(reader.number()?);
@@ -210,11 +241,14 @@ impl Ssd {
         self.set_speed();
         if let Some(cache) = &mut self.map_cache {
             cache.tags = reader.exactly(cache.tags.len(), u32::MAX)?;
-            cache.dirty = reader.runs(cache.tags.len(), 1_u8)?.into_iter().map(|dirty| dirty == 1).collect();
+            cache.dirty =
+                reader.runs(cache.tags.len(), 1_u8)?.into_iter().map(|dirty| dirty == 1).collect();
         }
         let recent = reader.numbers(1000, COUNT_MAX)?;
         self.read_ahead.recent = recent.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-        for instant in [&mut self.now, &mut self.quiet_since, &mut self.idled_until, &mut self.trim_free] {
+        for instant in
+            [&mut self.now, &mut self.quiet_since, &mut self.idled_until, &mut self.trim_free]
+        {
             *instant = reader.count()?;
         }
         Ok(())
@@ -275,7 +309,8 @@ fn read_ftl(reader: &mut SnapshotReader<'_>, ftl: &mut Ftl) -> Result<(), usize>
     let released = reader.count()?;
     let mut free = Vec::new();
     for _ in 0..reader.small(blocks as u64)? {
-        let (worn, order, block) = (reader.small(u32::MAX)?, reader.count()?, reader.small(superblocks)?);
+        let (worn, order, block) =
+            (reader.small(u32::MAX)?, reader.count()?, reader.small(superblocks)?);
         if block == 0 {
             return Err(reader.at);
         }
@@ -305,19 +340,34 @@ fn write_map(out: &mut Writer, map: &[u32]) {
 
 fn read_map(reader: &mut SnapshotReader<'_>, ftl: &mut Ftl) -> Result<(), usize> {
     let start = reader.at;
-    let addresses = 1 << ftl.layout.shift..u64::from(ftl.layout.superblocks + 1) << ftl.layout.shift;
+    let addresses =
+        1 << ftl.layout.shift..u64::from(ftl.layout.superblocks + 1) << ftl.layout.shift;
     ftl.map = reader.runs(ftl.map.len(), u32::MAX)?;
     let mut last = 0_u32;
     for entry in &mut ftl.map {
         last = last.wrapping_add(*entry);
         *entry = last;
     }
-    let valid = |entry: &u32| matches!(*entry, NEVER | TRIMMED) || addresses.contains(&u64::from(*entry));
+    let valid =
+        |entry: &u32| matches!(*entry, NEVER | TRIMMED) || addresses.contains(&u64::from(*entry));
     if ftl.map.iter().all(valid) { Ok(()) } else { Err(start) }
 }
 
 fn write_frontier(out: &mut Writer, frontier: &Frontier) {
-    let Frontier { next, row_end, end, back, group, lies_on, die, taken, slc, cache_row, admit, ready } = *frontier;
+    let Frontier {
+        next,
+        row_end,
+        end,
+        back,
+        group,
+        lies_on,
+        die,
+        taken,
+        slc,
+        cache_row,
+        admit,
+        ready,
+    } = *frontier;
     for value in [next, row_end, end, group, lies_on, die, cache_row] {
         out.number(value);
     }
@@ -328,7 +378,11 @@ fn write_frontier(out: &mut Writer, frontier: &Frontier) {
     out.flag(slc);
 }
 
-fn read_frontier(reader: &mut SnapshotReader<'_>, fresh: &Frontier, ftl: &Ftl) -> Result<Frontier, usize> {
+fn read_frontier(
+    reader: &mut SnapshotReader<'_>,
+    fresh: &Frontier,
+    ftl: &Ftl,
+) -> Result<Frontier, usize> {
     let layout = &ftl.layout;
     let end_max = (layout.superblocks + 1) << layout.shift;
     let start = reader.at;
@@ -340,7 +394,8 @@ fn read_frontier(reader: &mut SnapshotReader<'_>, fresh: &Frontier, ftl: &Ftl) -
         lies_on: reader.small(layout.groups - 1)?,
         die: reader.small(ftl.superblock_dies - 1)?,
         cache_row: reader.small(u32::MAX)?,
-        back: reader.small(u64::from(layout.superblocks) * u64::from(layout.superblock_slots))? as usize,
+        back: reader.small(u64::from(layout.superblocks) * u64::from(layout.superblock_slots))?
+            as usize,
         admit: reader.count()?,
         ready: reader.count()?,
         taken: reader.flag()?,
@@ -354,7 +409,9 @@ fn read_frontier(reader: &mut SnapshotReader<'_>, fresh: &Frontier, ftl: &Ftl) -
             && end == (block << layout.shift) + slots
             && next < row_end
             && row_end <= end
-            && frontier.back == ((block - 1) * layout.superblock_slots + (next - (block << layout.shift))) as usize
+            && frontier.back
+                == ((block - 1) * layout.superblock_slots + (next - (block << layout.shift)))
+                    as usize
             && frontier.lies_on == ftl.pool.group(block));
     if sound && frontier.group == fresh.group { Ok(frontier) } else { Err(start) }
 }
@@ -367,7 +424,13 @@ fn write_lanes(out: &mut Writer, lanes: &FlashLanes) {
         }
         out.numbers(transfers.instants());
     }
-    for value in [lanes.share, lanes.charged_ns, lanes.undivided_ns, lanes.uncovered_ns, lanes.idle_uncovered_ns] {
+    for value in [
+        lanes.share,
+        lanes.charged_ns,
+        lanes.undivided_ns,
+        lanes.uncovered_ns,
+        lanes.idle_uncovered_ns,
+    ] {
         out.number(value);
     }
 }
@@ -383,10 +446,12 @@ fn read_lanes(reader: &mut SnapshotReader<'_>, lanes: &mut FlashLanes) -> Result
             transfers: Transfers::default(),
         };
         let instants = reader.numbers(TRANSFERS_MAX, COUNT_MAX)?;
-        lane.transfers =
-            Transfers::from_instants(&instants).filter(|_| instants.last().is_none_or(|end| *end <= lane.reads_free)).ok_or(reader.at)?;
+        lane.transfers = Transfers::from_instants(&instants)
+            .filter(|_| instants.last().is_none_or(|end| *end <= lane.reads_free))
+            .ok_or(reader.at)?;
     }
-    let FlashLanes { each: _, share, charged_ns, undivided_ns, uncovered_ns, idle_uncovered_ns } = lanes;
+    let FlashLanes { each: _, share, charged_ns, undivided_ns, uncovered_ns, idle_uncovered_ns } =
+        lanes;
     for value in [share, charged_ns, undivided_ns, uncovered_ns, idle_uncovered_ns] {
         *value = reader.count()?;
     }

@@ -18,7 +18,8 @@ impl Ssd {
         let mut counted = 0;
         for extent in needed {
             let first = ((extent.offset / unit_bytes) as usize).clamp(counted, units);
-            let end = ((extent.offset + extent.len).div_ceil(unit_bytes) as usize).clamp(first, units);
+            let end =
+                ((extent.offset + extent.len).div_ceil(unit_bytes) as usize).clamp(first, units);
             self.count(counted..first, &mut all, |block| &mut block.unneeded);
             self.count(first..end, &mut all, |block| &mut block.needed);
             counted = end;
@@ -29,20 +30,36 @@ impl Ssd {
             free[block as usize] = u64::from(self.layout.superblock_slots);
         }
         for frontier in ftl.frontiers.iter().filter(|frontier| frontier.is_open()) {
-            free[(frontier.next >> self.layout.shift) as usize] = u64::from(frontier.end - frontier.next);
+            free[(frontier.next >> self.layout.shift) as usize] =
+                u64::from(frontier.end - frontier.next);
         }
         for (at, block) in all.iter_mut().enumerate() {
             block.one_bit = ftl.in_slc[at] && free[at] < u64::from(self.layout.superblock_slots);
-            block.slots = u64::from(if block.one_bit { self.layout.slc_superblock_slots } else { self.layout.superblock_slots });
+            block.slots = u64::from(if block.one_bit {
+                self.layout.slc_superblock_slots
+            } else {
+                self.layout.superblock_slots
+            });
             block.stale = block.slots.saturating_sub(free[at] + block.needed + block.unneeded);
         }
         all.split_off(1)
     }
 
     /// Adds the slots of mapped `units` to a part of their superblocks.
-    fn count(&self, units: Range<usize>, all: &mut [Superblock], part: impl Fn(&mut Superblock) -> &mut u64) {
-        for (unit, address) in units.clone().zip(&self.ftl.map[units]).filter(|(_, address)| **address > TRIMMED) {
-            let slots = self.ftl.packed.as_ref().map_or(1, |packed| u64::from(packed.slots_of(unit as u32, 1)));
+    fn count(
+        &self,
+        units: Range<usize>,
+        all: &mut [Superblock],
+        part: impl Fn(&mut Superblock) -> &mut u64,
+    ) {
+        for (unit, address) in
+            units.clone().zip(&self.ftl.map[units]).filter(|(_, address)| **address > TRIMMED)
+        {
+            let slots = self
+                .ftl
+                .packed
+                .as_ref()
+                .map_or(1, |packed| u64::from(packed.slots_of(unit as u32, 1)));
             *part(&mut all[(address >> self.layout.shift) as usize]) += slots;
         }
     }

@@ -159,7 +159,8 @@ fn run(spec: &DriveSpec, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut now = Nanos(0);
     let unit = ssd.layout().unit_bytes;
     let blocks = (spec.capacity_bytes / 512) as usize;
-    let mut shadow = Shadow { versions: vec![0; blocks], pending: Vec::new(), durable: vec![0; blocks] };
+    let mut shadow =
+        Shadow { versions: vec![0; blocks], pending: Vec::new(), durable: vec![0; blocks] };
     let mut version = 0;
     for step in steps {
         let trimmed_before = ssd.counters().clone();
@@ -189,19 +190,29 @@ fn run(spec: &DriveSpec, steps: &[Step]) -> Result<(), TestCaseError> {
                 prop_assert_eq!(ssd.write_sequence() - first, units.end - units.start);
                 now = done.done;
             }
-            Step::Read(at, len) => now = ssd.submit(now, &Command::Read(extent_of(spec, *at, *len))).done,
+            Step::Read(at, len) => {
+                now = ssd.submit(now, &Command::Read(extent_of(spec, *at, *len))).done
+            }
             Step::Trim(ranges) => {
-                let ranges: Vec<Extent> = ranges.iter().map(|(at, len)| extent_of(spec, *at, *len)).collect();
+                let ranges: Vec<Extent> =
+                    ranges.iter().map(|(at, len)| extent_of(spec, *at, *len)).collect();
                 let done = ssd.submit(now, &Command::trim(&ranges));
                 prop_assert_eq!(done.result, Ok(()));
                 now = done.done;
                 let counted = ssd.counters().since(&trimmed_before);
-                prop_assert_eq!(counted.trim_asked_bytes, ranges.iter().map(|range| range.len).sum::<u64>());
+                prop_assert_eq!(
+                    counted.trim_asked_bytes,
+                    ranges.iter().map(|range| range.len).sum::<u64>()
+                );
             }
             Step::Flush => {
                 now = ssd.submit(now, &Command::Flush).done;
                 let durable = ssd.durable_sequence(now);
-                prop_assert_eq!(durable, ssd.write_sequence(), "a completed flush makes all writes durable");
+                prop_assert_eq!(
+                    durable,
+                    ssd.write_sequence(),
+                    "a completed flush makes all writes durable"
+                );
             }
             Step::Idle(ns) => {
                 now += Nanos(*ns);
@@ -211,10 +222,15 @@ fn run(spec: &DriveSpec, steps: &[Step]) -> Result<(), TestCaseError> {
                 now += Nanos(*after);
                 settle(&mut shadow, &mut ssd, now);
                 let fates = ssd.power_cut(now);
-                let fate: std::collections::BTreeMap<u64, bool> = fates.iter().map(|fate| (fate.sequence, fate.survives)).collect();
+                let fate: std::collections::BTreeMap<u64, bool> =
+                    fates.iter().map(|fate| (fate.sequence, fate.survives)).collect();
                 for (sequence, block, version) in shadow.pending.drain(..) {
-                    let survives = *fate.get(&sequence).ok_or_else(|| TestCaseError::fail("missing fate of a non-durable write"))?;
-                    prop_assert!(survives || !spec.flash().unwrap().write_cache.power_loss_protection);
+                    let survives = *fate.get(&sequence).ok_or_else(|| {
+                        TestCaseError::fail("missing fate of a non-durable write")
+                    })?;
+                    prop_assert!(
+                        survives || !spec.flash().unwrap().write_cache.power_loss_protection
+                    );
                     if survives {
                         shadow.durable[block] = version;
                     }
@@ -242,13 +258,23 @@ fn check_survey(ssd: &Ssd) -> Result<(), TestCaseError> {
     prop_assert_eq!(all.len() as u64, u64::from(ssd.layout().superblocks));
     if ssd.flash.compression.is_none() {
         let units = (0..ssd.layout().units).map(|unit| u64::from(unit) * ssd.layout().unit_bytes);
-        let mapped =
-            |from: bool| units.clone().filter(|at| (*at < half) == from && ssd.block_state(*at) == BlockState::Mapped).count() as u64;
-        prop_assert_eq!((sum(|block| block.needed), sum(|block| block.unneeded)), (mapped(true), mapped(false)));
+        let mapped = |from: bool| {
+            units
+                .clone()
+                .filter(|at| (*at < half) == from && ssd.block_state(*at) == BlockState::Mapped)
+                .count() as u64
+        };
+        prop_assert_eq!(
+            (sum(|block| block.needed), sum(|block| block.unneeded)),
+            (mapped(true), mapped(false))
+        );
     }
     let worn_out = u64::from(now.worn_out_superblocks) * u64::from(ssd.layout().superblock_slots);
     prop_assert_eq!(sum(|block| block.stale), now.stale_slots + worn_out);
-    prop_assert_eq!(sum(|block| block.slots - block.needed - block.unneeded - block.stale), now.free_slots);
+    prop_assert_eq!(
+        sum(|block| block.slots - block.needed - block.unneeded - block.stale),
+        now.free_slots
+    );
     prop_assert_eq!(sum(|block| u64::from(block.one_bit)), u64::from(now.slc_superblocks));
     Ok(())
 }
@@ -269,7 +295,9 @@ fn settle(shadow: &mut Shadow, ssd: &mut Ssd, now: Nanos) {
 fn trimmed_units(ssd: &Ssd) -> Vec<u64> {
     let unit_bytes = ssd.layout().unit_bytes;
     let waiting = |unit: u64| ssd.partial.parts.iter().any(|part| u64::from(part.unit) == unit);
-    (0..u64::from(ssd.layout().units)).filter(|unit| ssd.block_state(unit * unit_bytes) == BlockState::Trimmed && !waiting(*unit)).collect()
+    (0..u64::from(ssd.layout().units))
+        .filter(|unit| ssd.block_state(unit * unit_bytes) == BlockState::Trimmed && !waiting(*unit))
+        .collect()
 }
 
 /// Trimmed data are never relocated: a unit that was trimmed before a step is mapped again
@@ -283,9 +311,13 @@ fn check_trimmed(resting: &[u64], ssd: &Ssd, step: &Step) -> Result<(), TestCase
         }
         _ => 0..0,
     };
-    let relocated = |unit: &&u64| !written.contains(unit) && ssd.block_state(**unit * unit_bytes) == BlockState::Mapped;
+    let relocated = |unit: &&u64| {
+        !written.contains(unit) && ssd.block_state(**unit * unit_bytes) == BlockState::Mapped
+    };
     match resting.iter().find(relocated) {
-        Some(unit) => Err(TestCaseError::fail(std::format!("{step:?} relocated trimmed unit {unit}"))),
+        Some(unit) => {
+            Err(TestCaseError::fail(std::format!("{step:?} relocated trimmed unit {unit}")))
+        }
         None => Ok(()),
     }
 }
@@ -294,13 +326,19 @@ fn check_trimmed(resting: &[u64], ssd: &Ssd, step: &Step) -> Result<(), TestCase
 /// holds nothing from then on.
 fn check_contents(shadow: &mut Shadow, ssd: &Ssd, unit: u64) -> Result<(), TestCaseError> {
     for block in 0..shadow.versions.len() {
-        let waiting = ssd.partial.parts.iter().any(|part| u64::from(part.unit) == block as u64 * 512 / unit);
+        let waiting =
+            ssd.partial.parts.iter().any(|part| u64::from(part.unit) == block as u64 * 512 / unit);
         match ssd.block_state(block as u64 * 512) {
             BlockState::Mapped => {}
             BlockState::Trimmed | BlockState::NeverWritten if waiting => {}
             BlockState::Trimmed => (shadow.versions[block], shadow.durable[block]) = (0, 0),
             BlockState::NeverWritten => {
-                prop_assert!(shadow.versions[block] == 0, "block {} lost version {}", block, shadow.versions[block]);
+                prop_assert!(
+                    shadow.versions[block] == 0,
+                    "block {} lost version {}",
+                    block,
+                    shadow.versions[block]
+                );
                 (shadow.versions[block], shadow.durable[block]) = (0, 0);
             }
         }
@@ -312,10 +350,17 @@ fn check_contents(shadow: &mut Shadow, ssd: &Ssd, unit: u64) -> Result<(), TestC
 fn apply_unchecked(ssd: &mut Ssd, now: Nanos, step: &Step) -> Nanos {
     let spec = ssd.spec().clone();
     match step {
-        Step::Write(at, len, class) => ssd.submit(now, &Command::Write(extent_of(&spec, *at, *len), DataClass::Measured(*class))).done,
+        Step::Write(at, len, class) => {
+            ssd.submit(
+                now,
+                &Command::Write(extent_of(&spec, *at, *len), DataClass::Measured(*class)),
+            )
+            .done
+        }
         Step::Read(at, len) => ssd.submit(now, &Command::Read(extent_of(&spec, *at, *len))).done,
         Step::Trim(ranges) => {
-            let ranges: Vec<Extent> = ranges.iter().map(|(at, len)| extent_of(&spec, *at, *len)).collect();
+            let ranges: Vec<Extent> =
+                ranges.iter().map(|(at, len)| extent_of(&spec, *at, *len)).collect();
             ssd.submit(now, &Command::trim(&ranges)).done
         }
         Step::Flush => ssd.submit(now, &Command::Flush).done,
@@ -396,7 +441,11 @@ fn compressed_units_find_room_after_collection() {
         flash.ftl.streams.separate_gc = false;
         flash.geometry.pages_per_block = 12;
         flash.geometry.blocks_per_plane = 39;
-        flash.compression = Some(Compression { stored_permille_min: 100, granularity_bytes: 512, engine_bytes_per_s: 0 });
+        flash.compression = Some(Compression {
+            stored_permille_min: 100,
+            granularity_bytes: 512,
+            engine_bytes_per_s: 0,
+        });
         spec.capacity_bytes = 1600 << 10;
     });
     for seed in 0..20 {
@@ -405,7 +454,11 @@ fn compressed_units_find_room_after_collection() {
         let mut now = Nanos(0);
         for _ in 0..5000 {
             let class = if rng.below(10) == 0 { rng.below(1001) } else { 1000 };
-            now = apply_unchecked(&mut ssd, now, &Step::Write(rng.below(3200), rng.between(1, 64), class as u16));
+            now = apply_unchecked(
+                &mut ssd,
+                now,
+                &Step::Write(rng.below(3200), rng.between(1, 64), class as u16),
+            );
         }
         ssd.check_invariants().unwrap();
     }
@@ -462,7 +515,11 @@ fn golden_specs() -> Vec<(&'static str, DriveSpec)> {
         (
             "compressing",
             small(|_, flash| {
-                flash.compression = Some(Compression { stored_permille_min: 140, granularity_bytes: 512, engine_bytes_per_s: 0 })
+                flash.compression = Some(Compression {
+                    stored_permille_min: 140,
+                    granularity_bytes: 512,
+                    engine_bytes_per_s: 0,
+                })
             }),
         ),
         (
@@ -482,8 +539,12 @@ fn golden_specs() -> Vec<(&'static str, DriveSpec)> {
         (
             "wearing",
             small(|_, flash| {
-                flash.ftl.wear =
-                    Wear { dynamic: true, static_spread_max: Some(8), erase_limit: Some(60), erase_limit_spread_permille: 500 };
+                flash.ftl.wear = Wear {
+                    dynamic: true,
+                    static_spread_max: Some(8),
+                    erase_limit: Some(60),
+                    erase_limit_spread_permille: 500,
+                };
             }),
         ),
         (
@@ -503,7 +564,11 @@ fn golden_specs() -> Vec<(&'static str, DriveSpec)> {
         (
             "limited for life",
             small(|_, flash| {
-                flash.life_throttle = Some(LifeThrottle { credit_bytes: 2 << 20, earned_bytes_per_s: 1 << 20, throttled_permille: 400 });
+                flash.life_throttle = Some(LifeThrottle {
+                    credit_bytes: 2 << 20,
+                    earned_bytes_per_s: 1 << 20,
+                    throttled_permille: 400,
+                });
             }),
         ),
     ]

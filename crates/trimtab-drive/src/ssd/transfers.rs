@@ -44,7 +44,11 @@ impl Transfers {
     /// Time at which `ns` of free time have passed since `from`.
     #[inline]
     pub(super) fn after(&self, from: u64, ns: u64) -> u64 {
-        if self.0.is_empty() || ns == 0 { from.saturating_add(ns) } else { self.after_some(from, ns) }
+        if self.0.is_empty() || ns == 0 {
+            from.saturating_add(ns)
+        } else {
+            self.after_some(from, ns)
+        }
     }
 
     #[cold]
@@ -67,7 +71,8 @@ impl Transfers {
         if self.0.is_empty() || all == 0 {
             return all;
         }
-        let taken = |(begin, end): &(u64, u64)| (*end).min(until).saturating_sub((*begin).max(from));
+        let taken =
+            |(begin, end): &(u64, u64)| (*end).min(until).saturating_sub((*begin).max(from));
         all - self.0.range(self.first_ending_after(from)..).map(taken).sum::<u64>()
     }
 
@@ -78,14 +83,16 @@ impl Transfers {
 
     /// Start and end times of all intervals in order.
     pub(super) fn instants(&self) -> impl ExactSizeIterator<Item = u64> + Clone {
-        let spans: alloc::vec::Vec<u64> = self.0.iter().flat_map(|(from, to)| [*from, *to]).collect();
+        let spans: alloc::vec::Vec<u64> =
+            self.0.iter().flat_map(|(from, to)| [*from, *to]).collect();
         spans.into_iter()
     }
 
     /// Rebuilds the intervals from [`instants`](Self::instants); `None` if invalid.
     pub(super) fn from_instants(instants: &[u64]) -> Option<Self> {
         let (pairs, rest) = instants.as_chunks::<2>();
-        (rest.is_empty() && instants.is_sorted()).then(|| Self(pairs.iter().map(|pair| (pair[0], pair[1])).collect()))
+        (rest.is_empty() && instants.is_sorted())
+            .then(|| Self(pairs.iter().map(|pair| (pair[0], pair[1])).collect()))
     }
 }
 

@@ -17,19 +17,27 @@ impl Ssd {
         }
         let trim = self.flash.trim.clone();
         let arrived = self.begin(now, false);
-        let start = if trim.queued { arrived.max(self.trim_free) } else { arrived.max(self.clock.latest_completion()) };
+        let start = if trim.queued {
+            arrived.max(self.trim_free)
+        } else {
+            arrived.max(self.clock.latest_completion())
+        };
         let asked = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.len));
         // A range longer than the drive's maximum counts as several ranges, and these as several
         // commands if there are too many for one.
-        let pieces: u64 = ranges.iter().map(|range| range.len.div_ceil(trim.range_bytes_max).max(1)).sum();
+        let pieces: u64 =
+            ranges.iter().map(|range| range.len.div_ceil(trim.range_bytes_max).max(1)).sum();
         let commands = pieces.div_ceil(u64::from(trim.ranges_per_command_max)).max(1);
         let mut effective = 0;
         for range in ranges {
             effective += self.trim_range(*range, start);
         }
         let per_gb = u128::from(asked) * u128::from(trim.gb_ns) / 1_000_000_000;
-        let parts = [(commands, trim.command_ns), (pieces, trim.range_ns), (effective, trim.unit_ns)];
-        let took = parts.into_iter().map(|(count, ns)| u128::from(count) * u128::from(ns)).sum::<u128>() + per_gb;
+        let parts =
+            [(commands, trim.command_ns), (pieces, trim.range_ns), (effective, trim.unit_ns)];
+        let took =
+            parts.into_iter().map(|(count, ns)| u128::from(count) * u128::from(ns)).sum::<u128>()
+                + per_gb;
         let took = u64::try_from(took).unwrap_or(u64::MAX);
         let counters = &mut self.ftl.counters;
         counters.host_trims += 1;
@@ -53,10 +61,18 @@ impl Ssd {
         let (mut from, mut to) = (range.offset, end);
         if trim.alignment_bytes > 0 {
             from = from.div_ceil(trim.alignment_bytes) * trim.alignment_bytes;
-            to = if end == self.spec.capacity_bytes { end } else { end / trim.alignment_bytes * trim.alignment_bytes };
+            to = if end == self.spec.capacity_bytes {
+                end
+            } else {
+                end / trim.alignment_bytes * trim.alignment_bytes
+            };
         }
         let first = from.div_ceil(unit_bytes);
-        let last = if to == self.spec.capacity_bytes { u64::from(self.layout.units) } else { to / unit_bytes };
+        let last = if to == self.spec.capacity_bytes {
+            u64::from(self.layout.units)
+        } else {
+            to / unit_bytes
+        };
         let taken = if range.len >= trim.bytes_min && last > first {
             (last * unit_bytes).min(self.spec.capacity_bytes) - first * unit_bytes
         } else {
@@ -77,7 +93,9 @@ impl Ssd {
 
     /// True if the best victim has few enough valid data for background collection.
     pub(super) fn worth_collecting(&self) -> bool {
-        let most = u64::from(self.layout.superblock_slots) * u64::from(self.flash.ftl.gc.idle_valid_max_permille) / 1000;
+        let most = u64::from(self.layout.superblock_slots)
+            * u64::from(self.flash.ftl.gc.idle_valid_max_permille)
+            / 1000;
         self.ftl.victims.peek_valid(&self.ftl.blocks).is_some_and(|valid| u64::from(valid) <= most)
     }
 }

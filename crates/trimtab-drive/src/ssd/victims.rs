@@ -61,7 +61,13 @@ impl Victims {
     }
 
     /// Removes and returns the next victim; `now` is on the age clock of `stamps`.
-    pub(super) fn take(&mut self, blocks: &mut [SuperblockState], stamps: &[u32], slots: u32, now: u32) -> Option<u32> {
+    pub(super) fn take(
+        &mut self,
+        blocks: &mut [SuperblockState],
+        stamps: &[u32],
+        slots: u32,
+        now: u32,
+    ) -> Option<u32> {
         match self {
             Self::Greedy(buckets) => buckets.pop(blocks),
             Self::Fifo(queue) => {
@@ -73,7 +79,9 @@ impl Victims {
                 let mut best: Option<u32> = None;
                 for _ in 0..*samples {
                     let block = *list.get(rng.below(list.len() as u64) as usize)?;
-                    if best.is_none_or(|best| blocks[block as usize].valid < blocks[best as usize].valid) {
+                    if best.is_none_or(|best| {
+                        blocks[block as usize].valid < blocks[best as usize].valid
+                    }) {
                         best = Some(block);
                     }
                 }
@@ -99,18 +107,22 @@ impl Victims {
         match self {
             Self::Greedy(buckets) => buckets.peek().map(|block| blocks[block as usize].valid),
             Self::Fifo(queue) => queue.front().map(|block| blocks[*block as usize].valid),
-            Self::Drawn { list, .. } | Self::CostBenefit(list) => list.iter().map(|block| blocks[*block as usize].valid).min(),
+            Self::Drawn { list, .. } | Self::CostBenefit(list) => {
+                list.iter().map(|block| blocks[*block as usize].valid).min()
+            }
         }
     }
 
     /// All listed superblocks; for the greedy policy, sorted by valid slots.
     pub(super) fn listed(&self) -> alloc::boxed::Box<dyn Iterator<Item = u32> + '_> {
         match self {
-            Self::Greedy(buckets) => {
-                alloc::boxed::Box::new((buckets.begin..buckets.end).map(|at| buckets.ring[(at & buckets.mask) as usize]))
-            }
+            Self::Greedy(buckets) => alloc::boxed::Box::new(
+                (buckets.begin..buckets.end).map(|at| buckets.ring[(at & buckets.mask) as usize]),
+            ),
             Self::Fifo(queue) => alloc::boxed::Box::new(queue.iter().copied()),
-            Self::Drawn { list, .. } | Self::CostBenefit(list) => alloc::boxed::Box::new(list.iter().copied()),
+            Self::Drawn { list, .. } | Self::CostBenefit(list) => {
+                alloc::boxed::Box::new(list.iter().copied())
+            }
         }
     }
 
@@ -150,14 +162,24 @@ fn swap_out(list: &mut Vec<u32>, blocks: &mut [SuperblockState], block: u32) {
     blocks[block as usize].pos = UNLISTED;
 }
 
-fn cost_benefit(list: &[u32], blocks: &[SuperblockState], stamps: &[u32], slots: u32, now: u32) -> Option<u32> {
+fn cost_benefit(
+    list: &[u32],
+    blocks: &[SuperblockState],
+    stamps: &[u32],
+    slots: u32,
+    now: u32,
+) -> Option<u32> {
     let mut best = None;
     let mut best_score = -1.0_f64;
     for &block in list {
         let valid = f64::from(blocks[block as usize].valid);
         let age = f64::from(now.wrapping_sub(stamps[block as usize])) + 1.0;
         // A victim without valid slots costs only the erase, as every victim does.
-        let score = if valid == 0.0 { f64::INFINITY } else { (f64::from(slots) - valid) * age / (2.0 * valid) };
+        let score = if valid == 0.0 {
+            f64::INFINITY
+        } else {
+            (f64::from(slots) - valid) * age / (2.0 * valid)
+        };
         if score > best_score {
             (best, best_score) = (Some(block), score);
         }
@@ -180,7 +202,13 @@ pub(super) struct Buckets {
 impl Buckets {
     pub(super) fn new(superblocks: u32, slots: u32) -> Self {
         let len = (superblocks + 1).next_power_of_two();
-        Self { ring: vec![0; len as usize], mask: len - 1, begin: 0, end: 0, starts: vec![0; slots as usize + 1] }
+        Self {
+            ring: vec![0; len as usize],
+            mask: len - 1,
+            begin: 0,
+            end: 0,
+            starts: vec![0; slots as usize + 1],
+        }
     }
 
     /// First position with `count` valid slots.
@@ -249,7 +277,8 @@ impl Buckets {
         let mut hole = entry.pos;
         for count in entry.valid..self.starts.len() as u32 {
             // The last superblock of this bucket fills the hole, so the next starts one earlier.
-            let end = self.starts.get(count as usize + 1).map_or(self.end, |_| self.start(count + 1));
+            let end =
+                self.starts.get(count as usize + 1).map_or(self.end, |_| self.start(count + 1));
             let last = end - 1;
             if last != hole {
                 let moved = self.ring[(last & self.mask) as usize];
@@ -268,7 +297,11 @@ impl Buckets {
         let mut count = 0;
         for (at, block) in (0_u32..).zip(listed) {
             let entry = blocks[*block as usize];
-            if *block == 0 || entry.pos != UNLISTED || entry.valid + 1 < count || at as usize >= self.ring.len() {
+            if *block == 0
+                || entry.pos != UNLISTED
+                || entry.valid + 1 < count
+                || at as usize >= self.ring.len()
+            {
                 return None;
             }
             // Buckets with more valid slots than the previous superblocks start here.
@@ -287,7 +320,8 @@ impl Buckets {
 
     /// Renumbers positions from 0; needed once in four thousand million superblocks.
     fn rebase(&mut self, blocks: &mut [SuperblockState]) {
-        let live: Vec<u32> = (self.begin..self.end).map(|at| self.ring[(at & self.mask) as usize]).collect();
+        let live: Vec<u32> =
+            (self.begin..self.end).map(|at| self.ring[(at & self.mask) as usize]).collect();
         for count in 0..self.starts.len() as u32 {
             self.starts[count as usize] = self.start(count) - self.begin;
         }

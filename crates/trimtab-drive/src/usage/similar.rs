@@ -26,13 +26,15 @@ pub fn similar<'a>(asked: &str, known: &[&'a str]) -> Vec<&'a str> {
     let weight = |word: &String| {
         let holders = all.iter().filter(|words| words.contains(word)).count();
         let capacity = word.starts_with(char::is_numeric) && word.ends_with(char::is_alphabetic);
-        libm::log((all.len() + 1) as f64 / (holders + 1) as f64) * if capacity { CAPACITY } else { 1.0 }
+        libm::log((all.len() + 1) as f64 / (holders + 1) as f64)
+            * if capacity { CAPACITY } else { 1.0 }
     };
     let weights: Vec<f64> = wanted.iter().map(weight).collect();
     let total: f64 = weights.iter().sum();
     let share = |words: &Vec<String>| {
-        let matched =
-            wanted.iter().zip(&weights).map(|(word, weight)| weight * words.iter().map(|other| likeness(word, other)).fold(0.0, f64::max));
+        let matched = wanted.iter().zip(&weights).map(|(word, weight)| {
+            weight * words.iter().map(|other| likeness(word, other)).fold(0.0, f64::max)
+        });
         matched.sum::<f64>() / total
     };
     let shares: Vec<f64> = all.iter().map(share).collect();
@@ -75,7 +77,10 @@ fn likeness(asked: &str, known: &str) -> f64 {
         1.0
     } else if numbers || length < SLIP_LENGTH_MIN {
         0.0
-    } else if known.contains(asked) || asked.contains(known) || edits(asked, known) * SLIP_LENGTH_MIN <= length {
+    } else if known.contains(asked)
+        || asked.contains(known)
+        || edits(asked, known) * SLIP_LENGTH_MIN <= length
+    {
         SLIP
     } else {
         0.0
@@ -119,8 +124,14 @@ mod tests {
 
     #[test]
     fn similar_names_that_tie_are_all_listed() {
-        assert_eq!(similar("samsung-970", &DRIVES), ["samsung-ssd-970-evo-500gb", "samsung-ssd-970-pro-512gb"]);
-        assert_eq!(similar("ocz-vertex-le", &DRIVES), ["ocz-vertex-le-100gb", "ocz-vertex-le-200gb", "ocz-vertex-2-le-100gb"]);
+        assert_eq!(
+            similar("samsung-970", &DRIVES),
+            ["samsung-ssd-970-evo-500gb", "samsung-ssd-970-pro-512gb"]
+        );
+        assert_eq!(
+            similar("ocz-vertex-le", &DRIVES),
+            ["ocz-vertex-le-100gb", "ocz-vertex-le-200gb", "ocz-vertex-2-le-100gb"]
+        );
         assert_eq!(similar("samsung", &DRIVES).len(), SUGGESTED_MAX);
         assert_eq!(similar("crucial-mx500", &DRIVES), ["crucial-m4-512gb", "crucial-m4-128gb"]);
     }

@@ -17,10 +17,18 @@ impl std::str::FromStr for AcceptedFinding {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (code, path) = text.split_once(':').map_or((text, None), |(code, path)| (code, Some(PathBuf::from(path))));
-        let is_code = !code.is_empty() && code.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-".contains(&b));
+        let (code, path) = text
+            .split_once(':')
+            .map_or((text, None), |(code, path)| (code, Some(PathBuf::from(path))));
+        let is_code = !code.is_empty()
+            && code
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-".contains(&b));
         if !is_code || path.as_ref().is_some_and(|path| !path.is_absolute()) {
-            return Err(format!("'{}' is neither CODE nor CODE:/PATH, as in nothing-trims:/srv", text.escape_debug()));
+            return Err(format!(
+                "'{}' is neither CODE nor CODE:/PATH, as in nothing-trims:/srv",
+                text.escape_debug()
+            ));
         }
         Ok(Self { code: code.to_owned(), path })
     }
@@ -55,8 +63,10 @@ impl Diagnosis {
             VerdictKind::Reaches | VerdictKind::NotNeeded => "",
         };
         let has_serious = self.findings().any(|finding| finding.severity == Severity::Serious);
-        let all_taken = taken.iter().any(|(_, severity)| *severity == Severity::Serious) && !has_serious;
-        self.is_verdict_accepted = !verdict.is_empty() && is_accepted(verdict) || self.verdict.kind == VerdictKind::Blocked && all_taken;
+        let all_taken =
+            taken.iter().any(|(_, severity)| *severity == Severity::Serious) && !has_serious;
+        self.is_verdict_accepted = !verdict.is_empty() && is_accepted(verdict)
+            || self.verdict.kind == VerdictKind::Blocked && all_taken;
         if !verdict.is_empty() && is_accepted(verdict) {
             taken.push((verdict.to_owned(), Severity::Serious));
         }
@@ -87,11 +97,18 @@ mod tests {
     #[test]
     fn accepted_finding_parses_code_and_optional_path() {
         let one: AcceptedFinding = "nothing-trims:/srv".parse().unwrap();
-        assert!(one.covers("nothing-trims", "/srv") && !one.covers("nothing-trims", "/") && !one.covers("stacked", "/srv"));
+        assert!(
+            one.covers("nothing-trims", "/srv")
+                && !one.covers("nothing-trims", "/")
+                && !one.covers("stacked", "/srv")
+        );
         let everywhere: AcceptedFinding = "swap.no-discard".parse().unwrap();
         assert!(everywhere.covers("swap.no-discard", "/dev/sda2"));
         for wrong in ["", ":/srv", "Nothing", "x y", "stacked:srv", "a\nb"] {
-            assert!(wrong.parse::<AcceptedFinding>().unwrap_err().contains("CODE:/PATH"), "{wrong}");
+            assert!(
+                wrong.parse::<AcceptedFinding>().unwrap_err().contains("CODE:/PATH"),
+                "{wrong}"
+            );
         }
     }
 }

@@ -86,7 +86,15 @@ mod tests {
     #[test]
     fn service_command_is_split_like_systemd() {
         let parsed = |value: &str| {
-            let shown = |c: ServiceCommand| format!("{} {:?} {} {}", c.program, c.arguments, c.may_fail, c.open.unwrap_or_default());
+            let shown = |c: ServiceCommand| {
+                format!(
+                    "{} {:?} {} {}",
+                    c.program,
+                    c.arguments,
+                    c.may_fail,
+                    c.open.unwrap_or_default()
+                )
+            };
             parse(value).into_iter().map(shown).collect::<Vec<_>>()
         };
         for (value, expected) in [
@@ -94,7 +102,10 @@ mod tests {
             ("-/sbin/fstrim \"/my home\" 'a b'", vec![r#"/sbin/fstrim ["/my home", "a b"] true "#]),
             ("@/sbin/fstrim fstrim -a", vec![r#"/sbin/fstrim ["-a"] false "#]),
             ("+!/sbin/fstrim /", vec![r#"/sbin/fstrim ["/"] false "#]),
-            ("/bin/true ; /sbin/fstrim /", vec![r#"/bin/true [] false "#, r#"/sbin/fstrim ["/"] false "#]),
+            (
+                "/bin/true ; /sbin/fstrim /",
+                vec![r#"/bin/true [] false "#, r#"/sbin/fstrim ["/"] false "#],
+            ),
             ("/bin/echo a \\; b;", vec![r#"/bin/echo ["a", ";", "b;"] false "#]),
             ("/sbin/fstrim $OPTIONS /", vec![r#"/sbin/fstrim ["$OPTIONS", "/"] false $OPTIONS"#]),
             (":/sbin/fstrim /$x", vec![r#"/sbin/fstrim ["/$x"] false "#]),

@@ -55,7 +55,9 @@ fn test(root: &Root, kind: &str, value: &str) -> Option<bool> {
     }
     match kind {
         "PathExists" => exists(root, value),
-        "Virtualization" if value == "container" => (!is_stray_mark(root)).then(|| container(root).is_some()),
+        "Virtualization" if value == "container" => {
+            (!is_stray_mark(root)).then(|| container(root).is_some())
+        }
         _ => None,
     }
 }
@@ -65,7 +67,9 @@ fn exists(root: &Root, path: &str) -> Option<bool> {
     if root.exists(path) {
         return Some(true);
     }
-    (root.is_this_machine() || RECORDED.iter().any(|directory| Path::new(path).starts_with(directory))).then_some(false)
+    (root.is_this_machine()
+        || RECORDED.iter().any(|directory| Path::new(path).starts_with(directory)))
+    .then_some(false)
 }
 
 /// The file that Docker leaves in a container's root directory.
@@ -74,9 +78,13 @@ const DOCKER_MARK: &str = "/.dockerenv";
 /// Docker's mark is on a machine that has its own root filesystem: a disk image was made from
 /// a container's files. Some releases of systemd take such a machine for a container.
 fn is_stray_mark(root: &Root) -> bool {
-    let is_own = |mount: &Mount| mount.dev.major != 0 && mount.root == Path::new("/") && mount.mount_point == Path::new("/");
+    let is_own = |mount: &Mount| {
+        mount.dev.major != 0 && mount.root == Path::new("/") && mount.mount_point == Path::new("/")
+    };
     root.exists(DOCKER_MARK)
-        && mountinfo::read(root).is_ok_and(|mounts| mounts.iter().rfind(|mount| mount.mount_point == Path::new("/")).is_some_and(is_own))
+        && mountinfo::read(root).is_ok_and(|mounts| {
+            mounts.iter().rfind(|mount| mount.mount_point == Path::new("/")).is_some_and(is_own)
+        })
 }
 
 /// The manager of the container that the machine is; `None` outside of containers.
@@ -86,17 +94,25 @@ pub fn container(root: &Root) -> Option<String> {
     }
     let marks = [("/run/.containerenv", "podman"), ("/proc/vz", "openvz"), (DOCKER_MARK, "docker")];
     let is_mark = |file: &str| root.exists(file) && (file != DOCKER_MARK || !is_stray_mark(root));
-    let found = marks.into_iter().find(|(file, _)| is_mark(file)).filter(|_| !root.exists("/proc/bc"));
-    let wsl = || root.read("/proc/sys/kernel/osrelease").filter(|release| release.contains("Microsoft") || release.contains("WSL"));
+    let found =
+        marks.into_iter().find(|(file, _)| is_mark(file)).filter(|_| !root.exists("/proc/bc"));
+    let wsl = || {
+        root.read("/proc/sys/kernel/osrelease")
+            .filter(|release| release.contains("Microsoft") || release.contains("WSL"))
+    };
     let of_first = || is_marked_by_first_process(root).then(|| "other".to_owned());
-    found.map(|(_, name)| name.to_owned()).or_else(|| wsl().map(|_| "wsl".to_owned())).or_else(of_first)
+    found
+        .map(|(_, name)| name.to_owned())
+        .or_else(|| wsl().map(|_| "wsl".to_owned()))
+        .or_else(of_first)
 }
 
 /// The environment of process 1 names a container manager. The rest of it may hold secrets and
 /// is not recorded.
 fn is_marked_by_first_process(root: &Root) -> bool {
     let file = Path::new("/proc/1/environ");
-    let environment = root.unrecorded(|| root.read_bytes(file, TABLE_BYTES_MAX)).unwrap_or_default();
+    let environment =
+        root.unrecorded(|| root.read_bytes(file, TABLE_BYTES_MAX)).unwrap_or_default();
     let entry = environment.split(|byte| *byte == 0).find(|entry| entry.starts_with(b"container="));
     entry.inspect(|entry| root.keep(file, entry)).is_some()
 }
@@ -109,7 +125,9 @@ mod tests {
     fn judged(files: &[(&str, &str)], conditions: &str) -> char {
         let directory = tempfile::tempdir().unwrap();
         let unit = format!("[Unit]\n{conditions}");
-        for (path, text) in files.iter().copied().chain([("/etc/systemd/system/a.service", unit.as_str())]) {
+        for (path, text) in
+            files.iter().copied().chain([("/etc/systemd/system/a.service", unit.as_str())])
+        {
             let path = directory.path().join(path.trim_start_matches('/'));
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
@@ -126,15 +144,23 @@ mod tests {
     fn record_of_proc_1_environ_keeps_container_entry_only() {
         let machine = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(machine.path().join("proc/1")).unwrap();
-        for (environment, expected) in
-            [("TOKEN=x\0container=lxc\0PASSWORD=y\0", Some("container=lxc")), ("TOKEN=x\0MY_container=y\0", None)]
-        {
+        for (environment, expected) in [
+            ("TOKEN=x\0container=lxc\0PASSWORD=y\0", Some("container=lxc")),
+            ("TOKEN=x\0MY_container=y\0", None),
+        ] {
             std::fs::write(machine.path().join("proc/1/environ"), environment).unwrap();
-            let (live, tree) = (Root::recording_of(machine.path()).unwrap(), tempfile::tempdir().unwrap());
+            let (live, tree) =
+                (Root::recording_of(machine.path()).unwrap(), tempfile::tempdir().unwrap());
             assert_eq!(container(&live).as_deref(), expected.map(|_| "other"));
             live.recording().unwrap().write(tree.path()).unwrap();
-            assert_eq!(std::fs::read_to_string(tree.path().join("proc/1/environ")).ok().as_deref(), expected);
-            assert_eq!(container(&Root::recorded(tree.path()).unwrap()).as_deref(), expected.map(|_| "other"));
+            assert_eq!(
+                std::fs::read_to_string(tree.path().join("proc/1/environ")).ok().as_deref(),
+                expected
+            );
+            assert_eq!(
+                container(&Root::recorded(tree.path()).unwrap()).as_deref(),
+                expected.map(|_| "other")
+            );
         }
     }
 

@@ -14,7 +14,12 @@ const SCRIPTS: &str = "
 /// Tables, or directories of tables, with the user in a field of its own.
 const SYSTEM_TABLES: [&str; 2] = ["/etc/crontab", "/etc/cron.d"];
 /// Tables of root.
-const ROOT_TABLES: [&str; 4] = ["/var/spool/cron/crontabs/root", "/var/spool/cron/tabs/root", "/var/spool/cron/root", "/etc/crontabs/root"];
+const ROOT_TABLES: [&str; 4] = [
+    "/var/spool/cron/crontabs/root",
+    "/var/spool/cron/tabs/root",
+    "/var/spool/cron/root",
+    "/etc/crontabs/root",
+];
 /// Programs that run them.
 const PROGRAMS: &str = "
     /usr/sbin/cron /usr/sbin/crond /usr/bin/crond /usr/sbin/fcron /usr/sbin/bcron-start /usr/sbin/anacron /usr/bin/anacron
@@ -33,13 +38,20 @@ impl CronJob {
     /// All trim jobs of this machine.
     pub fn all(root: &Root) -> Vec<Self> {
         // A recorded tree may lack the programs.
-        if root.is_this_machine() && !PROGRAMS.split_ascii_whitespace().any(|program| root.exists(program)) {
+        if root.is_this_machine()
+            && !PROGRAMS.split_ascii_whitespace().any(|program| root.exists(program))
+        {
             return Vec::new();
         }
         let scripts = SCRIPTS.split_ascii_whitespace().flat_map(|directory| files(root, directory));
         let scripts = scripts.filter_map(|path| Self::of_script(root, path));
-        let system = SYSTEM_TABLES.into_iter().flat_map(|path| files(root, path)).filter_map(|path| Self::of_table(root, path, true));
-        let own = ROOT_TABLES.into_iter().filter_map(|path| Self::of_table(root, PathBuf::from(path), false));
+        let system = SYSTEM_TABLES
+            .into_iter()
+            .flat_map(|path| files(root, path))
+            .filter_map(|path| Self::of_table(root, path, true));
+        let own = ROOT_TABLES
+            .into_iter()
+            .filter_map(|path| Self::of_table(root, PathBuf::from(path), false));
         scripts.chain(system).chain(own).collect()
     }
 
@@ -49,7 +61,11 @@ impl CronJob {
             Some(false) => return None,
             None => Some("the recorded tree does not show whether it is executable"),
         };
-        Some(Self { lines: Lines::of_script(root, &path)?, doubt: mode.or_else(|| odd_name(&path)), path })
+        Some(Self {
+            lines: Lines::of_script(root, &path)?,
+            doubt: mode.or_else(|| odd_name(&path)),
+            path,
+        })
     }
 
     /// Reads the trim jobs of a table. For a recorded tree, copies only the lines that name a
@@ -61,11 +77,16 @@ impl CronJob {
         let (mut lines, mut kept) = (Lines::default(), Vec::new());
         for line in text.lines() {
             let Some(command) = command_of_root(line.trim(), has_user) else { continue };
-            let calls = if names_trim(command) { Some(Lines::of(command)) } else { script_of(root, command) };
+            let calls = if names_trim(command) {
+                Some(Lines::of(command))
+            } else {
+                script_of(root, command)
+            };
             let Some(calls) = calls else { continue };
             kept.push(line);
             let at_boot = line.trim().starts_with("@reboot") && !calls.is_empty();
-            let once = at_boot.then(|| format!("its line '{}' runs when the machine starts only", line.trim()));
+            let once = at_boot
+                .then(|| format!("its line '{}' runs when the machine starts only", line.trim()));
             lines.doubt = lines.doubt.or(calls.doubt).or(once);
             lines.calls.extend(calls.calls.into_iter().filter(|_| !at_boot));
         }
@@ -96,14 +117,21 @@ fn command_of_root(line: &str, has_user: bool) -> Option<&str> {
         user = if field == when { text } else { user };
     }
     // The text after a percent sign is the command's standard input.
-    let end = rest.match_indices('%').map(|(at, _)| at).find(|at| !rest[..*at].ends_with('\\')).unwrap_or(rest.len());
+    let end = rest
+        .match_indices('%')
+        .map(|(at, _)| at)
+        .find(|at| !rest[..*at].ends_with('\\'))
+        .unwrap_or(rest.len());
     rest.get(..end).filter(|_| user == "root")
 }
 
 /// The trims in the script that a command runs.
 fn script_of(root: &Root, command: &str) -> Option<Lines> {
     let is_program = |word: &&str| word.starts_with('/') && !word.ends_with('/');
-    command.split_whitespace().find(is_program).and_then(|word| Lines::of_script(root, Path::new(word)))
+    command
+        .split_whitespace()
+        .find(is_program)
+        .and_then(|word| Lines::of_script(root, Path::new(word)))
 }
 
 /// The file itself, or the files in a directory.
@@ -111,7 +139,10 @@ fn files(root: &Root, path: &str) -> Vec<PathBuf> {
     match root.is_directory(path) {
         Some(true) => {
             let names = root.list(path).into_iter();
-            names.map(|name| Path::new(path).join(name)).filter(|file| root.is_directory(file) == Some(false)).collect()
+            names
+                .map(|name| Path::new(path).join(name))
+                .filter(|file| root.is_directory(file) == Some(false))
+                .collect()
         }
         Some(false) => vec![PathBuf::from(path)],
         None => Vec::new(),
@@ -121,7 +152,10 @@ fn files(root: &Root, path: &str) -> Vec<PathBuf> {
 /// The doubt about a name that run-parts(8) does not accept.
 fn odd_name(path: &Path) -> Option<&'static str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let is_odd = path.file_name().and_then(|name| name.to_str()).is_none_or(|name| !name.chars().all(is_plain));
+    let is_odd = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .is_none_or(|name| !name.chars().all(is_plain));
     is_odd.then_some("cron of some distributions skips a file of this name")
 }
 
@@ -148,19 +182,34 @@ mod tests {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         }
         let root = Root::recorded(tree.path()).unwrap();
-        let mounts = mountinfo::parse(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /m/b rw - ext4 /dev/sda2 rw\n");
+        let mounts = mountinfo::parse(
+            b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /m/b rw - ext4 /dev/sda2 rw\n",
+        );
         let jobs = CronJob::all(&root);
         let machine = Machine { root: &root, mounts: &mounts, visited: &VisitCache::new(&mounts) };
-        ["/", "/m/b"].map(|point| jobs.first().map(|job| job.trims(machine, &|mount| mount.mount_point == Path::new(point))))
+        ["/", "/m/b"].map(|point| {
+            jobs.first()
+                .map(|job| job.trims(machine, &|mount| mount.mount_point == Path::new(point)))
+        })
     }
 
     #[test]
     fn cron_script_trims_paths_of_its_fstrim_commands() {
         for directory in ["etc/cron.weekly/trim", "etc/periodic/daily/trim"] {
-            let [root, b] = answers(&[(directory, "#!/bin/sh\n# fstrim /\nionice -c3 /sbin/fstrim -v /m/b >/dev/null 2>&1\n")]);
-            assert!(matches!(root, Some(Answer::No(_))) && b == Some(Answer::Yes), "{root:?} {b:?}");
+            let [root, b] = answers(&[(
+                directory,
+                "#!/bin/sh\n# fstrim /\nionice -c3 /sbin/fstrim -v /m/b >/dev/null 2>&1\n",
+            )]);
+            assert!(
+                matches!(root, Some(Answer::No(_))) && b == Some(Answer::Yes),
+                "{root:?} {b:?}"
+            );
         }
-        for nothing in ["#!/bin/sh\n# fstrim /m/b\nexit 0\n", "#!/bin/sh\nfstrim --dry-run /m/b\n", "echo no\n"] {
+        for nothing in [
+            "#!/bin/sh\n# fstrim /m/b\nexit 0\n",
+            "#!/bin/sh\nfstrim --dry-run /m/b\n",
+            "echo no\n",
+        ] {
             assert_eq!(answers(&[("etc/cron.weekly/trim", nothing)]), [None, None], "{nothing}");
         }
         for (script, text) in [
@@ -194,7 +243,10 @@ mod tests {
             ("etc/crontabs/root", "0 4 * * * /usr/sbin/fstrim /m/b"),
         ] {
             let [root, b] = answers(&[(path, line)]);
-            assert!(matches!(root, Some(Answer::No(_))) && b == Some(Answer::Yes), "{path} {line}: {root:?} {b:?}");
+            assert!(
+                matches!(root, Some(Answer::No(_))) && b == Some(Answer::Yes),
+                "{path} {line}: {root:?} {b:?}"
+            );
         }
         for (path, line) in [
             ("etc/crontab", "#0 4 * * * root fstrim /m/b"),
@@ -203,9 +255,19 @@ mod tests {
         ] {
             assert_eq!(answers(&[(path, line)]), [None, None], "{path} {line}");
         }
-        let planted = [("etc/crontab", "0 4 * * * ann sudo /home/ann/x"), ("home/ann/x", "#!/bin/sh\nfstrim /m/b\n")];
-        assert_eq!(answers(&planted), [None, None], "no file is read because another user names it");
-        for (path, line) in [("etc/crontab", "@reboot root fstrim /m/b"), ("etc/cron.d/trim.rpmsave", "0 4 * * * root fstrim /m/b")] {
+        let planted = [
+            ("etc/crontab", "0 4 * * * ann sudo /home/ann/x"),
+            ("home/ann/x", "#!/bin/sh\nfstrim /m/b\n"),
+        ];
+        assert_eq!(
+            answers(&planted),
+            [None, None],
+            "no file is read because another user names it"
+        );
+        for (path, line) in [
+            ("etc/crontab", "@reboot root fstrim /m/b"),
+            ("etc/cron.d/trim.rpmsave", "0 4 * * * root fstrim /m/b"),
+        ] {
             let [_, b] = answers(&[(path, line)]);
             assert!(matches!(b, Some(Answer::Maybe(_))), "{b:?}");
         }

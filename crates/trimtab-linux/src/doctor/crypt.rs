@@ -17,9 +17,13 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, report: &mut Lay
     let allowed = allowed_by_table(&doctor.tables, &name, report);
     match allowed {
         Some(true) => report.why = "allow_discards is set".to_owned(),
-        Some(false) => report.set(Gate::Blocks, "dm-crypt drops discards: allow_discards is not set"),
+        Some(false) => {
+            report.set(Gate::Blocks, "dm-crypt drops discards: allow_discards is not set")
+        }
         None if report.gate == Gate::Blocks => {
-            report.why = "dm-crypt takes no discards (allow_discards not set, or nothing below takes any)".to_owned()
+            report.why =
+                "dm-crypt takes no discards (allow_discards not set, or nothing below takes any)"
+                    .to_owned()
         }
         None => {}
     }
@@ -35,14 +39,19 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, report: &mut Lay
     }
     if allowed == Some(true) {
         // The reason is in a layer below, or was when the mapping was opened.
-        report.why = "allow_discards is set, and what is below takes none, or took none when it was opened".to_owned();
+        report.why =
+            "allow_discards is set, and what is below takes none, or took none when it was opened"
+                .to_owned();
         return;
     }
     let uuid = doctor.root.read(layer.sys.join("dm/uuid")).unwrap_or_default();
     let opening = Opening::find(doctor.root, &name, &luks_uuid(&uuid), carries_root(doctor, layer));
     let stands = opening.as_ref().filter(|opening| opening.discards);
     let text = match stands {
-        Some(opening) => format!("dm-crypt drops discards: the mapping was opened without the option that stands in {}", opening.shown()),
+        Some(opening) => format!(
+            "dm-crypt drops discards: the mapping was opened without the option that stands in {}",
+            opening.shown()
+        ),
         None => "dm-crypt drops discards unless it is told to pass them".to_owned(),
     };
     report.evidence.add_some("opened by", opening.as_ref().map(Opening::shown));
@@ -77,10 +86,15 @@ pub fn without_integrity() -> Remedy {
 /// Reports `rd.luks.allow-discards`: dracut documents it, but systemd's generator ignores it.
 fn wrong_parameter(root: &Root, is_given: bool, report: &mut LayerReport) {
     let cmdline = root.read("/proc/cmdline").unwrap_or_default();
-    let has = |parameter: &str| cmdline.split_ascii_whitespace().any(|word| word.split('=').next() == Some(parameter));
+    let has = |parameter: &str| {
+        cmdline.split_ascii_whitespace().any(|word| word.split('=').next() == Some(parameter))
+    };
     if has("rd.luks.allow-discards") && !is_given {
         let text = "rd.luks.allow-discards on the kernel command line has no effect under systemd; rd.luks.options=UUID=discard has";
-        let remedy = Remedy::by_hand(format!("take rd.luks.allow-discards from {}", initramfs::command_line(root)));
+        let remedy = Remedy::by_hand(format!(
+            "take rd.luks.allow-discards from {}",
+            initramfs::command_line(root)
+        ));
         report.caution("crypt.wrong-parameter", text, remedy);
     }
 }
@@ -90,7 +104,9 @@ fn allowed_by_table(tables: &Tables, name: &str, report: &mut LayerReport) -> Op
     let mut targets = tables.table(name).peekable();
     targets.peek()?;
     let allowed = targets.all(|t| t.says("allow_discards"));
-    report.evidence.add("allow_discards", if allowed { "in the table" } else { "not in the table" });
+    report
+        .evidence
+        .add("allow_discards", if allowed { "in the table" } else { "not in the table" });
     Some(allowed)
 }
 
@@ -114,9 +130,9 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
     let options: String = keep.iter().map(|option| format!(" {option}")).collect();
     let command = format!("cryptsetup {flag}{options} refresh {word}");
     let now = match elsewhere {
-        Some(file) => {
-            Remedy::by_hand(format!("run {command}, with the header, the key file or the key slot that {file} names (cryptsetup(8))"))
-        }
+        Some(file) => Remedy::by_hand(format!(
+            "run {command}, with the header, the key file or the key slot that {file} names (cryptsetup(8))"
+        )),
         None => Remedy::run(command),
     };
     let mut actions = vec![RemedyAction::AllowDiscards { name: name.to_owned(), persistent, keep }];
@@ -141,11 +157,21 @@ fn reopened(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
     let word = &quoted(name);
     let again = format!("unmount what is on {word} (or swapoff), and close it");
     let Some(opening) = opening else {
-        let kind = uuid.strip_prefix("CRYPT-").and_then(|rest| rest.split('-').next()).unwrap_or_default().to_lowercase();
-        return Remedy::by_hand(again).then(format!("open it as before, with cryptsetup open --type {kind} --allow-discards"));
+        let kind = uuid
+            .strip_prefix("CRYPT-")
+            .and_then(|rest| rest.split('-').next())
+            .unwrap_or_default()
+            .to_lowercase();
+        return Remedy::by_hand(again).then(format!(
+            "open it as before, with cryptsetup open --type {kind} --allow-discards"
+        ));
     };
     let written = opening.instruction(doctor.root, word);
-    let remedy = if opening.discards { Remedy::by_hand(again) } else { Remedy::by_hand(written).then(again) };
+    let remedy = if opening.discards {
+        Remedy::by_hand(again)
+    } else {
+        Remedy::by_hand(written).then(again)
+    };
     let start = "open it as the start of the machine does: restart its unit systemd-cryptsetup@, or run cryptdisks_start (swap: mkswap is \
                  part of that)";
     rebuilt(doctor, opening, remedy.then(start))
@@ -155,8 +181,12 @@ fn reopened(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
 fn rebuilt(doctor: &Doctor<'_>, opening: &Opening, remedy: Remedy) -> Remedy {
     match (&opening.place, opening.early) {
         (OptionPlace::Parameter(_), _) => remedy,
-        (OptionPlace::Line(_), true) => initramfs::rebuilt(doctor.root, remedy, "rebuild the initramfs, which opens it"),
-        (OptionPlace::Line(_), false) => initramfs::rebuilt(doctor.root, remedy, "only if the initramfs opens it, rebuild that"),
+        (OptionPlace::Line(_), true) => {
+            initramfs::rebuilt(doctor.root, remedy, "rebuild the initramfs, which opens it")
+        }
+        (OptionPlace::Line(_), false) => {
+            initramfs::rebuilt(doctor.root, remedy, "only if the initramfs opens it, rebuild that")
+        }
     }
 }
 
@@ -168,9 +198,13 @@ fn stale(doctor: &Doctor<'_>, word: &str, opening: &Opening, now: Remedy) -> Rem
         OptionPlace::Parameter(_) => {
             return now.then(format!("look for what opens {word}: the kernel was started with {place}, and {word} lacks the option"));
         }
-        OptionPlace::Line(_) if opening.early => format!("rebuild the initramfs, whose copy of {place} is older"),
+        OptionPlace::Line(_) if opening.early => {
+            format!("rebuild the initramfs, whose copy of {place} is older")
+        }
         OptionPlace::Line(_) => {
-            format!("{word} was opened before {place} was changed, or not by it; only if the initramfs opens it, rebuild that")
+            format!(
+                "{word} was opened before {place} was changed, or not by it; only if the initramfs opens it, rebuild that"
+            )
         }
     };
     initramfs::rebuilt(doctor.root, now, &why)
@@ -179,14 +213,25 @@ fn stale(doctor: &Doctor<'_>, word: &str, opening: &Opening, now: Remedy) -> Rem
 /// Returns whether the root filesystem or `/usr` is on the layer.
 pub fn carries_root(doctor: &Doctor<'_>, layer: &Layer) -> bool {
     let early = |point: &Path| point == Path::new("/") || point == Path::new("/usr");
-    let carries = |mount: &_| Stack::of_mount(doctor.root, &doctor.mounts, mount).layers.iter().any(|below| below.sys == layer.sys);
+    let carries = |mount: &_| {
+        Stack::of_mount(doctor.root, &doctor.mounts, mount)
+            .layers
+            .iter()
+            .any(|below| below.sys == layer.sys)
+    };
     doctor.mounts.iter().filter(|mount| early(&mount.mount_point)).any(carries)
 }
 
 /// The UUID of a LUKS header, with hyphens, from `CRYPT-LUKS2-0123…-name`.
 fn luks_uuid(dm_uuid: &str) -> String {
     let digits = dm_uuid.split('-').nth(2).unwrap_or_default();
-    match (digits.get(..8), digits.get(8..12), digits.get(12..16), digits.get(16..20), digits.get(20..)) {
+    match (
+        digits.get(..8),
+        digits.get(8..12),
+        digits.get(12..16),
+        digits.get(16..20),
+        digits.get(20..),
+    ) {
         (Some(a), Some(b), Some(c), Some(d), Some(e)) => format!("{a}-{b}-{c}-{d}-{e}"),
         _ => digits.to_owned(),
     }
@@ -196,7 +241,8 @@ fn luks_uuid(dm_uuid: &str) -> String {
 /// discards below would be pointless.
 pub fn plain_crypt(tables: &Tables, name: &str) -> bool {
     let mut targets = tables.table(name);
-    let first = targets.next().is_some_and(|target| target.kind == "crypt" && !keeps_checksums(target));
+    let first =
+        targets.next().is_some_and(|target| target.kind == "crypt" && !keeps_checksums(target));
     first && targets.next().is_none()
 }
 
@@ -206,7 +252,10 @@ mod tests {
 
     #[test]
     fn luks_uuid_of_dm_uuid_has_hyphens() {
-        assert_eq!(luks_uuid("CRYPT-LUKS2-5d0e7a1c0c4b4f5c9a0e1b2c3d4e5f60-home"), "5d0e7a1c-0c4b-4f5c-9a0e-1b2c3d4e5f60");
+        assert_eq!(
+            luks_uuid("CRYPT-LUKS2-5d0e7a1c0c4b4f5c9a0e1b2c3d4e5f60-home"),
+            "5d0e7a1c-0c4b-4f5c-9a0e-1b2c3d4e5f60"
+        );
         assert_eq!([luks_uuid("CRYPT-PLAIN-x"), luks_uuid("")], ["x", ""]);
     }
 }

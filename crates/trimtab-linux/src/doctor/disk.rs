@@ -12,12 +12,16 @@ pub fn hard_disk(report: &mut LayerReport) {
 /// Returns whether the drive rotates, by its own report or else by the kernel's flag. The
 /// kernel's default is true.
 pub fn is_rotational(root: &Root, layer: &Layer) -> bool {
-    drive::says_rotates(root, layer).unwrap_or_else(|| root.read_u64(layer.queue().join("rotational")) == Some(1))
+    drive::says_rotates(root, layer)
+        .unwrap_or_else(|| root.read_u64(layer.queue().join("rotational")) == Some(1))
 }
 
 pub fn note_identify(identify: Option<&AtaIdentify>, report: &mut LayerReport) {
     let Some(identify) = identify else { return };
-    report.evidence.add("identify", format!("TRIM {}", if identify.trim() { "supported" } else { "not supported" }));
+    report.evidence.add(
+        "identify",
+        format!("TRIM {}", if identify.trim() { "supported" } else { "not supported" }),
+    );
     let after = match (identify.deterministic_after_trim(), identify.zero_after_trim()) {
         (true, true) => "zeroes (RZAT)",
         (true, false) => "the same each time (DRAT)",

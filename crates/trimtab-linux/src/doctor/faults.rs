@@ -36,15 +36,23 @@ impl Fault {
     /// The fault, and what the kernel does about it.
     pub const fn note(self) -> &'static str {
         match self {
-            Self::QueuedTrim => "the drive's queued TRIM is known to be faulty; the kernel does not use it, so there is nothing to do",
-            Self::LargeTrim => "the drive locks up on large TRIMs; the kernel limits them to 128 MiB, so there is nothing to do",
+            Self::QueuedTrim => {
+                "the drive's queued TRIM is known to be faulty; the kernel does not use it, so there is nothing to do"
+            }
+            Self::LargeTrim => {
+                "the drive locks up on large TRIMs; the kernel limits them to 128 MiB, so there is nothing to do"
+            }
             Self::Trim => "TRIM is known to fail on this drive; the kernel sends none",
             Self::EmmcTrim => {
                 "the drive's TRIM command is known to be faulty; the kernel discards by other commands, so there is nothing to do"
             }
-            Self::Zeroes => "the drive says that trimmed blocks read as zeroes, which is not always so: do not rely on it",
+            Self::Zeroes => {
+                "the drive says that trimmed blocks read as zeroes, which is not always so: do not rely on it"
+            }
             Self::Hangs => "TRIM is known to hang this drive; the kernel sends none at present",
-            Self::LosesData => "TRIM is known to lose data on this drive; the kernel sends none at present",
+            Self::LosesData => {
+                "TRIM is known to lose data on this drive; the kernel sends none at present"
+            }
         }
     }
 }
@@ -77,7 +85,10 @@ fn list() -> &'static [FaultyDrive] {
 /// The faults of a drive, each once, with the address of its source.
 fn of(model: &str, firmware: &str) -> Vec<(Fault, &'static str)> {
     let mut found: Vec<(Fault, &str)> = Vec::new();
-    for entry in list().iter().filter(|entry| matches(&entry.model, model) && matches(&entry.firmware, firmware)) {
+    for entry in list()
+        .iter()
+        .filter(|entry| matches(&entry.model, model) && matches(&entry.firmware, firmware))
+    {
         for fault in &entry.faults {
             if found.iter().all(|(known, _)| known != fault) {
                 found.push((*fault, &entry.source));
@@ -93,7 +104,9 @@ pub fn of_layer(root: &Root, layer: &Layer) -> Vec<(Fault, &'static str)> {
     let model = match layer.kind {
         // Names of cards are short, and other makers use them too.
         LayerKind::Drive(Bus::Mmc) => {
-            let attribute = |name: &str| root.read(drive::device_directory(layer).join(name)).unwrap_or_default();
+            let attribute = |name: &str| {
+                root.read(drive::device_directory(layer).join(name)).unwrap_or_default()
+            };
             ["manfid", "oemid", "name"].map(attribute).join(" ")
         }
         _ => identity.model.unwrap_or_default(),
@@ -103,14 +116,23 @@ pub fn of_layer(root: &Root, layer: &Layer) -> Vec<(Fault, &'static str)> {
 
 /// The reason not to trim a filesystem: a drive below it loses data when it is trimmed. `None`
 /// if there is no such drive, or the configuration accepts the finding about it.
-pub fn trim_refusal(root: &Root, mount: &Mount, stack: &Stack, accepted: &[AcceptedFinding]) -> Option<String> {
+pub fn trim_refusal(
+    root: &Root,
+    mount: &Mount,
+    stack: &Stack,
+    accepted: &[AcceptedFinding],
+) -> Option<String> {
     if accepted.iter().any(|one| one.covers(LOSES_DATA, &shown(&mount.mount_point))) {
         return None;
     }
-    let found = |layer: &Layer| of_layer(root, layer).into_iter().find(|(fault, _)| *fault == Fault::LosesData);
+    let found = |layer: &Layer| {
+        of_layer(root, layer).into_iter().find(|(fault, _)| *fault == Fault::LosesData)
+    };
     let (layer, (_, source)) = stack.drives().find_map(|layer| Some((layer, found(layer)?)))?;
     let name = drive_name(root, layer);
-    Some(format!("{name} is known to lose data when it is trimmed ({source}); {LOSES_DATA} under [doctor] ignore allows it"))
+    Some(format!(
+        "{name} is known to lose data when it is trimmed ({source}); {LOSES_DATA} under [doctor] ignore allows it"
+    ))
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Discard behaviour of filesystems.
 
 use super::keeper::MountManager;
-use super::{Finding, Gate, LayerReport, Remedy, Severity, kernel_version, lifetime_counter, shown, word};
+use super::{
+    Finding, Gate, LayerReport, Remedy, Severity, kernel_version, lifetime_counter, shown, word,
+};
 use crate::host::block::{self, Stack};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
@@ -27,9 +29,8 @@ pub enum OnlineDiscardMode {
 /// `None` for an unknown type. Those that do also have the mount option `discard` or an equivalent.
 pub fn takes_fitrim(fs_type: &str) -> Option<bool> {
     match fs_type {
-        "ext4" | "ext3" | "ext2" | "xfs" | "btrfs" | "f2fs" | "exfat" | "vfat" | "ntfs3" | "jfs" | "nilfs2" | "ocfs2" | "gfs2" => {
-            Some(true)
-        }
+        "ext4" | "ext3" | "ext2" | "xfs" | "btrfs" | "f2fs" | "exfat" | "vfat" | "ntfs3"
+        | "jfs" | "nilfs2" | "ocfs2" | "gfs2" => Some(true),
         "ntfs" | "hfs" | "hfsplus" | "ufs" | "minix" | "udf" | "reiserfs" | "affs" => Some(false),
         _ => None,
     }
@@ -57,19 +58,21 @@ impl NonBlockStorage {
     /// Derives it from the type; `None` if unknown.
     pub fn of(fs_type: &str, source: &Path) -> Option<Self> {
         Some(match fs_type {
-            "tmpfs" | "ramfs" | "devtmpfs" | "proc" | "sysfs" | "cgroup" | "cgroup2" | "hugetlbfs" | "fuse.lxcfs" | "fuse.portal"
-            | "fuse.gvfsd-fuse" | "fuse.kio-fuse" | "fusectl" => Self::Memory,
-            "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "virtiofs" | "ceph" | "glusterfs" | "afs" | "lustre" | "fuse.sshfs"
-            | "fuse.rclone" | "fuse.s3fs" | "fuse.glusterfs" | "fuse.ceph" | "fuse.ceph-fuse" | "fuse.curlftpfs" | "fuse.davfs"
+            "tmpfs" | "ramfs" | "devtmpfs" | "proc" | "sysfs" | "cgroup" | "cgroup2"
+            | "hugetlbfs" | "fuse.lxcfs" | "fuse.portal" | "fuse.gvfsd-fuse" | "fuse.kio-fuse"
+            | "fusectl" => Self::Memory,
+            "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "virtiofs" | "ceph" | "glusterfs" | "afs"
+            | "lustre" | "fuse.sshfs" | "fuse.rclone" | "fuse.s3fs" | "fuse.glusterfs"
+            | "fuse.ceph" | "fuse.ceph-fuse" | "fuse.curlftpfs" | "fuse.davfs"
             | "fuse.vmhgfs-fuse" | "vboxsf" => Self::Machine,
             "overlay" | "fuse.fuse-overlayfs" => Self::Overlay,
-            "ecryptfs" | "fuse.bindfs" | "fuse.mergerfs" | "fuse.mhddfs" | "fuse.unionfs" | "fuse.unionfs-fuse" | "fuse.encfs"
-            | "fuse.gocryptfs" | "fuse.cryfs" | "fuse.securefs" | "fuse.rofiles-fuse" | "fuse.snapraid" => Self::Filesystems,
+            "ecryptfs" | "fuse.bindfs" | "fuse.mergerfs" | "fuse.mhddfs" | "fuse.unionfs"
+            | "fuse.unionfs-fuse" | "fuse.encfs" | "fuse.gocryptfs" | "fuse.cryfs"
+            | "fuse.securefs" | "fuse.rofiles-fuse" | "fuse.snapraid" => Self::Filesystems,
             // bindfs reports no subtype; its source is the directory that it mirrors.
             "fuse" if source.is_absolute() && !source.starts_with("/dev") => Self::Filesystems,
-            "fuse.squashfuse" | "fuse.squashfuse_ll" | "fuse.snapfuse" | "fuse.archivemount" | "fuse.fuseiso" | "fuse.erofsfuse" => {
-                Self::Image
-            }
+            "fuse.squashfuse" | "fuse.squashfuse_ll" | "fuse.snapfuse" | "fuse.archivemount"
+            | "fuse.fuseiso" | "fuse.erofsfuse" => Self::Image,
             _ => return None,
         })
     }
@@ -79,7 +82,9 @@ impl NonBlockStorage {
 fn without_use(fs_type: &str) -> Option<&'static str> {
     match fs_type {
         "squashfs" | "erofs" | "iso9660" | "cramfs" | "romfs" => Some(READ_ONLY_IMAGE),
-        "jffs2" | "ubifs" | "yaffs" | "yaffs2" => Some("it is on raw flash memory, which it erases itself"),
+        "jffs2" | "ubifs" | "yaffs" | "yaffs2" => {
+            Some("it is on raw flash memory, which it erases itself")
+        }
         _ => None,
     }
 }
@@ -89,7 +94,8 @@ const READ_ONLY_IMAGE: &str = "a read-only image: nothing becomes free";
 
 /// A report with only the information of the mount table.
 fn blank(mount: &Mount, stack: &Stack) -> LayerReport {
-    let mut report = LayerReport::blank(shown(&mount.mount_point), mount.fs_type.clone(), stack.tops.clone());
+    let mut report =
+        LayerReport::blank(shown(&mount.mount_point), mount.fs_type.clone(), stack.tops.clone());
     report.evidence.add("source", shown(&mount.source));
     report.evidence.add("options", mount.options_once());
     report
@@ -108,14 +114,16 @@ pub fn silent(mount: &Mount, stack: &Stack) -> LayerReport {
     let remedy = match mount.fs_type.as_str() {
         fuse if fuse.starts_with("fuse") => {
             let abort = format!("/sys/fs/fuse/connections/{}/abort", mount.dev.minor);
-            Remedy::by_hand("end its FUSE server; or detach it, and lose what it has not written yet")
-                .then_run(format!("echo 1 > {abort}"))
-                .then_run(format!("umount --lazy {place}"))
+            Remedy::by_hand(
+                "end its FUSE server; or detach it, and lose what it has not written yet",
+            )
+            .then_run(format!("echo 1 > {abort}"))
+            .then_run(format!("umount --lazy {place}"))
         }
-        "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "ceph" => {
-            Remedy::by_hand("bring its server back; or detach it, and lose what it has not written yet")
-                .then_run(format!("umount --force --lazy {place}"))
-        }
+        "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "ceph" => Remedy::by_hand(
+            "bring its server back; or detach it, and lose what it has not written yet",
+        )
+        .then_run(format!("umount --force --lazy {place}")),
         _ => Remedy::run("journalctl --dmesg").then("look there for errors of the drive"),
     };
     report.serious(SILENT, "the filesystem does not answer: its server or drive hangs", remedy);
@@ -144,10 +152,14 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
             report.block("ntfs3.no-discard", why, remounted(root, mount, "discard"));
         }
         Some(true) => {
-            report.set(Gate::Passes, format!("can be trimmed (FITRIM); online discard is {}", online_words(online)));
+            report.set(
+                Gate::Passes,
+                format!("can be trimmed (FITRIM); online discard is {}", online_words(online)),
+            );
         }
         Some(false) => {
-            let remedy = Remedy::by_hand("use another filesystem, or leave part of the drive unused");
+            let remedy =
+                Remedy::by_hand("use another filesystem, or leave part of the drive unused");
             report.block("fs.no-discards", "this filesystem driver discards nothing", remedy);
         }
         None if mount.fs_type == "fuseblk" => {
@@ -195,15 +207,26 @@ const REFUSES_UNRECOVERED: (u32, u32) = (5, 1);
 fn unrecovered(mount: &Mount) -> Option<&str> {
     let (_, names) = UNRECOVERED.iter().find(|(fs_type, _)| *fs_type == mount.fs_type)?;
     let is_one = |option: &&str| {
-        let listed = option.strip_prefix("rescue=").map(|list| list.split(':').map(|one| format!("rescue={one}")).collect());
-        listed.unwrap_or_else(|| vec![(*option).to_owned()]).iter().any(|one| names.contains(&one.as_str()))
+        let listed = option
+            .strip_prefix("rescue=")
+            .map(|list| list.split(':').map(|one| format!("rescue={one}")).collect());
+        listed
+            .unwrap_or_else(|| vec![(*option).to_owned()])
+            .iter()
+            .any(|one| names.contains(&one.as_str()))
     };
     mount.all_options().find(is_one)
 }
 
 /// Reports a mount without journal or log. Online discard continues if the filesystem is
 /// writable.
-fn not_recovered(root: &Root, mount: &Mount, option: &str, online: OnlineDiscardMode, report: &mut LayerReport) {
+fn not_recovered(
+    root: &Root,
+    mount: &Mount,
+    option: &str,
+    online: OnlineDiscardMode,
+    report: &mut LayerReport,
+) {
     report.gate = match kernel_version(root) {
         _ if online != OnlineDiscardMode::Off && mount.is_writable() => Gate::Passes,
         Some(version) if version < REFUSES_UNRECOVERED => Gate::Unknown,
@@ -213,11 +236,17 @@ fn not_recovered(root: &Root, mount: &Mount, option: &str, online: OnlineDiscard
         Gate::Unknown => format!(
             "mounted with {option}, without its journal; Linux 5.1 and later refuse every trim (FITRIM) of it, and earlier ones may"
         ),
-        _ => format!("mounted with {option}, without its journal: the kernel refuses every trim (FITRIM) of it"),
+        _ => format!(
+            "mounted with {option}, without its journal: the kernel refuses every trim (FITRIM) of it"
+        ),
     };
     let severity = if report.gate == Gate::Blocks { Severity::Serious } else { Severity::Caution };
-    let remedy = Remedy::by_hand(format!("unmount it, and mount it again without {option} once its data are safe"));
-    report.findings.push(Finding::new("fs.no-recovery", severity, report.why.clone()).remedy(remedy));
+    let remedy = Remedy::by_hand(format!(
+        "unmount it, and mount it again without {option} once its data are safe"
+    ));
+    report
+        .findings
+        .push(Finding::new("fs.no-recovery", severity, report.why.clone()).remedy(remedy));
 }
 
 /// Remounts with an option now, and sets it for later mounts.
@@ -241,7 +270,9 @@ fn on_no_device(mount: &Mount, report: &mut LayerReport) {
         Some(NonBlockStorage::Memory) => return report.set(Gate::NotNeeded, "not on a drive"),
         Some(NonBlockStorage::Image) => return report.set(Gate::NotNeeded, READ_ONLY_IMAGE),
         Some(NonBlockStorage::Machine) => "on another machine: ask there",
-        Some(NonBlockStorage::Overlay) => "an overlay: ask about the filesystem that holds its upper directory",
+        Some(NonBlockStorage::Overlay) => {
+            "an overlay: ask about the filesystem that holds its upper directory"
+        }
         Some(NonBlockStorage::Filesystems) => {
             if mount.source.is_absolute() {
                 let remedy = Remedy::run(format!("trimtab doctor {}", word(&mount.source)));
@@ -250,7 +281,9 @@ fn on_no_device(mount: &Mount, report: &mut LayerReport) {
             }
             "its files are those of another filesystem: ask about that"
         }
-        None if mount.fs_type == "zfs" => "ZFS manages its drives itself: zpool status -t, zpool trim, zpool set autotrim=on",
+        None if mount.fs_type == "zfs" => {
+            "ZFS manages its drives itself: zpool status -t, zpool trim, zpool set autotrim=on"
+        }
         None => "no block device is known for it",
     };
     report.why = why.to_owned();
@@ -263,7 +296,9 @@ pub fn online(root: &Root, mount: &Mount, stack: &Stack) -> OnlineDiscardMode {
             // mountinfo omits the filesystem's stored default (tune2fs -o discard); this file
             // includes it.
             match root.read(Path::new("/proc/fs/ext4").join(device_name(stack)).join("options")) {
-                Some(options) if options.lines().any(|l| l.trim() == "discard") => OnlineDiscardMode::Sync,
+                Some(options) if options.lines().any(|l| l.trim() == "discard") => {
+                    OnlineDiscardMode::Sync
+                }
                 Some(_) => OnlineDiscardMode::Off,
                 None => plain(mount),
             }
@@ -290,13 +325,20 @@ fn access_time(root: &Root, mount: &Mount, report: &mut LayerReport) {
     }
 }
 
-fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: OnlineDiscardMode, report: &mut LayerReport) {
+fn ext4(
+    root: &Root,
+    mount: &Mount,
+    stack: &Stack,
+    online: OnlineDiscardMode,
+    report: &mut LayerReport,
+) {
     let device = device_name(stack);
     let sys = Path::new("/sys/fs/ext4").join(device);
     report.evidence.add_some("lifetime_write_kbytes", root.read(lifetime_counter("ext4", device)));
     report.evidence.add_some("last_trim_minblks", root.read(sys.join("last_trim_minblks")));
     if root.read_u64(sys.join("errors_count")).is_some_and(|n| n > 0) {
-        let text = "the filesystem has recorded errors; it does not trim groups with damaged bitmaps";
+        let text =
+            "the filesystem has recorded errors; it does not trim groups with damaged bitmaps";
         let check = format!("e2fsck -f {}", quoted(&block::node_of(device)));
         report.caution("ext4.errors", text, Remedy::by_hand("unmount it").then_run(check));
     }
@@ -308,7 +350,10 @@ fn ext4(root: &Root, mount: &Mount, stack: &Stack, online: OnlineDiscardMode, re
         let text = "online discard sends freed space together with adjoining free space of its block group; deleting many files sends the same space many times";
         report.note("ext4.discard-amplification", text);
     }
-    if root.read("/etc/mke2fs.conf").is_some_and(|conf| conf.lines().any(|l| l.replace(' ', "").trim() == "discard=0")) {
+    if root
+        .read("/etc/mke2fs.conf")
+        .is_some_and(|conf| conf.lines().any(|l| l.replace(' ', "").trim() == "discard=0"))
+    {
         let text = "/etc/mke2fs.conf says discard = 0: mkfs does not trim the device first";
         report.note("mkfs.nodiscard", text);
     }
@@ -319,7 +364,11 @@ fn xfs(root: &Root, mount: &Mount, report: &mut LayerReport) {
     let skips_realtime = kernel_version(root).is_some_and(|version| version < (6, 11));
     if report.gate == Gate::Passes && skips_realtime && mount.option_value("rtdev").is_some() {
         let why = "this kernel's XFS sends no discards to the realtime device (rtdev)";
-        report.block("xfs.realtime-not-trimmed", why, Remedy::by_hand("use Linux 6.11 or later, which trims both devices"));
+        report.block(
+            "xfs.realtime-not-trimmed",
+            why,
+            Remedy::by_hand("use Linux 6.11 or later, which trims both devices"),
+        );
     }
     if kernel_version(root).is_some_and(|v| v >= (6, 10)) {
         let text = "on this kernel a plain fstrim skips most small free extents; trimtab trim goes by allocation groups and sends them all";
@@ -330,7 +379,9 @@ fn xfs(root: &Root, mount: &Mount, report: &mut LayerReport) {
 fn btrfs(root: &Root, mount: &Mount, online: OnlineDiscardMode, report: &mut LayerReport) {
     let Some(directory) = block::btrfs_directory(root, &mount.source) else { return };
     let knobs = directory.join("discard");
-    for knob in ["iops_limit", "kbps_limit", "max_discard_size", "discardable_bytes", "discardable_extents"] {
+    for knob in
+        ["iops_limit", "kbps_limit", "max_discard_size", "discardable_bytes", "discardable_extents"]
+    {
         report.evidence.add_some(&format!("discard/{knob}"), root.read(knobs.join(knob)));
     }
     match online {
@@ -342,8 +393,11 @@ fn btrfs(root: &Root, mount: &Mount, online: OnlineDiscardMode, report: &mut Lay
             let text = "discard=async leaves metadata out; an occasional trim of everything is still of use";
             report.note("btrfs.async-data-only", text);
             let waiting = root.read_u64(knobs.join("discardable_bytes")).unwrap_or(0);
-            if waiting > 1 << 30 && root.read_u64(knobs.join("iops_limit")).is_some_and(|limit| limit > 0) {
-                let text = format!("{} wait for their discard; iops_limit paces them", Bytes(waiting));
+            if waiting > 1 << 30
+                && root.read_u64(knobs.join("iops_limit")).is_some_and(|limit| limit > 0)
+            {
+                let text =
+                    format!("{} wait for their discard; iops_limit paces them", Bytes(waiting));
                 report.note("btrfs.async-backlog", text);
             }
         }
@@ -353,12 +407,17 @@ fn btrfs(root: &Root, mount: &Mount, online: OnlineDiscardMode, report: &mut Lay
 
 fn f2fs(root: &Root, stack: &Stack, online: OnlineDiscardMode, report: &mut LayerReport) {
     if online == OnlineDiscardMode::Thread {
-        let text =
-            "mounted with discard (the default), fstrim sends nothing: f2fs takes note of it and sends when the device has been idle";
+        let text = "mounted with discard (the default), fstrim sends nothing: f2fs takes note of it and sends when the device has been idle";
         report.note("f2fs.sends-later", text);
     }
     let sys = Path::new("/sys/fs/f2fs").join(device_name(stack));
-    for knob in ["discard_granularity", "max_discard_request", "discard_idle_interval", "discard_urgent_util", "pending_discard"] {
+    for knob in [
+        "discard_granularity",
+        "max_discard_request",
+        "discard_idle_interval",
+        "discard_urgent_util",
+        "pending_discard",
+    ] {
         report.evidence.add_some(knob, root.read(sys.join(knob)));
     }
 }

@@ -29,7 +29,8 @@ pub const NO_DISCARDS: &str = "fstrim.no-discards";
 const LINKS: &str = "/dev/disk";
 const FSTAB: &str = "/etc/fstab";
 /// Tables equivalent to `/proc/self/mountinfo`.
-const MOUNT_TABLES: [&str; 4] = ["/proc/self/mountinfo", "/proc/self/mounts", "/proc/mounts", "/etc/mtab"];
+const MOUNT_TABLES: [&str; 4] =
+    ["/proc/self/mountinfo", "/proc/self/mounts", "/proc/mounts", "/etc/mtab"];
 
 /// The mount points in fstab, each with the reason why `fstrim --fstab` skips it, if any.
 ///
@@ -39,7 +40,11 @@ pub fn of_fstab(root: &Root) -> std::io::Result<Vec<(PathBuf, Option<String>)>> 
     let visited = VisitCache::new(&mounts);
     let machine = Machine { root, mounts: &mounts, visited: &visited };
     let files = [FSTAB.to_owned()];
-    let visits = machine.table(&files).ok().flatten().map(|(file, entries)| machine.fates(file, entries, None));
+    let visits = machine
+        .table(&files)
+        .ok()
+        .flatten()
+        .map(|(file, entries)| machine.fates(file, entries, None));
     let visits = visits.into_iter().flatten().filter(|visit| visit.entry.target.is_absolute());
     Ok(visits.map(|visit| (visit.entry.target, visit.skipped.map(|reason| reason.text))).collect())
 }
@@ -138,7 +143,14 @@ pub fn parse(arguments: &[String]) -> Result<Call, String> {
         ([one], []) => FstrimSubject::Tables(match one {
             'a' => vec!["/proc/self/mountinfo".to_owned()],
             'A' => vec![FSTAB.to_owned()],
-            _ => tables.pop().unwrap_or_default().1.split(':').filter(|f| !f.is_empty()).map(str::to_owned).collect(),
+            _ => tables
+                .pop()
+                .unwrap_or_default()
+                .1
+                .split(':')
+                .filter(|f| !f.is_empty())
+                .map(str::to_owned)
+                .collect(),
         }),
         ([_], _) => return Err("fstrim takes either a table or a mount point".to_owned()),
         _ => return Err("fstrim takes one of --all, --fstab and --listed-in".to_owned()),
@@ -147,14 +159,22 @@ pub fn parse(arguments: &[String]) -> Result<Call, String> {
 }
 
 /// Parses the options in one word, with their values; other words are positional.
-fn options<'a>(word: &str, words: &mut impl Iterator<Item = &'a String>, plain: &mut Vec<String>) -> Result<Vec<(char, String)>, String> {
+fn options<'a>(
+    word: &str,
+    words: &mut impl Iterator<Item = &'a String>,
+    plain: &mut Vec<String>,
+) -> Result<Vec<(char, String)>, String> {
     let unknown = || format!("fstrim does not know {word}");
     let mut found = Vec::new();
     if let Some(long) = word.strip_prefix("--") {
-        let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value.to_owned())));
+        let (name, value) = long
+            .split_once('=')
+            .map_or((long, None), |(name, value)| (name, Some(value.to_owned())));
         let mut matching = OPTIONS.iter().filter(|option| option.0.starts_with(name));
         let exact = OPTIONS.iter().find(|option| option.0 == name);
-        let Some(option) = exact.or(matching.next().filter(|_| matching.next().is_none())) else { return Err(unknown()) };
+        let Some(option) = exact.or(matching.next().filter(|_| matching.next().is_none())) else {
+            return Err(unknown());
+        };
         let value = match (option.2, value) {
             (false, Some(_)) => return Err(unknown()),
             (true, None) => words.next().cloned().ok_or_else(unknown)?,
@@ -164,10 +184,14 @@ fn options<'a>(word: &str, words: &mut impl Iterator<Item = &'a String>, plain: 
     } else if word.len() > 1 && word.starts_with('-') {
         let letters: Vec<char> = word.chars().skip(1).collect();
         for (at, letter) in letters.iter().enumerate() {
-            let option = OPTIONS.iter().find(|option| option.1 == *letter && *letter != 'q').ok_or_else(unknown)?;
+            let option = OPTIONS
+                .iter()
+                .find(|option| option.1 == *letter && *letter != 'q')
+                .ok_or_else(unknown)?;
             if option.2 {
                 let rest: String = letters.iter().skip(at + 1).collect();
-                let value = if rest.is_empty() { words.next().cloned().ok_or_else(unknown)? } else { rest };
+                let value =
+                    if rest.is_empty() { words.next().cloned().ok_or_else(unknown)? } else { rest };
                 found.push((*letter, value));
                 break;
             }
@@ -241,12 +265,20 @@ impl<'a> Machine<'a> {
                 Answer::no(OTHER_PATH, format!("fstrim.service trims {} only", shown(directory)))
             }
             (Visits::Listed { file, places }, _) => listed(file, places, is_ours),
-            (Visits::Unknown(file), _) => Answer::maybe(format!("fstrim reads {file}, which is not in the recorded tree")),
-            (_, FstrimSubject::Tables(files)) => Answer::no("fstrim.not-listed", format!("none of {} has a line", files.join(", "))),
-            (Visits::Nothing, FstrimSubject::Directory(_)) => Answer::no(OTHER_PATH, "fstrim is given another directory"),
+            (Visits::Unknown(file), _) => {
+                Answer::maybe(format!("fstrim reads {file}, which is not in the recorded tree"))
+            }
+            (_, FstrimSubject::Tables(files)) => {
+                Answer::no("fstrim.not-listed", format!("none of {} has a line", files.join(", ")))
+            }
+            (Visits::Nothing, FstrimSubject::Directory(_)) => {
+                Answer::no(OTHER_PATH, "fstrim is given another directory")
+            }
         };
         match answer {
-            Answer::Yes if call.in_part => Answer::maybe("fstrim is given --offset, --length or --minimum, and trims a part only"),
+            Answer::Yes if call.in_part => Answer::maybe(
+                "fstrim is given --offset, --length or --minimum, and trims a part only",
+            ),
             answer => answer,
         }
     }
@@ -256,7 +288,9 @@ impl<'a> Machine<'a> {
             return Rc::clone(known);
         }
         let visits = match &call.subject {
-            FstrimSubject::Directory(directory) => Visits::Directory(self.reached(&self.canonical(directory))),
+            FstrimSubject::Directory(directory) => {
+                Visits::Directory(self.reached(&self.canonical(directory)))
+            }
             FstrimSubject::Tables(files) => match self.table(files) {
                 Err(file) => Visits::Unknown(file.to_owned()),
                 Ok(None) => Visits::Nothing,
@@ -274,7 +308,8 @@ impl<'a> Machine<'a> {
     fn places(&self, visit: Visit) -> MountPlaces {
         let point = self.canonical(&visit.entry.target);
         let covered = self.visited.index.at(&point).iter().filter(|at| Some(**at) != visit.mount);
-        let reason = || Reason::new(SKIPPED, format!("another mount covers {}", shown(&visit.entry.target)));
+        let reason =
+            || Reason::new(SKIPPED, format!("another mount covers {}", shown(&visit.entry.target)));
         let covered: MountPlaces = covered.map(|at| (*at, Some(reason()))).collect();
         visit.mount.map(|at| (at, visit.skipped)).into_iter().chain(covered).collect()
     }
@@ -295,13 +330,22 @@ impl<'a> Machine<'a> {
     }
 
     /// The first table with a line; `Err` with the name of an unknown table.
-    fn table<'f>(&self, files: &'f [String]) -> Result<Option<(&'f str, Vec<FstabEntry>)>, &'f str> {
+    fn table<'f>(
+        &self,
+        files: &'f [String],
+    ) -> Result<Option<(&'f str, Vec<FstabEntry>)>, &'f str> {
         for file in files {
             let entries = match self.root.read_bytes(Path::new(file), fstab::BYTES_MAX) {
                 _ if MOUNT_TABLES.contains(&file.as_str()) => self.mounted(self.mounts),
                 Ok(bytes) if is_mountinfo(&bytes) => self.mounted(&mountinfo::parse(&bytes)),
                 Ok(bytes) => fstab::parse(&bytes),
-                Err(_) if self.root.is_this_machine() || file.starts_with("/etc/") || file.starts_with("/run/") => continue,
+                Err(_)
+                    if self.root.is_this_machine()
+                        || file.starts_with("/etc/")
+                        || file.starts_with("/run/") =>
+                {
+                    continue;
+                }
                 Err(_) => return Err(file),
             };
             if !entries.is_empty() {
@@ -325,7 +369,11 @@ impl<'a> Machine<'a> {
     /// to fstab, then applies the filters and keeps one line per source.
     fn fates(&self, file: &str, entries: Vec<FstabEntry>, types: Option<&str>) -> Vec<Visit> {
         let mut targets = HashSet::new();
-        let mut unique: Vec<FstabEntry> = entries.into_iter().rev().filter(|entry| targets.insert(entry.target.clone())).collect();
+        let mut unique: Vec<FstabEntry> = entries
+            .into_iter()
+            .rev()
+            .filter(|entry| targets.insert(entry.target.clone()))
+            .collect();
         unique.reverse();
         if file == FSTAB && !targets.contains(Path::new("/")) && !self.is_before_2_34() {
             unique.extend(self.root_of_command_line());
@@ -340,23 +388,38 @@ impl<'a> Machine<'a> {
 
     /// Recognises by the package's service the releases that go by fstab alone.
     fn is_before_2_34(&self) -> bool {
-        let services = ["/usr/lib/systemd/system/fstrim.service", "/lib/systemd/system/fstrim.service"];
+        let services =
+            ["/usr/lib/systemd/system/fstrim.service", "/lib/systemd/system/fstrim.service"];
         let service = services.iter().find_map(|file| self.root.read(file)).unwrap_or_default();
-        service.lines().any(|line| line.starts_with("ExecStart=") && line.trim_end().to_ascii_lowercase().ends_with("fstrim -av"))
+        service.lines().any(|line| {
+            line.starts_with("ExecStart=")
+                && line.trim_end().to_ascii_lowercase().ends_with("fstrim -av")
+        })
     }
 
     /// Turns `root=` of the kernel command line into a table line, if it names a device.
     fn root_of_command_line(&self) -> Option<FstabEntry> {
         let line = self.root.read("/proc/cmdline")?;
         let line = line.split(" -- ").next().unwrap_or_default();
-        let spec = line.split_ascii_whitespace().filter_map(|word| word.strip_prefix("root=")).next_back()?;
+        let spec = line
+            .split_ascii_whitespace()
+            .filter_map(|word| word.strip_prefix("root="))
+            .next_back()?;
         let spec = spec.trim_matches('"');
-        let number = |text: &str| text.split_once(':').is_some_and(|(a, b)| a.parse::<u32>().is_ok() && b.parse::<u32>().is_ok());
+        let number = |text: &str| {
+            text.split_once(':')
+                .is_some_and(|(a, b)| a.parse::<u32>().is_ok() && b.parse::<u32>().is_ok())
+        };
         let hexadecimal = !spec.is_empty() && spec.bytes().all(|b| b.is_ascii_hexdigit());
         let named = spec.starts_with('/') || fstab::is_tagged(Path::new(spec));
         // A device number needs no name here.
         let source = PathBuf::from(if named { spec } else { "/dev/root" });
-        let entry = || FstabEntry { source, target: PathBuf::from("/"), fs_type: "auto".to_owned(), options: String::new() };
+        let entry = || FstabEntry {
+            source,
+            target: PathBuf::from("/"),
+            fs_type: "auto".to_owned(),
+            options: String::new(),
+        };
         let leads = || leads_to_a_device(self.root, Path::new(spec)) != Some(false);
         (named && leads() || number(spec) || hexadecimal).then(entry)
     }
@@ -366,30 +429,46 @@ impl<'a> Machine<'a> {
         let entry = &visit.entry;
         let skipped = |text: String| Some(Reason::new(SKIPPED, text));
         let target = shown(&entry.target);
-        if is_pseudo(&entry.fs_type) || is_network(&entry.fs_type) || !(entry.is_tagged() || entry.source.is_absolute()) {
+        if is_pseudo(&entry.fs_type)
+            || is_network(&entry.fs_type)
+            || !(entry.is_tagged() || entry.source.is_absolute())
+        {
             return skipped(format!("its line for {target} names no block device"));
         }
         if entry.is_swap() {
             return skipped("it is swap".to_owned());
         }
         if entry.has_option("X-fstrim.notrim") {
-            return Some(Reason::new("fstrim.notrim", format!("the option X-fstrim.notrim is set for {target}")));
+            return Some(Reason::new(
+                "fstrim.notrim",
+                format!("the option X-fstrim.notrim is set for {target}"),
+            ));
         }
         if entry.has_option("ro") {
             return skipped(format!("{target} is read-only (ro)"));
         }
         if types.is_some_and(|types| !matches_type(&entry.fs_type, types)) {
-            return skipped(format!("--types {} leaves out {}", types.unwrap_or_default(), entry.fs_type));
+            return skipped(format!(
+                "--types {} leaves out {}",
+                types.unwrap_or_default(),
+                entry.fs_type
+            ));
         }
-        (leads_to_a_device(self.root, &entry.source) == Some(false))
-            .then(|| Reason::new(NO_DEVICE, format!("no device has {}, as its line for {target} says", shown(&entry.source))))
+        (leads_to_a_device(self.root, &entry.source) == Some(false)).then(|| {
+            Reason::new(
+                NO_DEVICE,
+                format!("no device has {}, as its line for {target} says", shown(&entry.source)),
+            )
+        })
     }
 
     /// Filters by the current state of the target and the device.
     fn unreachable(&self, visit: &Visit) -> Option<Reason> {
         let skipped = |text: String| Some(Reason::new(SKIPPED, text));
         let target = shown(&visit.entry.target);
-        let Some(mount) = visit.mount.map(|at| &self.mounts[at]) else { return skipped(format!("{target} is not mounted")) };
+        let Some(mount) = visit.mount.map(|at| &self.mounts[at]) else {
+            return skipped(format!("{target} is not mounted"));
+        };
         if mount.fs_type == "autofs" {
             return skipped(format!("{target} is an automount that nothing has used"));
         }
@@ -400,7 +479,12 @@ impl<'a> Machine<'a> {
             return skipped(format!("{target} is no mount point of its own"));
         }
         let device = if visit.entry.is_tagged() { &mount.source } else { &visit.entry.source };
-        (!self.discards(device)).then(|| Reason::new(NO_DISCARDS, format!("{} takes no discards, or is read-only", shown(device))))
+        (!self.discards(device)).then(|| {
+            Reason::new(
+                NO_DISCARDS,
+                format!("{} takes no discards, or is read-only", shown(device)),
+            )
+        })
     }
 
     /// Index of the mount at a line's target.
@@ -417,7 +501,10 @@ impl<'a> Machine<'a> {
         }
         let relative = path.strip_prefix("/").unwrap_or(path);
         let index = &self.visited.index;
-        match relative.as_os_str().is_empty() || self.root.is_this_machine() || index.is_mount_point(path) {
+        match relative.as_os_str().is_empty()
+            || self.root.is_this_machine()
+            || index.is_mount_point(path)
+        {
             true => path.to_owned(),
             false => index.ending_in(self.mounts, relative).unwrap_or(path).to_owned(),
         }
@@ -425,16 +512,24 @@ impl<'a> Machine<'a> {
 
     /// Uses libmount's test: the parent directory has a different device number.
     fn is_mount_point(&self, target: &Path) -> bool {
-        let number = |path: &Path| self.reached(&self.canonical(path)).map(|at| device_number(&self.mounts[at]));
-        target == Path::new("/") || target.parent().is_some_and(|above| number(above) != number(target))
+        let number = |path: &Path| {
+            self.reached(&self.canonical(path)).map(|at| device_number(&self.mounts[at]))
+        };
+        target == Path::new("/")
+            || target.parent().is_some_and(|above| number(above) != number(target))
     }
 
     /// Assumes that a source that is not a device supports discards.
     fn discards(&self, source: &Path) -> bool {
         let Some(sys) = device_of_source(self.root, source) else { return true };
-        let whole = if self.root.exists(sys.join("partition")) { sys.parent().unwrap_or(&sys) } else { &sys };
+        let whole = if self.root.exists(sys.join("partition")) {
+            sys.parent().unwrap_or(&sys)
+        } else {
+            &sys
+        };
         let granularity = self.root.read_u64(whole.join("queue/discard_granularity"));
-        granularity.is_none_or(|bytes| bytes > 0) && self.root.read_u64(sys.join("ro")).unwrap_or(0) == 0
+        granularity.is_none_or(|bytes| bytes > 0)
+            && self.root.read_u64(sys.join("ro")).unwrap_or(0) == 0
     }
 
     /// Keeps the first remaining line for each source.
@@ -450,7 +545,10 @@ impl<'a> Machine<'a> {
                 _ => &entry.source,
             };
             if !known.insert(source.clone()) {
-                visit.skipped = Some(Reason::new(SKIPPED, "another line with its source comes first, and is skipped"));
+                visit.skipped = Some(Reason::new(
+                    SKIPPED,
+                    "another line with its source comes first, and is skipped",
+                ));
             }
         }
     }
@@ -469,8 +567,16 @@ fn leads_to_a_device(root: &Root, source: &Path) -> Option<bool> {
 
 /// The result of findfs, which probes all devices only as root.
 fn findfs(tag: &Path) -> Option<bool> {
-    let program = FINDFS.iter().find(|program| rustix::process::geteuid().is_root() && Path::new(program).exists())?;
-    let status = Command::new(program).arg(tag).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let program = FINDFS
+        .iter()
+        .find(|program| rustix::process::geteuid().is_root() && Path::new(program).exists())?;
+    let status = Command::new(program)
+        .arg(tag)
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     status.ok().map(|status| status.success())
 }
 
@@ -497,7 +603,9 @@ fn each(visits: &mut [Visit], why: impl Fn(&Visit) -> Option<Reason>) {
 /// A key that distinguishes the directories of two mounts: each btrfs subvolume has its own
 /// device number.
 fn device_number(mount: &Mount) -> (mountinfo::DevNumber, Option<String>) {
-    let subvolume = (mount.fs_type == "btrfs").then(|| mount.option_value("subvolid").or(mount.option_value("subvol"))).flatten();
+    let subvolume = (mount.fs_type == "btrfs")
+        .then(|| mount.option_value("subvolid").or(mount.option_value("subvol")))
+        .flatten();
     (mount.dev, subvolume.map(str::to_owned))
 }
 
@@ -505,7 +613,11 @@ fn device_number(mount: &Mount) -> (mountinfo::DevNumber, Option<String>) {
 /// as opposed to fstab.
 fn is_mountinfo(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]);
-    let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or_default();
+    let first = text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !line.starts_with('#'))
+        .unwrap_or_default();
     let mut words = first.split_ascii_whitespace();
     words.by_ref().take(2).filter(|word| word.parse::<u32>().is_ok()).count() == 2
 }

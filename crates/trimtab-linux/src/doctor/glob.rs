@@ -8,7 +8,9 @@ pub fn matches(patterns: &str, text: &str) -> bool {
 fn is_match(pattern: &str, text: &str) -> Option<bool> {
     let Some((start, rest)) = pattern.split_once('*') else { return Some(pattern == text) };
     let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
-    let left = middle.split('*').try_fold(text.strip_prefix(start)?, |left, part| Some(left.split_once(part)?.1))?;
+    let left = middle
+        .split('*')
+        .try_fold(text.strip_prefix(start)?, |left, part| Some(left.split_once(part)?.1))?;
     Some(left.ends_with(end))
 }
 

@@ -30,7 +30,9 @@ impl MountManager {
         if fstab::read(root).iter().any(|entry| entry.target == point) {
             return Self::Fstab;
         }
-        let [run_media, media] = OF_UDISKS.map(|directory| point.strip_prefix(directory).is_ok_and(|rest| rest.components().count() > 1));
+        let [run_media, media] = OF_UDISKS.map(|directory| {
+            point.strip_prefix(directory).is_ok_and(|rest| rest.components().count() > 1)
+        });
         match () {
             () if OF_KUBELET.iter().any(|part| text.contains(part)) => Self::Kubernetes,
             () if run_media || media || of_udisks(root, point) => Self::Udisks,
@@ -60,6 +62,8 @@ impl MountManager {
 /// True if libmount's records name udisks for the mount.
 fn of_udisks(root: &Root, point: &Path) -> bool {
     let target = format!("TARGET={}", shown(point).replace(' ', "\\040"));
-    let is_ours = |line: &str| line.split(' ').any(|field| field == target) && line.contains("uhelper=udisks2");
+    let is_ours = |line: &str| {
+        line.split(' ').any(|field| field == target) && line.contains("uhelper=udisks2")
+    };
     root.read(UTAB).is_some_and(|text| text.lines().any(is_ours))
 }

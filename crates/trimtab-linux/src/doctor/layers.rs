@@ -7,7 +7,9 @@ use super::lvm::lvm_name;
 use super::mapper::MapperTarget;
 use super::remedy::{is_plain, kept_options};
 use super::survey::is_boot_area;
-use super::{Doctor, Gate, LayerReport, Remedy, RemedyAction, Severity, drives, is_listed, md, thin_pool};
+use super::{
+    Doctor, Gate, LayerReport, Remedy, RemedyAction, Severity, drives, is_listed, md, thin_pool,
+};
 use crate::host::block::{self, Bus, Layer, LayerKind, Stack, node_of};
 use crate::host::environment::{alignment, kind_name};
 use crate::host::root::Root;
@@ -40,7 +42,9 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
         LayerKind::Md(level) => md::judge(doctor.root, layer, level, &mut report),
         LayerKind::Drive(bus) => drives::judge(doctor.root, layer, *bus, &limits, &mut report),
         LayerKind::Bcache if report.gate == Gate::Passes => {
-            report.why = "passes discards on to what it caches, and forgets what the cache holds of it".to_owned()
+            report.why =
+                "passes discards on to what it caches, and forgets what the cache holds of it"
+                    .to_owned()
         }
         LayerKind::Bcache | LayerKind::File { .. } => {}
     }
@@ -48,7 +52,10 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
         zeroed(&limits, &mut report);
     }
     if is_boot_area(&layer.name) {
-        report.set(Gate::NotNeeded, "a boot or replay-protected area of an eMMC device, which holds no files");
+        report.set(
+            Gate::NotNeeded,
+            "a boot or replay-protected area of an eMMC device, which holds no files",
+        );
         report.findings.clear();
     }
     if report.gate != Gate::NotNeeded && layer.is_read_only(doctor.root) {
@@ -65,7 +72,9 @@ const WITHOUT_LOOP: &str = "use the block device itself instead of a loop device
 fn read_only(root: &Root, layer: &Layer, report: &mut LayerReport) {
     report.evidence.add("ro", "1");
     // A partition is read-only if its disk is.
-    let disk = layer.sys.parent().filter(|disk| layer.kind == LayerKind::Partition && root.read_u64(disk.join("ro")) == Some(1));
+    let disk = layer.sys.parent().filter(|disk| {
+        layer.kind == LayerKind::Partition && root.read_u64(disk.join("ro")) == Some(1)
+    });
     let name = disk.and_then(|disk| disk.file_name()?.to_str()).unwrap_or(&layer.name);
     let node = quoted(&node_of(name));
     let label = layer.label.as_deref().unwrap_or(&layer.name);
@@ -110,7 +119,10 @@ fn lowered(limits: &Limits, layer: &Layer, report: &mut LayerReport) {
         };
         report.serious("limits.switched-off", text, remedy);
     } else if max < highest && max < 1 << 20 {
-        let text = format!("discard_max_bytes is only {}: a trim becomes very many small commands", Bytes(max));
+        let text = format!(
+            "discard_max_bytes is only {}: a trim becomes very many small commands",
+            Bytes(max)
+        );
         let enough = highest.min((128 << 20).max(limits.granularity.unwrap_or(0)));
         report.caution("limits.tiny", text, limits.set(layer, enough));
     }
@@ -149,12 +161,20 @@ fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mu
     report.evidence.add("filesystem", fs_type);
     report.evidence.add("mount point", mount_point.clone());
     if layer.name.ends_with(" (deleted)") {
-        report.note("file.deleted", "the file has been deleted; its space is freed with the loop device");
+        report.note(
+            "file.deleted",
+            "the file has been deleted; its space is freed with the loop device",
+        );
     }
     if fs_type == block::VIRTUAL_SSD {
-        report.why = "a modelled drive that 'trimtab drive attach' serves; it takes discards".to_owned();
+        report.why =
+            "a modelled drive that 'trimtab drive attach' serves; it takes discards".to_owned();
         // The server creates this path: drives/ID/mnt/drive.
-        if let Some(id) = std::path::Path::new(&layer.name).ancestors().nth(2).and_then(std::path::Path::file_name) {
+        if let Some(id) = std::path::Path::new(&layer.name)
+            .ancestors()
+            .nth(2)
+            .and_then(std::path::Path::file_name)
+        {
             report.name = id.to_string_lossy().into_owned();
         }
         return;
@@ -166,7 +186,9 @@ fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mu
             return;
         }
         Some(NonBlockStorage::Machine) => {
-            format!("the file is on another machine, and what becomes of its holes shows there: {mount_point}")
+            format!(
+                "the file is on another machine, and what becomes of its holes shows there: {mount_point}"
+            )
         }
         _ => format!(
             "what becomes free on {mount_point} reaches the drive when that filesystem is trimmed: trimtab doctor {}",
@@ -196,8 +218,9 @@ fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerRepo
         }
     });
     if start_bytes % physical != 0 {
-        let text =
-            format!("starts at sector {start}, inside a physical block of {physical} B: every write costs a read, and discards are cut");
+        let text = format!(
+            "starts at sector {start}, inside a physical block of {physical} B: every write costs a read, and discards are cut"
+        );
         report.caution("partition.misaligned", text, remedy);
     } else if granularity > 0 && start_bytes % granularity != 0 {
         let text = format!(
@@ -205,7 +228,9 @@ fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerRepo
         );
         report.caution("partition.misaligned", text, remedy);
     } else if start_bytes % (1 << 20) != 0 {
-        let text = format!("starts at sector {start}, not on a multiple of 1 MiB: erase blocks may straddle its borders");
+        let text = format!(
+            "starts at sector {start}, not on a multiple of 1 MiB: erase blocks may straddle its borders"
+        );
         match start % 8 {
             0 => report.note("partition.not-on-mib", text),
             _ => report.caution("partition.not-on-mib", text, remedy),
@@ -230,11 +255,11 @@ fn aligned_unit(granularity: u64) -> u64 {
 }
 
 fn on_loop(stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
-    let on_device = layer.below.iter().any(|&i| !matches!(stack.layers[i].kind, LayerKind::File { .. }));
+    let on_device =
+        layer.below.iter().any(|&i| !matches!(stack.layers[i].kind, LayerKind::File { .. }));
     match (report.gate, on_device) {
         (Gate::Passes, true) => {
-            let text =
-                "a loop device on a block device turns discards into writes of zeroes; whether the drive unmaps them is its own affair";
+            let text = "a loop device on a block device turns discards into writes of zeroes; whether the drive unmaps them is its own affair";
             report.caution("loop.on-device", text, Remedy::by_hand(WITHOUT_LOOP));
             report.evidence.add_some("write_zeroes_max_bytes", limits.write_zeroes);
         }
@@ -259,18 +284,33 @@ const PASSING: &str = "linear striped raid mirror multipath cache writecache clo
 pub const VDO_KEEPS: &str = "vdo.keeps";
 
 /// Describes the fate of discards that a target takes.
-fn passing(doctor: &Doctor<'_>, layer: &Layer, name: &str, kinds: &[&str], report: &mut LayerReport) {
-    let keeps = |target: &&MapperTarget| matches!(target.kind.as_str(), "cache" | "clone") && target.says("no_discard_passdown");
+fn passing(
+    doctor: &Doctor<'_>,
+    layer: &Layer,
+    name: &str,
+    kinds: &[&str],
+    report: &mut LayerReport,
+) {
+    let keeps = |target: &&MapperTarget| {
+        matches!(target.kind.as_str(), "cache" | "clone") && target.says("no_discard_passdown")
+    };
     if let Some(target) = doctor.tables.table(name).chain(doctor.tables.status(name)).find(keeps) {
         let remedy = Remedy::by_hand(
             "set it up without the feature no_discard_passdown, on a device that takes discards at least as long as one of its blocks",
         );
-        let why = format!("dm-{} takes discards and does not pass them down (no_discard_passdown)", target.kind);
+        let why = format!(
+            "dm-{} takes discards and does not pass them down (no_discard_passdown)",
+            target.kind
+        );
         report.block("cache.no-passdown", why, remedy);
     } else if kinds.contains(&"vdo") || layer.kind == LayerKind::Mapper("VDO".into()) {
         let remedy = Remedy::by_hand("leave 10 % to 20 % of the drive below unused; a trim gives VDO its space back")
             .then("trim it with pauses, since VDO works off discards block by block: trimtab trim --policy idle");
-        report.block(VDO_KEEPS, "VDO takes discards back into itself and does not pass them down", remedy);
+        report.block(
+            VDO_KEEPS,
+            "VDO takes discards back into itself and does not pass them down",
+            remedy,
+        );
     } else if let Some(unknown) = kinds.iter().find(|kind| !is_listed(PASSING, kind)) {
         report.set(Gate::Unknown, format!("the device-mapper target {unknown} takes discards; whether it passes them on is not known"));
     } else {
@@ -353,7 +393,10 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
 
 /// True if dm-crypt creates the checksums: the kernel then refuses `allow_discards`.
 fn is_of_crypt<'a>(mut targets: impl Iterator<Item = &'a MapperTarget>, name: &str) -> bool {
-    targets.next().map_or_else(|| name.ends_with("_dif"), |target| !target.arguments.contains("internal_hash:"))
+    targets.next().map_or_else(
+        || name.ends_with("_dif"),
+        |target| !target.arguments.contains("internal_hash:"),
+    )
 }
 
 /// The remedy that makes dm-integrity pass discards on. The kernel accepts the option in a
@@ -362,7 +405,8 @@ fn is_of_crypt<'a>(mut targets: impl Iterator<Item = &'a MapperTarget>, name: &s
 fn integrity<'a>(mut targets: impl Iterator<Item = &'a MapperTarget>, name: &str) -> Remedy {
     const ELSEWHERE: [&str; 4] = ["journal_crypt:", "journal_mac:", "meta_device:", "recalculate"];
     let is_elsewhere = |word: &str| ELSEWHERE.iter().any(|option| word.starts_with(option));
-    let is_keyed = |word: &str| word.strip_prefix("internal_hash:").is_some_and(|hash| hash.contains(':'));
+    let is_keyed =
+        |word: &str| word.strip_prefix("internal_hash:").is_some_and(|hash| hash.contains(':'));
     let is_whole = |target: &MapperTarget| {
         let mut words = target.arguments.split_ascii_whitespace();
         words.nth(3) == Some("J") && !words.any(|word| is_elsewhere(word) || is_keyed(word))
@@ -379,7 +423,9 @@ fn integrity<'a>(mut targets: impl Iterator<Item = &'a MapperTarget>, name: &str
 
 /// True if a dm-raid target stores parity.
 fn is_parity<'a>(targets: impl Iterator<Item = &'a MapperTarget>) -> bool {
-    let mut levels = targets.filter(|t| t.kind == "raid").filter_map(|t| t.arguments.split_ascii_whitespace().next());
+    let mut levels = targets
+        .filter(|t| t.kind == "raid")
+        .filter_map(|t| t.arguments.split_ascii_whitespace().next());
     levels.any(|level| ["raid4", "raid5", "raid6"].iter().any(|parity| level.starts_with(parity)))
 }
 
@@ -400,24 +446,35 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
             continue;
         }
         let own_reason = reports[i].findings.iter().any(|f| f.severity == Severity::Serious);
-        let keeps_limits =
-            matches!(layer.kind, LayerKind::Lvm | LayerKind::Mapper(_) | LayerKind::Thin | LayerKind::Crypt | LayerKind::Md(_));
+        let keeps_limits = matches!(
+            layer.kind,
+            LayerKind::Lvm
+                | LayerKind::Mapper(_)
+                | LayerKind::Thin
+                | LayerKind::Crypt
+                | LayerKind::Md(_)
+        );
         if reports[i].gate != Gate::Blocks || own_reason || !keeps_limits {
             continue;
         }
         let legs: Vec<usize> = stack.legs_of(i).collect();
-        let of = |gate: Gate| legs.iter().copied().filter(|&l| reports[l].gate == gate).collect::<Vec<_>>();
+        let of = |gate: Gate| {
+            legs.iter().copied().filter(|&l| reports[l].gate == gate).collect::<Vec<_>>()
+        };
         // An array takes discards if any member does.
         let enough = if matches!(layer.kind, LayerKind::Md(_)) { 1 } else { legs.len().max(1) };
         if of(Gate::Passes).len() >= enough {
             stale(doctor, layer, &mut reports[i]);
         } else if !of(Gate::NotNeeded).is_empty() && !of(Gate::Passes).is_empty() {
-            let names: Vec<String> = of(Gate::NotNeeded).into_iter().map(|l| reports[l].name.clone()).collect();
+            let names: Vec<String> =
+                of(Gate::NotNeeded).into_iter().map(|l| reports[l].name.clone()).collect();
             let text = format!("takes no discards, because {} takes none", names.join(", "));
             reports[i].why.clone_from(&text);
             let names = names.join(", ");
             let how = if layer.kind == LayerKind::Lvm { " (pvmove)" } else { "" };
-            let remedy = Remedy::by_hand(format!("move what lies on {names} to another drive{how}, and activate the volume again"));
+            let remedy = Remedy::by_hand(format!(
+                "move what lies on {names} to another drive{how}, and activate the volume again"
+            ));
             reports[i].serious("dm.member-without-discards", text, remedy);
         }
     }
@@ -433,7 +490,8 @@ fn apart(stack: &Stack, reports: &mut [LayerReport]) {
         }
     }
     for (index, report) in reports.iter_mut().enumerate().filter(|(index, _)| !on_the_way[*index]) {
-        let reason = stack.aside.iter().find(|(aside, _)| *aside == index).map(|(_, reason)| *reason);
+        let reason =
+            stack.aside.iter().find(|(aside, _)| *aside == index).map(|(_, reason)| *reason);
         if report.gate == Gate::Passes && reason.is_none() {
             continue;
         }
@@ -451,7 +509,8 @@ fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
     report.why = text.to_owned();
     let name = layer.label.clone().unwrap_or_else(|| layer.name.clone());
     let word = quoted(&name);
-    let plain = doctor.tables.table(&name).all(|t| matches!(t.kind.as_str(), "linear" | "striped")) && doctor.tables.known();
+    let plain = doctor.tables.table(&name).all(|t| matches!(t.kind.as_str(), "linear" | "striped"))
+        && doctor.tables.known();
     let again = if layer.kind == LayerKind::Crypt {
         let keep = kept_options(&doctor.tables, &name);
         let options: String = keep.iter().map(|option| format!(" {option}")).collect();
@@ -460,7 +519,9 @@ fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         remedy.done_by(can.then(|| RemedyAction::RefreshCrypt { name: name.clone(), keep }))
     } else if plain {
         // With a new table, resume is one step in the kernel: it suspends, swaps and resumes.
-        let remedy = Remedy::run(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"));
+        let remedy = Remedy::run(format!(
+            "dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"
+        ));
         remedy.done_by(is_plain(&name).then(|| RemedyAction::ReloadTable { name: name.clone() }))
     } else if matches!(layer.kind, LayerKind::Md(_)) {
         let node = quoted(&layer.node());

@@ -55,7 +55,11 @@ impl Limits {
         let to = writable_limit(bytes, self.granularity.unwrap_or(1)).to_string();
         let from = self.max.unwrap_or(0).to_string();
         let step = format!("echo {to} > {}", quoted(&limit_path(layer)));
-        Remedy::run(step).done_by([RemedyAction::Attribute { file: layer.queue().join("discard_max_bytes"), from, to }])
+        Remedy::run(step).done_by([RemedyAction::Attribute {
+            file: layer.queue().join("discard_max_bytes"),
+            from,
+            to,
+        }])
     }
 
     /// The gate by the limits alone.
@@ -77,7 +81,9 @@ impl Limits {
     pub fn words(&self) -> String {
         match (self.granularity, self.max) {
             (Some(0), _) | (_, Some(0)) => "takes no discards".to_owned(),
-            (Some(granularity), Some(max)) => format!("discards up to {} each, in units of {granularity} B", Bytes(max)),
+            (Some(granularity), Some(max)) => {
+                format!("discards up to {} each, in units of {granularity} B", Bytes(max))
+            }
             _ => "does not say what it takes".to_owned(),
         }
     }

@@ -8,19 +8,28 @@ pub fn lvm_name(mapped: &str) -> String {
     let (group, volume) = marked.split_once('-').unwrap_or((&marked, ""));
     // `lv-real` and `lv-cow` are layers of one volume.
     let volume = whole_volume(volume.split('-').next().unwrap_or(volume));
-    format!("{}/{}", group.replace('\0', "-"), volume.replace('\0', "-")).trim_end_matches('/').to_owned()
+    format!("{}/{}", group.replace('\0', "-"), volume.replace('\0', "-"))
+        .trim_end_matches('/')
+        .to_owned()
 }
 
 /// Suffixes that LVM appends to a volume name for its parts, with or without a number.
 const PARTS: [&str; 14] = [
-    "_mimage", "_mlog", "_rimage", "_rmeta", "_tdata", "_tmeta", "_cdata", "_cmeta", "_corig", "_wcorig", "_cvol", "_vdata", "_imeta",
-    "_iorig",
+    "_mimage", "_mlog", "_rimage", "_rmeta", "_tdata", "_tmeta", "_cdata", "_cmeta", "_corig",
+    "_wcorig", "_cvol", "_vdata", "_imeta", "_iorig",
 ];
 
 /// The volume that a part belongs to; that volume may itself be a part.
 fn whole_volume(name: &str) -> &str {
-    let numbered = name.rsplit_once('_').filter(|(_, digits)| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
-    let of = |name: &'_ str| PARTS.iter().find_map(|part| name.strip_suffix(part).map(str::len)).filter(|length| *length > 0);
+    let numbered = name
+        .rsplit_once('_')
+        .filter(|(_, digits)| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
+    let of = |name: &'_ str| {
+        PARTS
+            .iter()
+            .find_map(|part| name.strip_suffix(part).map(str::len))
+            .filter(|length| *length > 0)
+    };
     match of(name).or_else(|| of(numbered?.0)) {
         Some(length) => whole_volume(&name[..length]),
         None => name,

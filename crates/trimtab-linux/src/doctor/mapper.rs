@@ -44,7 +44,11 @@ impl Tables {
     /// hides the keys of dm-crypt.
     pub fn read(root: &Root) -> Self {
         if !root.is_this_machine() {
-            let file = |path: &str| root.read_bytes(Path::new(path), BYTES_MAX as u64).ok().map(|b| parse(&String::from_utf8_lossy(&b)));
+            let file = |path: &str| {
+                root.read_bytes(Path::new(path), BYTES_MAX as u64)
+                    .ok()
+                    .map(|b| parse(&String::from_utf8_lossy(&b)))
+            };
             return Self { table: file(RECORDED_TABLE), status: file(RECORDED_STATUS) };
         }
         if !rustix::process::geteuid().is_root() || !root.exists("/sys/class/misc/device-mapper") {
@@ -94,7 +98,11 @@ pub fn parse(output: &str) -> Vec<MapperTarget> {
         let _start: u64 = words.next()?.parse().ok()?;
         let _length: u64 = words.next()?.parse().ok()?;
         let kind = words.next()?.to_owned();
-        Some(MapperTarget { device: device.to_owned(), kind, arguments: words.next().unwrap_or_default().to_owned() })
+        Some(MapperTarget {
+            device: device.to_owned(),
+            kind,
+            arguments: words.next().unwrap_or_default().to_owned(),
+        })
     };
     output.lines().filter_map(line).collect()
 }

@@ -9,7 +9,9 @@ use trimtab_drive::usage::quoted;
 pub fn judge(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) {
     report.evidence.add_some("level", Some(level));
     report.evidence.add_some("array_state", root.read(layer.sys.join("md/array_state")));
-    report.evidence.add_some("chunk_size", root.read_u64(layer.sys.join("md/chunk_size")).filter(|c| *c > 0));
+    report
+        .evidence
+        .add_some("chunk_size", root.read_u64(layer.sys.join("md/chunk_size")).filter(|c| *c > 0));
     let parity = matches!(level, "raid4" | "raid5" | "raid6");
     mismatches(root, layer, parity, report);
     // Only Red Hat's kernels have this switch; with N the limits are meaningless.
@@ -19,7 +21,9 @@ pub fn judge(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) 
         let remedy = Remedy::by_hand(format!(
             "only if all members carry out short discards fast: put {level}.devices_discard_performance=Y on the kernel command line"
         ));
-        let why = format!("this kernel passes no discards through {level}: {level}.devices_discard_performance is N");
+        let why = format!(
+            "this kernel passes no discards through {level}: {level}.devices_discard_performance is N"
+        );
         report.block("md.raid0-switch", why, remedy);
         return;
     }
@@ -42,7 +46,11 @@ fn with_parity(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport
     let allowed = safe.as_deref() == Some("Y");
     if report.gate == Gate::Passes {
         report.why = "passes discards of whole stripes".to_owned();
-        let until = if allowed { "" } else { " (it is N by now, which counts when the array is next assembled)" };
+        let until = if allowed {
+            ""
+        } else {
+            " (it is N by now, which counts when the array is next assembled)"
+        };
         let text = format!(
             "assembled with raid456.devices_handle_discard_safely=Y{until}: parity is right only if every member reads zeroes after a discard, each \
              time; check the array before the first trim: mismatch_cnt has to be 0"
@@ -63,7 +71,9 @@ fn with_parity(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport
         .then("if the array takes none even then, compare the discard limits of its members with its stripe (lsblk --discard)");
         report.serious("md.parity-stripe", report.why.clone(), remedy);
     } else {
-        report.why = format!("{level} takes no discards, because a member that does not read zeroes afterwards would spoil the parity");
+        report.why = format!(
+            "{level} takes no discards, because a member that does not read zeroes afterwards would spoil the parity"
+        );
         let md = quoted(&format!("/sys/block/{}/md", layer.name));
         let remedy = Remedy::run(format!("echo check > {md}/sync_action"))
             .then_run(format!("cat {md}/mismatch_cnt"))
@@ -84,12 +94,21 @@ fn mismatches(root: &Root, layer: &Layer, parity: bool, report: &mut LayerReport
     if count == 0 {
         return;
     }
-    let text = format!("mismatch_cnt is {count}: the members differed in {count} sectors when they were last compared");
+    let text = format!(
+        "mismatch_cnt is {count}: the members differed in {count} sectors when they were last compared"
+    );
     if parity {
-        let repair = format!("echo repair > {}", quoted(&format!("/sys/block/{}/md/sync_action", layer.name)));
-        let remedy = Remedy::by_hand("before any trim: look for a failing member (smartctl)").then_run(repair);
+        let repair = format!(
+            "echo repair > {}",
+            quoted(&format!("/sys/block/{}/md/sync_action", layer.name))
+        );
+        let remedy = Remedy::by_hand("before any trim: look for a failing member (smartctl)")
+            .then_run(repair);
         report.caution("md.mismatch", text, remedy);
     } else {
-        report.note("md.mismatch", format!("{text}; trimmed space of members that do not read zeroes is among them"));
+        report.note(
+            "md.mismatch",
+            format!("{text}; trimmed space of members that do not read zeroes is among them"),
+        );
     }
 }

@@ -9,7 +9,9 @@ use super::fstrim;
 use super::keeper::MountManager;
 use super::systemd::{self, Unit, UnitState, WantsDirectories};
 use super::timer::Timer;
-use super::{DiscardVerdict, Doctor, Finding, Remedy, RemedyAction, Severity, VerdictKind, shown, word};
+use super::{
+    DiscardVerdict, Doctor, Finding, Remedy, RemedyAction, Severity, VerdictKind, shown, word,
+};
 use crate::host::block::{Bus, Stack, bus, device_of_source};
 use crate::host::fstab::{self, FstabEntry};
 use crate::host::mountinfo::{self, Mount};
@@ -47,7 +49,11 @@ impl TrimMechanisms {
             timer: if systemd { Timer::read(root, &wants) } else { Timer::missing() },
             others: if systemd { Timer::others(root, &wants) } else { Vec::new() },
             cron: CronJob::all(root),
-            own: if systemd { Unit::read(root, &wants, "trimtab.service").state } else { UnitState::Missing },
+            own: if systemd {
+                Unit::read(root, &wants, "trimtab.service").state
+            } else {
+                UnitState::Missing
+            },
             fstab: fstab::read(root),
         }
     }
@@ -68,17 +74,29 @@ pub fn swap_devices(root: &Root) -> Vec<PathBuf> {
 
 /// Judges a swap area, which has its own discard option. The kernel does not show the option
 /// in force; fstab shows the one for the next boot.
-pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &DiscardVerdict) -> (Vec<String>, Vec<Finding>) {
+pub fn swap(
+    doctor: &Doctor<'_>,
+    stack: &Stack,
+    verdict: &DiscardVerdict,
+) -> (Vec<String>, Vec<Finding>) {
     let nothing = (Vec::new(), Vec::new());
     let Some(top) = stack.top_layers().next() else { return nothing };
     if verdict.kind == VerdictKind::NotNeeded || !doctor.swaps().contains(&top.sys) {
         return nothing;
     }
-    let device_of = |e: &FstabEntry| device_of_source(doctor.root, &fstab::tag_link(&e.source).unwrap_or_else(|| e.source.clone()));
-    let listed: Vec<&FstabEntry> = doctor.mechanisms.fstab.iter().filter(|entry| entry.is_swap()).collect();
+    let device_of = |e: &FstabEntry| {
+        device_of_source(
+            doctor.root,
+            &fstab::tag_link(&e.source).unwrap_or_else(|| e.source.clone()),
+        )
+    };
+    let listed: Vec<&FstabEntry> =
+        doctor.mechanisms.fstab.iter().filter(|entry| entry.is_swap()).collect();
     let own = listed.iter().copied().find(|e| device_of(e).is_some_and(|sys| sys == top.sys));
     // A single line most likely belongs to the single area.
-    let likely = own.or_else(|| listed.first().copied().filter(|e| listed.len() == 1 && device_of(e).is_none()));
+    let likely = own.or_else(|| {
+        listed.first().copied().filter(|e| listed.len() == 1 && device_of(e).is_none())
+    });
     if likely.is_some_and(FstabEntry::swap_discards) {
         let vain = if verdict.kind == VerdictKind::Blocked { ", in vain" } else { "" };
         return (vec![format!("swap: its discard option in /etc/fstab{vain}")], Vec::new());
@@ -89,13 +107,19 @@ pub fn swap(doctor: &Doctor<'_>, stack: &Stack, verdict: &DiscardVerdict) -> (Ve
     let text = "a swap area; no discard option for it in /etc/fstab, and no trim of filesystems comes here";
     let finding = match verdict.kind {
         VerdictKind::Blocked => Finding::new("swap.no-discard", Severity::Note, text),
-        _ => Finding::new("swap.no-discard", Severity::Caution, text).remedy(Remedy::run(again).then(from_now_on)),
+        _ => Finding::new("swap.no-discard", Severity::Caution, text)
+            .remedy(Remedy::run(again).then(from_now_on)),
     };
     (Vec::new(), vec![finding])
 }
 
 /// Lists the mechanisms that trim `mount`, and the problems found in them.
-pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &DiscardVerdict) -> (Vec<String>, Vec<Finding>) {
+pub fn judge(
+    doctor: &Doctor<'_>,
+    mount: &Mount,
+    stack: &Stack,
+    verdict: &DiscardVerdict,
+) -> (Vec<String>, Vec<Finding>) {
     if verdict.kind == VerdictKind::NotNeeded {
         return (Vec::new(), Vec::new());
     }
@@ -109,9 +133,14 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Discar
         OnlineDiscardMode::Async => by.push("online: btrfs discard=async".to_owned()),
         OnlineDiscardMode::Thread => by.push("online: the discard thread of f2fs".to_owned()),
     }
-    let others = configured.others.iter().map(|timer| (timer.shown(), timer_trims(doctor, timer, mount)));
-    let cron = configured.cron.iter().map(|job| (format!("cron: {}", shown(&job.path)), job_trims(doctor, job, mount)));
-    let own = (configured.own == UnitState::Enabled).then(|| ("trimtab.service".to_owned(), own_trims(doctor, mount)));
+    let others =
+        configured.others.iter().map(|timer| (timer.shown(), timer_trims(doctor, timer, mount)));
+    let cron = configured
+        .cron
+        .iter()
+        .map(|job| (format!("cron: {}", shown(&job.path)), job_trims(doctor, job, mount)));
+    let own = (configured.own == UnitState::Enabled)
+        .then(|| ("trimtab.service".to_owned(), own_trims(doctor, mount)));
     let mut open = false;
     for (name, answer) in own.into_iter().chain(others).chain(cron) {
         match answer {
@@ -129,7 +158,9 @@ pub fn judge(doctor: &Doctor<'_>, mount: &Mount, stack: &Stack, verdict: &Discar
     if configured.timer.state == UnitState::Enabled {
         match &timer {
             // The timer trims as soon as the blocking layer is fixed.
-            Answer::No(reason) if reason.code == fstrim::NO_DISCARDS && in_vain => by.push(configured.timer.shown()),
+            Answer::No(reason) if reason.code == fstrim::NO_DISCARDS && in_vain => {
+                by.push(configured.timer.shown())
+            }
             Answer::Yes => by.push(configured.timer.shown()),
             Answer::No(reason) if reason.code == NO_FITRIM => {}
             Answer::No(reason) => findings.push(left_out(reason, doctor, mount, by.is_empty())),
@@ -187,7 +218,9 @@ fn with_fitrim(mount: &Mount, visited: impl FnOnce() -> Answer) -> Answer {
     match filesystem::takes_fitrim(&mount.fs_type) {
         Some(true) => visited(),
         Some(false) => Answer::no(NO_FITRIM, "its driver takes no FITRIM"),
-        None => visited().and(|| Answer::maybe(format!("it is not known whether {} takes FITRIM", mount.fs_type))),
+        None => visited().and(|| {
+            Answer::maybe(format!("it is not known whether {} takes FITRIM", mount.fs_type))
+        }),
     }
 }
 
@@ -199,7 +232,8 @@ fn left_out(reason: &Reason, doctor: &Doctor<'_>, mount: &Mount, matters: bool) 
     if !matters || is_vain || reason.code == "fstrim.notrim" {
         return Finding::new(reason.code, Severity::Note, text);
     }
-    let listed = reason.code == "fstrim.not-in-fstab" && MountManager::of(doctor.root, mount) == MountManager::Fstab;
+    let listed = reason.code == "fstrim.not-in-fstab"
+        && MountManager::of(doctor.root, mount) == MountManager::Fstab;
     let remedy = match listed && !is_in_container(doctor.root) {
         true => Remedy::by_hand(format!("add {} to /etc/fstab", word(&mount.mount_point))),
         false => watched(doctor, writable(doctor, mount)),
@@ -229,13 +263,17 @@ fn watched(doctor: &Doctor<'_>, mount: &Mount) -> Remedy {
     }
     let keeper = MountManager::of(doctor.root, mount);
     if keeper != MountManager::Fstab {
-        return Remedy::run(format!("trimtab trim {point}"))
-            .then(format!("or let it discard online: {}", keeper.keeping(mount, "discard").line()));
+        return Remedy::run(format!("trimtab trim {point}")).then(format!(
+            "or let it discard online: {}",
+            keeper.keeping(mount, "discard").line()
+        ));
     }
     let remedy = Remedy::run(format!("trimtab apply idle {point}"));
     let remedy = match doctor.mechanisms.own {
         UnitState::Enabled => remedy,
-        _ if systemd::runs(doctor.root) => remedy.then_run("systemctl enable --now trimtab.service"),
+        _ if systemd::runs(doctor.root) => {
+            remedy.then_run("systemctl enable --now trimtab.service")
+        }
         _ => remedy.then("start trimtab daemon at each boot (OpenRC: rc-update add trimtab)"),
     };
     remedy.then(format!("or trim it now and then: trimtab trim {point}"))
@@ -243,11 +281,17 @@ fn watched(doctor: &Doctor<'_>, mount: &Mount) -> Remedy {
 
 /// A writable mount of the same filesystem, if there is one.
 fn writable<'a>(doctor: &'a Doctor<'_>, mount: &'a Mount) -> &'a Mount {
-    let others = || doctor.mounts.iter().find(|other| other.dev == mount.dev && other.is_writable());
+    let others =
+        || doctor.mounts.iter().find(|other| other.dev == mount.dev && other.is_writable());
     if mount.is_writable() { mount } else { others().unwrap_or(mount) }
 }
 
-fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &DiscardVerdict) -> Finding {
+fn nothing_trims(
+    doctor: &Doctor<'_>,
+    timer: &Answer,
+    mount: &Mount,
+    verdict: &DiscardVerdict,
+) -> Finding {
     let is_in_container = is_in_container(doctor.root);
     let text = if is_in_container { IN_CONTAINER } else { "nothing trims this filesystem" };
     if !mount.is_writable() {
@@ -260,7 +304,9 @@ fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &D
     let enable = "systemctl enable --now fstrim.timer";
     let remedy = match doctor.mechanisms.timer.state {
         _ if is_in_container => on_the_host(),
-        UnitState::Disabled if *timer == Answer::Yes => Remedy::run(enable).done_by([RemedyAction::Timer]),
+        UnitState::Disabled if *timer == Answer::Yes => {
+            Remedy::run(enable).done_by([RemedyAction::Timer])
+        }
         UnitState::Masked => Remedy::run("systemctl unmask fstrim.timer").then_run(enable),
         _ => watched(doctor, mount),
     };
@@ -268,17 +314,34 @@ fn nothing_trims(doctor: &Doctor<'_>, timer: &Answer, mount: &Mount, verdict: &D
 }
 
 /// Reports several mechanisms that repeat the same work.
-fn stacked(online: OnlineDiscardMode, configured: &TrimMechanisms, by: &[String], findings: &mut Vec<Finding>) {
+fn stacked(
+    online: OnlineDiscardMode,
+    configured: &TrimMechanisms,
+    by: &[String],
+    findings: &mut Vec<Finding>,
+) {
     if by.len() < 2 {
         return;
     }
-    let names = by.iter().map(|b| b.split([':', '(']).next().unwrap_or(b).trim()).collect::<Vec<_>>().join(", ");
-    if online == OnlineDiscardMode::Sync && (configured.timer.state == UnitState::Enabled || configured.own == UnitState::Enabled) {
-        let text = format!("mechanisms stacked ({names}): fstrim sends again what online discard has sent already");
-        let remedy = Remedy::by_hand("choose one: for most drives remove the discard option and keep the batches");
+    let names = by
+        .iter()
+        .map(|b| b.split([':', '(']).next().unwrap_or(b).trim())
+        .collect::<Vec<_>>()
+        .join(", ");
+    if online == OnlineDiscardMode::Sync
+        && (configured.timer.state == UnitState::Enabled || configured.own == UnitState::Enabled)
+    {
+        let text = format!(
+            "mechanisms stacked ({names}): fstrim sends again what online discard has sent already"
+        );
+        let remedy = Remedy::by_hand(
+            "choose one: for most drives remove the discard option and keep the batches",
+        );
         findings.push(Finding::new("stacked", Severity::Caution, text).remedy(remedy));
     } else {
-        let text = format!("several mechanisms ({names}); harmless, but the second one finds little to do");
+        let text = format!(
+            "several mechanisms ({names}); harmless, but the second one finds little to do"
+        );
         findings.push(Finding::new("stacked", Severity::Note, text));
     }
 }
@@ -295,7 +358,11 @@ mod tests {
         std::fs::create_dir_all(&units).unwrap();
         std::fs::create_dir_all(&wants).unwrap();
         std::fs::write(units.join("fstrim.timer"), "[Timer]\nOnCalendar=weekly\n").unwrap();
-        std::os::unix::fs::symlink("/usr/lib/systemd/system/fstrim.timer", wants.join("fstrim.timer")).unwrap();
+        std::os::unix::fs::symlink(
+            "/usr/lib/systemd/system/fstrim.timer",
+            wants.join("fstrim.timer"),
+        )
+        .unwrap();
         let root = Root::recorded(tree.path()).unwrap();
         assert_eq!(TrimMechanisms::with(&root, true).enabled(), (false, true));
         let without = TrimMechanisms::with(&root, false);
@@ -310,9 +377,18 @@ mod tests {
         let wants = units.join("timers.target.wants");
         std::fs::create_dir_all(&wants).unwrap();
         for number in 0..timers {
-            std::fs::write(units.join(format!("t{number}.timer")), "[Timer]\nOnCalendar=weekly\n").unwrap();
-            std::fs::write(units.join(format!("t{number}.service")), "[Service]\nExecStart=/sbin/fstrim -A\n").unwrap();
-            std::os::unix::fs::symlink(format!("../t{number}.timer"), wants.join(format!("t{number}.timer"))).unwrap();
+            std::fs::write(units.join(format!("t{number}.timer")), "[Timer]\nOnCalendar=weekly\n")
+                .unwrap();
+            std::fs::write(
+                units.join(format!("t{number}.service")),
+                "[Service]\nExecStart=/sbin/fstrim -A\n",
+            )
+            .unwrap();
+            std::os::unix::fs::symlink(
+                format!("../t{number}.timer"),
+                wants.join(format!("t{number}.timer")),
+            )
+            .unwrap();
         }
         let root = Root::recorded(tree.path()).unwrap();
         let before = WORK.get();

@@ -11,7 +11,8 @@ const CRYPTTAB_INITRAMFS: &str = "/etc/crypttab.initramfs";
 /// Options of crypttab that open a mapping in the initramfs: systemd's and Debian's.
 const IN_INITRAMFS: [&str; 2] = ["x-initrd.attach", "initramfs"];
 /// Options of crypttab that name a part of the header or of the key.
-const ELSEWHERE: [&str; 5] = ["header=", "keyfile-offset=", "keyfile-size=", "key-slot=", "keyscript="];
+const ELSEWHERE: [&str; 5] =
+    ["header=", "keyfile-offset=", "keyfile-size=", "key-slot=", "keyscript="];
 
 /// The place where the options are set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +41,9 @@ impl Opening {
     /// `uuid`: UUID of its LUKS header.
     pub fn find(root: &Root, name: &str, uuid: &str, carries_root: bool) -> Option<Self> {
         let [copied, main] = [CRYPTTAB_INITRAMFS, CRYPTTAB].map(|file| line_in(root, file, name));
-        let is_marked = main.as_ref().is_some_and(|line| line.options.iter().any(|option| IN_INITRAMFS.contains(&option.as_str())));
+        let is_marked = main.as_ref().is_some_and(|line| {
+            line.options.iter().any(|option| IN_INITRAMFS.contains(&option.as_str()))
+        });
         let cmdline = root.read("/proc/cmdline").unwrap_or_default();
         let parameter = parameter(&cmdline, name, uuid);
         let early = carries_root || is_marked || copied.is_some() || parameter.is_some();
@@ -53,12 +56,22 @@ impl Opening {
         };
         let has = |word: &str| options.iter().any(|option| option == word);
         let has_unknown_word = has("allow-discards") && early && initramfs::is_debian(root);
-        Some(Self { place, discards: has("discard") || has("allow-discards") && !has_unknown_word, early, elsewhere, has_unknown_word })
+        Some(Self {
+            place,
+            discards: has("discard") || has("allow-discards") && !has_unknown_word,
+            early,
+            elsewhere,
+            has_unknown_word,
+        })
     }
 
     /// The instruction for adding the option.
     pub fn instruction(&self, root: &Root, name: &str) -> String {
-        let why = if self.has_unknown_word { ": Debian's initramfs does not know allow-discards" } else { "" };
+        let why = if self.has_unknown_word {
+            ": Debian's initramfs does not know allow-discards"
+        } else {
+            ""
+        };
         match &self.place {
             OptionPlace::Line(file) => format!("add the option discard to {name} in {file}{why}"),
             OptionPlace::Parameter(word) => format!(
@@ -93,7 +106,9 @@ fn parameter(cmdline: &str, name: &str, uuid: &str) -> Option<(String, Vec<Strin
     };
     let names = |word: &str| {
         luks(word, "name").is_some_and(|value| value == format!("{uuid}={name}"))
-            || luks(word, "uuid").is_some_and(|value| value.trim_start_matches("luks-") == uuid && name == format!("luks-{uuid}"))
+            || luks(word, "uuid").is_some_and(|value| {
+                value.trim_start_matches("luks-") == uuid && name == format!("luks-{uuid}")
+            })
     };
     let options_in = |word: &str| {
         if let Some(value) = luks(word, "options") {
@@ -107,11 +122,17 @@ fn parameter(cmdline: &str, name: &str, uuid: &str) -> Option<(String, Vec<Strin
             ("cryptdevice", value) if value.split(':').nth(1) == Some(name) => {
                 Some(value.splitn(3, ':').nth(2).unwrap_or_default().to_owned())
             }
-            ("cryptopts", value) if value.split(',').any(|option| option.strip_prefix("target=") == Some(name)) => Some(value.to_owned()),
+            ("cryptopts", value)
+                if value.split(',').any(|option| option.strip_prefix("target=") == Some(name)) =>
+            {
+                Some(value.to_owned())
+            }
             _ => names(word).then(String::new),
         }
     };
-    let found = words().filter_map(|word| Some((word, options_in(word)?))).max_by_key(|(_, options)| !options.is_empty());
+    let found = words()
+        .filter_map(|word| Some((word, options_in(word)?)))
+        .max_by_key(|(_, options)| !options.is_empty());
     found.map(|(word, options)| (word.to_owned(), options.split(',').map(str::to_owned).collect()))
 }
 
@@ -127,9 +148,11 @@ fn line_in(root: &Root, file: &'static str, name: &str) -> Option<CrypttabLine> 
     let text = root.read(file)?;
     let mut lines = text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
     let fields = lines.find(|fields| fields.first() == Some(&name) && fields.len() > 1)?;
-    let options: Vec<String> = fields.get(3).map_or(Vec::new(), |options| options.split(',').map(str::to_owned).collect());
+    let options: Vec<String> =
+        fields.get(3).map_or(Vec::new(), |options| options.split(',').map(str::to_owned).collect());
     let names_a_part = |option: &String| ELSEWHERE.iter().any(|key| option.starts_with(key));
-    let is_elsewhere = fields.get(2).is_some_and(|key| key.starts_with('/')) || options.iter().any(names_a_part);
+    let is_elsewhere =
+        fields.get(2).is_some_and(|key| key.starts_with('/')) || options.iter().any(names_a_part);
     Some(CrypttabLine { file, options, is_elsewhere })
 }
 
@@ -155,18 +178,63 @@ mod tests {
         let copy = ("etc/crypttab.initramfs", "c UUID=ab-1 none discard\n");
         let words = ("etc/crypttab", "c /dev/x none allow-discards\n");
         for (cmdline, files, place, discards) in [
-            ("cryptdevice=UUID=ab-1:c", &[][..], "cryptdevice=UUID=ab-1:c on the kernel command line", false),
-            ("cryptdevice=UUID=ab-1:c:allow-discards", &[], "cryptdevice=UUID=ab-1:c:allow-discards on the", true),
-            ("cryptdevice=/dev/sda2:c:no-read-workqueue,allow-discards", &[], "cryptdevice=/dev/sda2:c:no-read", true),
-            ("cryptdevice=UUID=ab-1:c:discards", &[], "cryptdevice=UUID=ab-1:c:discards on the", false),
-            ("rd.luks.name=ab-1=c rd.luks.options=discard", &[], "rd.luks.options=discard on the", true),
-            ("rd.luks.options=ab-1=timeout=9,discard rd.luks.name=ab-1=c", &[], "rd.luks.options=ab-1=timeout=9,discard on", true),
-            ("rd.luks.name=ab-1=c rd.luks.options=cd-2=discard", &[], "rd.luks.name=ab-1=c on the", false),
+            (
+                "cryptdevice=UUID=ab-1:c",
+                &[][..],
+                "cryptdevice=UUID=ab-1:c on the kernel command line",
+                false,
+            ),
+            (
+                "cryptdevice=UUID=ab-1:c:allow-discards",
+                &[],
+                "cryptdevice=UUID=ab-1:c:allow-discards on the",
+                true,
+            ),
+            (
+                "cryptdevice=/dev/sda2:c:no-read-workqueue,allow-discards",
+                &[],
+                "cryptdevice=/dev/sda2:c:no-read",
+                true,
+            ),
+            (
+                "cryptdevice=UUID=ab-1:c:discards",
+                &[],
+                "cryptdevice=UUID=ab-1:c:discards on the",
+                false,
+            ),
+            (
+                "rd.luks.name=ab-1=c rd.luks.options=discard",
+                &[],
+                "rd.luks.options=discard on the",
+                true,
+            ),
+            (
+                "rd.luks.options=ab-1=timeout=9,discard rd.luks.name=ab-1=c",
+                &[],
+                "rd.luks.options=ab-1=timeout=9,discard on",
+                true,
+            ),
+            (
+                "rd.luks.name=ab-1=c rd.luks.options=cd-2=discard",
+                &[],
+                "rd.luks.name=ab-1=c on the",
+                false,
+            ),
             ("rd.luks.options=discard", &[line], "/etc/crypttab", false),
             ("luks.options=ab-1=discard", &[line], "luks.options=ab-1=discard on the", true),
             ("quiet", &[line, copy], "/etc/crypttab.initramfs", true),
-            ("cryptopts=target=c,source=/dev/sda2,discard", &[DEBIAN], "cryptopts=target=c,source=/dev/sda2,discard on", true),
-            ("cryptopts=target=c,source=/dev/sda2,allow-discards", &[DEBIAN], "cryptopts=target=c,source=/dev/sda2,allow", false),
+            (
+                "cryptopts=target=c,source=/dev/sda2,discard",
+                &[DEBIAN],
+                "cryptopts=target=c,source=/dev/sda2,discard on",
+                true,
+            ),
+            (
+                "cryptopts=target=c,source=/dev/sda2,allow-discards",
+                &[DEBIAN],
+                "cryptopts=target=c,source=/dev/sda2,allow",
+                false,
+            ),
             ("quiet", &[DEBIAN, words], "/etc/crypttab", false),
             ("quiet", &[words], "/etc/crypttab", true),
         ] {
@@ -175,7 +243,11 @@ mod tests {
             assert_eq!(opening.discards, discards, "{cmdline}");
         }
         assert_eq!(found("quiet", &[], true), None);
-        assert_eq!(found("rd.luks.options=discard", &[], false), None, "nothing says that it opens this one");
+        assert_eq!(
+            found("rd.luks.options=discard", &[], false),
+            None,
+            "nothing says that it opens this one"
+        );
     }
 
     #[test]
@@ -187,7 +259,11 @@ mod tests {
             ("c /dev/x none luks,header=/boot/c.header", true),
             ("c /dev/x a luks,keyscript=/lib/cryptsetup/scripts/decrypt_derived", true),
         ] {
-            assert_eq!(found("", &[("etc/crypttab", line)], false).unwrap().elsewhere.is_some(), expected, "{line}");
+            assert_eq!(
+                found("", &[("etc/crypttab", line)], false).unwrap().elsewhere.is_some(),
+                expected,
+                "{line}"
+            );
         }
     }
 }

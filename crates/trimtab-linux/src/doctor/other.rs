@@ -8,8 +8,16 @@ const KINDS: [(&str, Gate, &str); 8] = [
     ("xvd", Gate::Passes, "a virtual disk of Xen: the host decides what becomes of discards"),
     ("cciss!", Gate::Passes, "a logical volume of a RAID controller, which takes discards"),
     ("rbd", Gate::Passes, "a Ceph volume: discards free space in the cluster"),
-    ("zd", Gate::Unknown, "a ZFS volume: discards free space in its pool; the drives get them by zpool trim or autotrim=on"),
-    ("drbd", Gate::Unknown, "DRBD passes discards on if the backing devices of all nodes take them; run trimtab doctor on those"),
+    (
+        "zd",
+        Gate::Unknown,
+        "a ZFS volume: discards free space in its pool; the drives get them by zpool trim or autotrim=on",
+    ),
+    (
+        "drbd",
+        Gate::Unknown,
+        "DRBD passes discards on if the backing devices of all nodes take them; run trimtab doctor on those",
+    ),
     ("ublkb", Gate::Unknown, "a server in user space decides what becomes of discards"),
     ("nullb", Gate::Unknown, "a test device of the kernel"),
     ("rssd", Gate::Passes, "a PCIe drive with a driver of its own, which takes discards"),
@@ -17,7 +25,10 @@ const KINDS: [(&str, Gate, &str); 8] = [
 
 /// Kinds that take no discards and do not benefit from them.
 const WITHOUT_USE: [(&str, &str); 2] = [
-    ("pmem", "persistent memory: nothing in it has to be erased before it is written, so it has no use for discards"),
+    (
+        "pmem",
+        "persistent memory: nothing in it has to be erased before it is written, so it has no use for discards",
+    ),
     ("ram", "a disk in memory: it has no use for discards"),
 ];
 
@@ -38,7 +49,10 @@ pub fn judge(layer: &Layer, report: &mut LayerReport) {
         None => report.set(Gate::Unknown, "a kind of device that is not known: it takes discards, and nothing shows what becomes of them"),
     }
     if report.gate == Gate::Unknown {
-        report.note("device.kind-unknown", "trimtab trim and trimtab verify show what this device makes of discards");
+        report.note(
+            "device.kind-unknown",
+            "trimtab trim and trimtab verify show what this device makes of discards",
+        );
     }
 }
 
@@ -49,9 +63,15 @@ fn without_discards(layer: &Layer, report: &mut LayerReport) {
     }
     report.why = "its driver takes no discards".to_owned();
     let step = match layer.kind {
-        LayerKind::Drive(Bus::Nbd) => "let its server offer TRIM (qemu-nbd --discard=unmap; nbd-server: trim = true), and connect it again",
-        _ if layer.name.starts_with("drbd") => "run trimtab doctor on the backing devices of all nodes, and mend what it finds there",
-        _ => "see the documentation of its driver; without discards leave 10 % to 20 % of the drive unused",
+        LayerKind::Drive(Bus::Nbd) => {
+            "let its server offer TRIM (qemu-nbd --discard=unmap; nbd-server: trim = true), and connect it again"
+        }
+        _ if layer.name.starts_with("drbd") => {
+            "run trimtab doctor on the backing devices of all nodes, and mend what it finds there"
+        }
+        _ => {
+            "see the documentation of its driver; without discards leave 10 % to 20 % of the drive unused"
+        }
     };
     report.serious("device.no-discards", report.why.clone(), Remedy::by_hand(step));
 }

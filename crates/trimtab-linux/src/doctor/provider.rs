@@ -31,13 +31,17 @@ pub struct Hypervisor {
 
 const VIRTUAL_BOX: Hypervisor = Hypervisor {
     name: "VirtualBox",
-    switch: &["shut the virtual machine down; then on the host: VBoxManage storageattach VM --storagectl CONTROLLER --port N --device 0 \
-               --type hdd --medium DISK.vdi --nonrotational on --discard on (DISK.vdi is a dynamically allocated VDI)"],
+    switch: &[
+        "shut the virtual machine down; then on the host: VBoxManage storageattach VM --storagectl CONTROLLER --port N --device 0 \
+               --type hdd --medium DISK.vdi --nonrotational on --discard on (DISK.vdi is a dynamically allocated VDI)",
+    ],
 };
 const VM_WARE: Hypervisor = Hypervisor {
     name: "VMware",
-    switch: &["on the host: make the disk thin (Storage vMotion or vmkfstools -i DISK.vmdk -d thin NEW.vmdk), attach it to a VMware \
-               Paravirtual (PVSCSI) or NVMe controller, and use virtual hardware version 13 or later with ESXi 6.5 or later on VMFS 6"],
+    switch: &[
+        "on the host: make the disk thin (Storage vMotion or vmkfstools -i DISK.vmdk -d thin NEW.vmdk), attach it to a VMware \
+               Paravirtual (PVSCSI) or NVMe controller, and use virtual hardware version 13 or later with ESXi 6.5 or later on VMFS 6",
+    ],
 };
 const HYPER_V: Hypervisor = Hypervisor {
     name: "Hyper-V",
@@ -48,9 +52,11 @@ const HYPER_V: Hypervisor = Hypervisor {
 };
 const QEMU: Hypervisor = Hypervisor {
     name: "the host (QEMU)",
-    switch: &["on the host: discard='unmap' on the disk (QEMU 4.0 or later), or attach it through virtio-scsi; QEMU: -drive \
+    switch: &[
+        "on the host: discard='unmap' on the disk (QEMU 4.0 or later), or attach it through virtio-scsi; QEMU: -drive \
                ...,discard=unmap; libvirt: <driver name='qemu' type='qcow2' discard='unmap'/>; Proxmox: discard=on for the disk (qm set VMID \
-               --virtio0 or --scsi0 VOLUME,discard=on, the slot that the disk has); then stop and start the virtual machine"],
+               --virtio0 or --scsi0 VOLUME,discard=on, the slot that the disk has); then stop and start the virtual machine",
+    ],
 };
 const XEN: Hypervisor = Hypervisor {
     name: "the Xen host",
@@ -62,24 +68,35 @@ const XEN: Hypervisor = Hypervisor {
 };
 const PARALLELS: Hypervisor = Hypervisor {
     name: "Parallels",
-    switch: &["on the host: use an expanding disk and switch TRIM on for it (Hardware, Hard Disk, Advanced Settings)"],
+    switch: &[
+        "on the host: use an expanding disk and switch TRIM on for it (Hardware, Hard Disk, Advanced Settings)",
+    ],
 };
 const BHYVE: Hypervisor = Hypervisor {
     name: "bhyve",
-    switch: &["on the host: attach the disk as virtio-blk or nvme, from a file or volume that takes discards"],
+    switch: &[
+        "on the host: attach the disk as virtio-blk or nvme, from a file or volume that takes discards",
+    ],
 };
 /// Behind a virtio disk: QEMU, Firecracker, Cloud Hypervisor …
 const UNNAMED: Hypervisor = Hypervisor {
     name: "the hypervisor",
-    switch: &["let the hypervisor offer discards for this disk, if it can; with QEMU, and with what is built on it:", QEMU.switch[0]],
+    switch: &[
+        "let the hypervisor offer discards for this disk, if it can; with QEMU, and with what is built on it:",
+        QEMU.switch[0],
+    ],
 };
 
 /// Steps that pass the drives of a RAID controller through.
-const PERC: &str = "convert the drives to non-RAID disks, or switch the PERC to HBA mode (perccli, iDRAC)";
-const MEGA_RAID: &str = "hand the drives through as JBOD (storcli /c0 set jbod=on, then storcli /c0/eN/sN set jbod)";
-const SMART_ARRAY: &str = "switch the controller to HBA mode (ssacli ctrl slot=N modify hbamode=on)";
+const PERC: &str =
+    "convert the drives to non-RAID disks, or switch the PERC to HBA mode (perccli, iDRAC)";
+const MEGA_RAID: &str =
+    "hand the drives through as JBOD (storcli /c0 set jbod=on, then storcli /c0/eN/sN set jbod)";
+const SMART_ARRAY: &str =
+    "switch the controller to HBA mode (ssacli ctrl slot=N modify hbamode=on)";
 const ADAPTEC: &str = "switch the controller to HBA mode (arcconf setcontrollermode 1 2)";
-const OTHER: &str = "hand the drives through without RAID (HBA or JBOD mode), or attach them to an HBA";
+const OTHER: &str =
+    "hand the drives through without RAID (HBA or JBOD mode), or attach them to an HBA";
 
 use Provider::{Array, Cloud, RaidController};
 
@@ -109,7 +126,10 @@ const NAMES: &[(Provider, &str)] = &[
     ),
     (RaidController(SMART_ARRAY), "hp logical volume*|hpe logical volume*"),
     (RaidController(ADAPTEC), "mscc logical volume*|adaptec *"),
-    (RaidController(OTHER), "dellboss *|dell boss*|marvell raid*|hpe ns204*|amcc *|3ware *|areca *|hpt *"),
+    (
+        RaidController(OTHER),
+        "dellboss *|dell boss*|marvell raid*|hpe ns204*|amcc *|3ware *|areca *|hpt *",
+    ),
     (
         Array,
         "lio-org *|netapp lun*|netapp inf-01*|netapp ontap*|pure flasharray*|pure storage*|dgc *|emc *|dellemc *|\
@@ -170,30 +190,62 @@ impl Provider {
     }
 
     /// Judges a provider's disk that takes no discards. `rotational` is the disk's own report.
-    pub fn judge_without_discards(self, layer: &Layer, bus: Bus, rotational: bool, report: &mut LayerReport) {
+    pub fn judge_without_discards(
+        self,
+        layer: &Layer,
+        bus: Bus,
+        rotational: bool,
+        report: &mut LayerReport,
+    ) {
         let (gate, severity, code, why, remedy) = match self {
             Self::Hypervisor(host) => {
                 let why = format!("{} does not offer discards for this virtual disk", host.name);
-                let code = if bus == Bus::Virtio { "virtio.no-discard" } else { "virtual.no-discard" };
-                let switch = host.switch.iter().fold(Remedy::default(), |remedy, step| remedy.then(*step));
+                let code =
+                    if bus == Bus::Virtio { "virtio.no-discard" } else { "virtual.no-discard" };
+                let switch =
+                    host.switch.iter().fold(Remedy::default(), |remedy, step| remedy.then(*step));
                 (Gate::Blocks, Severity::Serious, code, why, Some(switch))
             }
             Self::Array => {
                 let why = "the storage array does not offer UNMAP for this LUN".to_owned();
-                let rescan = format!("echo 1 > {}", quoted(&format!("/sys/block/{}/device/rescan", layer.name)));
-                let remedy = Remedy::by_hand("on the array: make the LUN thin and switch space reclamation (UNMAP) on for it");
-                (Gate::Blocks, Severity::Serious, "lun.no-unmap", why, Some(remedy.then_run(rescan)))
+                let rescan = format!(
+                    "echo 1 > {}",
+                    quoted(&format!("/sys/block/{}/device/rescan", layer.name))
+                );
+                let remedy = Remedy::by_hand(
+                    "on the array: make the LUN thin and switch space reclamation (UNMAP) on for it",
+                );
+                (
+                    Gate::Blocks,
+                    Severity::Serious,
+                    "lun.no-unmap",
+                    why,
+                    Some(remedy.then_run(rescan)),
+                )
             }
             Self::RaidController(step) if rotational => {
                 let why = "the RAID controller takes no discards, and whether SSDs behind it need any cannot be seen from here".to_owned();
-                (Gate::Unknown, Severity::Caution, "raid-controller.no-discard", why, Some(without_raid(step)))
+                (
+                    Gate::Unknown,
+                    Severity::Caution,
+                    "raid-controller.no-discard",
+                    why,
+                    Some(without_raid(step)),
+                )
             }
             Self::RaidController(step) => {
                 let why = "the RAID controller takes no discards for its volumes".to_owned();
-                (Gate::Blocks, Severity::Serious, "raid-controller.no-discard", why, Some(without_raid(step)))
+                (
+                    Gate::Blocks,
+                    Severity::Serious,
+                    "raid-controller.no-discard",
+                    why,
+                    Some(without_raid(step)),
+                )
             }
             Self::Cloud(service) => {
-                let why = format!("discards are not offered by the service ({service}): nothing to do");
+                let why =
+                    format!("discards are not offered by the service ({service}): nothing to do");
                 (Gate::NotNeeded, Severity::Note, "cloud.no-discard", why, None)
             }
         };
@@ -227,18 +279,27 @@ fn by_controller(root: &Root, layer: &Layer) -> Option<&'static str> {
     // hpsa and smartpqi report this directly; megaraid_sas uses channels 0 and 1 for physical
     // drives.
     let level = root.read(device_directory(layer).join("raid_level")).map(|level| level != "N/A");
-    let channel = || layer.sys.iter().find_map(|part| part.to_str()?.strip_prefix("target")?.split(':').nth(1)?.parse::<u32>().ok());
+    let channel = || {
+        layer.sys.iter().find_map(|part| {
+            part.to_str()?.strip_prefix("target")?.split(':').nth(1)?.parse::<u32>().ok()
+        })
+    };
     let is_volume = match driver.as_str() {
         "megaraid_sas" => channel().is_some_and(|channel| channel >= 2),
         "hpsa" | "smartpqi" => level == Some(true),
-        _ => root.read(device_directory(layer).join("vendor")).is_some_and(|vendor| vendor != "ATA"),
+        _ => {
+            root.read(device_directory(layer).join("vendor")).is_some_and(|vendor| vendor != "ATA")
+        }
     };
     is_volume.then_some(*family)
 }
 
 /// Detects iSCSI sessions, Fibre Channel ports, and NVMe over fabrics.
 fn by_transport(root: &Root, layer: &Layer, bus: Bus) -> Option<Provider> {
-    let fabric = || root.read(device_directory(layer).join("transport")).is_some_and(|transport| transport != "pcie");
+    let fabric = || {
+        root.read(device_directory(layer).join("transport"))
+            .is_some_and(|transport| transport != "pcie")
+    };
     match bus {
         Bus::Nvme => fabric().then_some(Array),
         Bus::Scsi => above(layer, "session").or_else(|| above(layer, "rport-")).map(|_| Array),
@@ -248,9 +309,12 @@ fn by_transport(root: &Root, layer: &Layer, bus: Bus) -> Option<Provider> {
 
 fn by_bus(root: &Root, layer: &Layer, bus: Bus) -> Option<Provider> {
     // Only the firmware's tables name the hypervisor behind a virtio disk.
-    let names_qemu = || firmware(root, "sys_vendor").is_some_and(|vendor| matches("*QEMU*", &vendor));
+    let names_qemu =
+        || firmware(root, "sys_vendor").is_some_and(|vendor| matches("*QEMU*", &vendor));
     match bus {
-        Bus::Virtio | Bus::VirtioScsi => Some(Provider::Hypervisor(if names_qemu() { &QEMU } else { &UNNAMED })),
+        Bus::Virtio | Bus::VirtioScsi => {
+            Some(Provider::Hypervisor(if names_qemu() { &QEMU } else { &UNNAMED }))
+        }
         _ if above(layer, "vbd-").is_some() => Some(Provider::Hypervisor(&XEN)),
         _ => None,
     }
@@ -265,7 +329,9 @@ fn firmware(root: &Root, file: &str) -> Option<String> {
 /// (`pc-i440fx-3.1`), and the equivalent RHEL types.
 pub fn machine_without_discards(root: &Root) -> Option<String> {
     let machine = firmware(root, "product_version")?;
-    let is_type = ["pc-", "virt-", "s390-ccw-virtio-", "pseries-"].iter().any(|family| machine.starts_with(family));
+    let is_type = ["pc-", "virt-", "s390-ccw-virtio-", "pseries-"]
+        .iter()
+        .any(|family| machine.starts_with(family));
     let version = machine.rsplit_once('-')?.1;
     let (of, first) = version.strip_prefix("rhel").map_or((version, (4, 0)), |of| (of, (8, 1)));
     let mut numbers = of.split('.').map_while(|number| number.parse::<u32>().ok());
@@ -274,12 +340,16 @@ pub fn machine_without_discards(root: &Root) -> Option<String> {
 
 /// The cloud service that runs the machine.
 fn cloud(root: &Root) -> Option<&'static str> {
-    let says = |file: &str, pattern: &str| firmware(root, file).is_some_and(|text| matches(pattern, &text));
+    let says = |file: &str, pattern: &str| {
+        firmware(root, file).is_some_and(|text| matches(pattern, &text))
+    };
     CLOUDS.iter().find(|(file, pattern, _)| says(file, pattern)).map(|(.., service)| *service)
 }
 
 /// The directory of a device's path that has such a name: `host4`, `session1`, `rport-2:0-1`.
 fn above<'a>(layer: &'a Layer, prefix: &str) -> Option<&'a Path> {
-    let is_it = |dir: &&Path| dir.file_name().and_then(|name| name.to_str()).is_some_and(|name| is_numbered(name, prefix));
+    let is_it = |dir: &&Path| {
+        dir.file_name().and_then(|name| name.to_str()).is_some_and(|name| is_numbered(name, prefix))
+    };
     layer.sys.ancestors().find(is_it)
 }

@@ -45,5 +45,7 @@ pub fn longest_command(root: &Root, layer: &Layer) -> Option<u64> {
 }
 
 pub fn block_bytes(root: &Root, layer: &Layer) -> u64 {
-    root.read_u64(layer.queue().join("logical_block_size")).filter(|size| *size > 0).unwrap_or(BLOCK_BYTES)
+    root.read_u64(layer.queue().join("logical_block_size"))
+        .filter(|size| *size > 0)
+        .unwrap_or(BLOCK_BYTES)
 }

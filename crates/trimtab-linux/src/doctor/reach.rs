@@ -90,7 +90,11 @@ impl LayerReach {
 }
 
 /// The verdict on a filesystem and its layers.
-pub fn verdict(place: &Place, filesystem: Option<&LayerReport>, layers: &[LayerReport]) -> DiscardVerdict {
+pub fn verdict(
+    place: &Place,
+    filesystem: Option<&LayerReport>,
+    layers: &[LayerReport],
+) -> DiscardVerdict {
     if let Some(fs) = filesystem {
         let name = format!("{} [{}]", fs.name, fs.kind);
         match fs.gate {
@@ -98,11 +102,23 @@ pub fn verdict(place: &Place, filesystem: Option<&LayerReport>, layers: &[LayerR
                 let text = format!("TRIM is blocked at {name}: {}", fs.why);
                 return DiscardVerdict::new(VerdictKind::Blocked, vec![name], text);
             }
-            Gate::NotNeeded => return DiscardVerdict::new(VerdictKind::NotNeeded, Vec::new(), format!("no TRIM needed: {}", fs.why)),
+            Gate::NotNeeded => {
+                return DiscardVerdict::new(
+                    VerdictKind::NotNeeded,
+                    Vec::new(),
+                    format!("no TRIM needed: {}", fs.why),
+                );
+            }
             Gate::Unknown => {
                 let below = of_layers(place, layers);
                 let decides = matches!(below.kind, VerdictKind::Blocked | VerdictKind::NotNeeded);
-                let unknown = || DiscardVerdict::new(VerdictKind::Unknown, vec![name], format!("unknown: {}", fs.why));
+                let unknown = || {
+                    DiscardVerdict::new(
+                        VerdictKind::Unknown,
+                        vec![name],
+                        format!("unknown: {}", fs.why),
+                    )
+                };
                 return if decides { below } else { unknown() };
             }
             Gate::Passes => {}
@@ -118,25 +134,48 @@ fn of_layers(place: &Place, layers: &[LayerReport]) -> DiscardVerdict {
     for &top in &place.stack.tops {
         whole.absorb(&below(place, layers, top, &mut memo));
     }
-    let names = |set: &[usize]| set.iter().map(|&i| format!("{} [{}]", layers[i].name, layers[i].kind)).collect::<Vec<_>>();
+    let names = |set: &[usize]| {
+        set.iter().map(|&i| format!("{} [{}]", layers[i].name, layers[i].kind)).collect::<Vec<_>>()
+    };
     let why = |set: &[usize]| set.iter().map(|&i| layers[i].why.clone()).next().unwrap_or_default();
-    let [reached, blocked, unknown, not_needed] = [Gate::Passes, Gate::Blocks, Gate::Unknown, Gate::NotNeeded].map(|gate| whole.of(gate));
+    let [reached, blocked, unknown, not_needed] =
+        [Gate::Passes, Gate::Blocks, Gate::Unknown, Gate::NotNeeded].map(|gate| whole.of(gate));
     let reaches = names(&reached);
-    let elsewhere = if reaches.is_empty() { String::new() } else { format!("; it reaches {}", reaches.join(", ")) };
+    let elsewhere = if reaches.is_empty() {
+        String::new()
+    } else {
+        format!("; it reaches {}", reaches.join(", "))
+    };
     let verdict = if !blocked.is_empty() {
         let at = names(&blocked);
         let text = format!("TRIM is blocked at {}: {}{elsewhere}", at.join(", "), why(&blocked));
         DiscardVerdict::new(VerdictKind::Blocked, at, text)
     } else if !unknown.is_empty() {
         let at = names(&unknown);
-        let text = format!("unknown whether TRIM gets through {}: {}{elsewhere}", at.join(", "), why(&unknown));
+        let text = format!(
+            "unknown whether TRIM gets through {}: {}{elsewhere}",
+            at.join(", "),
+            why(&unknown)
+        );
         DiscardVerdict::new(VerdictKind::Unknown, at, text)
     } else if !reaches.is_empty() {
-        DiscardVerdict::new(VerdictKind::Reaches, Vec::new(), format!("TRIM reaches {}", reaches.join(", ")))
+        DiscardVerdict::new(
+            VerdictKind::Reaches,
+            Vec::new(),
+            format!("TRIM reaches {}", reaches.join(", ")),
+        )
     } else if !not_needed.is_empty() {
-        DiscardVerdict::new(VerdictKind::NotNeeded, Vec::new(), format!("no TRIM needed: {}", why(&not_needed)))
+        DiscardVerdict::new(
+            VerdictKind::NotNeeded,
+            Vec::new(),
+            format!("no TRIM needed: {}", why(&not_needed)),
+        )
     } else {
-        DiscardVerdict::new(VerdictKind::Unknown, Vec::new(), "unknown: no device was found".to_owned())
+        DiscardVerdict::new(
+            VerdictKind::Unknown,
+            Vec::new(),
+            "unknown: no device was found".to_owned(),
+        )
     };
     let freed = place.stack.tops.iter().find_map(|&top| frees(place, layers, top, layers.len()));
     let is_in_vain = verdict.is_in_vain && reaches.is_empty() && freed.is_none();
@@ -149,21 +188,33 @@ fn of_layers(place: &Place, layers: &[LayerReport]) -> DiscardVerdict {
 
 /// The layer that regains space from a trim even if it passes nothing down: the pool of a
 /// thin volume, or VDO.
-fn frees(place: &Place, layers: &[LayerReport], index: usize, depth: usize) -> Option<&'static str> {
+fn frees(
+    place: &Place,
+    layers: &[LayerReport],
+    index: usize,
+    depth: usize,
+) -> Option<&'static str> {
     let report = &layers[index];
     if depth == 0 || report.findings.iter().any(|finding| finding.code == VDO_KEEPS) {
         return (depth > 0).then_some("VDO");
     }
     let is_thin = place.stack.layers[index].kind == LayerKind::Thin;
     let below = || {
-        is_thin.then_some("the thin pool").or_else(|| place.stack.goes_to(index).find_map(|below| frees(place, layers, below, depth - 1)))
+        is_thin.then_some("the thin pool").or_else(|| {
+            place.stack.goes_to(index).find_map(|below| frees(place, layers, below, depth - 1))
+        })
     };
     (report.gate == Gate::Passes).then(below).flatten()
 }
 
 /// Fate of discards at layer `index` and below. `memo` caches results. A layer that occurs
 /// below itself (an inconsistent recorded tree) counts as unknown.
-fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Option<LayerReach>>) -> LayerReach {
+fn below(
+    place: &Place,
+    layers: &[LayerReport],
+    index: usize,
+    memo: &mut Vec<Option<LayerReach>>,
+) -> LayerReach {
     if let Some(known) = &memo[index] {
         return known.clone();
     }
@@ -174,8 +225,10 @@ fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Opt
     for next in place.stack.goes_to(index) {
         under.absorb(&below(place, layers, next, memo));
     }
-    let is_end = matches!(layer.kind, LayerKind::Drive(_) | LayerKind::File { .. }) || layer.below.is_empty();
-    let [reaches, blocks, is_open, spares] = [Gate::Passes, Gate::Blocks, Gate::Unknown, Gate::NotNeeded].map(|gate| under.has(gate));
+    let is_end = matches!(layer.kind, LayerKind::Drive(_) | LayerKind::File { .. })
+        || layer.below.is_empty();
+    let [reaches, blocks, is_open, spares] =
+        [Gate::Passes, Gate::Blocks, Gate::Unknown, Gate::NotNeeded].map(|gate| under.has(gate));
     let reach = match layers[index].gate {
         Gate::Passes if is_end => only(Gate::Passes),
         Gate::NotNeeded => only(Gate::NotNeeded),
@@ -186,7 +239,9 @@ fn below(place: &Place, layers: &[LayerReport], index: usize, memo: &mut Vec<Opt
         Gate::Blocks if own_reason(&layers[index]) => only(Gate::Blocks),
         // A volume takes none because one of its members takes none: that member needs the fix. The
         // other members get nothing.
-        Gate::Blocks if blocks => LayerReach(under.0.into_iter().filter(|(gate, _)| *gate == Gate::Blocks).collect()),
+        Gate::Blocks if blocks => {
+            LayerReach(under.0.into_iter().filter(|(gate, _)| *gate == Gate::Blocks).collect())
+        }
         // Limits of 0 propagate from a drive that may or may not benefit from discards.
         Gate::Blocks if !reaches && is_open => under,
         Gate::Unknown if blocks => under,

@@ -21,14 +21,21 @@ pub fn refine(doctor: &Doctor<'_>, stack: &Stack) -> Stack {
             (LayerKind::Mapper(_), Some(kind)) => Some(kind),
             // cryptsetup created it, but another target does the work: hardware encryption
             // (linear), or the checksums below dm-crypt.
-            (LayerKind::Crypt, None) => targets.first().map(|target| LayerKind::Mapper(target.kind.to_uppercase())),
+            (LayerKind::Crypt, None) => {
+                targets.first().map(|target| LayerKind::Mapper(target.kind.to_uppercase()))
+            }
             _ => None,
         };
         refined.layers[index].kind = kind.unwrap_or_else(|| layer.kind.clone());
         for &below in &layer.below {
             let reason = match &layer.kind {
-                LayerKind::Md(_) => is_unused(doctor.root, layer, &stack.layers[below]).then_some(UNUSED),
-                _ => targets.iter().any(|target| is_beside(target, &stack.layers[below])).then_some(BESIDE),
+                LayerKind::Md(_) => {
+                    is_unused(doctor.root, layer, &stack.layers[below]).then_some(UNUSED)
+                }
+                _ => targets
+                    .iter()
+                    .any(|target| is_beside(target, &stack.layers[below]))
+                    .then_some(BESIDE),
             };
             refined.aside.extend(reason.map(|reason| (below, reason)));
         }
@@ -53,20 +60,29 @@ fn kind_of(targets: &[&MapperTarget]) -> Option<LayerKind> {
 fn is_beside(target: &MapperTarget, layer: &Layer) -> bool {
     let words: Vec<&str> = target.arguments.split_ascii_whitespace().collect();
     let is_layer = |word: &str| {
-        let label = word.strip_prefix("/dev/mapper/").is_some_and(|name| layer.label.as_deref() == Some(name));
+        let label = word
+            .strip_prefix("/dev/mapper/")
+            .is_some_and(|name| layer.label.as_deref() == Some(name));
         label || word == layer.dev.to_string() || word == layer.node()
     };
-    let stands_at = |places: &[usize]| places.iter().any(|at| words.get(*at).is_some_and(|word| is_layer(word)));
+    let stands_at = |places: &[usize]| {
+        places.iter().any(|at| words.get(*at).is_some_and(|word| is_layer(word)))
+    };
     match target.kind.as_str() {
         "cache" => stands_at(&[0, 1]),
         "writecache" => stands_at(&[2]),
         "clone" => stands_at(&[0, 2]),
         "era" | "thin-pool" => stands_at(&[0]),
-        "integrity" => words.iter().any(|word| word.strip_prefix("meta_device:").is_some_and(is_layer)),
+        "integrity" => {
+            words.iter().any(|word| word.strip_prefix("meta_device:").is_some_and(is_layer))
+        }
         // Level, parameter count, parameters; member count; metadata and data device of each
         // member.
         "raid" => {
-            let members = words.get(1).and_then(|count| count.parse::<usize>().ok()).and_then(|count| words.get(count.checked_add(3)?..));
+            let members = words
+                .get(1)
+                .and_then(|count| count.parse::<usize>().ok())
+                .and_then(|count| words.get(count.checked_add(3)?..));
             members.unwrap_or_default().chunks(2).any(|member| is_layer(member[0]))
         }
         _ => false,
@@ -114,7 +130,11 @@ mod tests {
             ("raid", "raid1 9", false),
             ("linear", "8:16 0", false),
         ] {
-            let target = MapperTarget { device: "x".to_owned(), kind: kind.to_owned(), arguments: arguments.to_owned() };
+            let target = MapperTarget {
+                device: "x".to_owned(),
+                kind: kind.to_owned(),
+                arguments: arguments.to_owned(),
+            };
             assert_eq!(is_beside(&target, &layer), expected, "{kind} {arguments}");
         }
     }

@@ -70,7 +70,10 @@ impl Remedy {
     /// Prepends the steps of another remedy.
     #[must_use]
     pub fn after(self, first: Self) -> Self {
-        Self { steps: [first.steps, self.steps].concat(), actions: [first.actions, self.actions].concat() }
+        Self {
+            steps: [first.steps, self.steps].concat(),
+            actions: [first.actions, self.actions].concat(),
+        }
     }
 
     /// Sets the actions that perform the remedy.
@@ -108,7 +111,8 @@ impl Serialize for Finding {
 
 /// User-facing path of the limit that an administrator can set.
 pub fn limit_path(layer: &Layer) -> String {
-    let disk = layer.queue().parent().and_then(|disk| disk.file_name()?.to_str().map(str::to_owned));
+    let disk =
+        layer.queue().parent().and_then(|disk| disk.file_name()?.to_str().map(str::to_owned));
     format!("/sys/block/{}/queue/discard_max_bytes", disk.as_deref().unwrap_or(&layer.name))
 }
 
@@ -196,7 +200,11 @@ const KEPT_BY_OPTION: [(&str, &str); 5] = [
 /// The cryptsetup options that preserve the flags in the table of a crypt mapping.
 pub fn kept_options(tables: &Tables, name: &str) -> Vec<String> {
     let says = |flag: &str| tables.table(name).any(|target| target.says(flag));
-    KEPT_BY_OPTION.iter().filter(|(flag, _)| says(flag)).map(|(_, option)| (*option).to_owned()).collect()
+    KEPT_BY_OPTION
+        .iter()
+        .filter(|(flag, _)| says(flag))
+        .map(|(_, option)| (*option).to_owned())
+        .collect()
 }
 
 #[cfg(test)]
@@ -209,15 +217,17 @@ mod tests {
         for name in ["home", "vg-my--lv", "luks-5d0e7a1c-00", "a.b_c:d=1@2"] {
             assert!(is_plain(name), "{name}");
         }
-        for name in ["", "-x", "--persistent", "my home", "a\nb", "a\\x20b", "a;b", "ü", "a/b", "a\u{fffd}"] {
+        for name in
+            ["", "-x", "--persistent", "my home", "a\nb", "a\\x20b", "a;b", "ü", "a/b", "a\u{fffd}"]
+        {
             assert!(!is_plain(name), "{name:?}");
         }
     }
 
     #[test]
     fn remedy_serializes_as_line_steps_and_commands() {
-        let finding =
-            Finding::new("x", Severity::Caution, "text").remedy(Remedy::by_hand("one").then_run("two").done_by([RemedyAction::Timer]));
+        let finding = Finding::new("x", Severity::Caution, "text")
+            .remedy(Remedy::by_hand("one").then_run("two").done_by([RemedyAction::Timer]));
         let shown = serde_json::to_value(&finding).unwrap();
         assert_eq!(
             shown,
@@ -225,13 +235,21 @@ mod tests {
                 "commands": ["two"], "fix": true })
         );
         let without = serde_json::to_value(Finding::new("x", Severity::Note, "text")).unwrap();
-        assert_eq!((&without["remedy"], &without["fix"]), (&serde_json::Value::Null, &false.into()));
+        assert_eq!(
+            (&without["remedy"], &without["fix"]),
+            (&serde_json::Value::Null, &false.into())
+        );
     }
 
     #[test]
     fn crypt_refresh_keeps_performance_options() {
-        let tables = Tables::of_text("home: 0 8 crypt aes :64:logon:x 0 8:2 32768 3 allow_discards no_write_workqueue same_cpu_crypt\n");
-        assert_eq!(kept_options(&tables, "home"), ["--perf-same_cpu_crypt", "--perf-no_write_workqueue"]);
+        let tables = Tables::of_text(
+            "home: 0 8 crypt aes :64:logon:x 0 8:2 32768 3 allow_discards no_write_workqueue same_cpu_crypt\n",
+        );
+        assert_eq!(
+            kept_options(&tables, "home"),
+            ["--perf-same_cpu_crypt", "--perf-no_write_workqueue"]
+        );
         assert!(kept_options(&tables, "srv").is_empty());
     }
 }

@@ -20,7 +20,10 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
     let identify = drive::ata_identify(root, layer);
     disk::note_identify(identify.as_ref(), report);
     let turns = drive::says_rotates(root, layer);
-    report.evidence.add_some("rotation", turns.map(|turns| if turns { "a hard disk, as it says" } else { "none, as it says" }));
+    report.evidence.add_some(
+        "rotation",
+        turns.map(|turns| if turns { "a hard disk, as it says" } else { "none, as it says" }),
+    );
     let pages = ScsiPages::read(root, layer);
     report.evidence.add_some("VPD B0h and B2h", pages.words());
     let rotational = disk::is_rotational(root, layer);
@@ -41,13 +44,17 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
             not_used(root, layer, bus, &mode, method, limit, report);
         }
         // A mode that is disabled was once available, regardless of the provider.
-        (Some(mode), Offer::Unknown) if mode.word == "disabled" => not_asked(root, layer, bus, Some(&mode), report),
+        (Some(mode), Offer::Unknown) if mode.word == "disabled" => {
+            not_asked(root, layer, bus, Some(&mode), report)
+        }
         (mode, offer) => match Provider::of(root, layer, bus) {
             Some(provider) => provider.judge_without_discards(layer, bus, rotational, report),
             None if is_hard_disk => disk::hard_disk(report),
             None => {
                 match offer {
-                    Offer::Nothing => nothing_offered(root, layer, bus, mode.as_ref(), &pages, report),
+                    Offer::Nothing => {
+                        nothing_offered(root, layer, bus, mode.as_ref(), &pages, report)
+                    }
                     _ => not_asked(root, layer, bus, mode.as_ref(), report),
                 }
                 if rotational && pages.contradiction().is_none() && !is_flash(root, layer) {
@@ -63,7 +70,8 @@ fn is_flash(root: &Root, layer: &Layer) -> bool {
     const NAMES: [&str; 3] = ["SSD", "NVME", "MTFD"];
     let directory = drive::device_directory(layer);
     // INQUIRY splits a name between vendor and model.
-    let name: String = ["vendor", "model"].iter().filter_map(|part| root.read(directory.join(part))).collect();
+    let name: String =
+        ["vendor", "model"].iter().filter_map(|part| root.read(directory.join(part))).collect();
     let name = name.to_ascii_uppercase();
     is_removable(root, layer) || NAMES.iter().any(|known| name.contains(known))
 }
@@ -74,9 +82,14 @@ fn is_removable(root: &Root, layer: &Layer) -> bool {
 
 /// Reports a disk that does not state its rotation rate: the kernel then calls it rotational.
 fn perhaps_hard_disk(layer: &Layer, report: &mut LayerReport) {
-    let why = format!("{}; it does not say whether it is an SSD or a hard disk, which has no use for TRIM", report.why);
+    let why = format!(
+        "{}; it does not say whether it is an SSD or a hard disk, which has no use for TRIM",
+        report.why
+    );
     report.set(Gate::Unknown, why);
-    for finding in report.findings.iter_mut().filter(|finding| finding.severity == Severity::Serious) {
+    for finding in
+        report.findings.iter_mut().filter(|finding| finding.severity == Severity::Serious)
+    {
         finding.severity = Severity::Caution;
         let ask = Remedy::run(format!("smartctl --info {}", quoted(&layer.node())))
             .then("continue only if its Rotation Rate is that of an SSD (Solid State Device): a hard disk has no use for TRIM");
@@ -97,20 +110,38 @@ fn longest(blocks: u64, pages: &ScsiPages, block: u64, limits: &Limits) -> Optio
 }
 
 /// Reports a device that accepts a discard command which the kernel does not send.
-fn not_used(root: &Root, layer: &Layer, bus: Bus, mode: &Mode, method: Method, limit: Option<u64>, report: &mut LayerReport) {
+fn not_used(
+    root: &Root,
+    layer: &Layer,
+    bus: Bus,
+    mode: &Mode,
+    method: Method,
+    limit: Option<u64>,
+    report: &mut LayerReport,
+) {
     let (command, bit) = method.words();
     report.why = format!("takes {command}, but the kernel's provisioning mode is {}", mode.word);
     let text = if mode.word == "disabled" {
-        format!("provisioning_mode is disabled: the kernel stops after the device refuses a discard; it takes {command} ({bit} = 1)")
+        format!(
+            "provisioning_mode is disabled: the kernel stops after the device refuses a discard; it takes {command} ({bit} = 1)"
+        )
     } else {
-        format!("the device takes {command} ({bit} = 1) without announcing it in READ CAPACITY, so the kernel sends none")
+        format!(
+            "the device takes {command} ({bit} = 1) without announcing it in READ CAPACITY, so the kernel sends none"
+        )
     };
     let Some(limit) = limit else {
-        let remedy = Remedy::by_hand("leave 10 % to 20 % of the drive unused: its longest discard is shorter than its unit");
+        let remedy = Remedy::by_hand(
+            "leave 10 % to 20 % of the drive unused: its longest discard is shorter than its unit",
+        );
         report.serious("scsi.unmap-not-used", text, remedy);
         return;
     };
-    let remedy = Remedy::run(format!("{} && echo {limit} > {}", mode.command(method.mode()), quoted(&limit_path(layer))));
+    let remedy = Remedy::run(format!(
+        "{} && echo {limit} > {}",
+        mode.command(method.mode()),
+        quoted(&limit_path(layer))
+    ));
     let remedy = kept_and_proved(remedy, udev_rule(root, layer, bus, method, Some(limit)));
     let action = RemedyAction::Provisioning {
         file: mode.file.clone(),
@@ -124,8 +155,16 @@ fn not_used(root: &Root, layer: &Layer, bus: Bus, mode: &Mode, method: Method, l
 }
 
 /// Reports a device that states no discard command, or contradicts itself.
-fn nothing_offered(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, pages: &ScsiPages, report: &mut LayerReport) {
-    let mode = mode.map_or(String::new(), |mode| format!("; the kernel's provisioning mode is {}", mode.word));
+fn nothing_offered(
+    root: &Root,
+    layer: &Layer,
+    bus: Bus,
+    mode: Option<&Mode>,
+    pages: &ScsiPages,
+    report: &mut LayerReport,
+) {
+    let mode = mode
+        .map_or(String::new(), |mode| format!("; the kernel's provisioning mode is {}", mode.word));
     report.why = format!("{}{mode}", pages.why_nothing());
     let sata = root.read(drive::device_directory(layer).join("vendor")).as_deref() == Some("ATA");
     let is_stick = bus == Bus::Usb && is_removable(root, layer);
@@ -135,12 +174,16 @@ fn nothing_offered(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, pa
             "leave 10 % to 20 % of it unused; no setting changes what it offers",
         ),
         (Bus::Usb, Some(contradiction)) => (
-            format!("the USB bridge contradicts itself: {contradiction}; so the kernel sends no discards"),
+            format!(
+                "the USB bridge contradicts itself: {contradiction}; so the kernel sends no discards"
+            ),
             "update the bridge's firmware (the enclosure's maker has it), use an enclosure whose bridge states a limit (UASP with UNMAP), or attach \
              the drive directly; with a mode set by hand the kernel sends UNMAPs that the bridge may refuse or carry out wrongly",
         ),
         (_, Some(contradiction)) => (
-            format!("the device contradicts itself: {contradiction}; so the kernel sends no discards"),
+            format!(
+                "the device contradicts itself: {contradiction}; so the kernel sends no discards"
+            ),
             "update the device's firmware, or leave 10 % to 20 % of the drive unused; forcing UNMAP here can destroy data",
         ),
         (Bus::Usb, None) => (
@@ -152,9 +195,10 @@ fn nothing_offered(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, pa
             "attach the drive to a SATA port of the mainboard, or use an HBA whose firmware translates UNMAP for drives that read \
              zeroes after TRIM; otherwise leave 10 % to 20 % of the drive unused",
         ),
-        (_, None) => {
-            ("the device does not offer UNMAP".to_owned(), "leave 10 % to 20 % of the drive unused; forcing UNMAP here can destroy data")
-        }
+        (_, None) => (
+            "the device does not offer UNMAP".to_owned(),
+            "leave 10 % to 20 % of the drive unused; forcing UNMAP here can destroy data",
+        ),
     };
     report.serious("scsi.no-unmap", text, Remedy::by_hand(remedy));
 }
@@ -164,36 +208,58 @@ fn not_asked(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, report: 
     let Some(mode) = mode else { return };
     report.why = format!("takes no discards (provisioning mode {})", mode.word);
     let text = match mode.word.as_str() {
-        "disabled" => "provisioning_mode is disabled: the kernel stops after the device refuses a discard, or the mode was set by hand",
-        _ => "the kernel sends no discards, and shows no page that says whether this device offers UNMAP",
+        "disabled" => {
+            "provisioning_mode is disabled: the kernel stops after the device refuses a discard, or the mode was set by hand"
+        }
+        _ => {
+            "the kernel sends no discards, and shows no page that says whether this device offers UNMAP"
+        }
     };
     let node = quoted(&layer.node());
     let block = block_bytes(root, layer);
     let remedy = Remedy::run(format!("sg_vpd --page=lbpv {node}"))
         .then("continue only if it says 'Unmap command supported (LBPU): 1'")
         .then_run(format!("sg_vpd --page=bl {node}"))
-        .then(format!("continue only if its Maximum unmap LBA count is not 0; LIMIT is that count x {block}"))
+        .then(format!(
+            "continue only if its Maximum unmap LBA count is not 0; LIMIT is that count x {block}"
+        ))
         .then_run(mode.command("unmap"))
-        .then(format!("at once, before anything is trimmed, set the limit: echo LIMIT > {}", quoted(&limit_path(layer))));
+        .then(format!(
+            "at once, before anything is trimmed, set the limit: echo LIMIT > {}",
+            quoted(&limit_path(layer))
+        ));
     let remedy = kept_and_proved(remedy, udev_rule(root, layer, bus, Method::Unmap, None));
     report.serious("scsi.unmap-not-asked", text, remedy);
 }
 
 /// Reports a mode or limit that contradicts the device's own pages: set by hand or by a udev
 /// rule.
-pub fn contradictions(root: &Root, layer: &Layer, limits: &Limits, mode: &Mode, report: &mut LayerReport) {
+pub fn contradictions(
+    root: &Root,
+    layer: &Layer,
+    limits: &Limits,
+    mode: &Mode,
+    report: &mut LayerReport,
+) {
     let pages = ScsiPages::read(root, layer);
     let Some(method) = Method::of_mode(&mode.word) else {
         if mode.word == "writesame_zero" {
-            report.set(Gate::Unknown, "gets writes of zeroes in place of discards (provisioning mode writesame_zero)");
+            report.set(
+                Gate::Unknown,
+                "gets writes of zeroes in place of discards (provisioning mode writesame_zero)",
+            );
         }
         return;
     };
     if let Some(against) = pages.against_mode(method) {
         not_taken(mode, &against, report);
-    } else if let Some(most) = pages.below(method, limits.max.unwrap_or(0), block_bytes(root, layer)) {
+    } else if let Some(most) =
+        pages.below(method, limits.max.unwrap_or(0), block_bytes(root, layer))
+    {
         let now = limits.max.unwrap_or(0);
-        let why = format!("discard_max_bytes is {now} B, and page B0h allows {most} B: longer discards fail with an I/O error");
+        let why = format!(
+            "discard_max_bytes is {now} B, and page B0h allows {most} B: longer discards fail with an I/O error"
+        );
         report.set(Gate::Unknown, why.clone());
         report.caution("scsi.limit-above-device", why, limits.set(layer, most));
     }
@@ -201,7 +267,13 @@ pub fn contradictions(root: &Root, layer: &Layer, limits: &Limits, mode: &Mode, 
 
 /// Reports that the current mode sends a command which the device does not accept.
 fn not_taken(mode: &Mode, against: &str, report: &mut LayerReport) {
-    report.set(Gate::Unknown, format!("provisioning_mode is {}, and {against}: discards fail, or destroy data", mode.word));
+    report.set(
+        Gate::Unknown,
+        format!(
+            "provisioning_mode is {}, and {against}: discards fail, or destroy data",
+            mode.word
+        ),
+    );
     let remedy = Remedy::run(mode.command("full"))
         .then("from then on no discards are sent; a udev rule may set the mode again: remove it from the file that this names")
         .then_run("grep -r provisioning_mode /etc/udev/rules.d /usr/lib/udev/rules.d");
@@ -218,7 +290,11 @@ pub fn ata_switched_off(mode: Option<Mode>, report: &mut LayerReport) {
     );
     // For an ATA drive, libata accepts only WRITE SAME with the UNMAP bit.
     let again = Method::WriteSame16.mode();
-    let action = RemedyAction::Attribute { file: mode.file.clone(), from: mode.word.clone(), to: again.to_owned() };
+    let action = RemedyAction::Attribute {
+        file: mode.file.clone(),
+        from: mode.word.clone(),
+        to: again.to_owned(),
+    };
     let remedy = Remedy::run(mode.command(again))
         .then("if the drive refuses discards again, the kernel's log says why:")
         .then_run("journalctl --dmesg --grep 'DISCARD|UNMAP|WRITE SAME'")
@@ -237,15 +313,33 @@ fn kept_and_proved(remedy: Remedy, udev_rule: Option<String>) -> Remedy {
 
 /// The udev rule that sets mode and limit whenever the device appears; in this order, since a
 /// mode resets the limit.
-fn udev_rule(root: &Root, layer: &Layer, bus: Bus, method: Method, limit: Option<u64>) -> Option<String> {
+fn udev_rule(
+    root: &Root,
+    layer: &Layer,
+    bus: Bus,
+    method: Method,
+    limit: Option<u64>,
+) -> Option<String> {
     let device = |dir: &Path, keys: [&'static str; 2]| {
-        let plain = |value: &String| !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || b" -_.+/".contains(&b));
+        let plain = |value: &String| {
+            !value.is_empty()
+                && value.bytes().all(|b| b.is_ascii_alphanumeric() || b" -_.+/".contains(&b))
+        };
         let value = |key: &str| root.read(dir.join(key)).filter(plain);
-        Some(keys.map(|key| Some(format!("ATTRS{{{key}}}==\"{}{}\"", value(key)?, if key.starts_with("id") { "" } else { "*" }))))
-            .and_then(|[first, second]| Some(format!("{}, {}", first?, second?)))
+        Some(keys.map(|key| {
+            Some(format!(
+                "ATTRS{{{key}}}==\"{}{}\"",
+                value(key)?,
+                if key.starts_with("id") { "" } else { "*" }
+            ))
+        }))
+        .and_then(|[first, second]| Some(format!("{}, {}", first?, second?)))
     };
     let whose = match bus {
-        Bus::Usb => device(layer.sys.ancestors().find(|dir| root.exists(dir.join("idVendor")))?, ["idVendor", "idProduct"])?,
+        Bus::Usb => device(
+            layer.sys.ancestors().find(|dir| root.exists(dir.join("idVendor")))?,
+            ["idVendor", "idProduct"],
+        )?,
         _ => device(&drive::device_directory(layer), ["vendor", "model"])?,
     };
     let limit = limit.map_or_else(|| "LIMIT".to_owned(), |limit| limit.to_string());

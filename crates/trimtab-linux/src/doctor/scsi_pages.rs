@@ -26,8 +26,12 @@ impl Method {
     const fn row(self) -> (&'static str, &'static str, &'static str, u8) {
         match self {
             Self::Unmap => ("unmap", "UNMAP", "LBPU", 0x80),
-            Self::WriteSame16 => ("writesame_16", "WRITE SAME (16) with the UNMAP bit", "LBPWS", 0x40),
-            Self::WriteSame10 => ("writesame_10", "WRITE SAME (10) with the UNMAP bit", "LBPWS10", 0x20),
+            Self::WriteSame16 => {
+                ("writesame_16", "WRITE SAME (16) with the UNMAP bit", "LBPWS", 0x40)
+            }
+            Self::WriteSame10 => {
+                ("writesame_10", "WRITE SAME (10) with the UNMAP bit", "LBPWS10", 0x20)
+            }
         }
     }
 
@@ -114,7 +118,9 @@ impl ScsiPages {
         let limits = self.limits?;
         match method {
             Method::Unmap => Some(u64::from(limits.unmap_blocks)).filter(|_| !self.forbids_unmap()),
-            Method::WriteSame16 | Method::WriteSame10 => Some(limits.write_same_blocks).filter(|blocks| *blocks > 0),
+            Method::WriteSame16 | Method::WriteSame10 => {
+                Some(limits.write_same_blocks).filter(|blocks| *blocks > 0)
+            }
         }
     }
 
@@ -124,21 +130,29 @@ impl ScsiPages {
             let without = self.listed.as_ref().is_some_and(|pages| !pages.contains(&0xb2));
             return if without { Offer::Nothing } else { Offer::Unknown };
         }
-        let offered = |method: &Method| self.has_bit(*method) == Some(true) && (*method != Method::Unmap || !self.forbids_unmap());
+        let offered = |method: &Method| {
+            self.has_bit(*method) == Some(true)
+                && (*method != Method::Unmap || !self.forbids_unmap())
+        };
         let Some(method) = Method::ALL.into_iter().find(offered) else { return Offer::Nothing };
         if method == Method::Unmap && self.limits.is_none() {
             return Offer::Unknown;
         }
-        let most = if method == Method::WriteSame10 { WRITE_SAME_10_BLOCKS } else { WRITE_SAME_16_BLOCKS };
+        let most =
+            if method == Method::WriteSame10 { WRITE_SAME_10_BLOCKS } else { WRITE_SAME_16_BLOCKS };
         Offer::Takes { method, blocks: self.blocks(method).map_or(most, |blocks| blocks.min(most)) }
     }
 
     /// Describes the contradiction if page B2h offers UNMAP but page B0h forbids it.
     pub fn contradiction(&self) -> Option<String> {
-        let limits = self.limits.filter(|_| self.has_bit(Method::Unmap) == Some(true) && self.forbids_unmap())?;
+        let limits = self
+            .limits
+            .filter(|_| self.has_bit(Method::Unmap) == Some(true) && self.forbids_unmap())?;
         let allows = match limits {
             BlockLimits { states_unmap: false, .. } => "states no limit for it",
-            BlockLimits { unmap_blocks: 0, .. } => "allows 0 blocks in one (MAXIMUM UNMAP LBA COUNT)",
+            BlockLimits { unmap_blocks: 0, .. } => {
+                "allows 0 blocks in one (MAXIMUM UNMAP LBA COUNT)"
+            }
             _ => "allows 0 descriptors in one (MAXIMUM UNMAP BLOCK DESCRIPTOR COUNT)",
         };
         Some(format!("page B2h offers UNMAP (LBPU = 1), and page B0h {allows}"))
@@ -163,9 +177,12 @@ impl ScsiPages {
     pub fn against_mode(&self, method: Method) -> Option<String> {
         let (command, bit) = method.words();
         if self.has_bit(method) == Some(false) {
-            return Some(format!("page B2h says that the device does not take {command} ({bit} = 0)"));
+            return Some(format!(
+                "page B2h says that the device does not take {command} ({bit} = 0)"
+            ));
         }
-        (method == Method::Unmap && self.forbids_unmap()).then(|| "page B0h says that the device takes no block in an UNMAP".to_owned())
+        (method == Method::Unmap && self.forbids_unmap())
+            .then(|| "page B0h says that the device takes no block in an UNMAP".to_owned())
     }
 
     /// The longest command that the device takes, if shorter than `bytes`.
@@ -176,7 +193,9 @@ impl ScsiPages {
 
     /// Formats the pages: `LBPU=1 LBPWS=0 LBPWS10=0, at most 4194240 blocks in an UNMAP`.
     pub fn words(&self) -> Option<String> {
-        let bits = |method: Method| format!("{}={}", method.words().1, u8::from(self.has_bit(method) == Some(true)));
+        let bits = |method: Method| {
+            format!("{}={}", method.words().1, u8::from(self.has_bit(method) == Some(true)))
+        };
         let flags = self.flags.map(|_| Method::ALL.map(bits).join(" "));
         let limits = self.limits.map(|limits| match limits.unmap_descriptors {
             0 => "no descriptor in an UNMAP".to_owned(),
@@ -245,7 +264,11 @@ mod tests {
             (b0(0, 0, 0, u64::MAX), 0x20, takes(Method::WriteSame10, 0xffff)),
             (b0(4_194_240, 1, 1, 4_194_240), 0, Offer::Nothing),
         ] {
-            assert_eq!(ScsiPages::parse(&[], &limits, &b2(flags)).offer(), expected, "{flags:#x} {limits:?}");
+            assert_eq!(
+                ScsiPages::parse(&[], &limits, &b2(flags)).offer(),
+                expected,
+                "{flags:#x} {limits:?}"
+            );
         }
     }
 
@@ -257,22 +280,41 @@ mod tests {
             (b0(0, 1, 1, 0), 0x80, true, "allows 0 blocks in one"),
             (b0(4_194_240, 0, 1, 0), 0x80, true, "allows 0 descriptors in one"),
             (short, 0x80, true, "states no limit for it"),
-            (b0(4_194_240, 1, 1, 0), 0, false, "offers no command that discards (LBPU = 0, LBPWS = 0, LBPWS10 = 0)"),
+            (
+                b0(4_194_240, 1, 1, 0),
+                0,
+                false,
+                "offers no command that discards (LBPU = 0, LBPWS = 0, LBPWS10 = 0)",
+            ),
         ] {
             let pages = ScsiPages::parse(&[], &limits, &b2(flags));
-            assert_eq!((pages.offer(), pages.contradiction().is_some()), (Offer::Nothing, contradicts), "{expected}");
+            assert_eq!(
+                (pages.offer(), pages.contradiction().is_some()),
+                (Offer::Nothing, contradicts),
+                "{expected}"
+            );
             assert!(pages.why_nothing().contains(expected), "{}", pages.why_nothing());
         }
         let unlisted = ScsiPages::parse(&[0, 0, 0, 3, 0, 0x80, 0x83], &[], &[]);
-        assert!(unlisted.why_nothing().contains("no page B2h") && unlisted.contradiction().is_none());
+        assert!(
+            unlisted.why_nothing().contains("no page B2h") && unlisted.contradiction().is_none()
+        );
     }
 
     #[test]
     fn vpd_pages_short_or_foreign_offer_no_method() {
         let (limits, flags) = (b0(4_194_240, 1, 1, 0), b2(0x80));
         assert_eq!(ScsiPages::parse(&[], &[], &[]).offer(), Offer::Unknown);
-        assert_eq!(ScsiPages::parse(&[], &limits, &flags[..5]).offer(), Offer::Unknown, "without its flags");
-        assert_eq!(ScsiPages::parse(&[], &[], &flags).offer(), Offer::Unknown, "LBPU without limits");
+        assert_eq!(
+            ScsiPages::parse(&[], &limits, &flags[..5]).offer(),
+            Offer::Unknown,
+            "without its flags"
+        );
+        assert_eq!(
+            ScsiPages::parse(&[], &[], &flags).offer(),
+            Offer::Unknown,
+            "LBPU without limits"
+        );
         // The old 16-byte page has no UNMAP limits, so the kernel reads them as 0.
         let mut old = limits[..16].to_vec();
         old[3] = 12;
@@ -284,8 +326,14 @@ mod tests {
         assert_eq!(ScsiPages::parse(&[], &cut, &flags).offer(), Offer::Nothing);
         assert_eq!(ScsiPages::parse(&[], &limits, &limits).offer(), Offer::Unknown);
         // The list of pages has no provisioning page.
-        assert_eq!(ScsiPages::parse(&[0, 0, 0, 3, 0, 0x80, 0x83], &[], &[]).offer(), Offer::Nothing);
-        assert_eq!(ScsiPages::parse(&[0, 0, 0, 3, 0, 0xb0, 0xb2], &[], &[]).offer(), Offer::Unknown);
+        assert_eq!(
+            ScsiPages::parse(&[0, 0, 0, 3, 0, 0x80, 0x83], &[], &[]).offer(),
+            Offer::Nothing
+        );
+        assert_eq!(
+            ScsiPages::parse(&[0, 0, 0, 3, 0, 0xb0, 0xb2], &[], &[]).offer(),
+            Offer::Unknown
+        );
     }
 
     #[test]

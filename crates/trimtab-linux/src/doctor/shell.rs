@@ -9,9 +9,11 @@ use std::io::Read as _;
 use std::path::Path;
 
 /// Programs that run the command given in their arguments.
-const WRAPPERS: [&str; 9] = ["exec", "nice", "ionice", "sudo", "chronic", "time", "timeout", "env", "command"];
+const WRAPPERS: [&str; 9] =
+    ["exec", "nice", "ionice", "sudo", "chronic", "time", "timeout", "env", "command"];
 /// Options of `trimtab trim` with a value.
-const WITH_VALUE: [&str; 5] = ["--policy", "--min-extent", "--finish-within", "--lock-wait", "--store"];
+const WITH_VALUE: [&str; 5] =
+    ["--policy", "--min-extent", "--finish-within", "--lock-wait", "--store"];
 /// Options of `trimtab trim` without one.
 const FLAGS: [&str; 4] = ["--sync", "--no-sync", "--restart", "--json"];
 /// Words of conditions, loops and ends.
@@ -35,14 +37,24 @@ pub fn names_trim(text: &str) -> bool {
 impl Lines {
     /// Trims in a script with a condition, a loop or an early end are doubtful.
     pub fn of(text: &str) -> Self {
-        let commands = || text.lines().map(str::trim).filter(|line| !line.starts_with('#')).flat_map(|line| line.split(';'));
-        let is_straight = !commands().flat_map(str::split_whitespace).any(|word| BRANCHES.contains(&word));
+        let commands = || {
+            text.lines()
+                .map(str::trim)
+                .filter(|line| !line.starts_with('#'))
+                .flat_map(|line| line.split(';'))
+        };
+        let is_straight =
+            !commands().flat_map(str::split_whitespace).any(|word| BRANCHES.contains(&word));
         let mut lines = Self::default();
         for command in commands().map(str::trim).filter(|command| names_trim(command)) {
-            let words: Vec<&str> = command.split_whitespace().take_while(|word| !word.starts_with('#')).collect();
+            let words: Vec<&str> =
+                command.split_whitespace().take_while(|word| !word.starts_with('#')).collect();
             match calls(&words) {
                 Some(calls) if is_straight || calls.is_empty() => lines.calls.extend(calls),
-                _ => lines.doubt = Some(format!("only a shell can tell what its command '{command}' does")),
+                _ => {
+                    lines.doubt =
+                        Some(format!("only a shell can tell what its command '{command}' does"))
+                }
             }
         }
         lines
@@ -55,7 +67,11 @@ impl Lines {
             return None;
         }
         let mut bytes = Vec::new();
-        root.unrecorded(|| root.open(path)).ok()?.take(SCRIPT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        root.unrecorded(|| root.open(path))
+            .ok()?
+            .take(SCRIPT_BYTES_MAX)
+            .read_to_end(&mut bytes)
+            .ok()?;
         let lines = Self::of(std::str::from_utf8(&bytes).ok()?);
         if lines.is_empty() {
             return None;
@@ -70,7 +86,10 @@ impl Lines {
 
     /// Returns whether the lines trim the filesystem whose mounts `is_same` recognises.
     pub fn trims(&self, machine: Machine<'_>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
-        let open = self.doubt.clone().map_or_else(|| Answer::no("cron.other-path", "no command names it"), Answer::Maybe);
+        let open = self
+            .doubt
+            .clone()
+            .map_or_else(|| Answer::no("cron.other-path", "no command names it"), Answer::Maybe);
         self.calls.iter().fold(open, |answer, call| answer.or(|| machine.trims(call, is_same)))
     }
 }
@@ -80,7 +99,9 @@ impl Lines {
 fn is_roots(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let only_root = |part: &Path| {
-        std::fs::symlink_metadata(part).is_ok_and(|found| found.uid() == 0 && (found.is_symlink() || found.mode() & 0o022 == 0))
+        std::fs::symlink_metadata(part).is_ok_and(|found| {
+            found.uid() == 0 && (found.is_symlink() || found.mode() & 0o022 == 0)
+        })
     };
     let stands = |path: &Path| path.ancestors().all(only_root);
     stands(path) && std::fs::canonicalize(path).is_ok_and(|leads_to| stands(&leads_to))
@@ -100,13 +121,21 @@ fn calls(words: &[&str]) -> Option<Vec<Call>> {
 
 /// The trims of one command.
 fn one(words: &[&str]) -> Option<Vec<Call>> {
-    let name = |word: &&str| Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let name = |word: &&str| {
+        Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned()
+    };
     let at = words.iter().position(|word| ["fstrim", "trimtab"].contains(&name(word).as_str()))?;
     let (before, behind) = (&words[..at], &words[at + 1..]);
     let is_wrapper = |word: &&str| WRAPPERS.contains(&name(word).as_str());
-    let is_setting = |word: &&str| word.starts_with('-') || word.contains('=') || word.starts_with(|c: char| c.is_ascii_digit());
+    let is_setting = |word: &&str| {
+        word.starts_with('-')
+            || word.contains('=')
+            || word.starts_with(|c: char| c.is_ascii_digit())
+    };
     let is_plain = |word: &&str| !word.contains(['$', '`', '*', '?', '"', '\'', '\\', '(', '<']);
-    if !before.iter().all(|word| is_wrapper(word) || is_setting(word)) || !behind.iter().all(is_plain) {
+    if !before.iter().all(|word| is_wrapper(word) || is_setting(word))
+        || !behind.iter().all(is_plain)
+    {
         return None;
     }
     let arguments: Vec<String> = behind.iter().map(|word| (*word).to_owned()).collect();
@@ -127,7 +156,8 @@ pub fn of_trimtab(arguments: &[String]) -> Option<Vec<Call>> {
             "--all" => calls.push(Call::of_fstab()),
             "--dry-run" => return Some(Vec::new()),
             _ if WITH_VALUE.contains(&word) => drop(words.next()),
-            _ if FLAGS.contains(&word) || WITH_VALUE.contains(&word.split('=').next().unwrap_or_default()) => {}
+            _ if FLAGS.contains(&word)
+                || WITH_VALUE.contains(&word.split('=').next().unwrap_or_default()) => {}
             _ if word.starts_with('-') => return None,
             _ if verb.is_none() => verb = Some(word),
             path => calls.push(Call::of_directory(path)),
@@ -168,11 +198,18 @@ mod tests {
             ("fstrim -A | logger -t fstrim", &["/etc/fstab"]),
             ("fstrim / && fstrim /home; fstrim /srv", &["/", "/home", "/srv"]),
             ("PATH=/sbin nice -n 19 ionice -c 3 fstrim /", &["/"]),
-            ("timeout 3600 sudo /usr/bin/trimtab trim --policy idle /srv /home", &["/srv", "/home"]),
+            (
+                "timeout 3600 sudo /usr/bin/trimtab trim --policy idle /srv /home",
+                &["/srv", "/home"],
+            ),
             ("trimtab --json trim --all --lock-wait=0s", &["/etc/fstab"]),
             ("fstrim --dry-run /\ntrimtab trim --dry-run /\ntrimtab doctor /\n# fstrim /", &[]),
         ] {
-            assert_eq!(trims(text), (expected.iter().map(|path| (*path).to_owned()).collect(), false), "{text}");
+            assert_eq!(
+                trims(text),
+                (expected.iter().map(|path| (*path).to_owned()).collect(), false),
+                "{text}"
+            );
         }
     }
 

@@ -22,7 +22,8 @@ const DIRECTORIES: [&str; 11] = [
     "/run/systemd/generator.late",
 ];
 /// Targets that every boot reaches.
-const TARGETS: [&str; 8] = ["timers", "multi-user", "graphical", "default", "basic", "sysinit", "local-fs", "paths"];
+const TARGETS: [&str; 8] =
+    ["timers", "multi-user", "graphical", "default", "basic", "sysinit", "local-fs", "paths"];
 
 /// State of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,10 +59,15 @@ pub fn runs(root: &Root) -> bool {
 /// The names of all timers, including template instances that exist only as links.
 pub fn timers(root: &Root) -> BTreeSet<String> {
     let wanted = |directory: &str| {
-        let wants = root.list(directory).into_iter().filter(|name| name.ends_with(".wants") || name.ends_with(".requires"));
+        let wants = root
+            .list(directory)
+            .into_iter()
+            .filter(|name| name.ends_with(".wants") || name.ends_with(".requires"));
         wants.flat_map(|wants| root.list(Path::new(directory).join(wants))).collect::<Vec<_>>()
     };
-    let names = DIRECTORIES.iter().flat_map(|directory| root.list(directory).into_iter().chain(wanted(directory)));
+    let names = DIRECTORIES
+        .iter()
+        .flat_map(|directory| root.list(directory).into_iter().chain(wanted(directory)));
     names.filter(|name| name.ends_with(".timer") && !name.ends_with("@.timer")).collect()
 }
 
@@ -79,8 +85,12 @@ impl Unit {
 
     pub fn read(root: &Root, wants: &WantsDirectories, name: &str) -> Self {
         let exists = |file: &PathBuf| root.link(file).is_some() || root.exists(file);
-        let find = |name: &str| DIRECTORIES.iter().map(|directory| Path::new(directory).join(name)).find(exists);
-        let Some(file) = find(name).or_else(|| find(&template(name)?)) else { return Self::missing() };
+        let find = |name: &str| {
+            DIRECTORIES.iter().map(|directory| Path::new(directory).join(name)).find(exists)
+        };
+        let Some(file) = find(name).or_else(|| find(&template(name)?)) else {
+            return Self::missing();
+        };
         if is_masked(root, &file) {
             return Self { state: UnitState::Masked, ..Self::missing() };
         }
@@ -88,7 +98,9 @@ impl Unit {
         let settings = files.flat_map(|file| parse(&text_of(root, &file))).collect();
         let (state, doubt) = match wants.target_of(root, name) {
             None => (UnitState::Disabled, None),
-            Some(target) if TARGETS.iter().any(|known| target == format!("{known}.target")) => (UnitState::Enabled, None),
+            Some(target) if TARGETS.iter().any(|known| target == format!("{known}.target")) => {
+                (UnitState::Enabled, None)
+            }
             Some(target) => (UnitState::Enabled, Some(format!("only {target} starts {name}"))),
         };
         Self { state, doubt, settings }
@@ -100,7 +112,11 @@ impl Unit {
     }
 
     /// The same for several keys that form one list.
-    pub fn lists<'a>(&'a self, section: &str, is_key: impl Fn(&str) -> bool) -> Vec<(&'a str, &'a str)> {
+    pub fn lists<'a>(
+        &'a self,
+        section: &str,
+        is_key: impl Fn(&str) -> bool,
+    ) -> Vec<(&'a str, &'a str)> {
         let mut values = Vec::new();
         for setting in self.settings.iter().filter(|s| s.section == section && is_key(&s.key)) {
             if setting.value.is_empty() {
@@ -114,7 +130,11 @@ impl Unit {
 
     /// The value in force of a single-value setting.
     pub fn last(&self, section: &str, key: &str) -> Option<&str> {
-        self.settings.iter().rfind(|s| s.section == section && s.key == key).map(|s| s.value.as_str()).filter(|v| !v.is_empty())
+        self.settings
+            .iter()
+            .rfind(|s| s.section == section && s.key == key)
+            .map(|s| s.value.as_str())
+            .filter(|v| !v.is_empty())
     }
 }
 
@@ -125,7 +145,8 @@ pub fn is_true(value: &str) -> bool {
 
 /// True for a link to `/dev/null` and for an empty file.
 fn is_masked(root: &Root, file: &Path) -> bool {
-    root.link(file).is_some_and(|target| target == Path::new("/dev/null")) || root.read(file).is_some_and(|text| text.is_empty())
+    root.link(file).is_some_and(|target| target == Path::new("/dev/null"))
+        || root.read(file).is_some_and(|text| text.is_empty())
 }
 
 /// Drop-ins by file name, each from the directory with the highest precedence; omits masked
@@ -152,7 +173,10 @@ pub struct WantsDirectories(Vec<(PathBuf, String)>);
 impl WantsDirectories {
     pub fn read(root: &Root) -> Self {
         let of = |directory: &&'static str| {
-            let names = root.list(directory).into_iter().filter(|name| name.ends_with(".wants") || name.ends_with(".requires"));
+            let names = root
+                .list(directory)
+                .into_iter()
+                .filter(|name| name.ends_with(".wants") || name.ends_with(".requires"));
             names.map(|name| (Path::new(directory).join(&name), name)).collect::<Vec<_>>()
         };
         Self(DIRECTORIES.iter().flat_map(of).collect())
@@ -173,7 +197,9 @@ impl WantsDirectories {
             .filter_map(|(wants, _)| Some(wants.rsplit_once('.')?.0.to_owned()))
             .collect();
         // A target that every boot reaches is preferred.
-        targets.sort_by_key(|target| !TARGETS.iter().any(|known| *target == format!("{known}.target")));
+        targets.sort_by_key(|target| {
+            !TARGETS.iter().any(|known| *target == format!("{known}.target"))
+        });
         targets.into_iter().next()
     }
 }
@@ -235,11 +261,20 @@ mod tests {
     #[test]
     fn drop_in_adds_resets_and_can_be_masked() {
         let (_directory, root) = tree(&[
-            ("/usr/lib/systemd/system/a.service", "[Service]\nExecStart=/bin/one \\\n  --two\n# ExecStart=/bin/no\n"),
-            ("/usr/lib/systemd/system/a.service.d/10.conf", "[Service]\nExecStart=\nExecStart=/bin/vendor\n"),
+            (
+                "/usr/lib/systemd/system/a.service",
+                "[Service]\nExecStart=/bin/one \\\n  --two\n# ExecStart=/bin/no\n",
+            ),
+            (
+                "/usr/lib/systemd/system/a.service.d/10.conf",
+                "[Service]\nExecStart=\nExecStart=/bin/vendor\n",
+            ),
             ("/etc/systemd/system/a.service.d/10.conf", "-> /dev/null"),
             ("/run/systemd/system/a.service.d/20.conf", "[Service]\nExecStart=/bin/three\n"),
-            ("/etc/systemd/system/a.service.d/30.conf", "ExecStart=/bin/outside\n[Unit]\nExecStart=/bin/elsewhere\n"),
+            (
+                "/etc/systemd/system/a.service.d/30.conf",
+                "ExecStart=/bin/outside\n[Unit]\nExecStart=/bin/elsewhere\n",
+            ),
             ("/etc/systemd/system/service.d/05.conf", "[Service]\nNice=5\n"),
         ]);
         let unit = Unit::read(&root, &WantsDirectories::read(&root), "a.service");
@@ -250,11 +285,17 @@ mod tests {
     #[test]
     fn unit_file_with_carriage_returns_is_read() {
         let (_directory, root) = tree(&[
-            ("/usr/lib/systemd/system/a.service", "\u{feff}[Service]\r\nExecStart=/bin/one \\\r\n  --two\r\n"),
+            (
+                "/usr/lib/systemd/system/a.service",
+                "\u{feff}[Service]\r\nExecStart=/bin/one \\\r\n  --two\r\n",
+            ),
             ("/etc/systemd/system/a.service.d/10.conf", "[Service]\r\nNice=5\r\n"),
         ]);
         let unit = Unit::read(&root, &WantsDirectories::read(&root), "a.service");
-        assert_eq!((unit.list("Service", "ExecStart"), unit.last("Service", "Nice")), (vec!["/bin/one  --two"], Some("5")));
+        assert_eq!(
+            (unit.list("Service", "ExecStart"), unit.last("Service", "Nice")),
+            (vec!["/bin/one  --two"], Some("5"))
+        );
     }
 
     #[test]
@@ -269,12 +310,21 @@ mod tests {
             ("/usr/lib/systemd/system/c.timer", timer),
             ("/usr/lib/systemd/system/timers.target.wants/c.timer", "-> ../c.timer"),
             ("/usr/lib/systemd/system/d.timer", timer),
-            ("/etc/systemd/system/rescue.target.wants/d.timer", "-> /usr/lib/systemd/system/d.timer"),
+            (
+                "/etc/systemd/system/rescue.target.wants/d.timer",
+                "-> /usr/lib/systemd/system/d.timer",
+            ),
             ("/etc/systemd/system/e.timer", ""),
         ]);
         let state = |name: &str| Unit::read(&root, &WantsDirectories::read(&root), name).state;
-        assert_eq!((state("a.timer"), state("b.timer"), state("c.timer")), (UnitState::Masked, UnitState::Disabled, UnitState::Enabled));
+        assert_eq!(
+            (state("a.timer"), state("b.timer"), state("c.timer")),
+            (UnitState::Masked, UnitState::Disabled, UnitState::Enabled)
+        );
         assert_eq!((state("e.timer"), state("f.timer")), (UnitState::Masked, UnitState::Missing));
-        assert!(Unit::read(&root, &WantsDirectories::read(&root), "d.timer").doubt.is_some(), "no boot reaches rescue.target");
+        assert!(
+            Unit::read(&root, &WantsDirectories::read(&root), "d.timer").doubt.is_some(),
+            "no boot reaches rescue.target"
+        );
     }
 }

@@ -12,8 +12,16 @@ use crate::host::root::Root;
 use std::path::Path;
 
 /// Timer settings that each add a trigger; an empty one clears all of them.
-const TRIGGERS: [&str; 8] =
-    ["OnCalendar", "OnBootSec", "OnStartupSec", "OnActiveSec", "OnUnitActiveSec", "OnUnitInactiveSec", "OnClockChange", "OnTimezoneChange"];
+const TRIGGERS: [&str; 8] = [
+    "OnCalendar",
+    "OnBootSec",
+    "OnStartupSec",
+    "OnActiveSec",
+    "OnUnitActiveSec",
+    "OnUnitInactiveSec",
+    "OnClockChange",
+    "OnTimezoneChange",
+];
 /// Triggers that count from a run of the service, and therefore never cause its first run.
 const AFTER_A_RUN: [&str; 2] = ["OnUnitActiveSec", "OnUnitInactiveSec"];
 /// Upper limit far above the timers of any real machine.
@@ -72,7 +80,15 @@ impl Timer {
     fn absent(name: &str, state: UnitState) -> Self {
         let runs = Answer::no(DOES_NOT_RUN, format!("there is no {name}"));
         let (commands, sandbox) = (Vec::new(), Sandbox::default());
-        Self { name: name.to_owned(), state, calendar: None, runs, commands, sandbox, is_quiet: false }
+        Self {
+            name: name.to_owned(),
+            state,
+            calendar: None,
+            runs,
+            commands,
+            sandbox,
+            is_quiet: false,
+        }
     }
 
     /// Reads `fstrim.timer`.
@@ -85,7 +101,12 @@ impl Timer {
         let is_other = |name: &String| name != OF_UTIL_LINUX && !name.starts_with("trimtab");
         let trims = |name: &String| root.unrecorded(|| Self::named(root, wants, name)).names_trim();
         let mut names = systemd::timers(root).into_iter().filter(is_other);
-        let mut found: Vec<Self> = names.by_ref().take(TIMERS_MAX).filter(trims).map(|name| Self::named(root, wants, &name)).collect();
+        let mut found: Vec<Self> = names
+            .by_ref()
+            .take(TIMERS_MAX)
+            .filter(trims)
+            .map(|name| Self::named(root, wants, &name))
+            .collect();
         if names.next().is_some() {
             let runs = Answer::maybe(format!("there are more than {TIMERS_MAX} timers"));
             found.push(Self { runs, ..Self::absent("another timer", UnitState::Enabled) });
@@ -98,18 +119,38 @@ impl Timer {
         if matches!(timer.state, UnitState::Missing | UnitState::Masked) {
             return Self::absent(timer_name, timer.state);
         }
-        let same = timer_name.strip_suffix(".timer").map(|stem| format!("{stem}.service")).unwrap_or_default();
+        let same = timer_name
+            .strip_suffix(".timer")
+            .map(|stem| format!("{stem}.service"))
+            .unwrap_or_default();
         let name = timer.last("Timer", "Unit").unwrap_or(&same);
         let service = Unit::read(root, wants, name);
-        let commands: Vec<ServiceCommand> = service.list("Service", "ExecStart").into_iter().flat_map(command::parse).collect();
+        let commands: Vec<ServiceCommand> =
+            service.list("Service", "ExecStart").into_iter().flat_map(command::parse).collect();
         let count = commands.len();
-        let commands: Vec<CommandEffect> = commands.into_iter().flat_map(|command| CommandEffect::of(root, name, command)).collect();
-        let is_quiet = commands.iter().any(|step| matches!(step, CommandEffect::Call { call, .. } if call.is_quiet));
+        let commands: Vec<CommandEffect> = commands
+            .into_iter()
+            .flat_map(|command| CommandEffect::of(root, name, command))
+            .collect();
+        let is_quiet = commands
+            .iter()
+            .any(|step| matches!(step, CommandEffect::Call { call, .. } if call.is_quiet));
         let runs = starts(root, timer_name, &timer).and(|| serves(root, name, &service, count));
-        let calendar = timer.lists("Timer", |key| TRIGGERS.contains(&key)).into_iter().find(|(key, _)| *key == "OnCalendar");
+        let calendar = timer
+            .lists("Timer", |key| TRIGGERS.contains(&key))
+            .into_iter()
+            .find(|(key, _)| *key == "OnCalendar");
         let calendar = calendar.map(|(_, value)| value.to_owned());
         let sandbox = Sandbox::of(name, &service);
-        Self { name: timer_name.to_owned(), state: timer.state, calendar, runs, commands, sandbox, is_quiet }
+        Self {
+            name: timer_name.to_owned(),
+            state: timer.state,
+            calendar,
+            runs,
+            commands,
+            sandbox,
+            is_quiet,
+        }
     }
 
     /// True if the timer is enabled and a command of its service trims or may trim.
@@ -124,7 +165,10 @@ impl Timer {
 
     /// Name of the timer in the list of mechanisms.
     pub fn shown(&self) -> String {
-        let when = self.calendar.as_deref().map_or_else(|| format!("see systemctl cat {}", self.name), str::to_owned);
+        let when = self
+            .calendar
+            .as_deref()
+            .map_or_else(|| format!("see systemctl cat {}", self.name), str::to_owned);
         format!("{} ({when})", self.name)
     }
 
@@ -135,13 +179,18 @@ impl Timer {
     }
 
     fn service_trims(&self, machine: Machine<'_>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
-        let is_open = |mount: &Mount| is_same(mount) && self.sandbox.closing(&mount.mount_point).is_none();
+        let is_open =
+            |mount: &Mount| is_same(mount) && self.sandbox.closing(&mount.mount_point).is_none();
         let mut best: Option<Answer> = None;
         let mut doubt: Option<String> = None;
         for step in &self.commands {
             let (this, fails) = match step {
-                CommandEffect::Call { call, may_fail } => (machine.trims(call, &is_open), !may_fail && machine.fails(call)),
-                CommandEffect::Nothing { text, may_fail } => (Answer::no(DOES_NOT_RUN, text.clone()), !may_fail),
+                CommandEffect::Call { call, may_fail } => {
+                    (machine.trims(call, &is_open), !may_fail && machine.fails(call))
+                }
+                CommandEffect::Nothing { text, may_fail } => {
+                    (Answer::no(DOES_NOT_RUN, text.clone()), !may_fail)
+                }
                 CommandEffect::Open { text, .. } => (Answer::maybe(text.clone()), false),
             };
             let this = match (&doubt, this) {
@@ -157,7 +206,8 @@ impl Timer {
                 break;
             }
         }
-        let answer = best.unwrap_or_else(|| Answer::no(DOES_NOT_RUN, "its service has no command that trims"));
+        let answer = best
+            .unwrap_or_else(|| Answer::no(DOES_NOT_RUN, "its service has no command that trims"));
         match answer {
             Answer::No(_) => self.closed(machine.mounts, is_same).unwrap_or(answer),
             answer => answer.and(|| self.sandbox.doubt.clone().map_or(Answer::Yes, Answer::Maybe)),
@@ -179,9 +229,9 @@ fn starts(root: &Root, name: &str, timer: &Unit) -> Answer {
     let certain = |(key, value): &(&str, &str)| *key != "OnCalendar" || recurs(value);
     let has_time = match triggers.as_slice() {
         [] => Answer::no(DOES_NOT_RUN, format!("{name} has no time to run (OnCalendar=)")),
-        some if some.iter().all(|(key, _)| AFTER_A_RUN.contains(key)) => {
-            Answer::maybe(format!("{name} counts from the last run of its service, and nothing starts that first after a boot"))
-        }
+        some if some.iter().all(|(key, _)| AFTER_A_RUN.contains(key)) => Answer::maybe(format!(
+            "{name} counts from the last run of its service, and nothing starts that first after a boot"
+        )),
         some if some.iter().any(certain) => Answer::Yes,
         [(key, value), ..] => Answer::maybe(format!("it is open whether {key}={value} recurs")),
     };
@@ -192,14 +242,28 @@ fn starts(root: &Root, name: &str, timer: &Unit) -> Answer {
 /// True if a calendar expression recurs: it has a star or a word, or only a day of the week
 /// or a time.
 fn recurs(calendar: &str) -> bool {
-    const WORDS: [&str; 9] = ["minutely", "hourly", "daily", "weekly", "monthly", "quarterly", "semiannually", "yearly", "annually"];
+    const WORDS: [&str; 9] = [
+        "minutely",
+        "hourly",
+        "daily",
+        "weekly",
+        "monthly",
+        "quarterly",
+        "semiannually",
+        "yearly",
+        "annually",
+    ];
     const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
     let lower = calendar.to_ascii_lowercase();
     let first = lower.split_ascii_whitespace().next().unwrap_or_default();
     let is_day = DAYS.iter().any(|day| first.starts_with(day));
-    let is_date = |word: &str| word.bytes().filter(|b| *b == b'-').count() == 2 && !word.contains('*');
-    let is_time = first.contains(':') && first.bytes().all(|b| b.is_ascii_digit() || b":*/,.".contains(&b));
-    WORDS.contains(&first) || ((is_day || is_time || first.contains('*')) && !lower.split_ascii_whitespace().any(is_date))
+    let is_date =
+        |word: &str| word.bytes().filter(|b| *b == b'-').count() == 2 && !word.contains('*');
+    let is_time =
+        first.contains(':') && first.bytes().all(|b| b.is_ascii_digit() || b":*/,.".contains(&b));
+    WORDS.contains(&first)
+        || ((is_day || is_time || first.contains('*'))
+            && !lower.split_ascii_whitespace().any(is_date))
 }
 
 /// Returns whether the service starts when the timer triggers.
@@ -214,20 +278,31 @@ fn serves(root: &Root, name: &str, service: &Unit, commands: usize) -> Answer {
     }
     let is_oneshot = service.last("Service", "Type").is_some_and(|kind| kind == "oneshot");
     if commands > 1 && !is_oneshot {
-        return Answer::no(DOES_NOT_RUN, format!("systemd refuses {name}: it has several commands and is not Type=oneshot"));
+        return Answer::no(
+            DOES_NOT_RUN,
+            format!("systemd refuses {name}: it has several commands and is not Type=oneshot"),
+        );
     }
-    let before =
-        service.lists("Service", |key| key == "ExecCondition").into_iter().chain(service.lists("Service", |key| key == "ExecStartPre"));
-    let open = before.flat_map(|(key, value)| command::parse(value).into_iter().map(move |command| (key, command)));
+    let before = service
+        .lists("Service", |key| key == "ExecCondition")
+        .into_iter()
+        .chain(service.lists("Service", |key| key == "ExecStartPre"));
+    let open = before.flat_map(|(key, value)| {
+        command::parse(value).into_iter().map(move |command| (key, command))
+    });
     let mut open = open.filter(|(key, command)| *key == "ExecCondition" || !command.may_fail);
-    let asked = open.next().map_or(Answer::Yes, |(key, command)| Answer::maybe(format!("{key}={} decides", command.program)));
+    let asked = open.next().map_or(Answer::Yes, |(key, command)| {
+        Answer::maybe(format!("{key}={} decides", command.program))
+    });
     renamed(conditions::hold(root, service), name).and(|| asked)
 }
 
 /// Names the unit in a reason.
 fn renamed(answer: Answer, unit: &str) -> Answer {
     match answer {
-        Answer::No(reason) => Answer::No(Reason { text: format!("{unit} does not start: {}", reason.text), ..reason }),
+        Answer::No(reason) => {
+            Answer::No(Reason { text: format!("{unit} does not start: {}", reason.text), ..reason })
+        }
         other => other,
     }
 }
@@ -237,18 +312,36 @@ impl CommandEffect {
     fn of(root: &Root, service: &str, command: ServiceCommand) -> Vec<Self> {
         let ServiceCommand { program, arguments, may_fail, open } = command;
         if let Some(word) = open {
-            return vec![Self::Open { text: format!("{service} runs {program} with {word}, which only systemd can expand"), may_fail }];
+            return vec![Self::Open {
+                text: format!(
+                    "{service} runs {program} with {word}, which only systemd can expand"
+                ),
+                may_fail,
+            }];
         }
-        let unknown = || vec![Self::Open { text: format!("{service} runs {program}, whose work is not known"), may_fail }];
+        let unknown = || {
+            vec![Self::Open {
+                text: format!("{service} runs {program}, whose work is not known"),
+                may_fail,
+            }]
+        };
         let call = |call| Self::Call { call, may_fail };
         match (program.rsplit('/').next().unwrap_or(&program), arguments.as_slice()) {
-            ("fstrim", _) => vec![fstrim::parse(&arguments).map_or_else(|text| Self::Nothing { text, may_fail }, call)],
-            ("trimtab", _) => shell::of_trimtab(&arguments).map_or_else(unknown, |calls| calls.into_iter().map(call).collect()),
+            ("fstrim", _) => vec![
+                fstrim::parse(&arguments)
+                    .map_or_else(|text| Self::Nothing { text, may_fail }, call),
+            ],
+            ("trimtab", _) => shell::of_trimtab(&arguments)
+                .map_or_else(unknown, |calls| calls.into_iter().map(call).collect()),
             ("true" | "sleep" | "echo", _) => Vec::new(),
-            ("sh" | "bash" | "dash", [flag, text, ..]) if flag.starts_with('-') && flag.ends_with('c') => {
+            ("sh" | "bash" | "dash", [flag, text, ..])
+                if flag.starts_with('-') && flag.ends_with('c') =>
+            {
                 Self::of_lines(Lines::of(text), service).unwrap_or_else(unknown)
             }
-            _ => Lines::of_script(root, Path::new(&program)).and_then(|lines| Self::of_lines(lines, service)).unwrap_or_else(unknown),
+            _ => Lines::of_script(root, Path::new(&program))
+                .and_then(|lines| Self::of_lines(lines, service))
+                .unwrap_or_else(unknown),
         }
     }
 
@@ -258,7 +351,10 @@ impl CommandEffect {
             return None;
         }
         let call = |call| Self::Call { call, may_fail: true };
-        let open = lines.doubt.map(|doubt| Self::Open { text: format!("{service} runs a shell: {doubt}"), may_fail: true });
+        let open = lines.doubt.map(|doubt| Self::Open {
+            text: format!("{service} runs a shell: {doubt}"),
+            may_fail: true,
+        });
         Some(lines.calls.into_iter().map(call).chain(open).collect())
     }
 }
@@ -273,12 +369,16 @@ impl Sandbox {
         let last = |key: &str| service.last("Service", key).unwrap_or_default();
         let (home, mut closed) = (last("ProtectHome"), Vec::new());
         if is_true(home) || ["read-only", "tmpfs"].contains(&home) {
-            closed.extend(["/home", "/root", "/run/user"].map(|path| (path, format!("ProtectHome={home}"))));
+            closed.extend(
+                ["/home", "/root", "/run/user"].map(|path| (path, format!("ProtectHome={home}"))),
+            );
         }
         if last("ProtectSystem") == "strict" {
             closed.push(("/", "ProtectSystem=strict".to_owned()));
         }
-        let truly = ["PrivateDevices", "PrivateUsers", "DynamicUser"].into_iter().find(|key| is_true(last(key)));
+        let truly = ["PrivateDevices", "PrivateUsers", "DynamicUser"]
+            .into_iter()
+            .find(|key| is_true(last(key)));
         let other = DOUBTFUL.split_ascii_whitespace().find(|key| !last(key).is_empty());
         let user = Some("User").filter(|_| !["", "root", "0"].contains(&last("User")));
         let key = truly.or(other).or(user);
@@ -287,6 +387,9 @@ impl Sandbox {
 
     /// The setting that keeps the service from trimming the filesystem mounted there.
     fn closing(&self, mount_point: &Path) -> Option<&str> {
-        self.closed.iter().find(|(path, _)| mount_point.starts_with(path)).map(|(_, setting)| setting.as_str())
+        self.closed
+            .iter()
+            .find(|(path, _)| mount_point.starts_with(path))
+            .map(|(_, setting)| setting.as_str())
     }
 }

@@ -116,7 +116,11 @@ pub struct Layer {
 impl Layer {
     /// Sysfs directory of the device whose queue attributes apply: for a partition, its disk.
     pub fn queue(&self) -> PathBuf {
-        if self.kind == LayerKind::Partition { self.sys.parent().unwrap_or(&self.sys).join("queue") } else { self.sys.join("queue") }
+        if self.kind == LayerKind::Partition {
+            self.sys.parent().unwrap_or(&self.sys).join("queue")
+        } else {
+            self.sys.join("queue")
+        }
     }
 
     /// Layers that never receive discards from above: metadata of an LVM pool or RAID, and LVM
@@ -125,13 +129,21 @@ impl Layer {
     /// `writecache_map_discard` in the kernel).
     pub fn gets_no_discards(&self) -> bool {
         let Some(label) = self.label.as_deref() else { return false };
-        let numbered = |kind: &str| label.rsplit_once(kind).is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
-        self.is_cache() || ["_tmeta", "_cmeta", "_cvol-cmeta"].iter().any(|end| label.ends_with(end)) || numbered("_rmeta_")
+        let numbered = |kind: &str| {
+            label
+                .rsplit_once(kind)
+                .is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+        };
+        self.is_cache()
+            || ["_tmeta", "_cmeta", "_cvol-cmeta"].iter().any(|end| label.ends_with(end))
+            || numbered("_rmeta_")
     }
 
     /// A cache volume created by LVM.
     fn is_cache(&self) -> bool {
-        self.label.as_deref().is_some_and(|label| ["_cdata", "_cvol-cdata", "_cvol"].iter().any(|end| label.ends_with(end)))
+        self.label.as_deref().is_some_and(|label| {
+            ["_cdata", "_cvol-cdata", "_cvol"].iter().any(|end| label.ends_with(end))
+        })
     }
 
     /// Kernel name, followed by the label if there is one: `dm-0 (home)`.
@@ -144,7 +156,11 @@ impl Layer {
 
     /// The name below `/dev`, with `!` turned back into `/` (`cciss!c0d0`); for a file, its path.
     pub fn shown_name(&self) -> String {
-        if matches!(self.kind, LayerKind::File { .. }) { self.name.clone() } else { shown_name(&self.name) }
+        if matches!(self.kind, LayerKind::File { .. }) {
+            self.name.clone()
+        } else {
+            shown_name(&self.name)
+        }
     }
 
     /// The kernel refuses writes to the device, and therefore every discard.
@@ -220,18 +236,24 @@ impl Stack {
 
     /// A layer that serves part of its reads from a cache (dm-cache, dm-writecache).
     pub fn cached(&self) -> Option<&Layer> {
-        let has_cache = |layer: &&Layer| layer.below.iter().any(|&below| self.layers.get(below).is_some_and(Layer::is_cache));
+        let has_cache = |layer: &&Layer| {
+            layer.below.iter().any(|&below| self.layers.get(below).is_some_and(Layer::is_cache))
+        };
         self.layers.iter().filter(|layer| !layer.gets_no_discards()).find(has_cache)
     }
 
     /// A layer whose sysfs directory is gone: the device was unplugged or removed.
     pub fn missing(&self, root: &Root) -> Option<&Layer> {
-        self.layers.iter().find(|layer| !layer.sys.as_os_str().is_empty() && !root.exists(&layer.sys))
+        self.layers
+            .iter()
+            .find(|layer| !layer.sys.as_os_str().is_empty() && !root.exists(&layer.sys))
     }
 
     /// The layers below `index` that receive its discards: no metadata layers, no foreign files.
     pub fn legs_of(&self, index: usize) -> impl Iterator<Item = usize> {
-        self.goes_to(index).filter(|&i| self.layers.get(i).is_some_and(|l| !matches!(l.kind, LayerKind::File { .. })))
+        self.goes_to(index).filter(|&i| {
+            self.layers.get(i).is_some_and(|l| !matches!(l.kind, LayerKind::File { .. }))
+        })
     }
 
     /// As [`Self::legs_of`], with files and without caches: bcache caches only invalidate.
@@ -244,12 +266,14 @@ impl Stack {
 
     /// Layer `index` receives no discards from the layer above.
     pub fn is_aside(&self, index: usize) -> bool {
-        self.aside.iter().any(|(aside, _)| *aside == index) || self.layers.get(index).is_none_or(Layer::gets_no_discards)
+        self.aside.iter().any(|(aside, _)| *aside == index)
+            || self.layers.get(index).is_none_or(Layer::gets_no_discards)
     }
 
     /// The layers below a loop device on a block device: it writes zeroes instead of discarding.
     pub fn written_as_zeroes(&self) -> Vec<usize> {
-        let loops = self.layers.iter().enumerate().filter(|(_, layer)| layer.kind == LayerKind::Loop);
+        let loops =
+            self.layers.iter().enumerate().filter(|(_, layer)| layer.kind == LayerKind::Loop);
         let mut todo: Vec<usize> = loops.flat_map(|(index, _)| self.legs_of(index)).collect();
         let mut below = Vec::new();
         while let Some(index) = todo.pop() {
@@ -314,7 +338,9 @@ pub fn writable_limit(bytes: u64, granularity: u64) -> u64 {
 /// limit and not a multiple of the unit, the next multiple restores it; otherwise the nearest
 /// writable value is used.
 pub fn restoring_limit(bytes: u64, granularity: u64, hardware: Option<u64>) -> u64 {
-    let above = bytes.checked_next_multiple_of(granularity).filter(|above| *above <= u64::from(u32::MAX) && hardware == Some(bytes));
+    let above = bytes
+        .checked_next_multiple_of(granularity)
+        .filter(|above| *above <= u64::from(u32::MAX) && hardware == Some(bytes));
     above.unwrap_or_else(|| writable_limit(bytes, granularity))
 }
 
@@ -331,15 +357,23 @@ pub fn device_by_name(root: &Root, name: &str) -> Option<PathBuf> {
         return None;
     }
     // LVM links /dev/GROUP/VOLUME; device-mapper doubles the hyphens within each name.
-    let of_lvm = || name.split_once('/').map(|(group, volume)| format!("{}-{}", group.replace('-', "--"), volume.replace('-', "--")));
-    root.canonical(format!("/sys/class/block/{kernel}")).or_else(|| mapped_by_name(root, name)).or_else(|| mapped_by_name(root, &of_lvm()?))
+    let of_lvm = || {
+        name.split_once('/').map(|(group, volume)| {
+            format!("{}-{}", group.replace('-', "--"), volume.replace('-', "--"))
+        })
+    };
+    root.canonical(format!("/sys/class/block/{kernel}"))
+        .or_else(|| mapped_by_name(root, name))
+        .or_else(|| mapped_by_name(root, &of_lvm()?))
 }
 
 /// The directory in `/sys/devices` of a device-mapper name.
 pub fn mapped_by_name(root: &Root, name: &str) -> Option<PathBuf> {
     let mut mapped = root.list("/sys/class/block").into_iter().filter(|n| n.starts_with("dm-"));
     let name_of = |n: &String| root.read(format!("/sys/class/block/{n}/dm/name"));
-    mapped.find(|n| name_of(n).as_deref() == Some(name)).and_then(|n| root.canonical(format!("/sys/class/block/{n}")))
+    mapped
+        .find(|n| name_of(n).as_deref() == Some(name))
+        .and_then(|n| root.canonical(format!("/sys/class/block/{n}")))
 }
 
 fn mount_devices(root: &Root, mount: &Mount) -> Vec<PathBuf> {
@@ -360,7 +394,10 @@ fn mount_devices(root: &Root, mount: &Mount) -> Vec<PathBuf> {
 
 /// The device that holds the realtime files of an XFS.
 pub fn realtime_device(root: &Root, mount: &Mount) -> Option<PathBuf> {
-    device_of_source(root, Path::new(mount.option_value("rtdev").filter(|_| mount.fs_type == "xfs")?))
+    device_of_source(
+        root,
+        Path::new(mount.option_value("rtdev").filter(|_| mount.fs_type == "xfs")?),
+    )
 }
 
 /// The device that a mount source such as `/dev/mapper/home` names.
@@ -375,13 +412,21 @@ pub fn device_of_source(root: &Root, source: &Path) -> Option<PathBuf> {
     {
         return Some(sys);
     }
-    device_by_name(root, source.strip_prefix("/dev/mapper").or_else(|_| source.strip_prefix("/dev")).ok()?.to_str()?)
+    device_by_name(
+        root,
+        source
+            .strip_prefix("/dev/mapper")
+            .or_else(|_| source.strip_prefix("/dev"))
+            .ok()?
+            .to_str()?,
+    )
 }
 
 /// The `/sys/fs/btrfs/UUID` directory of the filesystem that has the device `source`.
 pub fn btrfs_directory(root: &Root, source: &Path) -> Option<PathBuf> {
     let member = device_of_source(root, source)?;
-    let uuids = root.list("/sys/fs/btrfs").into_iter().map(|uuid| Path::new("/sys/fs/btrfs").join(uuid));
+    let uuids =
+        root.list("/sys/fs/btrfs").into_iter().map(|uuid| Path::new("/sys/fs/btrfs").join(uuid));
     uuids.into_iter().find(|dir| btrfs_members(root, dir).contains(&member))
 }
 
@@ -417,8 +462,14 @@ impl StackWalk<'_> {
             label: self.root.read(sys.join("dm/name")).filter(|n| !n.is_empty()),
             kind: LayerKind::Drive(Bus::Other),
             sys: sys.to_owned(),
-            dev: self.root.read(sys.join("dev")).and_then(|d| DevNumber::parse(&d)).unwrap_or(DevNumber { major: 0, minor: 0 }),
-            size: Bytes(self.root.read_u64(sys.join("size")).unwrap_or(0).saturating_mul(SECTOR_BYTES)),
+            dev: self
+                .root
+                .read(sys.join("dev"))
+                .and_then(|d| DevNumber::parse(&d))
+                .unwrap_or(DevNumber { major: 0, minor: 0 }),
+            size: Bytes(
+                self.root.read_u64(sys.join("size")).unwrap_or(0).saturating_mul(SECTOR_BYTES),
+            ),
             below: Vec::new(),
         });
         let below = self.below(sys);
@@ -434,14 +485,24 @@ impl StackWalk<'_> {
         if self.root.exists(sys.join("partition")) {
             return sys.parent().and_then(|disk| self.add(disk)).into_iter().collect();
         }
-        if let Some(file) = self.root.read(sys.join("loop/backing_file")).filter(|f| !f.is_empty()) {
+        if let Some(file) = self.root.read(sys.join("loop/backing_file")).filter(|f| !f.is_empty())
+        {
             return self.add_backing(&file).into_iter().collect();
         }
         let slaves = sys.join("slaves");
-        let members: Vec<PathBuf> = self.root.list(&slaves).iter().filter_map(|n| self.root.canonical(slaves.join(n))).collect();
+        let members: Vec<PathBuf> = self
+            .root
+            .list(&slaves)
+            .iter()
+            .filter_map(|n| self.root.canonical(slaves.join(n)))
+            .collect();
         // The cached (backing) device comes first, then the caches.
-        let cached = self.root.canonical(sys.join("bcache")).and_then(|link| link.parent().map(Path::to_owned));
-        let (first, others): (Vec<&PathBuf>, Vec<&PathBuf>) = members.iter().partition(|member| Some(*member) == cached.as_ref());
+        let cached = self
+            .root
+            .canonical(sys.join("bcache"))
+            .and_then(|link| link.parent().map(Path::to_owned));
+        let (first, others): (Vec<&PathBuf>, Vec<&PathBuf>) =
+            members.iter().partition(|member| Some(*member) == cached.as_ref());
         first.into_iter().chain(others).filter_map(|member| self.add(member)).collect()
     }
 
@@ -457,7 +518,11 @@ impl StackWalk<'_> {
         }
         let mounts = self.mounts;
         let mount = mountinfo::containing(mounts, path)?;
-        let known = self.stack.layers.iter().position(|l| matches!(l.kind, LayerKind::File { .. }) && l.name == file);
+        let known = self
+            .stack
+            .layers
+            .iter()
+            .position(|l| matches!(l.kind, LayerKind::File { .. }) && l.name == file);
         if known.is_some() {
             return known;
         }
@@ -476,7 +541,8 @@ impl StackWalk<'_> {
             size: Bytes::ZERO,
             below: Vec::new(),
         });
-        let below = mount_devices(self.root, mount).iter().filter_map(|sys| self.add(sys)).collect();
+        let below =
+            mount_devices(self.root, mount).iter().filter_map(|sys| self.add(sys)).collect();
         self.stack.layers[index].below = below;
         Some(index)
     }
@@ -492,7 +558,8 @@ impl StackWalk<'_> {
             return LayerKind::Md(level);
         }
         if self.root.exists(sys.join("dm")) {
-            return self.mapper_kind(&self.root.read(sys.join("dm/uuid")).unwrap_or_default(), below);
+            return self
+                .mapper_kind(&self.root.read(sys.join("dm/uuid")).unwrap_or_default(), below);
         }
         if self.root.exists(sys.join("bcache")) && !below.is_empty() {
             return LayerKind::Bcache;
@@ -522,11 +589,18 @@ impl StackWalk<'_> {
 pub fn bus(sys: &Path) -> Bus {
     let mut bus = Bus::Other;
     for part in sys.iter().filter_map(|c| c.to_str()) {
-        let numbered = |prefix: &str| part.strip_prefix(prefix).is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+        let numbered = |prefix: &str| {
+            part.strip_prefix(prefix)
+                .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+        };
         bus = match bus {
             Bus::Other if numbered("usb") => Bus::Usb,
             Bus::Other if numbered("ata") => Bus::Ata,
-            Bus::Other if part == "nvme" || part.starts_with("nvme-") || part.starts_with("nvme") => Bus::Nvme,
+            Bus::Other
+                if part == "nvme" || part.starts_with("nvme-") || part.starts_with("nvme") =>
+            {
+                Bus::Nvme
+            }
             Bus::Other if part == "mmc_host" => Bus::Mmc,
             Bus::Other if numbered("virtio") => Bus::Virtio,
             Bus::Virtio if numbered("host") => Bus::VirtioScsi,
@@ -546,13 +620,25 @@ mod tests {
     #[test]
     fn bus_is_derived_from_sysfs_path() {
         for (path, expected) in [
-            ("/sys/devices/pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/block/sda", Bus::Ata),
-            ("/sys/devices/pci0000:00/0000:00:14.0/usb2/2-1/2-1:1.0/host4/target4:0:0/4:0:0:0/block/sdb", Bus::Usb),
+            (
+                "/sys/devices/pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/block/sda",
+                Bus::Ata,
+            ),
+            (
+                "/sys/devices/pci0000:00/0000:00:14.0/usb2/2-1/2-1:1.0/host4/target4:0:0/4:0:0:0/block/sdb",
+                Bus::Usb,
+            ),
             ("/sys/devices/pci0000:00/0000:00:1d.0/0000:03:00.0/nvme/nvme0/nvme0n1", Bus::Nvme),
             ("/sys/devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1", Bus::Nvme),
             ("/sys/devices/pci0000:00/0000:00:02.0/virtio1/block/vda", Bus::Virtio),
-            ("/sys/devices/pci0000:00/0000:00:05.0/virtio2/host2/target2:0:0/2:0:0:0/block/sda", Bus::VirtioScsi),
-            ("/sys/devices/pci0000:00/0000:01:00.0/host1/port-1:0/end_device-1:0/target1:0:0/1:0:0:0/block/sdc", Bus::Scsi),
+            (
+                "/sys/devices/pci0000:00/0000:00:05.0/virtio2/host2/target2:0:0/2:0:0:0/block/sda",
+                Bus::VirtioScsi,
+            ),
+            (
+                "/sys/devices/pci0000:00/0000:01:00.0/host1/port-1:0/end_device-1:0/target1:0:0/1:0:0:0/block/sdc",
+                Bus::Scsi,
+            ),
             ("/sys/devices/platform/soc/mmc_host/mmc0/mmc0:0001/block/mmcblk0", Bus::Mmc),
             ("/sys/devices/virtual/block/zram0", Bus::Zram),
             ("/sys/devices/virtual/block/nbd3", Bus::Nbd),
@@ -573,8 +659,11 @@ mod tests {
             size: Bytes::ZERO,
             below: Vec::new(),
         };
-        let stack =
-            Stack { layers: vec![layer("/a/file", ""), layer("sda", "/sys/a"), layer("sdb", "/sys/b")], tops: vec![0], ..Stack::default() };
+        let stack = Stack {
+            layers: vec![layer("/a/file", ""), layer("sda", "/sys/a"), layer("sdb", "/sys/b")],
+            tops: vec![0],
+            ..Stack::default()
+        };
         for there in ["sys/a", "sys/b"] {
             std::fs::create_dir_all(tree.path().join(there)).unwrap();
         }
@@ -595,10 +684,27 @@ mod tests {
             size: Bytes::ZERO,
             below: Vec::new(),
         };
-        for label in ["vg-p_tmeta", "vg-p_cmeta", "vg-p_cdata", "vg-c_cvol-cdata", "vg-c_cvol-cmeta", "vg-c_cvol", "vg-r_rmeta_0"] {
+        for label in [
+            "vg-p_tmeta",
+            "vg-p_cmeta",
+            "vg-p_cdata",
+            "vg-c_cvol-cdata",
+            "vg-c_cvol-cmeta",
+            "vg-c_cvol",
+            "vg-r_rmeta_0",
+        ] {
             assert!(named(label).gets_no_discards(), "{label}");
         }
-        for label in ["vg-cdata", "vg-cvol", "vg-p_tdata", "vg-l_corig", "vg-l_wcorig", "vg-r_rimage_0", "vg-r_rmeta_", "home"] {
+        for label in [
+            "vg-cdata",
+            "vg-cvol",
+            "vg-p_tdata",
+            "vg-l_corig",
+            "vg-l_wcorig",
+            "vg-r_rimage_0",
+            "vg-r_rmeta_",
+            "home",
+        ] {
             assert!(!named(label).gets_no_discards(), "{label}");
         }
     }

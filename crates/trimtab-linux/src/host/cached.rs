@@ -54,13 +54,19 @@ impl DirectWatch {
             return own_io(&self.root);
         }
         let stats = self.drives.iter().filter_map(|sys| DiskStat::read(&self.root, sys));
-        stats.fold(OwnIo::default(), |sum, stat| OwnIo { read: sum.read + stat.read, written: sum.written + stat.written })
+        stats.fold(OwnIo::default(), |sum, stat| OwnIo {
+            read: sum.read + stat.read,
+            written: sum.written + stat.written,
+        })
     }
 
     /// Returns a warning if the direct I/O since the start cannot have come from a drive.
     pub fn finish(self, read: Bytes, written: Bytes) -> Option<Warning> {
         let now = self.moved();
-        let reached = OwnIo { read: now.read.saturating_sub(self.before.read), written: now.written.saturating_sub(self.before.written) };
+        let reached = OwnIo {
+            read: now.read.saturating_sub(self.before.read),
+            written: now.written.saturating_sub(self.before.written),
+        };
         judge(OwnIo { read, written }, reached, self.memory.as_deref(), self.buffered.as_deref())
     }
 }
@@ -73,7 +79,9 @@ pub(super) fn in_memory(place: &Place) -> Option<String> {
     }
     let file = |stack: &Stack| {
         stack.layers.iter().find_map(|layer| match &layer.kind {
-            LayerKind::File { fs_type, .. } if memory(fs_type) => Some(format!("the file below, {}, is in memory ({fs_type})", layer.name)),
+            LayerKind::File { fs_type, .. } if memory(fs_type) => {
+                Some(format!("the file below, {}, is in memory ({fs_type})", layer.name))
+            }
             _ => None,
         })
     };
@@ -91,11 +99,21 @@ pub(super) fn buffered(root: &Root, stack: &Stack) -> Option<String> {
     looped.into_iter().find(|layer| root.read_u64(layer.sys.join("loop/dio")) == Some(0)).map(named)
 }
 
-fn judge(asked: OwnIo, reached: OwnIo, memory: Option<&str>, buffered: Option<&str>) -> Option<Warning> {
+fn judge(
+    asked: OwnIo,
+    reached: OwnIo,
+    memory: Option<&str>,
+    buffered: Option<&str>,
+) -> Option<Warning> {
     let enough = |asked: Bytes| asked >= REQUESTED_MIN;
-    let short = |asked: Bytes, reached: Bytes| enough(asked) && (memory.is_some() || reached.as_f64() < REACHED_MIN * asked.as_f64());
+    let short = |asked: Bytes, reached: Bytes| {
+        enough(asked) && (memory.is_some() || reached.as_f64() < REACHED_MIN * asked.as_f64())
+    };
     let buffered = buffered.filter(|_| enough(asked.written));
-    let (reads, writes) = (short(asked.read, reached.read), short(asked.written, reached.written) || buffered.is_some());
+    let (reads, writes) = (
+        short(asked.read, reached.read),
+        short(asked.written, reached.written) || buffered.is_some(),
+    );
     if !reads && !writes {
         return None;
     }
@@ -111,11 +129,21 @@ fn judge(asked: OwnIo, reached: OwnIo, memory: Option<&str>, buffered: Option<&s
         let zero = if reached == Bytes::ZERO { "none".to_owned() } else { reached.to_string() };
         short.then(|| format!("of {asked} {verb} with direct I/O, {zero} reached a drive"))
     };
-    let counted: Vec<String> =
-        part(reads, "read", asked.read, reached.read).into_iter().chain(part(writes, "written", asked.written, reached.written)).collect();
-    let why = memory.map_or_else(|| format!("{} that the kernel shows", counted.join("; ")), str::to_owned);
-    let text = format!("these figures measure memory (the page cache) or another program, not a drive: {why}");
-    Some(Warning { code: "page-cache.answered".to_owned(), severity: Severity::Serious, facts, text })
+    let counted: Vec<String> = part(reads, "read", asked.read, reached.read)
+        .into_iter()
+        .chain(part(writes, "written", asked.written, reached.written))
+        .collect();
+    let why = memory
+        .map_or_else(|| format!("{} that the kernel shows", counted.join("; ")), str::to_owned);
+    let text = format!(
+        "these figures measure memory (the page cache) or another program, not a drive: {why}"
+    );
+    Some(Warning {
+        code: "page-cache.answered".to_owned(),
+        severity: Severity::Serious,
+        facts,
+        text,
+    })
 }
 
 #[cfg(test)]
@@ -127,15 +155,25 @@ mod tests {
         let of = |read, written| OwnIo { read: Bytes(read), written: Bytes(written) };
         let gb = 1_000_000_000;
         assert_eq!(judge(of(gb, gb), of(gb, gb), None, None), None);
-        assert_eq!(judge(of(gb, 0), of(gb / 10 * 9, 0), None, None), None, "a small part may come from a cache between");
+        assert_eq!(
+            judge(of(gb, 0), of(gb / 10 * 9, 0), None, None),
+            None,
+            "a small part may come from a cache between"
+        );
         assert_eq!(judge(of(1 << 20, 0), of(0, 0), None, None), None, "too little to say");
         let warning = judge(of(gb, gb), of(0, gb), None, None).unwrap();
         assert_eq!(warning.severity, Severity::Serious);
-        assert!(warning.text.contains("of 1.00 GB read with direct I/O, none reached a drive"), "{}", warning.text);
+        assert!(
+            warning.text.contains("of 1.00 GB read with direct I/O, none reached a drive"),
+            "{}",
+            warning.text
+        );
         assert!(!warning.text.contains("written"), "{}", warning.text);
         assert!(judge(of(0, gb), of(0, gb / 10), None, None).unwrap().text.contains("written"));
         // A loop device counts reads although its file is in memory.
-        assert!(judge(of(gb, 0), of(gb, 0), Some("tmpfs is a filesystem in memory"), None).is_some());
+        assert!(
+            judge(of(gb, 0), of(gb, 0), Some("tmpfs is a filesystem in memory"), None).is_some()
+        );
     }
     /// Once, 10.2 GB/s was reported as measured, because writes reach the drive eventually.
     #[test]
@@ -145,8 +183,17 @@ mod tests {
             let moved = OwnIo { read: Bytes(read), written: Bytes(written) };
             judge(moved, moved, None, buffered)
         };
-        assert!(of(gb, gb, Some("loop2 has a cache")).unwrap().text.ends_with("not a drive: loop2 has a cache"));
-        assert_eq!(of(gb, 0, Some("loop2 has a cache")), None, "what was read came from there, as counters say");
+        assert!(
+            of(gb, gb, Some("loop2 has a cache"))
+                .unwrap()
+                .text
+                .ends_with("not a drive: loop2 has a cache")
+        );
+        assert_eq!(
+            of(gb, 0, Some("loop2 has a cache")),
+            None,
+            "what was read came from there, as counters say"
+        );
         assert_eq!(of(gb, gb, None), None);
     }
 }

@@ -39,7 +39,10 @@ impl LayerCounts {
         let Some(more) = &more.0 else { return };
         match &mut self.0 {
             None => self.0 = Some(more.clone()),
-            Some(sums) => sums.iter_mut().zip(more).for_each(|(sum, one)| *sum = sum.zip(*one).map(|(sum, one)| sum + one)),
+            Some(sums) => sums
+                .iter_mut()
+                .zip(more)
+                .for_each(|(sum, one)| *sum = sum.zip(*one).map(|(sum, one)| sum + one)),
         }
     }
 
@@ -95,24 +98,36 @@ impl LayerDiscards {
     }
 }
 
-fn as_commands_and_bytes<S: Serializer>(accepted: &Option<Amount>, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_commands_and_bytes<S: Serializer>(
+    accepted: &Option<Amount>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Shape {
         commands: Option<u64>,
         bytes: Option<u64>,
     }
-    Shape { commands: accepted.map(|a| a.count), bytes: accepted.map(|a| a.bytes.0) }.serialize(serializer)
+    Shape { commands: accepted.map(|a| a.count), bytes: accepted.map(|a| a.bytes.0) }
+        .serialize(serializer)
 }
 
 impl CounterSnapshot {
     /// Reads the counters of all layers.
     pub fn take(root: &Root, stack: &Stack) -> Self {
-        let read = |sys: &PathBuf| (!sys.as_os_str().is_empty()).then(|| DiskStat::read(root, sys)?.discards).flatten();
+        let read = |sys: &PathBuf| {
+            (!sys.as_os_str().is_empty()).then(|| DiskStat::read(root, sys)?.discards).flatten()
+        };
         let zeroes = stack.written_as_zeroes();
-        let read =
-            |(index, layer): (usize, &super::block::Layer)| (layer.sys.clone(), read(&layer.sys).filter(|_| !zeroes.contains(&index)));
-        let occupied = stack.layers.iter().map(|l| matches!(l.kind, LayerKind::File { .. }).then(|| occupied(root, &l.name)).flatten());
-        Self { layers: stack.layers.iter().enumerate().map(read).collect(), occupied: occupied.collect() }
+        let read = |(index, layer): (usize, &super::block::Layer)| {
+            (layer.sys.clone(), read(&layer.sys).filter(|_| !zeroes.contains(&index)))
+        };
+        let occupied = stack.layers.iter().map(|l| {
+            matches!(l.kind, LayerKind::File { .. }).then(|| occupied(root, &l.name)).flatten()
+        });
+        Self {
+            layers: stack.layers.iter().enumerate().map(read).collect(),
+            occupied: occupied.collect(),
+        }
     }
 
     /// The counts of every layer since `before`.
@@ -131,7 +146,9 @@ impl CounterSnapshot {
     /// Judges `counts`, taken between `before` and `self`, for every layer.
     fn judge(&self, before: &Self, stack: &Stack, counts: &LayerCounts) -> Vec<LayerDiscards> {
         let mut layers = fates(stack, counts.0.as_deref().unwrap_or_default());
-        for (layer, (now, then)) in layers.iter_mut().zip(self.occupied.iter().zip(&before.occupied)) {
+        for (layer, (now, then)) in
+            layers.iter_mut().zip(self.occupied.iter().zip(&before.occupied))
+        {
             layer.given_back_bytes = now.zip(*then).map(|(now, then)| then.saturating_sub(now));
         }
         layers
@@ -158,10 +175,17 @@ pub fn fates(stack: &Stack, own: &[Option<Amount>]) -> Vec<LayerDiscards> {
         None if zeroes.contains(&i) => Fate::WrittenAsZeroes,
         None => Fate::NotCounted,
         // Metadata of arrays and pools has nothing to discard.
-        Some(Bytes::ZERO) if ends.contains(&i) || stack.layers.get(i).is_some_and(super::block::Layer::gets_no_discards) => Fate::Nothing,
+        Some(Bytes::ZERO)
+            if ends.contains(&i)
+                || stack.layers.get(i).is_some_and(super::block::Layer::gets_no_discards) =>
+        {
+            Fate::Nothing
+        }
         // No layer below the disk of a partition can have received less.
         Some(_) if ends.contains(&i) || ends_below(i).next().is_none() => Fate::Counted,
-        Some(Bytes::ZERO) => below(i).map_or(Fate::NotCounted, |below| if below > Bytes::ZERO { Fate::NotCounted } else { Fate::Nothing }),
+        Some(Bytes::ZERO) => below(i).map_or(Fate::NotCounted, |below| {
+            if below > Bytes::ZERO { Fate::NotCounted } else { Fate::Nothing }
+        }),
         Some(_) if below(i) == Some(Bytes::ZERO) && !went_on(i) => Fate::Swallowed,
         Some(_) => Fate::Counted,
     };
@@ -257,11 +281,16 @@ pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
         let name = format!("{} [{}]", layer.name, layer.kind);
         let any_below = layers.iter().any(|l| l.lowest && l.bytes().is_some_and(|b| b > 0));
         match layer.fate {
-            Fate::Swallowed => remarks.push(format!("{name} took {} and passed none of it down", Bytes(layer.bytes().unwrap_or(0)))),
+            Fate::Swallowed => remarks.push(format!(
+                "{name} took {} and passed none of it down",
+                Bytes(layer.bytes().unwrap_or(0))
+            )),
             Fate::WrittenAsZeroes if layer.lowest => {
                 remarks.push(format!("the loop device on {name} wrote zeroes instead of discarding; no counter shows them"));
             }
-            Fate::NotCounted if layer.lowest => remarks.push(format!("{name} does not count discards")),
+            Fate::NotCounted if layer.lowest => {
+                remarks.push(format!("{name} does not count discards"))
+            }
             Fate::NotCounted if layer.bytes() == Some(0) && any_below => {
                 remarks.push(format!("{name} does not count the discards it passes on; they were counted at the drives below"));
             }
@@ -270,7 +299,13 @@ pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
     }
     let legs: Vec<&LayerDiscards> = layers.iter().filter(|l| l.lowest).collect();
     if legs.len() > 1 {
-        let each = legs.iter().map(|l| format!("{} {}", l.name, l.bytes().map_or("not counted".to_owned(), |b| Bytes(b).to_string())));
+        let each = legs.iter().map(|l| {
+            format!(
+                "{} {}",
+                l.name,
+                l.bytes().map_or("not counted".to_owned(), |b| Bytes(b).to_string())
+            )
+        });
         remarks.push(format!("reached the drives: {}", each.collect::<Vec<_>>().join(", ")));
     }
     remarks
@@ -291,7 +326,15 @@ mod tests {
     fn layer(name: &str, kind: LayerKind, below: &[usize]) -> Layer {
         let dev = DevNumber { major: 0, minor: 0 };
         let label = name.split_once('=').map(|(_, label)| label.to_owned());
-        Layer { name: name.into(), label, kind, sys: name.into(), dev, size: Bytes::ZERO, below: below.to_vec() }
+        Layer {
+            name: name.into(),
+            label,
+            kind,
+            sys: name.into(),
+            dev,
+            size: Bytes::ZERO,
+            below: below.to_vec(),
+        }
     }
 
     fn drive(name: &str) -> Layer {
@@ -300,14 +343,21 @@ mod tests {
 
     fn judged(stack: &Stack, bytes: &[Option<u64>]) -> Vec<Fate> {
         let discards = |b: &Option<u64>| b.map(|b| Amount::new(1, b));
-        fates(stack, &bytes.iter().map(discards).collect::<Vec<_>>()).iter().map(|l| l.fate).collect()
+        fates(stack, &bytes.iter().map(discards).collect::<Vec<_>>())
+            .iter()
+            .map(|l| l.fate)
+            .collect()
     }
 
     #[test]
     fn fates_depend_on_counts_of_lower_layers() {
         use Fate::{Counted, NotCounted, Nothing, Swallowed};
         let raid = Stack {
-            layers: vec![layer("md0", LayerKind::Md("raid0".into()), &[1, 2]), drive("sda"), drive("sdb")],
+            layers: vec![
+                layer("md0", LayerKind::Md("raid0".into()), &[1, 2]),
+                drive("sda"),
+                drive("sdb"),
+            ],
             tops: vec![0],
             ..Stack::default()
         };
@@ -336,24 +386,44 @@ mod tests {
         };
         assert_eq!(thin.ends(), [4], "a partition, not its disk");
         let swallowed = judged(&thin, &[Some(399), Some(399), Some(0), Some(0), Some(0), Some(7)]);
-        assert_eq!(swallowed[..5], [Counted, Swallowed, Nothing, Nothing, Nothing], "the lowest layer that counted did not pass them on");
-        let passed_down = judged(&thin, &[Some(399), Some(399), Some(0), Some(390), Some(390), Some(390)]);
-        assert_eq!(passed_down, [Counted, Counted, Nothing, Counted, Counted, Counted], "nothing is missed where the metadata are");
+        assert_eq!(
+            swallowed[..5],
+            [Counted, Swallowed, Nothing, Nothing, Nothing],
+            "the lowest layer that counted did not pass them on"
+        );
+        let passed_down =
+            judged(&thin, &[Some(399), Some(399), Some(0), Some(390), Some(390), Some(390)]);
+        assert_eq!(
+            passed_down,
+            [Counted, Counted, Nothing, Counted, Counted, Counted],
+            "nothing is missed where the metadata are"
+        );
     }
 
     #[test]
     fn ends_include_loop_over_file_but_not_over_device() {
         let file = LayerKind::File { fs_type: "ext4".into(), mount_point: "/".into() };
         let stack = Stack {
-            layers: vec![layer("loop0", LayerKind::Loop, &[1]), layer("/image", file, &[2]), drive("sda")],
+            layers: vec![
+                layer("loop0", LayerKind::Loop, &[1]),
+                layer("/image", file, &[2]),
+                drive("sda"),
+            ],
             tops: vec![0],
             ..Stack::default()
         };
         assert_eq!(stack.ends(), [0]);
-        let on_device = Stack { layers: vec![layer("loop0", LayerKind::Loop, &[1]), drive("sda")], tops: vec![0], ..Stack::default() };
+        let on_device = Stack {
+            layers: vec![layer("loop0", LayerKind::Loop, &[1]), drive("sda")],
+            tops: vec![0],
+            ..Stack::default()
+        };
         assert_eq!(on_device.ends(), [1]);
-        let circle =
-            Stack { layers: vec![layer("a", LayerKind::Lvm, &[1]), layer("b", LayerKind::Lvm, &[0])], tops: vec![0], ..Stack::default() };
+        let circle = Stack {
+            layers: vec![layer("a", LayerKind::Lvm, &[1]), layer("b", LayerKind::Lvm, &[0])],
+            tops: vec![0],
+            ..Stack::default()
+        };
         assert!(circle.ends().is_empty());
     }
 }

@@ -28,9 +28,19 @@ impl Disk {
         let mut numbers = Vec::new();
         let mut nodes = Vec::new();
         for directory in self.with_partitions() {
-            let Some(name) = directory.file_name().and_then(|name| name.to_str()).map(str::to_owned) else { continue };
-            numbers.extend(std::fs::read_to_string(directory.join("dev")).ok().and_then(|text| DevNumber::parse(&text)));
-            for holder in std::fs::read_dir(directory.join("holders")).into_iter().flatten().flatten() {
+            let Some(name) =
+                directory.file_name().and_then(|name| name.to_str()).map(str::to_owned)
+            else {
+                continue;
+            };
+            numbers.extend(
+                std::fs::read_to_string(directory.join("dev"))
+                    .ok()
+                    .and_then(|text| DevNumber::parse(&text)),
+            );
+            for holder in
+                std::fs::read_dir(directory.join("holders")).into_iter().flatten().flatten()
+            {
                 users.push(format!("{} on top of {name}", holder.file_name().to_string_lossy()));
             }
             nodes.push(PathBuf::from("/dev").join(name));
@@ -60,21 +70,26 @@ pub fn of_ublk() -> io::Result<Vec<u32>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
-    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.strip_prefix("ublkc")?.parse().ok()).collect())
+    Ok(entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("ublkc")?.parse().ok())
+        .collect())
 }
 
 /// Mounts of devices with these numbers (or, for btrfs, these nodes); those in other mount
 /// namespaces only if this one has none.
 fn mounts_of(numbers: &[DevNumber], nodes: &[PathBuf]) -> Vec<String> {
     let is_it = |mount: &Mount| numbers.contains(&mount.dev) || nodes.contains(&mount.source);
-    let shown = |mount: &Mount| format!("mounted on {} ({})", mount.mount_point.display(), mount.fs_type);
+    let shown =
+        |mount: &Mount| format!("mounted on {} ({})", mount.mount_point.display(), mount.fs_type);
     let mounts = Root::live().and_then(|root| mountinfo::read(&root)).unwrap_or_default();
     let here: Vec<String> = mounts.iter().filter(|mount| is_it(mount)).map(shown).collect();
     if !here.is_empty() {
         return here;
     }
     let elsewhere = mountinfo::other_namespaces();
-    let elsewhere = elsewhere.iter().flat_map(|(pid, mounts)| mounts.iter().map(move |mount| (pid, mount)));
+    let elsewhere =
+        elsewhere.iter().flat_map(|(pid, mounts)| mounts.iter().map(move |mount| (pid, mount)));
     elsewhere
         .filter(|(_, mount)| is_it(mount))
         .map(|(pid, mount)| format!("{} in another mount namespace (of pid {pid})", shown(mount)))
@@ -83,5 +98,8 @@ fn mounts_of(numbers: &[DevNumber], nodes: &[PathBuf]) -> Vec<String> {
 
 fn swaps_of(nodes: &[PathBuf]) -> Vec<String> {
     let table = std::fs::read("/proc/swaps").unwrap_or_default();
-    mountinfo::swap_sources(&table).filter(|source| nodes.contains(source)).map(|_| "used as swap".to_owned()).collect()
+    mountinfo::swap_sources(&table)
+        .filter(|source| nodes.contains(source))
+        .map(|_| "used as swap".to_owned())
+        .collect()
 }

@@ -28,7 +28,9 @@ impl AtaIdentify {
     /// From VPD page 89h, which libata fills from the drive and SAT bridges may fill.
     pub fn from_vpd(page: &[u8]) -> Option<Self> {
         let bytes = page.get(VPD_ATA_IDENTIFY_OFFSET..VPD_ATA_IDENTIFY_OFFSET + 512)?;
-        Some(Self { words: bytes.chunks_exact(2).map(|w| u16::from_le_bytes([w[0], w[1]])).collect() })
+        Some(Self {
+            words: bytes.chunks_exact(2).map(|w| u16::from_le_bytes([w[0], w[1]])).collect(),
+        })
     }
 
     /// Word `n`.
@@ -98,7 +100,9 @@ pub fn device_directory(layer: &Layer) -> PathBuf {
 
 /// IDENTIFY DEVICE data of a drive, if the kernel shows it.
 pub fn ata_identify(root: &Root, layer: &Layer) -> Option<AtaIdentify> {
-    AtaIdentify::from_vpd(&root.read_bytes(&device_directory(layer).join("vpd_pg89"), VPD_BYTES_MAX).ok()?)
+    AtaIdentify::from_vpd(
+        &root.read_bytes(&device_directory(layer).join("vpd_pg89"), VPD_BYTES_MAX).ok()?,
+    )
 }
 
 /// A vital-product-data page of a SCSI device.
@@ -123,7 +127,9 @@ pub fn identity(root: &Root, layer: &Layer) -> DriveIdentity {
     let attribute = |name: &str| root.read(device.join(name)).filter(|t| !t.is_empty());
     let LayerKind::Drive(bus) = &layer.kind else { return DriveIdentity::default() };
     match bus {
-        Bus::Nvme => DriveIdentity { model: attribute("model"), firmware: attribute("firmware_rev") },
+        Bus::Nvme => {
+            DriveIdentity { model: attribute("model"), firmware: attribute("firmware_rev") }
+        }
         Bus::Mmc => DriveIdentity { model: attribute("name"), firmware: attribute("fwrev") },
         Bus::Virtio => DriveIdentity { model: Some("virtio-blk".into()), firmware: None },
         _ => {
@@ -147,7 +153,9 @@ mod tests {
     #[test]
     fn ata_identify_reads_words_of_the_standard() {
         let mut page = vec![0_u8; 572];
-        let mut set = |word: usize, value: u16| page[60 + 2 * word..62 + 2 * word].copy_from_slice(&value.to_le_bytes());
+        let mut set = |word: usize, value: u16| {
+            page[60 + 2 * word..62 + 2 * word].copy_from_slice(&value.to_le_bytes())
+        };
         for (i, pair) in format!("{:<40}", "OCZ-VERTEX LE").as_bytes().chunks(2).enumerate() {
             set(27 + i, u16::from_be_bytes([pair[0], pair[1]]));
         }
@@ -164,7 +172,9 @@ mod tests {
             [identify.rotates(), rotates(7200), rotates(0), rotates(0x400), rotates(0xffff)],
             [Some(false), Some(true), None, None, None]
         );
-        assert!(identify.trim() && identify.deterministic_after_trim() && identify.zero_after_trim());
+        assert!(
+            identify.trim() && identify.deterministic_after_trim() && identify.zero_after_trim()
+        );
         assert_eq!(AtaIdentify::from_vpd(&page[..500]), None);
     }
 }

@@ -68,18 +68,33 @@ fn machine(root: &Root, fields: &mut Fields) {
     fields.add_some("kernel.version", root.read("/proc/sys/kernel/version"));
     fields.add("machine.arch", std::env::consts::ARCH);
     let cpus = root.read("/proc/cpuinfo").unwrap_or_default();
-    let model = cpus.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':')).map(|(_, name)| name.trim().to_owned());
+    let model = cpus
+        .lines()
+        .find_map(|l| l.strip_prefix("model name")?.split_once(':'))
+        .map(|(_, name)| name.trim().to_owned());
     fields.add_some("cpu.model", model);
     fields.add_some("cpu.online", root.read("/sys/devices/system/cpu/online"));
-    fields.add_some("cpu.governor", root.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
+    fields.add_some(
+        "cpu.governor",
+        root.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    );
     let memory = root.read("/proc/meminfo").unwrap_or_default();
-    let total = memory.lines().find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let total = memory
+        .lines()
+        .find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     fields.add_some("memory", total.map(|kib| Bytes(kib.saturating_mul(1024)).to_string()));
-    let product = root.read("/sys/class/dmi/id/product_name").or_else(|| root.read("/proc/device-tree/model"));
+    let product = root
+        .read("/sys/class/dmi/id/product_name")
+        .or_else(|| root.read("/proc/device-tree/model"));
     fields.add_some("machine.product", product);
-    let hypervisor = cpus.lines().any(|l| l.starts_with("flags") && l.split_whitespace().any(|f| f == "hypervisor"));
+    let hypervisor = cpus
+        .lines()
+        .any(|l| l.starts_with("flags") && l.split_whitespace().any(|f| f == "hypervisor"));
     fields.add_some("machine.virtual", hypervisor.then_some("yes"));
-    fields.add_some("power.source", on_battery(root).map(|battery| if battery { "battery" } else { "mains" }));
+    fields.add_some(
+        "power.source",
+        on_battery(root).map(|battery| if battery { "battery" } else { "mains" }),
+    );
 }
 
 /// On battery: a battery is discharging and no mains is online. `None` if it has neither.
@@ -114,7 +129,10 @@ fn filesystem(root: &Root, mount: &Mount, path: &Path, fields: &mut Fields) {
     fields.add("fs.type", &mount.fs_type);
     fields.add("fs.options", &mount.fs_options);
     fields.add("mount.options", &mount.options);
-    fields.add("mount.point", &super::root::printable(mount.mount_point.as_os_str().as_encoded_bytes()));
+    fields.add(
+        "mount.point",
+        &super::root::printable(mount.mount_point.as_os_str().as_encoded_bytes()),
+    );
     if !root.is_live() {
         return;
     }
@@ -135,9 +153,14 @@ pub fn describe(stack: &super::block::Stack) -> String {
         let Some(one) = stack.layers.get(index) else { return String::new() };
         let mut text = format!("{} [{}]", one.title(), kind_name(&one.kind));
         if depth > 0 && !one.below.is_empty() {
-            let below: Vec<String> = one.below.iter().map(|&i| layer(stack, i, depth - 1)).collect();
+            let below: Vec<String> =
+                one.below.iter().map(|&i| layer(stack, i, depth - 1)).collect();
             text += " > ";
-            text += &if below.len() == 1 { below[0].clone() } else { format!("({})", below.join(" + ")) };
+            text += &if below.len() == 1 {
+                below[0].clone()
+            } else {
+                format!("({})", below.join(" + "))
+            };
         }
         text
     }
@@ -152,7 +175,9 @@ pub fn kind_name(kind: &LayerKind) -> String {
     match kind {
         LayerKind::Partition => "partition".into(),
         LayerKind::Loop => "loop".into(),
-        LayerKind::File { fs_type, .. } if fs_type == VIRTUAL_SSD => "virtual SSD of Trimtab".into(),
+        LayerKind::File { fs_type, .. } if fs_type == VIRTUAL_SSD => {
+            "virtual SSD of Trimtab".into()
+        }
         LayerKind::File { fs_type, .. } => format!("file on {fs_type}"),
         LayerKind::Crypt => "crypt".into(),
         LayerKind::Lvm => "lvm".into(),
@@ -199,7 +224,9 @@ fn queue(root: &Root, layer: &Layer, prefix: &str, fields: &mut Fields) {
 
 /// The entry in brackets in a list such as `none [mq-deadline] kyber`; else the whole text.
 pub fn chosen(list: &str) -> &str {
-    list.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(list, |(chosen, _)| chosen)
+    list.split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .map_or(list, |(chosen, _)| chosen)
 }
 
 fn physical(root: &Root, layer: &Layer, prefix: &str, fields: &mut Fields) {

@@ -31,7 +31,9 @@ pub(crate) struct FstabEntry {
 impl FstabEntry {
     /// The option is set, with or without a value, matched as libmount does.
     pub(crate) fn has_option(&self, name: &str) -> bool {
-        self.options.split(',').any(|option| option.split_once('=').map_or(option, |(key, _)| key) == name)
+        self.options
+            .split(',')
+            .any(|option| option.split_once('=').map_or(option, |(key, _)| key) == name)
     }
 
     /// The source is a tag such as `UUID=…`.
@@ -67,7 +69,9 @@ fn link_name(value: &str) -> String {
     let mut name = String::with_capacity(value.len());
     for c in value.chars() {
         match c {
-            c if !c.is_ascii() || c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c) => name.push(c),
+            c if !c.is_ascii() || c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c) => {
+                name.push(c)
+            }
             c => name.push_str(&format!("\\x{:02x}", u32::from(c))),
         }
     }
@@ -87,9 +91,11 @@ pub(crate) fn parse(bytes: &[u8]) -> Vec<FstabEntry> {
 
 fn line(line: &[u8]) -> Option<FstabEntry> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let fields: Vec<&[u8]> = line.split(|b| matches!(b, b' ' | b'\t')).filter(|f| !f.is_empty()).collect();
+    let fields: Vec<&[u8]> =
+        line.split(|b| matches!(b, b' ' | b'\t')).filter(|f| !f.is_empty()).collect();
     let [source, target, fs_type, rest @ ..] = fields.as_slice() else { return None };
-    let is_number = |field: &&[u8]| std::str::from_utf8(field).is_ok_and(|text| text.parse::<i32>().is_ok());
+    let is_number =
+        |field: &&[u8]| std::str::from_utf8(field).is_ok_and(|text| text.parse::<i32>().is_ok());
     if source.starts_with(b"#") || !rest.iter().skip(1).take(2).all(is_number) {
         return None;
     }
@@ -105,7 +111,8 @@ fn line(line: &[u8]) -> Option<FstabEntry> {
 
 /// The unmounted fstab mount point between `path` and its mount, which the user means.
 pub fn unmounted(root: &Root, mount: &Mount, path: &Path) -> Option<PathBuf> {
-    mount_point(root, path).filter(|point| point.starts_with(&mount.mount_point) && *point != mount.mount_point)
+    mount_point(root, path)
+        .filter(|point| point.starts_with(&mount.mount_point) && *point != mount.mount_point)
 }
 
 /// The innermost fstab mount point above `path`, or `path` itself.
@@ -125,11 +132,15 @@ pub fn require_mounted(path: &Path) -> Result<(), UsageError> {
         let named = ResolvedObject::look_up(path).ok()?;
         let mounts = mountinfo::read(&root).ok()?;
         let mount = mountinfo::of_named(&mounts, &named).ok()??;
-        unmounted(&root, mount, &named.real_path().ok()?).map(|point| (point, mount.mount_point.clone()))
+        unmounted(&root, mount, &named.real_path().ok()?)
+            .map(|point| (point, mount.mount_point.clone()))
     };
     let Some((point, other)) = found() else { return Ok(()) };
     let (point, other) = (point.display(), other.display());
-    let what = format!("{point} is in {FSTAB} but not mounted, so {} is on the filesystem of {other}", path.display());
+    let what = format!(
+        "{point} is in {FSTAB} but not mounted, so {} is on the filesystem of {other}",
+        path.display()
+    );
     Err(UsageError::missing(what).hint(format!("mount {point} first, or name {other}")))
 }
 
@@ -146,7 +157,11 @@ mod tests {
         let entries = parse(text);
         let targets: Vec<&str> = entries.iter().map(|e| e.target.to_str().unwrap()).collect();
         assert_eq!(targets, ["/", "/with space", "none"]);
-        assert!(entries[1].is_tagged() && entries[1].has_option("X-fstrim.notrim") && entries[2].is_swap());
+        assert!(
+            entries[1].is_tagged()
+                && entries[1].has_option("X-fstrim.notrim")
+                && entries[2].is_swap()
+        );
         assert!(!is_tagged(Path::new("ZFS=rpool/root")) && !is_tagged(Path::new("/dev/sda")));
     }
 
@@ -182,6 +197,9 @@ mod tests {
         let found = |path: &str| Some(PathBuf::from(path));
         assert_eq!([on("/", "/srv"), on("/", "/srv/deep/er")], [found("/srv"), found("/srv")]);
         assert_eq!(on("/srv", "/srv/data x/y"), found("/srv/data x"));
-        assert_eq!([on("/", "/"), on("/", "/home"), on("/", "/srvs"), on("/srv", "/srv/other")], [const { None }; 4]);
+        assert_eq!(
+            [on("/", "/"), on("/", "/home"), on("/", "/srvs"), on("/srv", "/srv/other")],
+            [const { None }; 4]
+        );
     }
 }

@@ -70,12 +70,16 @@ impl SmartLog {
 
 /// Temperature and wear of every drive of `stack`: `drive.temperature`, `drive.1.wear`.
 pub fn fields(root: &Root, stack: &Stack) -> Vec<Field> {
-    each(stack, |layer| vec![("temperature", temperature(root, layer)), ("wear", wear(root, layer))])
+    each(stack, |layer| {
+        vec![("temperature", temperature(root, layer)), ("wear", wear(root, layer))]
+    })
 }
 
 /// Temperature after the run, of drives that report one.
 pub fn afterwards(root: &Root, stack: &Stack) -> Vec<Field> {
-    each(stack, |layer| vec![("temperature.after", sensor(root, layer).map(celsius).unwrap_or_default())])
+    each(stack, |layer| {
+        vec![("temperature.after", sensor(root, layer).map(celsius).unwrap_or_default())]
+    })
 }
 
 fn each(stack: &Stack, values: impl Fn(&Layer) -> Vec<(&'static str, String)>) -> Vec<Field> {
@@ -96,7 +100,10 @@ fn celsius(degrees: i64) -> String {
 fn temperature(root: &Root, layer: &Layer) -> String {
     match (sensor(root, layer), &layer.kind) {
         (Some(degrees), _) => celsius(degrees),
-        (None, LayerKind::Drive(Bus::Ata)) => "n/a: the kernel's module drivetemp is not loaded, or the drive has no sensor".to_owned(),
+        (None, LayerKind::Drive(Bus::Ata)) => {
+            "n/a: the kernel's module drivetemp is not loaded, or the drive has no sensor"
+                .to_owned()
+        }
         (None, LayerKind::Drive(_)) => "n/a: the kernel shows no sensor of this drive".to_owned(),
         (None, _) => String::new(),
     }
@@ -106,11 +113,16 @@ fn temperature(root: &Root, layer: &Layer) -> String {
 fn sensor(root: &Root, layer: &Layer) -> Option<i64> {
     controllers(root, layer).iter().find_map(|device| {
         let inside = |directory: PathBuf| -> Vec<PathBuf> {
-            root.list(&directory).iter().filter(|name| name.starts_with("hwmon")).map(|name| directory.join(name)).collect()
+            root.list(&directory)
+                .iter()
+                .filter(|name| name.starts_with("hwmon"))
+                .map(|name| directory.join(name))
+                .collect()
         };
         // The `hwmon` directory itself matches the first pattern and has no reading.
         let places = inside(device.clone()).into_iter().chain(inside(device.join("hwmon")));
-        let millidegrees = places.into_iter().find_map(|place| root.read_i64(place.join("temp1_input")))?;
+        let millidegrees =
+            places.into_iter().find_map(|place| root.read_i64(place.join("temp1_input")))?;
         Some((millidegrees + millidegrees.signum() * 500) / 1000)
     })
 }
@@ -119,8 +131,12 @@ fn sensor(root: &Root, layer: &Layer) -> Option<i64> {
 /// too.
 fn controllers(root: &Root, layer: &Layer) -> Vec<PathBuf> {
     let device = device_directory(layer);
-    let numbered = |name: &String| name.strip_prefix("nvme").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
-    let paths: Vec<PathBuf> = root.list(&device).into_iter().filter(numbered).map(|name| device.join(name)).collect();
+    let numbered = |name: &String| {
+        name.strip_prefix("nvme")
+            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let paths: Vec<PathBuf> =
+        root.list(&device).into_iter().filter(numbered).map(|name| device.join(name)).collect();
     std::iter::once(device).chain(paths).collect()
 }
 
@@ -128,11 +144,18 @@ fn wear(root: &Root, layer: &Layer) -> String {
     let LayerKind::Drive(bus) = &layer.kind else { return String::new() };
     match bus {
         Bus::Nvme => match SmartLog::read(root, layer) {
-            Ok(log) => format!("{} % of its rated life used, {} written in all", log.used_percent, log.written),
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => "n/a: NVMe drives report it to root only".to_owned(),
+            Ok(log) => format!(
+                "{} % of its rated life used, {} written in all",
+                log.used_percent, log.written
+            ),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                "n/a: NVMe drives report it to root only".to_owned()
+            }
             Err(_) => "n/a: the drive does not report it".to_owned(),
         },
-        Bus::Virtio | Bus::VirtioScsi | Bus::Nbd | Bus::Zram => "n/a: a virtual drive has none".to_owned(),
+        Bus::Virtio | Bus::VirtioScsi | Bus::Nbd | Bus::Zram => {
+            "n/a: a virtual drive has none".to_owned()
+        }
         _ => "n/a: read from NVMe drives only; 'smartctl -A' asks others".to_owned(),
     }
 }
@@ -154,7 +177,10 @@ mod tests {
         page[128..144].copy_from_slice(&4000_u128.to_le_bytes());
         page[144..160].copy_from_slice(&5_u128.to_le_bytes());
         let log = SmartLog::parse(&page).unwrap();
-        assert_eq!((log.temperature_c, log.used_percent, log.written), (Some(41), 3, Bytes(13_312_000_000_000)));
+        assert_eq!(
+            (log.temperature_c, log.used_percent, log.written),
+            (Some(41), 3, Bytes(13_312_000_000_000))
+        );
         assert_eq!((log.spare_percent, log.power_on_hours, log.unsafe_shutdowns), (98, 4000, 5));
         assert_eq!(SmartLog::parse(&page[..511]), None);
     }

@@ -6,7 +6,17 @@ use sha2::{Digest as _, Sha256};
 use std::path::Path;
 
 /// Sysfs attributes that distinguish devices of one kind, relative to the device directory.
-const ATTRIBUTES: [&str; 9] = ["wwid", "device/wwid", "device/serial", "serial", "device/cid", "dm/uuid", "md/uuid", "partition", "start"];
+const ATTRIBUTES: [&str; 9] = [
+    "wwid",
+    "device/wwid",
+    "device/serial",
+    "serial",
+    "device/cid",
+    "dm/uuid",
+    "md/uuid",
+    "partition",
+    "start",
+];
 /// Files that distinguish machines. Clones of a golden image differ in the second one.
 const MACHINE: [&str; 2] = ["/etc/machine-id", "/sys/class/dmi/id/product_uuid"];
 
@@ -31,7 +41,11 @@ pub fn of_stack(root: &Root, stack: &Stack) -> String {
 }
 
 fn attribute(root: &Root, layer: &Layer, name: &str) -> String {
-    if layer.sys.as_os_str().is_empty() { String::new() } else { root.read(layer.sys.join(name)).unwrap_or_default() }
+    if layer.sys.as_os_str().is_empty() {
+        String::new()
+    } else {
+        root.read(layer.sys.join(name)).unwrap_or_default()
+    }
 }
 
 /// The inode of the file below a loop device: a copy that replaces the file has another one.
@@ -61,12 +75,27 @@ mod tests {
             let tree = machine(id, serial);
             let dev = DevNumber { major: 8, minor: 0 };
             let kind = LayerKind::Drive(Bus::Ata);
-            let layer = Layer { name: name.into(), label: None, kind, sys: "/sys/devices/a".into(), dev, size: Bytes(size), below: vec![] };
-            of_stack(&Root::recorded(tree.path()).unwrap(), &Stack { layers: vec![layer], tops: vec![0], ..Stack::default() })
+            let layer = Layer {
+                name: name.into(),
+                label: None,
+                kind,
+                sys: "/sys/devices/a".into(),
+                dev,
+                size: Bytes(size),
+                below: vec![],
+            };
+            of_stack(
+                &Root::recorded(tree.path()).unwrap(),
+                &Stack { layers: vec![layer], tops: vec![0], ..Stack::default() },
+            )
         };
         let one = of("m1\n", "s1\n", "sda", 1000);
         assert_eq!(one, of("m1\n", "s1\n", "sdb", 1000), "kernel names change at a boot");
-        for other in [of("m2\n", "s1\n", "sda", 1000), of("m1\n", "s2\n", "sda", 1000), of("m1\n", "s1\n", "sda", 1001)] {
+        for other in [
+            of("m2\n", "s1\n", "sda", 1000),
+            of("m1\n", "s2\n", "sda", 1000),
+            of("m1\n", "s1\n", "sda", 1001),
+        ] {
             assert_ne!(one, other);
         }
         assert_eq!(one.len(), 16);

@@ -43,7 +43,11 @@ impl OwnIo {
     /// Adds the filesystem's own writes: btrfs rewrites its trees, twice, at each commit.
     #[must_use]
     pub fn through(self, fs_type: Option<&str>) -> Self {
-        let besides = if fs_type == Some("btrfs") && self.written.0 > 0 { TREES_BYTES_MIN.max(self.written.0 / TREES_SHARE) } else { 0 };
+        let besides = if fs_type == Some("btrfs") && self.written.0 > 0 {
+            TREES_BYTES_MIN.max(self.written.0 / TREES_SHARE)
+        } else {
+            0
+        };
         Self { written: self.written + Bytes(besides), ..self }
     }
 }
@@ -116,15 +120,23 @@ pub fn watched(stack: &Stack) -> Option<&Layer> {
 /// The I/O of this process, from the kernel's accounting.
 pub(super) fn own_io(root: &Root) -> OwnIo {
     let text = root.read("/proc/self/io").unwrap_or_default();
-    let value = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.trim().parse().ok()).unwrap_or(0_u64);
+    let value = |key: &str| {
+        text.lines().find_map(|l| l.strip_prefix(key)?.trim().parse().ok()).unwrap_or(0_u64)
+    };
     OwnIo { read: Bytes(value("read_bytes:")), written: Bytes(value("write_bytes:")) }
 }
 
 fn cpu_ticks(stat: &str) -> CpuTicks {
-    let Some(line) = stat.lines().find_map(|l| l.strip_prefix("cpu ")) else { return CpuTicks::default() };
+    let Some(line) = stat.lines().find_map(|l| l.strip_prefix("cpu ")) else {
+        return CpuTicks::default();
+    };
     // user nice system idle iowait irq softirq steal; guest times are included in user.
-    let fields: Vec<u64> = line.split_ascii_whitespace().take(8).map_while(|f| f.parse().ok()).collect();
-    CpuTicks { total: fields.iter().fold(0, |sum, f| sum.saturating_add(*f)), steal: fields.get(7).copied().unwrap_or(0) }
+    let fields: Vec<u64> =
+        line.split_ascii_whitespace().take(8).map_while(|f| f.parse().ok()).collect();
+    CpuTicks {
+        total: fields.iter().fold(0, |sum, f| sum.saturating_add(*f)),
+        steal: fields.get(7).copied().unwrap_or(0),
+    }
 }
 
 /// All programs except this one and kernel threads, by process id and start time.
@@ -133,7 +145,11 @@ fn processes(root: &Root) -> BTreeMap<(u32, u64), Process> {
         return BTreeMap::new();
     }
     let own = std::process::id();
-    let pids = root.list("/proc").into_iter().filter_map(|n| n.parse::<u32>().ok()).filter(|&pid| pid != own);
+    let pids = root
+        .list("/proc")
+        .into_iter()
+        .filter_map(|n| n.parse::<u32>().ok())
+        .filter(|&pid| pid != own);
     pids.filter_map(|pid| {
         let (key, mut process) = parse_process(pid, &root.read(format!("/proc/{pid}/stat"))?)?;
         process.io_bytes = root.read(format!("/proc/{pid}/io")).map(|io| process_io(&io));
@@ -143,7 +159,9 @@ fn processes(root: &Root) -> BTreeMap<(u32, u64), Process> {
 }
 
 fn process_io(io: &str) -> u64 {
-    let value = |key: &str| io.lines().find_map(|l| l.strip_prefix(key)?.trim().parse().ok()).unwrap_or(0_u64);
+    let value = |key: &str| {
+        io.lines().find_map(|l| l.strip_prefix(key)?.trim().parse().ok()).unwrap_or(0_u64)
+    };
     value("read_bytes:").saturating_add(value("write_bytes:"))
 }
 
@@ -166,7 +184,8 @@ fn parse_process(pid: u32, stat: &str) -> Option<((u32, u64), Process)> {
 
 /// The temperatures of the drives.
 fn temperatures(root: &Root, stack: &Stack) -> Vec<Temperature> {
-    let drives: Vec<PathBuf> = stack.drives().filter_map(|d| root.canonical(drive::device_directory(d))).collect();
+    let drives: Vec<PathBuf> =
+        stack.drives().filter_map(|d| root.canonical(drive::device_directory(d))).collect();
     let mut all = Vec::new();
     for name in root.list("/sys/class/hwmon") {
         let Some(dir) = root.canonical(Path::new("/sys/class/hwmon").join(&name)) else { continue };
@@ -174,11 +193,15 @@ fn temperatures(root: &Root, stack: &Stack) -> Vec<Temperature> {
             continue;
         }
         let chip = root.read(dir.join("name")).unwrap_or(name);
-        for input in root.list(&dir).iter().filter(|n| n.starts_with("temp") && n.ends_with("_input")) {
+        for input in
+            root.list(&dir).iter().filter(|n| n.starts_with("temp") && n.ends_with("_input"))
+        {
             let attribute = |suffix: &str| dir.join(input.replace("_input", suffix));
             let Some(milli_celsius) = root.read_i64(dir.join(input)) else { continue };
-            let limit = root.read_i64(attribute("_max")).or_else(|| root.read_i64(attribute("_crit")));
-            let label = root.read(attribute("_label")).unwrap_or_else(|| input.replace("_input", ""));
+            let limit =
+                root.read_i64(attribute("_max")).or_else(|| root.read_i64(attribute("_crit")));
+            let label =
+                root.read(attribute("_label")).unwrap_or_else(|| input.replace("_input", ""));
             all.push(Temperature { name: format!("{chip} {label}"), milli_celsius, limit });
         }
     }
@@ -188,12 +211,22 @@ fn temperatures(root: &Root, stack: &Stack) -> Vec<Temperature> {
 /// Number of CPU thermal throttling events since boot.
 fn throttled(root: &Root) -> u64 {
     let base = Path::new("/sys/devices/system/cpu");
-    let cpus = root.list(base).into_iter().filter(|n| n.strip_prefix("cpu").is_some_and(|d| d.parse::<u32>().is_ok()));
-    cpus.filter_map(|cpu| root.read_u64(base.join(cpu).join("thermal_throttle/core_throttle_count"))).fold(0, u64::saturating_add)
+    let cpus = root
+        .list(base)
+        .into_iter()
+        .filter(|n| n.strip_prefix("cpu").is_some_and(|d| d.parse::<u32>().is_ok()));
+    cpus.filter_map(|cpu| {
+        root.read_u64(base.join(cpu).join("thermal_throttle/core_throttle_count"))
+    })
+    .fold(0, u64::saturating_add)
 }
 
 /// Compares two samples. Returns fields (`interference.*`) and warnings.
-pub fn judge(before: &MachineSample, after: &MachineSample, own: Option<OwnIo>) -> (Vec<Field>, Vec<Warning>) {
+pub fn judge(
+    before: &MachineSample,
+    after: &MachineSample,
+    own: Option<OwnIo>,
+) -> (Vec<Field>, Vec<Warning>) {
     let mut report = InterferenceReport::default();
     let seconds = after.at.duration_since(before.at).as_secs_f64();
     report.field("interference.seconds", format!("{seconds:.3}"));
@@ -217,7 +250,12 @@ impl InterferenceReport {
 
     fn warn(&mut self, code: &str, facts: &[(&str, String)], text: String) {
         let facts = facts.iter().map(|(key, value)| Field::new(*key, value.clone())).collect();
-        self.warnings.push(Warning { code: code.to_owned(), severity: Severity::Caution, facts, text });
+        self.warnings.push(Warning {
+            code: code.to_owned(),
+            severity: Severity::Caution,
+            facts,
+            text,
+        });
     }
 }
 
@@ -242,7 +280,9 @@ impl ForeignActivity {
                 busiest = ticks;
                 sum.busiest = Some(named(now, *key));
             }
-            let io = now.io_bytes.map(|io| io.saturating_sub(then.and_then(|p| p.io_bytes).unwrap_or(0)));
+            let io = now
+                .io_bytes
+                .map(|io| io.saturating_sub(then.and_then(|p| p.io_bytes).unwrap_or(0)));
             sum.io_bytes = sum.io_bytes.zip(io).map(|(a, b)| a.saturating_add(b));
             if io.unwrap_or(0) > sum.greediest.as_ref().map_or(0, |(_, most)| *most) {
                 sum.greediest = Some((named(now, *key), io.unwrap_or(0)));
@@ -258,7 +298,13 @@ fn named(process: &Process, (pid, _): (u32, u64)) -> String {
     format!("{another}'{}' (process {pid})", process.name)
 }
 
-fn judge_io(before: &MachineSample, after: &MachineSample, own: Option<OwnIo>, others: &ForeignActivity, report: &mut InterferenceReport) {
+fn judge_io(
+    before: &MachineSample,
+    after: &MachineSample,
+    own: Option<OwnIo>,
+    others: &ForeignActivity,
+    report: &mut InterferenceReport,
+) {
     let (Some((name, then)), Some((_, now))) = (&before.device, &after.device) else { return };
     let device = now.since(then);
     let exact = own.is_some();
@@ -266,7 +312,10 @@ fn judge_io(before: &MachineSample, after: &MachineSample, own: Option<OwnIo>, o
         read: after.own.read.saturating_sub(before.own.read),
         written: after.own.written.saturating_sub(before.own.written),
     });
-    let excess = device.read.saturating_sub(own.read).saturating_add(device.written.saturating_sub(own.written));
+    let excess = device
+        .read
+        .saturating_sub(own.read)
+        .saturating_add(device.written.saturating_sub(own.written));
     let total = device.read.saturating_add(device.written);
     report.field("interference.device", name.clone());
     report.field("interference.device_read_bytes", device.read.0.to_string());
@@ -283,7 +332,11 @@ fn judge_io(before: &MachineSample, after: &MachineSample, own: Option<OwnIo>, o
     if other > OTHER_IO_BYTES_MIN && other as f64 > share * total.as_f64() {
         let who = likely_source(other, others);
         let facts = [("other_bytes", other.to_string()), ("device_bytes", total.0.to_string())];
-        let text = format!("{} of {} on {name} did not come from this run{who}: the figures may be too low", Bytes(other), total);
+        let text = format!(
+            "{} of {} on {name} did not come from this run{who}: the figures may be too low",
+            Bytes(other),
+            total
+        );
         report.warn("interference.other-io", &facts, text);
     }
 }
@@ -302,7 +355,12 @@ fn likely_source(other: u64, others: &ForeignActivity) -> String {
     }
 }
 
-fn judge_cpu(before: &MachineSample, after: &MachineSample, others: &ForeignActivity, report: &mut InterferenceReport) {
+fn judge_cpu(
+    before: &MachineSample,
+    after: &MachineSample,
+    others: &ForeignActivity,
+    report: &mut InterferenceReport,
+) {
     let total = after.cpu.total.saturating_sub(before.cpu.total);
     if total == 0 {
         return;
@@ -313,25 +371,43 @@ fn judge_cpu(before: &MachineSample, after: &MachineSample, others: &ForeignActi
     report.field("interference.steal", percent(steal));
     // Two clock ticks are too few to judge.
     if share > OTHER_CPU_SHARE && others.ticks > 2 {
-        let who = others.busiest.as_deref().map(|name| format!(", {name} most")).unwrap_or_default();
-        let text = format!("other programs used {} of all CPU time{who}: latencies may be too high", percent(share));
+        let who =
+            others.busiest.as_deref().map(|name| format!(", {name} most")).unwrap_or_default();
+        let text = format!(
+            "other programs used {} of all CPU time{who}: latencies may be too high",
+            percent(share)
+        );
         report.warn("interference.cpu", &[("share", percent(share))], text);
     }
     if steal > STEAL_SHARE {
-        let text = format!("the hypervisor took {} of all CPU time: latencies may be too high", percent(steal));
+        let text = format!(
+            "the hypervisor took {} of all CPU time: latencies may be too high",
+            percent(steal)
+        );
         report.warn("interference.steal", &[("share", percent(steal))], text);
     }
 }
 
 fn judge_heat(before: &MachineSample, after: &MachineSample, report: &mut InterferenceReport) {
     let celsius = |milli: i64| format!("{:.1} °C", milli as f64 / 1000.0);
-    let peak = |n: usize, t: &Temperature| before.temperatures.get(n).map_or(t.milli_celsius, |b| b.milli_celsius.max(t.milli_celsius));
+    let peak = |n: usize, t: &Temperature| {
+        before.temperatures.get(n).map_or(t.milli_celsius, |b| b.milli_celsius.max(t.milli_celsius))
+    };
     let all = || after.temperatures.iter().enumerate().map(|(n, t)| (peak(n, t), t));
     if let Some((hottest, which)) = all().max_by_key(|(milli, _)| *milli) {
-        report.field("interference.drive_temperature_max", format!("{} ({})", celsius(hottest), which.name));
+        report.field(
+            "interference.drive_temperature_max",
+            format!("{} ({})", celsius(hottest), which.name),
+        );
     }
-    for (milli, sensor) in all().filter(|(milli, t)| t.limit.is_some_and(|limit| limit > 0 && *milli >= limit)) {
-        let text = format!("the drive reached {} ({}), its limit: it may have slowed itself down", celsius(milli), sensor.name);
+    for (milli, sensor) in
+        all().filter(|(milli, t)| t.limit.is_some_and(|limit| limit > 0 && *milli >= limit))
+    {
+        let text = format!(
+            "the drive reached {} ({}), its limit: it may have slowed itself down",
+            celsius(milli),
+            sensor.name
+        );
         report.warn("interference.drive-hot", &[("temperature", celsius(milli))], text);
     }
     let throttled = after.throttled.saturating_sub(before.throttled);
@@ -356,7 +432,10 @@ mod tests {
             device: Some(("sda".into(), DiskStat::default())),
             own: OwnIo::default(),
             cpu: CpuTicks { total: 1000, steal: 0 },
-            processes: BTreeMap::from([((7, 70), Process { name: "rsync".into(), ticks: 10, io_bytes: Some(0) })]),
+            processes: BTreeMap::from([(
+                (7, 70),
+                Process { name: "rsync".into(), ticks: 10, io_bytes: Some(0) },
+            )]),
             temperatures: Vec::new(),
             throttled: 0,
         }
@@ -401,8 +480,15 @@ mod tests {
         });
         let (_, warnings) = judge(&before, &after, None);
         assert_eq!(warnings[0].code, "interference.other-io");
-        assert!(warnings[0].text.contains("'rsync'") && warnings[0].text.contains("315 MB of 1.05 GB"), "{}", warnings[0].text);
-        assert_eq!(codes(&before, &after, Some(OwnIo { written: Bytes(1000 << 20), ..OwnIo::default() })), [""; 0]);
+        assert!(
+            warnings[0].text.contains("'rsync'") && warnings[0].text.contains("315 MB of 1.05 GB"),
+            "{}",
+            warnings[0].text
+        );
+        assert_eq!(
+            codes(&before, &after, Some(OwnIo { written: Bytes(1000 << 20), ..OwnIo::default() })),
+            [""; 0]
+        );
     }
 
     /// Once, 5 of 95 MB of btrfs's own writes were reported as foreign in every run, and a
@@ -414,21 +500,29 @@ mod tests {
                 a.device = written(1000);
                 a.processes.values_mut().for_each(|p| p.io_bytes = Some(by_others << 20));
             });
-            judge(&before, &after, Some(OwnIo { written: Bytes((1000 - excess) << 20), ..OwnIo::default() }))
-                .1
-                .first()
-                .map(|one| one.text.clone())
+            judge(
+                &before,
+                &after,
+                Some(OwnIo { written: Bytes((1000 - excess) << 20), ..OwnIo::default() }),
+            )
+            .1
+            .first()
+            .map(|one| one.text.clone())
         };
         assert_eq!(of(99, 1), None, "a filesystem's own");
-        assert!(of(101, 50).is_some_and(|text| text.contains("no program did that much") && !text.contains("rsync")));
-        assert!(
-            of(101, 51)
-                .is_some_and(|text| text.contains("'rsync' (process 7) did the most I/O of all programs, 53.5 MB on this or another"))
-        );
+        assert!(of(101, 50).is_some_and(
+            |text| text.contains("no program did that much") && !text.contains("rsync")
+        ));
+        assert!(of(101, 51).is_some_and(|text| text.contains(
+            "'rsync' (process 7) did the most I/O of all programs, 53.5 MB on this or another"
+        )));
         assert!(of(30, 15).is_some(), "3 %, and a program may have done it");
         let own = OwnIo { read: Bytes(5), written: Bytes(100_000_000) };
         assert_eq!(own.through(Some("btrfs")), OwnIo { written: Bytes(110_000_000), ..own });
-        assert_eq!([own.through(Some("ext4")), OwnIo::default().through(Some("btrfs"))], [own, OwnIo::default()]);
+        assert_eq!(
+            [own.through(Some("ext4")), OwnIo::default().through(Some("btrfs"))],
+            [own, OwnIo::default()]
+        );
     }
 
     #[test]
@@ -437,9 +531,18 @@ mod tests {
             a.processes.values_mut().for_each(|p| p.ticks += 500);
             a.cpu.steal = 100;
             a.throttled = 3;
-            a.temperatures = vec![Temperature { name: "nvme Composite".into(), milli_celsius: 85_000, limit: Some(84_850) }];
+            a.temperatures = vec![Temperature {
+                name: "nvme Composite".into(),
+                milli_celsius: 85_000,
+                limit: Some(84_850),
+            }];
         });
-        let expected = ["interference.cpu", "interference.steal", "interference.drive-hot", "interference.throttled"];
+        let expected = [
+            "interference.cpu",
+            "interference.steal",
+            "interference.drive-hot",
+            "interference.throttled",
+        ];
         assert_eq!(codes(&before, &after, None), expected);
     }
 
@@ -448,7 +551,11 @@ mod tests {
         let stat = "12 (a) (b) S 1 12 12 0 -1 4194560 1 2 3 4 50 60 0 0 20 0 1 0 777 0 0";
         let (key, process) = parse_process(12, stat).unwrap();
         assert_eq!((key, process.name.as_str(), process.ticks), ((12, 777), "a) (b", 110));
-        assert!(parse_process(2, "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 2 0 0 20 0 1 0 5 0 0").is_none(), "kernel thread");
+        assert!(
+            parse_process(2, "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 2 0 0 20 0 1 0 5 0 0")
+                .is_none(),
+            "kernel thread"
+        );
         assert!(parse_process(2, "garbage").is_none());
     }
 

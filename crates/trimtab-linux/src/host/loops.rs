@@ -32,7 +32,12 @@ impl LoopDevice {
 
     /// The backing as the kernel reports it; `None` if the device is free or cannot be opened.
     pub fn backing(self) -> Option<Backing> {
-        let device = rustix::fs::open(self.path(), OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let device = rustix::fs::open(
+            self.path(),
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .ok()?;
         looping::backing(&File::from(device)).ok()?
     }
 
@@ -49,7 +54,11 @@ impl LoopDevice {
 
 /// All loop devices backed by the file `ours`.
 pub fn attached_to(ours: ObjectIdentity) -> Vec<LoopDevice> {
-    all().into_iter().filter(|(_, backing)| backing.file == ours).map(|(device, _)| device).collect()
+    all()
+        .into_iter()
+        .filter(|(_, backing)| backing.file == ours)
+        .map(|(device, _)| device)
+        .collect()
 }
 
 /// All loop devices in use, with their backing: from the kernel, otherwise by file name.
@@ -57,12 +66,20 @@ pub fn all() -> Vec<(LoopDevice, Backing)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let Some(number) = name.to_str().and_then(|name| name.strip_prefix("loop")).and_then(|n| n.parse().ok()) else { continue };
+        let Some(number) =
+            name.to_str().and_then(|name| name.strip_prefix("loop")).and_then(|n| n.parse().ok())
+        else {
+            continue;
+        };
         let device = LoopDevice(number);
         let Some(path) = device.backing_file() else { continue };
         let by_name = || {
             let stat = rustix::fs::stat(&path).ok()?;
-            Some(Backing { file: ObjectIdentity::from(&stat), rdevice: stat.st_rdev, autoclear: false })
+            Some(Backing {
+                file: ObjectIdentity::from(&stat),
+                rdevice: stat.st_rdev,
+                autoclear: false,
+            })
         };
         found.extend(device.backing().or_else(by_name).map(|backing| (device, backing)));
     }

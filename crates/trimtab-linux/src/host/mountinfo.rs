@@ -101,7 +101,9 @@ pub fn read(root: &Root) -> std::io::Result<Vec<Mount>> {
 
 /// The name of this process's mount namespace; empty if the kernel does not report it.
 pub fn own_namespace() -> String {
-    std::fs::read_link("/proc/self/ns/mnt").map(|name| name.display().to_string()).unwrap_or_default()
+    std::fs::read_link("/proc/self/ns/mnt")
+        .map(|name| name.display().to_string())
+        .unwrap_or_default()
 }
 
 /// The mount tables of the other visible mount namespaces, each with a process id in it.
@@ -110,8 +112,12 @@ pub fn other_namespaces() -> Vec<(u32, Vec<Mount>)> {
     let mut known: Vec<PathBuf> = namespace("self").into_iter().collect();
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        let Some(of) = namespace(&pid.to_string()).filter(|of| !known.contains(of)) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let Some(of) = namespace(&pid.to_string()).filter(|of| !known.contains(of)) else {
+            continue;
+        };
         if let Ok(table) = std::fs::read(format!("/proc/{pid}/mountinfo")) {
             known.push(of);
             found.push((pid, parse(&table)));
@@ -140,7 +146,17 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let source = path(next()?);
     // The option list may be empty; no known kernel omits the field.
     let fs_options = next().map(text).unwrap_or_default();
-    mount_point.is_absolute().then_some(Mount { id, parent, dev, root, mount_point, options, fs_type, source, fs_options })
+    mount_point.is_absolute().then_some(Mount {
+        id,
+        parent,
+        dev,
+        root,
+        mount_point,
+        options,
+        fs_type,
+        source,
+        fs_options,
+    })
 }
 
 fn number(field: &[u8]) -> Option<u32> {
@@ -160,7 +176,9 @@ pub const SWAPS: &str = "/proc/swaps";
 
 /// The devices and files that `/proc/swaps` lists.
 pub fn swap_sources(table: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
-    let name = |line: &[u8]| line.split(u8::is_ascii_whitespace).next().filter(|name| name.starts_with(b"/")).map(path);
+    let name = |line: &[u8]| {
+        line.split(u8::is_ascii_whitespace).next().filter(|name| name.starts_with(b"/")).map(path)
+    };
     table.split(|&b| b == b'\n').skip(1).filter_map(name)
 }
 
@@ -196,23 +214,32 @@ pub fn silent(root: &Root, mounts: &[Mount]) -> Vec<DevNumber> {
     }
     let mut asked: Vec<&Mount> = Vec::new();
     let mut known: HashSet<DevNumber> = HashSet::new();
-    let last: HashMap<&Path, u32> = mounts.iter().map(|mount| (mount.mount_point.as_path(), mount.id)).collect();
+    let last: HashMap<&Path, u32> =
+        mounts.iter().map(|mount| (mount.mount_point.as_path(), mount.id)).collect();
     for mount in mounts {
         let covered = last.get(mount.mount_point.as_path()) != Some(&mount.id);
-        if !covered && !IN_KERNEL.split_ascii_whitespace().any(|fs_type| fs_type == mount.fs_type) && known.insert(mount.dev) {
+        if !covered
+            && !IN_KERNEL.split_ascii_whitespace().any(|fs_type| fs_type == mount.fs_type)
+            && known.insert(mount.dev)
+        {
             asked.push(mount);
         }
     }
     let paths: Vec<&Path> = asked.iter().map(|mount| mount.mount_point.as_path()).collect();
     let silent = mount_check::silent(&paths);
-    asked.iter().filter(|mount| silent.contains(&mount.mount_point.as_path())).map(|mount| mount.dev).collect()
+    asked
+        .iter()
+        .filter(|mount| silent.contains(&mount.mount_point.as_path()))
+        .map(|mount| mount.dev)
+        .collect()
 }
 
 /// The mount of `path` (absolute, without links): the deepest, and of several the last.
 pub fn containing<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let mut best: Option<&Mount> = None;
     for mount in mounts {
-        let deeper = |b: &Mount| mount.mount_point.as_os_str().len() >= b.mount_point.as_os_str().len();
+        let deeper =
+            |b: &Mount| mount.mount_point.as_os_str().len() >= b.mount_point.as_os_str().len();
         if path.starts_with(&mount.mount_point) && best.is_none_or(deeper) {
             best = Some(mount);
         }
@@ -236,7 +263,11 @@ impl MountIndex {
         let mut index = Self::default();
         for (at, mount) in mounts.iter().enumerate() {
             index.by_point.entry(mount.mount_point.clone()).or_default().push(at);
-            index.by_name.entry(mount.mount_point.file_name().unwrap_or_default().to_owned()).or_default().push(at);
+            index
+                .by_name
+                .entry(mount.mount_point.file_name().unwrap_or_default().to_owned())
+                .or_default()
+                .push(at);
             index.by_id.entry(mount.id).or_insert(at);
         }
         index
@@ -255,7 +286,10 @@ impl MountIndex {
     /// The first mount point that ends in these components.
     pub fn ending_in<'a>(&self, mounts: &'a [Mount], end: &Path) -> Option<&'a Path> {
         let same_name = self.by_name.get(end.file_name()?)?;
-        same_name.iter().map(|at| mounts[*at].mount_point.as_path()).find(|point| point.ends_with(end))
+        same_name
+            .iter()
+            .map(|at| mounts[*at].mount_point.as_path())
+            .find(|point| point.ends_with(end))
     }
 
     /// Place in the table of the mount that `path` leads to now: as [`containing`], without mounts that a later one covers.
@@ -264,16 +298,27 @@ impl MountIndex {
             return self.look_up(mounts, path);
         }
         let known = self.known.borrow().get(path).copied();
-        known.unwrap_or_else(|| *self.known.borrow_mut().entry(path.to_owned()).or_insert_with(|| self.look_up(mounts, path)))
+        known.unwrap_or_else(|| {
+            *self
+                .known
+                .borrow_mut()
+                .entry(path.to_owned())
+                .or_insert_with(|| self.look_up(mounts, path))
+        })
     }
 
     fn look_up(&self, mounts: &[Mount], path: &Path) -> Option<usize> {
         // The deepest mount points first, and the last mount of each.
-        let over: Vec<usize> =
-            path.ancestors().filter_map(|above| self.by_point.get(above)).flat_map(|all| all.iter().rev().copied()).collect();
+        let over: Vec<usize> = path
+            .ancestors()
+            .filter_map(|above| self.by_point.get(above))
+            .flat_map(|all| all.iter().rev().copied())
+            .collect();
         let covers = |at: usize, later: usize| {
             let (mount, over) = (&mounts[at], &mounts[later]);
-            later > at && mount.mount_point.starts_with(&over.mount_point) && !self.stands_on(mounts, mount, over.id)
+            later > at
+                && mount.mount_point.starts_with(&over.mount_point)
+                && !self.stands_on(mounts, mount, over.id)
         };
         over.iter().find(|at| !over.iter().any(|later| covers(**at, *later))).copied()
     }
@@ -281,13 +326,19 @@ impl MountIndex {
     /// Whether a mount is on the mount `id`, or on one that is.
     fn stands_on(&self, mounts: &[Mount], mount: &Mount, id: u32) -> bool {
         const DEPTH_MAX: usize = 64;
-        let parent = |mount: &u32| Some(mounts[*self.by_id.get(mount)?].parent).filter(|parent| parent != mount);
+        let parent = |mount: &u32| {
+            Some(mounts[*self.by_id.get(mount)?].parent).filter(|parent| parent != mount)
+        };
         std::iter::successors(Some(mount.parent), parent).take(DEPTH_MAX).any(|one| one == id)
     }
 }
 
 /// The mount of `path`. Fails on a link that another user can have placed ([`Named`]).
-pub fn of_path<'a>(root: &Root, mounts: &'a [Mount], path: &Path) -> std::io::Result<Option<&'a Mount>> {
+pub fn of_path<'a>(
+    root: &Root,
+    mounts: &'a [Mount],
+    path: &Path,
+) -> std::io::Result<Option<&'a Mount>> {
     if !root.is_live() {
         return Ok(containing(mounts, &without_links(root, path)?));
     }
@@ -297,13 +348,20 @@ pub fn of_path<'a>(root: &Root, mounts: &'a [Mount], path: &Path) -> std::io::Re
 /// Makes `path` absolute, resolves links. Fails on links that others can have placed
 /// ([`Named`]).
 pub fn without_links(root: &Root, path: &Path) -> std::io::Result<PathBuf> {
-    if root.is_live() { ResolvedObject::look_up(path)?.real_path() } else { Ok(root.canonical(path).unwrap_or_else(|| lexical(path))) }
+    if root.is_live() {
+        ResolvedObject::look_up(path)?.real_path()
+    } else {
+        Ok(root.canonical(path).unwrap_or_else(|| lexical(path)))
+    }
 }
 
 /// The mount of an object on the running machine: from the kernel (`statx`, since Linux 5.8),
 /// otherwise by name. `None` also if the mount is in another namespace (`/proc/PID/root/…`),
 /// even if this one has a mount of the same name.
-pub fn of_named<'a>(mounts: &'a [Mount], named: &ResolvedObject) -> std::io::Result<Option<&'a Mount>> {
+pub fn of_named<'a>(
+    mounts: &'a [Mount],
+    named: &ResolvedObject,
+) -> std::io::Result<Option<&'a Mount>> {
     Ok(match mount_id_of(named) {
         Some(id) => mounts.iter().find(|m| m.id == id),
         None => containing(mounts, &named.real_path()?),
@@ -314,7 +372,9 @@ pub fn of_named<'a>(mounts: &'a [Mount], named: &ResolvedObject) -> std::io::Res
 pub fn mount_id_of(file: impl rustix::fd::AsFd) -> Option<u32> {
     use rustix::fs::{AtFlags, StatxFlags, statx};
     let stat = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
-    StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID).then(|| u32::try_from(stat.stx_mnt_id).ok())?
+    StatxFlags::from_bits_retain(stat.stx_mask)
+        .contains(StatxFlags::MNT_ID)
+        .then(|| u32::try_from(stat.stx_mnt_id).ok())?
 }
 
 /// Makes `path` absolute and removes `.` and `..` without accessing any file.
@@ -381,7 +441,10 @@ not a mount line
     fn swap_sources_reads_first_field() {
         let table =
             b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/sda2   partition\t8388604\t\t0\t\t-2\n/my\\040swap file 1 0 -3\n\n";
-        assert_eq!(swap_sources(table).collect::<Vec<_>>(), [Path::new("/dev/sda2"), Path::new("/my swap")]);
+        assert_eq!(
+            swap_sources(table).collect::<Vec<_>>(),
+            [Path::new("/dev/sda2"), Path::new("/my swap")]
+        );
         assert_eq!(swap_sources(b"").count(), 0);
     }
 

@@ -44,10 +44,22 @@ fn find(is_it: impl Fn(&Object) -> bool) -> Vec<Opener> {
     let own = std::process::id();
     let mut found = Vec::new();
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()).filter(|pid| *pid != own) else { continue };
-        let descriptors = std::fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
-        if descriptors.filter_map(|descriptor| object(&descriptor.path())).any(|object| is_it(&object)) {
-            let command = printable(&std::fs::read(process.path().join("comm")).unwrap_or_default());
+        let Some(pid) = process
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+            .filter(|pid| *pid != own)
+        else {
+            continue;
+        };
+        let descriptors =
+            std::fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+        if descriptors
+            .filter_map(|descriptor| object(&descriptor.path()))
+            .any(|object| is_it(&object))
+        {
+            let command =
+                printable(&std::fs::read(process.path().join("comm")).unwrap_or_default());
             found.push(Opener { pid, command });
         }
     }
@@ -56,11 +68,20 @@ fn find(is_it: impl Fn(&Object) -> bool) -> Vec<Opener> {
 
 fn object(descriptor: &Path) -> Option<Object> {
     // STATX_DONT_SYNC: a network server that hangs must not block this.
-    let stat = rustix::fs::statx(CWD, descriptor, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE | StatxFlags::INO).ok()?;
+    let stat = rustix::fs::statx(
+        CWD,
+        descriptor,
+        AtFlags::STATX_DONT_SYNC,
+        StatxFlags::TYPE | StatxFlags::INO,
+    )
+    .ok()?;
     Some(Object {
         kind: FileType::from_raw_mode(stat.stx_mode.into()),
         device: DevNumber { major: stat.stx_rdev_major, minor: stat.stx_rdev_minor },
-        identity: ObjectIdentity { device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor), inode: stat.stx_ino },
+        identity: ObjectIdentity {
+            device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
+            inode: stat.stx_ino,
+        },
     })
 }
 
@@ -77,7 +98,8 @@ mod tests {
         let identity = ObjectIdentity::of(std::fs::File::open(&path).unwrap()).unwrap();
         assert_eq!(of_file(identity), []);
         let open = std::fs::File::open(&path).unwrap();
-        let mut child = Command::new("sleep").arg("60").stdin(open).stdout(Stdio::null()).spawn().unwrap();
+        let mut child =
+            Command::new("sleep").arg("60").stdin(open).stdout(Stdio::null()).spawn().unwrap();
         std::fs::rename(&path, directory.path().join("g")).unwrap();
         let found = of_file(identity);
         child.kill().unwrap();

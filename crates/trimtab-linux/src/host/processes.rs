@@ -70,7 +70,10 @@ mod tests {
 
     #[test]
     fn available_in_uses_units_of_1024_bytes() {
-        assert_eq!(available_in("MemTotal:  8000000 kB\nMemAvailable:    1000000 kB\n"), Some(Bytes(1_024_000_000)));
+        assert_eq!(
+            available_in("MemTotal:  8000000 kB\nMemAvailable:    1000000 kB\n"),
+            Some(Bytes(1_024_000_000))
+        );
         assert_eq!(available_in(""), None);
         assert!(available_memory().unwrap() > Bytes(1 << 20));
     }

@@ -48,7 +48,9 @@ impl SysrootRecorder {
         for (path, bytes) in &mut self.files {
             match path.file_name().and_then(|n| n.to_str()) {
                 Some("vpd_pg89") => forget_in_identify(bytes),
-                Some("serial" | "wwid" | "wwn" | "eui" | "nguid" | "vpd_pg80" | "vpd_pg83") => bytes.clear(),
+                Some("serial" | "wwid" | "wwn" | "eui" | "nguid" | "vpd_pg80" | "vpd_pg83") => {
+                    bytes.clear()
+                }
                 _ if !path.starts_with("/sys") => *bytes = without_ids(bytes),
                 _ => {}
             }
@@ -66,11 +68,15 @@ impl SysrootRecorder {
         }
         let place = |path: &Path| {
             let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-            io::Result::Ok((tree.make_below(path.parent().unwrap_or(Path::new("/")))?, name.to_owned()))
+            io::Result::Ok((
+                tree.make_below(path.parent().unwrap_or(Path::new("/")))?,
+                name.to_owned(),
+            ))
         };
         for (path, bytes) in &self.files {
             let (directory, name) = place(path)?;
-            let mode = if self.executable.contains(path) { PRIVATE_FILE | 0o100 } else { PRIVATE_FILE };
+            let mode =
+                if self.executable.contains(path) { PRIVATE_FILE | 0o100 } else { PRIVATE_FILE };
             directory.create_new(name, mode)?.write_all(bytes)?;
         }
         // Links come last, so that no path is written through a link.
@@ -84,7 +90,9 @@ impl SysrootRecorder {
 
 fn forget_in_identify(page: &mut [u8]) {
     for words in IDENTIFY_SERIAL_WORDS {
-        if let Some(bytes) = page.get_mut(IDENTIFY_OFFSET + 2 * words.start..IDENTIFY_OFFSET + 2 * words.end) {
+        if let Some(bytes) =
+            page.get_mut(IDENTIFY_OFFSET + 2 * words.start..IDENTIFY_OFFSET + 2 * words.end)
+        {
             bytes.fill(0);
         }
     }
@@ -100,7 +108,8 @@ fn without_ids(bytes: &[u8]) -> Vec<u8> {
         clean.extend_from_slice(&rest[..behind]);
         clean.push(b'x');
         rest = &rest[behind..];
-        let end = rest.iter().position(|b| b.is_ascii_whitespace() || *b == b',').unwrap_or(rest.len());
+        let end =
+            rest.iter().position(|b| b.is_ascii_whitespace() || *b == b',').unwrap_or(rest.len());
         rest = &rest[end..];
     }
     clean.extend_from_slice(rest);
@@ -118,12 +127,21 @@ mod tests {
         page[60 + 2 * 27] = 9;
         recorder.file(Path::new("/sys/devices/a/device/vpd_pg89"), &page);
         recorder.file(Path::new("/sys/devices/a/serial"), b"S3CR3T");
-        recorder.file(Path::new("/etc/fstab"), b"/dev/disk/by-id/ata-M_S3CR3T-part1 / ext4 defaults 0 1\nUUID=12 /a xfs\n");
+        recorder.file(
+            Path::new("/etc/fstab"),
+            b"/dev/disk/by-id/ata-M_S3CR3T-part1 / ext4 defaults 0 1\nUUID=12 /a xfs\n",
+        );
         recorder.forget_serials();
         let page = &recorder.files[Path::new("/sys/devices/a/device/vpd_pg89")];
-        assert_eq!((page[60 + 20], page[60 + 39], page[60 + 40], page[60 + 216], page[60 + 54]), (0, 0, 7, 0, 9));
+        assert_eq!(
+            (page[60 + 20], page[60 + 39], page[60 + 40], page[60 + 216], page[60 + 54]),
+            (0, 0, 7, 0, 9)
+        );
         assert!(recorder.files[Path::new("/sys/devices/a/serial")].is_empty());
-        assert_eq!(recorder.files[Path::new("/etc/fstab")], b"/dev/disk/by-id/x / ext4 defaults 0 1\nUUID=12 /a xfs\n");
+        assert_eq!(
+            recorder.files[Path::new("/etc/fstab")],
+            b"/dev/disk/by-id/x / ext4 defaults 0 1\nUUID=12 /a xfs\n"
+        );
     }
 
     #[test]
@@ -148,6 +166,9 @@ mod tests {
         }
         recorder.write(&directory.path().join("t")).unwrap();
         let root = Root::recorded(&directory.path().join("t")).unwrap();
-        assert_eq!(["/etc/run", "/etc/data"].map(|path| root.is_executable(path)), [Some(true), None]);
+        assert_eq!(
+            ["/etc/run", "/etc/data"].map(|path| root.is_executable(path)),
+            [Some(true), None]
+        );
     }
 }

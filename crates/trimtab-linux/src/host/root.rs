@@ -7,7 +7,9 @@
 
 use super::record::SysrootRecorder;
 use crate::sys::beneath::ResolvedObject;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, StatxFlags, openat, readlinkat, statx};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, StatxFlags, openat, readlinkat, statx,
+};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
@@ -89,7 +91,13 @@ impl Root {
 
     /// Everything read so far; `None` if reads are not kept.
     pub fn recording(&self) -> Option<SysrootRecorder> {
-        Some(self.recorder.as_ref()?.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone())
+        Some(
+            self.recorder
+                .as_ref()?
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .clone(),
+        )
     }
 
     /// The tree is the running machine, read through files only or not.
@@ -180,7 +188,10 @@ impl Root {
     fn open_found(&self, path: &Path) -> std::io::Result<(File, PathBuf)> {
         let found = self.find(path)?;
         if found.kind() != FileType::RegularFile {
-            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"));
+            return Err(std::io::Error::new(
+                std::io::ErrorKind::InvalidInput,
+                "not a regular file",
+            ));
         }
         Ok((File::from(reopen(&found.object, OFlags::RDONLY | OFlags::NONBLOCK)?), found.path))
     }
@@ -196,7 +207,9 @@ impl Root {
         let parent = self.find(path.parent()?).ok()?;
         let text = readlinkat(&parent.object, path.file_name()?, Vec::new()).ok()?;
         let target = PathBuf::from(OsString::from_vec(text.into_bytes()));
-        self.record(|recorder| recorder.link(&parent.path.join(path.file_name().unwrap_or_default()), &target));
+        self.record(|recorder| {
+            recorder.link(&parent.path.join(path.file_name().unwrap_or_default()), &target)
+        });
         Some(target)
     }
 
@@ -205,7 +218,12 @@ impl Root {
         if found.kind() != FileType::Directory {
             return Ok(Vec::new());
         }
-        let directory = openat(&found.object, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let directory = openat(
+            &found.object,
+            c".",
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         let mut names = Vec::new();
         for entry in Dir::new(directory)?.take(ENTRIES_MAX) {
             // Sysfs creates no names that are not UTF-8.
@@ -221,7 +239,9 @@ impl Root {
         WORK.set(WORK.get() + names.len());
         if self.recorder.is_some() && found.path.starts_with("/sys") {
             // Records that each entry exists.
-            names.iter().for_each(|name| drop((self.link(found.path.join(name)), self.find(&found.path.join(name)))));
+            names.iter().for_each(|name| {
+                drop((self.link(found.path.join(name)), self.find(&found.path.join(name))))
+            });
         }
         Ok(names)
     }
@@ -239,8 +259,14 @@ impl Root {
                 above.pop();
                 continue;
             }
-            let parent: BorrowedFd<'_> = above.last().map_or(self.directory.as_fd(), |(fd, ..)| fd.as_fd());
-            let object = openat(parent, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+            let parent: BorrowedFd<'_> =
+                above.last().map_or(self.directory.as_fd(), |(fd, ..)| fd.as_fd());
+            let object = openat(
+                parent,
+                &name,
+                OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?;
             let mode = mode_of(&object)?;
             if FileType::from_raw_mode(mode) == FileType::Symlink {
                 links += 1;
@@ -260,11 +286,18 @@ impl Root {
         }
         let path = joined(&above);
         let mode = above.last().map_or(FileType::Directory.as_raw_mode(), |(.., mode)| *mode);
-        self.record(|recorder| recorder.found(&path, FileType::from_raw_mode(mode) == FileType::Directory, mode & EXECUTABLE != 0));
+        self.record(|recorder| {
+            recorder.found(
+                &path,
+                FileType::from_raw_mode(mode) == FileType::Directory,
+                mode & EXECUTABLE != 0,
+            )
+        });
         match above.pop() {
             Some((object, ..)) => Ok(ResolvedPath { object, mode, path }),
             None => {
-                let object = openat(&self.directory, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+                let object =
+                    openat(&self.directory, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
                 Ok(ResolvedPath { object, mode, path })
             }
         }
@@ -337,8 +370,16 @@ mod tests {
         symlink("/sys/devices/a", at("sys/block/absolute")).unwrap();
         symlink("../../../../../../../../sys/devices/a", at("sys/block/up")).unwrap();
         for name in ["a", "absolute", "up"] {
-            assert_eq!(root.read(format!("/sys/block/{name}/queue/rotational")).as_deref(), Some("0"), "{name}");
-            assert_eq!(root.canonical(format!("/sys/block/{name}/")), Some(PathBuf::from("/sys/devices/a")), "{name}");
+            assert_eq!(
+                root.read(format!("/sys/block/{name}/queue/rotational")).as_deref(),
+                Some("0"),
+                "{name}"
+            );
+            assert_eq!(
+                root.canonical(format!("/sys/block/{name}/")),
+                Some(PathBuf::from("/sys/devices/a")),
+                "{name}"
+            );
         }
         assert_eq!(root.list("/sys/block"), ["a", "absolute", "up"]);
         assert_eq!(root.link("/sys/block/a"), Some(PathBuf::from("../devices/a")));

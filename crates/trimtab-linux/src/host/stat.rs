@@ -142,7 +142,10 @@ mod tests {
         for junk in ["", "1 2 3", "a b c d e f g h i j k l", &"9".repeat(400)] {
             assert_eq!(DiskStat::parse(junk), None, "{junk}");
         }
-        assert!(DiskStat::parse(&format!("{} ", u64::MAX).repeat(17)).is_some(), "absurd numbers saturate");
+        assert!(
+            DiskStat::parse(&format!("{} ", u64::MAX).repeat(17)).is_some(),
+            "absurd numbers saturate"
+        );
     }
 
     #[test]

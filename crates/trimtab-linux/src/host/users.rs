@@ -23,15 +23,21 @@ pub fn of_device(root: &Root, dev: DevNumber) -> anyhow::Result<Vec<String>> {
         }
     }
     for (pid, others) in mountinfo::other_namespaces() {
-        for mount in others.iter().filter(|mount| !mounts.iter().any(|known| known.dev == mount.dev)) {
+        for mount in
+            others.iter().filter(|mount| !mounts.iter().any(|known| known.dev == mount.dev))
+        {
             if stands_on(&Stack::of_mount(root, &others, mount)) {
-                users.push(format!("mounted at {} in another mount namespace (of pid {pid})", mount.mount_point.display()));
+                users.push(format!(
+                    "mounted at {} in another mount namespace (of pid {pid})",
+                    mount.mount_point.display()
+                ));
             }
         }
     }
     let swaps = root.read_bytes(Path::new("/proc/swaps"), TABLE_BYTES_MAX).unwrap_or_default();
     for source in mountinfo::swap_sources(&swaps) {
-        let swap = device_of_source(root, &source).and_then(|sys| DevNumber::parse(&root.read(sys.join("dev"))?));
+        let swap = device_of_source(root, &source)
+            .and_then(|sys| DevNumber::parse(&root.read(sys.join("dev"))?));
         if swap.is_some_and(|swap| stands_on(&Stack::of_device(root, &mounts, swap))) {
             users.push(format!("swap on {}", source.display()));
         }
@@ -43,7 +49,9 @@ pub fn of_device(root: &Root, dev: DevNumber) -> anyhow::Result<Vec<String>> {
     }
     for (device, backing) in loops::all() {
         let below = DevNumber::from_raw(backing.rdevice);
-        if backing.rdevice != 0 && (below == dev || stands_on(&Stack::of_device(root, &mounts, below))) {
+        if backing.rdevice != 0
+            && (below == dev || stands_on(&Stack::of_device(root, &mounts, below)))
+        {
             users.push(format!("it backs {}", device.path().display()));
         }
     }
@@ -55,7 +63,11 @@ pub fn of_device(root: &Root, dev: DevNumber) -> anyhow::Result<Vec<String>> {
 pub fn openers_of_device(root: &Root, dev: DevNumber) -> Vec<String> {
     let mut numbers = vec![dev];
     if let Some(sys) = device_directory(root, dev) {
-        let inside = root.list(&sys).into_iter().map(|name| sys.join(name)).filter(|path| root.exists(path.join("partition")));
+        let inside = root
+            .list(&sys)
+            .into_iter()
+            .map(|name| sys.join(name))
+            .filter(|path| root.exists(path.join("partition")));
         numbers.extend(inside.filter_map(|path| DevNumber::parse(&root.read(path.join("dev"))?)));
     }
     openers::of_devices(&numbers).iter().map(ToString::to_string).collect()
@@ -74,7 +86,9 @@ pub fn of_file(file: impl AsFd) -> anyhow::Result<Vec<String>> {
         .map(|(device, _)| format!("it backs {}", device.path().display()))
         .collect();
     let swaps = std::fs::read("/proc/swaps").unwrap_or_default();
-    let is_it = |path: &Path| rustix::fs::stat(path).is_ok_and(|stat| ObjectIdentity::from(&stat) == identity);
+    let is_it = |path: &Path| {
+        rustix::fs::stat(path).is_ok_and(|stat| ObjectIdentity::from(&stat) == identity)
+    };
     if mountinfo::swap_sources(&swaps).any(|source| is_it(&source)) {
         users.push("used as swap".to_owned());
     }
@@ -83,7 +97,10 @@ pub fn of_file(file: impl AsFd) -> anyhow::Result<Vec<String>> {
     }
     users.extend(openers::of_file(identity).iter().map(ToString::to_string));
     if users.is_empty() && somebody_has_it_open(file) {
-        users.push("open where it is not visible from here (in another namespace, or in the kernel)".to_owned());
+        users.push(
+            "open where it is not visible from here (in another namespace, or in the kernel)"
+                .to_owned(),
+        );
     }
     Ok(users)
 }

@@ -33,7 +33,9 @@ pub struct TrimBlockedError(pub String);
 /// its cause behind `doing`.
 pub fn of_named(error: std::io::Error, path: &Path, doing: &str, hint: &str) -> anyhow::Error {
     match error.raw_os_error() {
-        Some(libc::ENOENT) => UsageError::missing(format!("there is no '{}'", path.display())).hint(hint).into(),
+        Some(libc::ENOENT) => {
+            UsageError::missing(format!("there is no '{}'", path.display())).hint(hint).into()
+        }
         _ => anyhow::Error::new(error).context(format!("{doing} '{}'", path.display())),
     }
 }
@@ -55,7 +57,10 @@ pub enum FailureKind {
 impl FailureKind {
     /// The kind of `error`.
     pub fn of(error: &anyhow::Error) -> Self {
-        if error.chain().any(|cause| cause.is::<InterruptError>() || cause.downcast_ref::<StopReason>() == Some(&StopReason::Interrupted)) {
+        if error.chain().any(|cause| {
+            cause.is::<InterruptError>()
+                || cause.downcast_ref::<StopReason>() == Some(&StopReason::Interrupted)
+        }) {
             return Self::Interrupted;
         }
         if error.downcast_ref::<TrimBlockedError>().is_some() {
@@ -131,7 +136,12 @@ pub fn print_usage_document(message: &str) {
     print_document(&ErrorDescription {
         kind: FailureKind::Usage,
         exit_status: USAGE,
-        message: first.trim_start_matches("error: ").lines().map(str::trim).collect::<Vec<_>>().join(" "),
+        message: first
+            .trim_start_matches("error: ")
+            .lines()
+            .map(str::trim)
+            .collect::<Vec<_>>()
+            .join(" "),
         causes: Vec::new(),
         hint: tip.map(str::to_owned),
         errno: None,
@@ -198,30 +208,54 @@ mod tests {
     fn one_line_shortens_quotations_and_keeps_paths() {
         let long = "x y ".repeat(1000);
         let said = |text: String| one_line(&anyhow::anyhow!(text));
-        assert_eq!(said(format!("line 3: '{long}' is wrong")).chars().count(), "line 3: '' is wrong".len() + QUOTED_MAX + 1);
-        assert_eq!(said(format!("unknown field `{long}")).chars().count(), "unknown field `".len() + QUOTED_MAX + 1);
+        assert_eq!(
+            said(format!("line 3: '{long}' is wrong")).chars().count(),
+            "line 3: '' is wrong".len() + QUOTED_MAX + 1
+        );
+        assert_eq!(
+            said(format!("unknown field `{long}")).chars().count(),
+            "unknown field `".len() + QUOTED_MAX + 1
+        );
         assert_eq!(said(format!("the drive's {long}'s")).chars().count(), LINE_MAX + 1);
-        let own = format!("the drive's '{}' and '/{}' stay", "z".repeat(QUOTED_MAX), "p/".repeat(300));
+        let own =
+            format!("the drive's '{}' and '/{}' stay", "z".repeat(QUOTED_MAX), "p/".repeat(300));
         assert_eq!(said(own.clone()), own);
     }
 
     #[test]
     fn one_line_joins_causes() {
-        let error = Err::<(), _>(std::io::Error::from_raw_os_error(28)).context("cannot write /x").unwrap_err();
+        let error = Err::<(), _>(std::io::Error::from_raw_os_error(28))
+            .context("cannot write /x")
+            .unwrap_err();
         assert_eq!(one_line(&error), "cannot write /x: No space left on device (os error 28)");
     }
 
     #[test]
     fn kind_determines_exit_status_and_keeps_errno() {
-        let full = Err::<(), _>(std::io::Error::from_raw_os_error(28)).context("cannot write /x").unwrap_err();
+        let full = Err::<(), _>(std::io::Error::from_raw_os_error(28))
+            .context("cannot write /x")
+            .unwrap_err();
         let described = ErrorDescription::of(&full);
-        assert_eq!((described.kind, described.exit_status, described.errno), (FailureKind::Failed, 1, Some(28)));
+        assert_eq!(
+            (described.kind, described.exit_status, described.errno),
+            (FailureKind::Failed, 1, Some(28))
+        );
         assert_eq!((described.message.as_str(), described.causes.len()), ("cannot write /x", 1));
         let wrong = anyhow::Error::from(UsageError::new("a").hint("b"));
         let described = ErrorDescription::of(&wrong);
-        assert_eq!((described.exit_status, described.message.as_str(), described.hint.as_deref()), (2, "a", Some("b")));
-        assert_eq!(FailureKind::of(&wrong.context("c")), FailureKind::Usage, "also below a context");
+        assert_eq!(
+            (described.exit_status, described.message.as_str(), described.hint.as_deref()),
+            (2, "a", Some("b"))
+        );
+        assert_eq!(
+            FailureKind::of(&wrong.context("c")),
+            FailureKind::Usage,
+            "also below a context"
+        );
         assert_eq!(FailureKind::of(&UsageError::missing("a").into()).exit_status(), 1);
-        assert_eq!(FailureKind::of(&anyhow::Error::from(InterruptError).context("x")).exit_status(), 130);
+        assert_eq!(
+            FailureKind::of(&anyhow::Error::from(InterruptError).context("x")).exit_status(),
+            130
+        );
     }
 }

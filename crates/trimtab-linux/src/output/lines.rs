@@ -26,7 +26,8 @@ pub fn atoms(text: &str) -> Vec<String> {
 /// `text` is a number that a unit may follow.
 fn is_number(text: &str) -> bool {
     let number = text.trim_start_matches(['(', '<', '>', '~', '+', '-', '−', '≤', '≥', '\'', '"']);
-    number.starts_with(|c: char| c.is_ascii_digit()) && number.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | 'e' | '-'))
+    number.starts_with(|c: char| c.is_ascii_digit())
+        && number.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | 'e' | '-'))
 }
 
 fn is_unit(word: &str) -> bool {

@@ -8,7 +8,10 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_text) {
         return Cow::Borrowed(text);
     }
-    text.chars().map(|c| if is_text(c) { c } else { char::REPLACEMENT_CHARACTER }).collect::<String>().into()
+    text.chars()
+        .map(|c| if is_text(c) { c } else { char::REPLACEMENT_CHARACTER })
+        .collect::<String>()
+        .into()
 }
 
 /// As [`plain`], for one line: replaces line feeds too, so that a name cannot forge a line.
@@ -36,7 +39,9 @@ pub fn plain_bytes(text: &[u8]) -> Vec<u8> {
 /// of a formula (except numbers), and characters that are not plain text are replaced.
 pub fn harmless_cell(cell: &str) -> String {
     let cell = &*plain(cell);
-    if begins_formula(cell.trim_start_matches('\'')) && !cell.parse::<f64>().is_ok_and(f64::is_finite) {
+    if begins_formula(cell.trim_start_matches('\''))
+        && !cell.parse::<f64>().is_ok_and(f64::is_finite)
+    {
         format!("'{cell}")
     } else {
         cell.to_owned()
@@ -76,7 +81,12 @@ fn style_bytes(text: &str) -> usize {
     let Some((numbers, _)) = numbers.split_once('m') else { return 0 };
     // Bold, dim, underline and colours, and their ends. Nothing that hides text: no concealing,
     // blinking, reverse or background.
-    let ours = |number: &str| matches!(number, "0" | "1" | "2" | "4" | "22" | "24" | "39" | "31" | "32" | "33" | "34" | "35" | "36");
+    let ours = |number: &str| {
+        matches!(
+            number,
+            "0" | "1" | "2" | "4" | "22" | "24" | "39" | "31" | "32" | "33" | "34" | "35" | "36"
+        )
+    };
     if numbers.split(';').all(ours) { "\u{1b}[".len() + numbers.len() + 1 } else { 0 }
 }
 
@@ -114,7 +124,10 @@ mod tests {
         ] {
             assert!(styled(bad).starts_with('\u{fffd}'), "{bad:?}");
         }
-        assert_eq!(plain("a\u{1b}[31mb\u{85}\u{2066}\u{7f}c\td\n"), "a\u{fffd}[31mb\u{fffd}\u{fffd}\u{fffd}c\td\n");
+        assert_eq!(
+            plain("a\u{1b}[31mb\u{85}\u{2066}\u{7f}c\td\n"),
+            "a\u{fffd}[31mb\u{fffd}\u{fffd}\u{fffd}c\td\n"
+        );
         assert!(matches!(plain("Grüße, 日本語\n"), Cow::Borrowed(_)));
         let latin1 = b"Gr\xfc\xdfe \xa0\xff\n";
         assert_eq!(plain_bytes(latin1), latin1);

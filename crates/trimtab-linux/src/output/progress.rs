@@ -25,7 +25,8 @@ const QUICK: Duration = Duration::from_secs(1);
 /// Steps of the bar for each part of a larger task.
 const STEPS: u64 = 1000;
 
-static SCREEN: LazyLock<MultiProgress> = LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(4)));
+static SCREEN: LazyLock<MultiProgress> =
+    LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(4)));
 
 /// Lets `print` write to the terminal above the bars.
 pub fn aside<T>(print: impl FnOnce() -> T) -> T {
@@ -108,14 +109,30 @@ impl ProgressFormatter {
         match (self.parts_began, total) {
             (Some(began), Some(total)) => {
                 let share = position as f64 / total as f64;
-                let left = if share > 0.0 { whole_seconds(began.elapsed().as_secs_f64() * (1.0 - share) / share) } else { "?".to_owned() };
+                let left = if share > 0.0 {
+                    whole_seconds(began.elapsed().as_secs_f64() * (1.0 - share) / share)
+                } else {
+                    "?".to_owned()
+                };
                 vec![format!("{left} left in total")]
             }
             (_, Some(total)) => {
-                let left = if rate > 0.0 { whole_seconds(total.saturating_sub(position) as f64 / rate) } else { "?".to_owned() };
-                vec![format!("{left} left"), format!("{}/{}", amount(position), amount(total)), self.counting.rate(rate)]
+                let left = if rate > 0.0 {
+                    whole_seconds(total.saturating_sub(position) as f64 / rate)
+                } else {
+                    "?".to_owned()
+                };
+                vec![
+                    format!("{left} left"),
+                    format!("{}/{}", amount(position), amount(total)),
+                    self.counting.rate(rate),
+                ]
             }
-            (_, None) => vec![amount(position), self.counting.rate(rate), whole_seconds(elapsed.as_secs_f64())],
+            (_, None) => vec![
+                amount(position),
+                self.counting.rate(rate),
+                whole_seconds(elapsed.as_secs_f64()),
+            ],
         }
     }
 }
@@ -123,16 +140,39 @@ impl ProgressFormatter {
 impl Progress {
     /// Progress of `what` up to `total` (0 if unknown).
     pub fn new(context: &Context, what: &str, counting: ProgressUnit, total: u64) -> Self {
-        Self::start(context, what, ProgressFormatter { counting, parts_began: None }, (total > 0).then_some(total), None)
+        Self::start(
+            context,
+            what,
+            ProgressFormatter { counting, parts_began: None },
+            (total > 0).then_some(total),
+            None,
+        )
     }
 
     /// Progress over all parts of a larger task; `total` is that of this part.
-    pub fn part(context: &Context, part: &ProgressPart, counting: ProgressUnit, total: u64) -> Self {
+    pub fn part(
+        context: &Context,
+        part: &ProgressPart,
+        counting: ProgressUnit,
+        total: u64,
+    ) -> Self {
         let words = ProgressFormatter { counting, parts_began: Some(part.began) };
-        Self::start(context, &part.title, words, Some(part.total.max(1) * STEPS), Some((part.done, total)))
+        Self::start(
+            context,
+            &part.title,
+            words,
+            Some(part.total.max(1) * STEPS),
+            Some((part.done, total)),
+        )
     }
 
-    fn start(context: &Context, what: &str, words: ProgressFormatter, length: Option<u64>, part: Option<(u64, u64)>) -> Self {
+    fn start(
+        context: &Context,
+        what: &str,
+        words: ProgressFormatter,
+        length: Option<u64>,
+        part: Option<(u64, u64)>,
+    ) -> Self {
         if !context.progress {
             return Self { view: None, shower: None };
         }
@@ -147,14 +187,21 @@ impl Progress {
         let view = Arc::new(View { bar, words, part, now, over, began: Instant::now(), logged });
         let (shown, log) = (Arc::clone(&view), context.plain);
         // Without the thread there is no display, but the work is unaffected.
-        let shower = std::thread::Builder::new().name("progress".to_owned()).spawn(move || shown.show(log)).ok();
+        let shower = std::thread::Builder::new()
+            .name("progress".to_owned())
+            .spawn(move || shown.show(log))
+            .ok();
         Self { view: Some(view), shower }
     }
 
     /// Adds the discards that the kernel counts at the drives.
-    pub fn with_discards<C: DiscardCounter + 'static>(self, counter: impl FnOnce() -> Option<C>) -> Self {
+    pub fn with_discards<C: DiscardCounter + 'static>(
+        self,
+        counter: impl FnOnce() -> Option<C>,
+    ) -> Self {
         if let Some(view) = &self.view {
-            lock(&view.now).counter = counter().map(|counter| Box::new(counter) as Box<dyn DiscardCounter>);
+            lock(&view.now).counter =
+                counter().map(|counter| Box::new(counter) as Box<dyn DiscardCounter>);
         }
         self
     }
@@ -192,7 +239,8 @@ impl Progress {
 /// Shows work by bytes written or by operations. Signals stop it.
 impl Observer for Progress {
     fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
-        let is_bytes = self.view.as_ref().is_some_and(|view| view.words.counting == ProgressUnit::Bytes);
+        let is_bytes =
+            self.view.as_ref().is_some_and(|view| view.words.counting == ProgressUnit::Bytes);
         self.run(if is_bytes { progress.written.0 } else { progress.ops }, &progress);
         Ok(())
     }
@@ -209,10 +257,20 @@ impl Observer for Progress {
 }
 
 /// The bar and the words; without a length, only the words.
-fn style(words: ProgressFormatter, has_length: bool, now: Arc<Mutex<CurrentActivity>>) -> ProgressStyle {
-    let template = if has_length { "{prefix} [{bar:24}] {percent} %, {words}{now}" } else { "{prefix}: {words}{now}" };
+fn style(
+    words: ProgressFormatter,
+    has_length: bool,
+    now: Arc<Mutex<CurrentActivity>>,
+) -> ProgressStyle {
+    let template = if has_length {
+        "{prefix} [{bar:24}] {percent} %, {words}{now}"
+    } else {
+        "{prefix}: {words}{now}"
+    };
     let amounts = move |state: &ProgressState, out: &mut dyn Write| {
-        let _ = out.write_str(&words.of(state.pos(), state.len(), state.per_sec(), state.elapsed()).join(", "));
+        let _ = out.write_str(
+            &words.of(state.pos(), state.len(), state.per_sec(), state.elapsed()).join(", "),
+        );
     };
     let below = move |_: &ProgressState, out: &mut dyn Write| {
         let said = lock(&now).in_words(Instant::now());
@@ -229,7 +287,10 @@ impl View {
     fn scaled(&self, position: u64) -> u64 {
         match self.part {
             None => position,
-            Some((done, total)) => done * STEPS + (position.min(total) as f64 / total.max(1) as f64 * STEPS as f64) as u64,
+            Some((done, total)) => {
+                done * STEPS
+                    + (position.min(total) as f64 / total.max(1) as f64 * STEPS as f64) as u64
+            }
         }
     }
 
@@ -295,17 +356,29 @@ mod tests {
 
     #[test]
     fn time_left_is_in_whole_seconds_over_all_parts() {
-        assert_eq!([0.0, 0.2, 59.1, 125.0, 11_400.0].map(whole_seconds), ["0 s", "1 s", "60 s", "2 min 5 s", "3 h 10 min"]);
+        assert_eq!(
+            [0.0, 0.2, 59.1, 125.0, 11_400.0].map(whole_seconds),
+            ["0 s", "1 s", "60 s", "2 min 5 s", "3 h 10 min"]
+        );
         let bytes = ProgressFormatter { counting: ProgressUnit::Bytes, parts_began: None };
         let ten = Duration::from_secs(10);
-        assert_eq!(bytes.of(4_000_000_000, Some(8_000_000_000), 2e8, ten), ["20 s left", "4.00 GB/8.00 GB", "200 MB/s"]);
+        assert_eq!(
+            bytes.of(4_000_000_000, Some(8_000_000_000), 2e8, ten),
+            ["20 s left", "4.00 GB/8.00 GB", "200 MB/s"]
+        );
         assert_eq!(bytes.of(0, Some(8_000_000_000), 0.0, ten), ["? left", "0 B/8.00 GB", "-"]);
         let items = ProgressFormatter { counting: ProgressUnit::Items, parts_began: None };
         assert_eq!(items.of(1200, None, 120.0, ten), ["1,200", "120/s", "10 s"]);
         // 2.5 of 4 parts took 25 s.
-        let parts = ProgressFormatter { parts_began: Instant::now().checked_sub(Duration::from_secs(25)), ..items };
+        let parts = ProgressFormatter {
+            parts_began: Instant::now().checked_sub(Duration::from_secs(25)),
+            ..items
+        };
         let said = parts.of(2500, Some(4000), 0.0, ten);
-        assert!(["15 s left in total", "16 s left in total"].contains(&said[0].as_str()), "{said:?}");
+        assert!(
+            ["15 s left in total", "16 s left in total"].contains(&said[0].as_str()),
+            "{said:?}"
+        );
     }
 
     #[test]
@@ -323,7 +396,12 @@ mod tests {
     #[test]
     fn part_advances_bar_of_whole_task() {
         let context = Context { progress: true, plain: true, ..Context::default() };
-        let part = ProgressPart { title: "3 of 4: tree online".to_owned(), done: 2, total: 4, began: Instant::now() };
+        let part = ProgressPart {
+            title: "3 of 4: tree online".to_owned(),
+            done: 2,
+            total: 4,
+            began: Instant::now(),
+        };
         let mut progress = Progress::part(&context, &part, ProgressUnit::Items, 100);
         for (position, expected) in [(0, 2000), (50, 2500), (100, 3000), (300, 3000)] {
             progress.set(position);

@@ -10,5 +10,7 @@ pub const RUN_VARIABLE: &str = "TRIMTAB_RUNTIME_DIR";
 /// the environment overrides it. All processes that trim the same drives must use the same
 /// directory, so systemd's `RUNTIME_DIRECTORY` is ignored.
 pub fn run_directory() -> PathBuf {
-    std::env::var_os(RUN_VARIABLE).filter(|d| !d.is_empty()).map_or_else(|| PathBuf::from("/run/trimtab"), PathBuf::from)
+    std::env::var_os(RUN_VARIABLE)
+        .filter(|d| !d.is_empty())
+        .map_or_else(|| PathBuf::from("/run/trimtab"), PathBuf::from)
 }

@@ -19,8 +19,11 @@ impl DiscardChange {
     /// at `mount`.
     pub fn set(mount: &Mount, wanted: &DiscardOption) -> anyhow::Result<Self> {
         let (name, point) = (format!("mount-{}", mount.dev), mount.mount_point.display());
-        let note = Change::of_mount(mount, wanted).and_then(|change| Notes::here().leave(&name, change));
-        let note = note.with_context(|| format!("cannot note how {point} is mounted, so its options are not changed"))?;
+        let note =
+            Change::of_mount(mount, wanted).and_then(|change| Notes::here().leave(&name, change));
+        let note = note.with_context(|| {
+            format!("cannot note how {point} is mounted, so its options are not changed")
+        })?;
         // Restores the option even if setting it succeeds only partly.
         let changed = Self { before: mount.clone(), note: Some(note) };
         set(&changed.before, wanted)?;
@@ -45,7 +48,11 @@ impl DiscardChange {
         // If this mount is gone, the option was restored through another mount, and nothing can be
         // compared.
         let mounts = mountinfo::read(&Root::live()?).context("cannot read the mount table")?;
-        let Some(now) = mounts.iter().find(|mount| (mount.id, mount.dev) == (before.id, before.dev)) else { return Ok(()) };
+        let Some(now) =
+            mounts.iter().find(|mount| (mount.id, mount.dev) == (before.id, before.dev))
+        else {
+            return Ok(());
+        };
         if (&now.options, &now.fs_options) != (&before.options, &before.fs_options) {
             bail!(
                 "the options of {point} were '{},{}' and are now '{},{}'",

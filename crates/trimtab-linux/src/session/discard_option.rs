@@ -10,7 +10,9 @@ use crate::sys::mount_check::{MountCheck, PATIENCE, UnresponsivePathError};
 use anyhow::{Context as _, bail};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, StatxFlags, statx};
-use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick};
+use rustix::mount::{
+    FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick,
+};
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -67,7 +69,11 @@ impl FromStr for DiscardOption {
             "nodiscard" => Ok(Self::Off),
             "discard" => Ok(Self::On),
             _ => match text.strip_prefix("discard=") {
-                Some(mode) if !mode.is_empty() && mode.bytes().all(|b| b.is_ascii_alphanumeric()) => Ok(Self::Mode(mode.to_owned())),
+                Some(mode)
+                    if !mode.is_empty() && mode.bytes().all(|b| b.is_ascii_alphanumeric()) =>
+                {
+                    Ok(Self::Mode(mode.to_owned()))
+                }
                 _ => Err(format!("'{text}' is not a discard option")),
             },
         }
@@ -78,8 +84,11 @@ impl FromStr for DiscardOption {
 pub fn mount_of(path: &Path) -> anyhow::Result<Mount> {
     let root = Root::live()?;
     let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
-    let mount = mountinfo::of_path(&root, &mounts, path).with_context(|| format!("cannot find {}", path.display()))?;
-    mount.cloned().with_context(|| format!("the mount of {} is not in the mount table", path.display()))
+    let mount = mountinfo::of_path(&root, &mounts, path)
+        .with_context(|| format!("cannot find {}", path.display()))?;
+    mount
+        .cloned()
+        .with_context(|| format!("the mount of {} is not in the mount table", path.display()))
 }
 
 /// Returns the discard setting of the filesystem of `path`; `None` if it cannot be
@@ -93,13 +102,22 @@ pub fn of_path(path: &Path) -> Option<DiscardOption> {
 pub fn open(mount: &Mount) -> io::Result<OwnedFd> {
     // An interrupt does not shorten this wait, because it may be the reason for restoring the
     // option.
-    if MountCheck::start(&mount.mount_point).is_ok_and(|mut check| !check.answers_within(PATIENCE)) {
-        return Err(io::Error::new(io::ErrorKind::TimedOut, UnresponsivePathError(mount.mount_point.clone()).to_string()));
+    if MountCheck::start(&mount.mount_point).is_ok_and(|mut check| !check.answers_within(PATIENCE))
+    {
+        return Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            UnresponsivePathError(mount.mount_point.clone()).to_string(),
+        ));
     }
     let found = ResolvedObject::look_up(&mount.mount_point)?.into_object();
     let seen = statx(&found, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
-    if StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::MNT_ID) && seen.stx_mnt_id != u64::from(mount.id) {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "something else is mounted there by now"));
+    if StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::MNT_ID)
+        && seen.stx_mnt_id != u64::from(mount.id)
+    {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "something else is mounted there by now",
+        ));
     }
     Ok(found)
 }
@@ -131,7 +149,8 @@ mod tests {
 
     #[test]
     fn discard_option_round_trips_through_text() {
-        for discard in [DiscardOption::Off, DiscardOption::On, DiscardOption::Mode("async".into())] {
+        for discard in [DiscardOption::Off, DiscardOption::On, DiscardOption::Mode("async".into())]
+        {
             assert_eq!(discard.to_string().parse(), Ok(discard));
         }
         for text in ["", "discard=", "discard=a,rw", "ro"] {
@@ -146,7 +165,10 @@ mod tests {
             DiscardOption::of(&mountinfo::parse(line.as_bytes())[0])
         };
         assert_eq!(mount("rw,discard"), DiscardOption::On);
-        assert_eq!(mount("rw,ssd,discard=async,space_cache=v2"), DiscardOption::Mode("async".into()));
+        assert_eq!(
+            mount("rw,ssd,discard=async,space_cache=v2"),
+            DiscardOption::Mode("async".into())
+        );
         assert_eq!(mount("rw,nodiscard"), DiscardOption::Off);
         assert_eq!(mount("rw,discard_granularity=1"), DiscardOption::Off);
     }

@@ -97,7 +97,10 @@ impl Notes {
         let name = format!("{}{SUFFIX}", sysfs_name(name));
         if let Some(found) = room.read(&name)? {
             if found.alive {
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, format!("another process of trimtab has changed {change}")));
+                return Err(io::Error::new(
+                    io::ErrorKind::ResourceBusy,
+                    format!("another process of trimtab has changed {change}"),
+                ));
             }
             let left = room.settle(&name, &found, &MountScope::Everything)?;
             if let Some(left) = left.filter(|left| left.undone.is_open()) {
@@ -106,7 +109,14 @@ impl Notes {
         }
         let file = room.0.create_new(&name, PRIVATE_FILE)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let mut note = Note { notes: self.clone(), name, file, change, len: 0, _unfinished: TemporaryChangeGuard::begin() };
+        let mut note = Note {
+            notes: self.clone(),
+            name,
+            file,
+            change,
+            len: 0,
+            _unfinished: TemporaryChangeGuard::begin(),
+        };
         note.write()?;
         Ok(note)
     }
@@ -129,7 +139,9 @@ impl Notes {
     pub fn changed_meanwhile(&self, reach: &MountScope) -> io::Result<Vec<Change>> {
         let mut all = Vec::new();
         self.each(|_, _, found| {
-            all.extend(found.change().filter(|change| found.alive && change.is_within(reach)).cloned());
+            all.extend(
+                found.change().filter(|change| found.alive && change.is_within(reach)).cloned(),
+            );
             Ok(())
         })?;
         Ok(all)
@@ -149,7 +161,10 @@ impl Notes {
     }
 
     /// Calls `look` with every note.
-    fn each(&self, mut look: impl FnMut(&NotesDirectory, &str, StoredNote) -> io::Result<()>) -> io::Result<()> {
+    fn each(
+        &self,
+        mut look: impl FnMut(&NotesDirectory, &str, StoredNote) -> io::Result<()>,
+    ) -> io::Result<()> {
         let room = match self.open(false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             room => room?,
@@ -218,14 +233,21 @@ impl NotesDirectory {
     }
 
     /// Undoes the change and removes the note. The note stays if the undo fails.
-    fn settle(&self, name: &str, found: &StoredNote, reach: &MountScope) -> io::Result<Option<ChangeSettlement>> {
+    fn settle(
+        &self,
+        name: &str,
+        found: &StoredNote,
+        reach: &MountScope,
+    ) -> io::Result<Option<ChangeSettlement>> {
         let left = match &found.says {
             NoteContent::Nothing => None,
             NoteContent::This(change) => Some(change.undo(reach)),
             NoteContent::Unknown => {
                 let note = self.0.path().join(name);
-                let text =
-                    format!("{} says what a process that was killed had changed, but not so that it can be read here", note.display());
+                let text = format!(
+                    "{} says what a process that was killed had changed, but not so that it can be read here",
+                    note.display()
+                );
                 Some(ChangeSettlement { undone: UndoResult::Failed, text })
             }
         };
@@ -248,7 +270,10 @@ impl Note {
         let there = || {
             let dir = Dir::guarded(&self.notes.0, false)?;
             let held = crate::sys::beneath::ObjectIdentity::of(&self.file)?;
-            io::Result::Ok(dir.look(&self.name)?.is_some_and(|stat| crate::sys::beneath::ObjectIdentity::from(&stat) == held))
+            io::Result::Ok(
+                dir.look(&self.name)?
+                    .is_some_and(|stat| crate::sys::beneath::ObjectIdentity::from(&stat) == held),
+            )
         };
         there().unwrap_or(false)
     }
@@ -289,12 +314,17 @@ pub fn at_start(context: &Context, reach: &MountScope, says_itself: bool) {
         // A user who may not open the notes cannot restore anything either.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => return,
         Err(error) => {
-            crate::output::complain(&format!("cannot see what killed processes may have left: {error}"));
+            crate::output::complain(&format!(
+                "cannot see what killed processes may have left: {error}"
+            ));
             return;
         }
     };
     if !says_itself {
-        found.iter().filter(|left| left.undone != UndoResult::Nothing).for_each(|left| context.remark(&left.text));
+        found
+            .iter()
+            .filter(|left| left.undone != UndoResult::Nothing)
+            .for_each(|left| context.remark(&left.text));
     }
     *AT_START.lock().unwrap_or_else(PoisonError::into_inner) = found;
 }
@@ -316,12 +346,22 @@ pub fn found(left: ChangeSettlement) {
 
 /// True if the error means that this user has no access.
 pub fn is_denied(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|cause| cause.raw_os_error() == Some(libc::EACCES)))
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|cause| cause.raw_os_error() == Some(libc::EACCES))
+    })
 }
 
 /// Returns the changes found at the start, without those that needed no undo.
 pub fn found_at_start() -> Vec<ChangeSettlement> {
-    AT_START.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|left| left.undone != UndoResult::Nothing).cloned().collect()
+    AT_START
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .iter()
+        .filter(|left| left.undone != UndoResult::Nothing)
+        .cloned()
+        .collect()
 }
 
 #[cfg(test)]

@@ -43,13 +43,18 @@ impl TargetDirectory {
         let dir = match beneath::Dir::open(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
                 let what = format!("{} is not a directory", path.display());
-                return Err(UsageError::missing(what).hint("name a directory on the filesystem").into());
+                return Err(UsageError::missing(what)
+                    .hint("name a directory on the filesystem")
+                    .into());
             }
-            dir => OwnedFd::from(dir.with_context(|| format!("cannot use {} as a directory to write in", path.display()))?),
+            dir => OwnedFd::from(dir.with_context(|| {
+                format!("cannot use {} as a directory to write in", path.display())
+            })?),
         };
         require_writable(&dir, path)?;
         fstab::require_mounted(path)?;
-        let path = beneath::named::real_path(&dir).with_context(|| format!("cannot find out where {} is", path.display()))?;
+        let path = beneath::named::real_path(&dir)
+            .with_context(|| format!("cannot find out where {} is", path.display()))?;
         let place = Root::live().and_then(|root| host::Place::of_path(&root, &path)).ok();
         let drive = place.and_then(|place| drive_size(&place.stack));
         Ok(Self { dir, path, drive })
@@ -65,7 +70,8 @@ impl TargetDirectory {
 /// Fails if the filesystem of `dir` is mounted read-only. Call before any other check, remark
 /// or question.
 pub fn require_writable(dir: impl AsFd, path: &Path) -> anyhow::Result<()> {
-    let stat = rustix::fs::fstatvfs(dir).with_context(|| format!("cannot look at {}", path.display()))?;
+    let stat =
+        rustix::fs::fstatvfs(dir).with_context(|| format!("cannot look at {}", path.display()))?;
     if !stat.f_flag.contains(StatVfsMountFlags::RDONLY) {
         return Ok(());
     }
@@ -77,8 +83,7 @@ pub fn require_writable(dir: impl AsFd, path: &Path) -> anyhow::Result<()> {
 /// Returns the size of the smallest drive. Without drives, returns that of the smallest
 /// device of the filesystem, or `None` if the filesystem is in memory.
 fn drive_size(stack: &block::Stack) -> Option<Bytes> {
-    let in_memory =
-        |layer: &block::Layer| matches!(&layer.kind, block::LayerKind::File { fs_type, .. } if fs_type == "tmpfs" || fs_type == "ramfs");
+    let in_memory = |layer: &block::Layer| matches!(&layer.kind, block::LayerKind::File { fs_type, .. } if fs_type == "tmpfs" || fs_type == "ramfs");
     let smallest = stack.drives().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO).min();
     if smallest.is_some() || stack.layers.iter().any(in_memory) {
         return smallest;
@@ -89,7 +94,13 @@ fn drive_size(stack: &block::Stack) -> Option<Bytes> {
 /// Runs all checks before a command writes `plan` below `path`, and creates the workspace.
 /// `reserve` overrides the free space to keep. `what` completes the sentence "TRIMTAB: `what`
 /// writes up to …".
-pub fn prepare(context: &Context, reserve: Option<Bytes>, path: &Path, what: &str, plan: &WorkloadPlan) -> anyhow::Result<Workspace> {
+pub fn prepare(
+    context: &Context,
+    reserve: Option<Bytes>,
+    path: &Path,
+    what: &str,
+    plan: &WorkloadPlan,
+) -> anyhow::Result<Workspace> {
     let ground = TargetDirectory::open(path)?;
     workspace::deal_with_leftovers(context, &ground)?;
     let reserve = space::check(&ground, reserve, plan.space)?;

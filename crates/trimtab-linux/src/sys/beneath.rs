@@ -130,7 +130,9 @@ impl Dir {
                 match named.kind() {
                     FileType::RegularFile => {}
                     FileType::Directory => return Err(Errno::ISDIR.into()),
-                    _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file")),
+                    _ => {
+                        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+                    }
                 }
                 named.real_path()?
             }
@@ -161,17 +163,26 @@ impl Dir {
     /// `may_be_sticky`, a sticky directory is accepted if its owner is trusted.
     fn require_sheltered(&self, may_be_sticky: bool) -> io::Result<()> {
         let stat = rustix::fs::fstat(&self.fd)?;
-        if !named::is_shared(&self.fd, &stat) || may_be_sticky && named::is_trusted(stat.st_uid) && stat.st_mode & STICKY != 0 {
+        if !named::is_shared(&self.fd, &stat)
+            || may_be_sticky && named::is_trusted(stat.st_uid) && stat.st_mode & STICKY != 0
+        {
             return Ok(());
         }
-        let why = if named::is_trusted(stat.st_uid) { "others may write to it" } else { "it belongs to another user" };
+        let why = if named::is_trusted(stat.st_uid) {
+            "others may write to it"
+        } else {
+            "it belongs to another user"
+        };
         Err(self.refused(why))
     }
 
     /// Opens the directory of a user-named file, and returns the file's name in it.
     pub fn of_file(path: &Path) -> io::Result<(Self, OsString)> {
-        let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let name = path
+            .file_name()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
+        let parent =
+            path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok((Self::open(parent)?, name.to_owned()))
     }
 
@@ -202,11 +213,15 @@ impl Dir {
         for component in path.components().skip(1) {
             let name = component.as_os_str();
             dir = match dir.open_dir(name) {
-                Err(error) if make && error.kind() == io::ErrorKind::NotFound => match dir.mkdir(name) {
-                    // Another process was faster. Its directory is checked like any other.
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => dir.open_dir(name)?,
-                    made => made?,
-                },
+                Err(error) if make && error.kind() == io::ErrorKind::NotFound => {
+                    match dir.mkdir(name) {
+                        // Another process was faster. Its directory is checked like any other.
+                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                            dir.open_dir(name)?
+                        }
+                        made => made?,
+                    }
+                }
                 opened => opened?,
             };
             dir.require_unwritable(true)?;
@@ -251,7 +266,9 @@ impl Dir {
             return Err(self.refused(&format!("it belongs to another user (uid {})", stat.st_uid)));
         }
         if stat.st_mode & OTHERS_WRITE != 0 && !(may_be_sticky && stat.st_mode & STICKY != 0) {
-            return Err(self.refused(&format!("others may write to it (mode {:o})", stat.st_mode & 0o7777)));
+            return Err(
+                self.refused(&format!("others may write to it (mode {:o})", stat.st_mode & 0o7777))
+            );
         }
         Ok(())
     }
@@ -263,13 +280,18 @@ impl Dir {
             return Err(self.refused(&format!("it belongs to another user (uid {})", stat.st_uid)));
         }
         if stat.st_mode & OTHERS_ANY != 0 {
-            return Err(self.refused(&format!("it is open to others (mode {:o})", stat.st_mode & 0o7777)));
+            return Err(
+                self.refused(&format!("it is open to others (mode {:o})", stat.st_mode & 0o7777))
+            );
         }
         Ok(())
     }
 
     fn refused(&self, why: &str) -> io::Error {
-        io::Error::new(io::ErrorKind::PermissionDenied, format!("{} cannot be trusted: {why}", self.path.display()))
+        io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("{} cannot be trusted: {why}", self.path.display()),
+        )
     }
 
     /// Creates a directory with mode 0700. Fails if the name exists.
@@ -324,7 +346,9 @@ impl Dir {
     /// directories with mode 0700.
     pub fn make_below(&self, path: &Path) -> io::Result<Self> {
         let mut dir = self.try_clone()?;
-        for step in path.components().filter(|step| !matches!(step, Component::RootDir | Component::CurDir)) {
+        for step in
+            path.components().filter(|step| !matches!(step, Component::RootDir | Component::CurDir))
+        {
             let name = step.as_os_str();
             dir = match dir.open_dir(name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => dir.mkdir(name)?,
@@ -350,7 +374,12 @@ impl Dir {
     pub fn create_new(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<File> {
         let name = component(name.as_ref())?;
         // O_EXCL follows no link, not even a dangling one.
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let flags = OFlags::RDWR
+            | OFlags::CREATE
+            | OFlags::EXCL
+            | OFlags::NOFOLLOW
+            | OFlags::NOCTTY
+            | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(PRIVATE_FILE))?;
         set_mode(fd.as_fd(), mode)?;
         Ok(File::from(fd))
@@ -399,7 +428,9 @@ impl Dir {
             return Ok(());
         }
         let uid = rustix::fs::fstat(file)?.st_uid;
-        let why = format!("others may write where it is, and it is not this user's alone (owner {uid}, more names, or a mode for others)");
+        let why = format!(
+            "others may write where it is, and it is not this user's alone (owner {uid}, more names, or a mode for others)"
+        );
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
@@ -407,7 +438,12 @@ impl Dir {
     /// `write` produces. Other processes see either the old file or the complete new one. A link
     /// of that name is replaced, not followed. A crash during the write leaves nothing behind if
     /// the filesystem supports unnamed files.
-    pub fn write_atomically(&self, name: impl AsRef<OsStr>, mode: u32, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    pub fn write_atomically(
+        &self,
+        name: impl AsRef<OsStr>,
+        mode: u32,
+        write: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> io::Result<()> {
         let name = component(name.as_ref())?;
         let (mut file, mut temporary) = match self.unnamed() {
             Some(file) => (file, None),
@@ -447,7 +483,9 @@ impl Dir {
     /// Creates an unnamed file; `None` if the filesystem does not support it.
     fn unnamed(&self) -> Option<File> {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.fd, c".", flags, Mode::from_raw_mode(PRIVATE_FILE)).ok().map(File::from)
+        rustix::fs::openat(&self.fd, c".", flags, Mode::from_raw_mode(PRIVATE_FILE))
+            .ok()
+            .map(File::from)
     }
 
     /// Fails if no file can be created here. Leaves nothing behind.
@@ -464,7 +502,8 @@ impl Dir {
     /// `name`.
     pub fn is_temporary_name(found: &OsStr, name: &OsStr) -> bool {
         let random = |found: &[u8]| {
-            let rest = found.strip_prefix(b".")?.strip_prefix(name.as_bytes())?.strip_prefix(b".")?;
+            let rest =
+                found.strip_prefix(b".")?.strip_prefix(name.as_bytes())?.strip_prefix(b".")?;
             Some(rest.len() == 16 && rest.iter().all(u8::is_ascii_hexdigit))
         };
         random(found.as_bytes()) == Some(true)
@@ -476,11 +515,17 @@ impl Dir {
 
     fn link_temporary(&self, name: &OsStr, file: &File) -> io::Result<OsString> {
         let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let link = |new: &OsStr| Ok(rustix::fs::linkat(CWD, &unnamed, &self.fd, new, AtFlags::SYMLINK_FOLLOW)?);
+        let link = |new: &OsStr| {
+            Ok(rustix::fs::linkat(CWD, &unnamed, &self.fd, new, AtFlags::SYMLINK_FOLLOW)?)
+        };
         self.with_temporary_name(name, link).map(|((), new)| new)
     }
 
-    fn with_temporary_name<T>(&self, name: &OsStr, make: impl Fn(&OsStr) -> io::Result<T>) -> io::Result<(T, OsString)> {
+    fn with_temporary_name<T>(
+        &self,
+        name: &OsStr,
+        make: impl Fn(&OsStr) -> io::Result<T>,
+    ) -> io::Result<(T, OsString)> {
         for _ in 0..ATTEMPTS {
             let new = temporary_name(name);
             match make(&new) {
@@ -492,7 +537,12 @@ impl Dir {
     }
 
     /// Moves `name` to the name `to` in `directory`, which may be this one. Fails if `to` exists.
-    pub fn rename(&self, name: impl AsRef<OsStr>, directory: &Self, to: impl AsRef<OsStr>) -> io::Result<()> {
+    pub fn rename(
+        &self,
+        name: impl AsRef<OsStr>,
+        directory: &Self,
+        to: impl AsRef<OsStr>,
+    ) -> io::Result<()> {
         let (name, to) = (component(name.as_ref())?, component(to.as_ref())?);
         Ok(rustix::fs::renameat_with(&self.fd, name, &directory.fd, to, RenameFlags::NOREPLACE)?)
     }
@@ -508,8 +558,10 @@ impl Dir {
 
     /// Returns the names of all entries, sorted.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
-        let name = |entry: Result<_, Errno>| Ok(OsStr::from_bytes(remove::name_of(&entry?)).to_owned());
-        let mut names = remove::entries(&self.fd)?.map(name).collect::<io::Result<Vec<OsString>>>()?;
+        let name =
+            |entry: Result<_, Errno>| Ok(OsStr::from_bytes(remove::name_of(&entry?)).to_owned());
+        let mut names =
+            remove::entries(&self.fd)?.map(name).collect::<io::Result<Vec<OsString>>>()?;
         names.sort();
         Ok(names)
     }
@@ -531,7 +583,11 @@ impl Dir {
 
     /// Removes `name` if it has this identity and is not a directory. For objects that cannot be
     /// held open, such as sockets.
-    pub fn remove_file_of(&self, name: impl AsRef<OsStr>, identity: ObjectIdentity) -> io::Result<Removal> {
+    pub fn remove_file_of(
+        &self,
+        name: impl AsRef<OsStr>,
+        identity: ObjectIdentity,
+    ) -> io::Result<Removal> {
         self.remove_identified(name.as_ref(), identity, AtFlags::empty())
     }
 
@@ -558,11 +614,18 @@ impl Dir {
 
     /// Compares the identity, moves the object to a place that other users cannot reach, compares
     /// again, and only then removes it.
-    fn remove_identified(&self, name: &OsStr, held: ObjectIdentity, flags: AtFlags) -> io::Result<Removal> {
+    fn remove_identified(
+        &self,
+        name: &OsStr,
+        held: ObjectIdentity,
+        flags: AtFlags,
+    ) -> io::Result<Removal> {
         let name = component(name)?;
         match self.look(name)? {
             None => return Ok(Removal::Absent),
-            Some(stat) if ObjectIdentity::from(&stat) != held => return Ok(Removal::Foreign(self.path.join(name))),
+            Some(stat) if ObjectIdentity::from(&stat) != held => {
+                return Ok(Removal::Foreign(self.path.join(name)));
+            }
             Some(_) => {}
         }
         if self.require_private().is_ok() {
@@ -570,7 +633,9 @@ impl Dir {
             rustix::fs::unlinkat(&self.fd, name, flags)?;
             return Ok(Removal::Done);
         }
-        let (place_name, place) = self.mkdir_unique(|_| temporary_name(OsStr::new("removed")).to_string_lossy().into_owned())?;
+        let (place_name, place) = self.mkdir_unique(|_| {
+            temporary_name(OsStr::new("removed")).to_string_lossy().into_owned()
+        })?;
         let removal = self.remove_in(name, held, flags, &place);
         // The private directory is now empty, or it holds a foreign object and stays. If it was
         // swapped, it is not touched.
@@ -582,7 +647,13 @@ impl Dir {
         removal
     }
 
-    fn remove_in(&self, name: &OsStr, held: ObjectIdentity, flags: AtFlags, place: &Self) -> io::Result<Removal> {
+    fn remove_in(
+        &self,
+        name: &OsStr,
+        held: ObjectIdentity,
+        flags: AtFlags,
+        place: &Self,
+    ) -> io::Result<Removal> {
         match rustix::fs::renameat(&self.fd, name, &place.fd, name) {
             Err(Errno::NOENT) => return Ok(Removal::Absent),
             result => result?,
@@ -725,7 +796,12 @@ fn set_mode(object: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
 /// Returns `name` if it is a single path component.
 fn component(name: &OsStr) -> io::Result<&OsStr> {
     let bytes = name.as_bytes();
-    if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.contains(&b'/') || bytes.contains(&0) {
+    if bytes.is_empty()
+        || bytes == b"."
+        || bytes == b".."
+        || bytes.contains(&b'/')
+        || bytes.contains(&0)
+    {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file"));
     }
     Ok(name)
@@ -749,7 +825,11 @@ fn temporary_name(name: &OsStr) -> OsString {
 
 /// Writes a kernel attribute (below `/sys` or `/proc`). The file must exist.
 pub fn set_attribute(path: &Path, value: &str) -> io::Result<()> {
-    let fd = rustix::fs::open(path, OFlags::WRONLY | OFlags::TRUNC | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+    let fd = rustix::fs::open(
+        path,
+        OFlags::WRONLY | OFlags::TRUNC | OFlags::NOCTTY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     io::Write::write_all(&mut File::from(fd), value.as_bytes())
 }
 

@@ -24,10 +24,15 @@ pub fn directory() -> Option<PathBuf> {
 pub fn check_read(path: &Path) -> io::Result<()> {
     let Some(directory) = directory() else { return Ok(()) };
     let inputs = std::env::var_os(INPUTS).unwrap_or_default();
-    let named = std::env::split_paths(&inputs).any(|input| !input.as_os_str().is_empty() && input == path);
-    if named || path.starts_with(directory) && !path.components().any(|part| part == std::path::Component::ParentDir) {
+    let named =
+        std::env::split_paths(&inputs).any(|input| !input.as_os_str().is_empty() && input == path);
+    if named
+        || path.starts_with(directory)
+            && !path.components().any(|part| part == std::path::Component::ParentDir)
+    {
         return Ok(());
     }
-    let what = format!("the run names this file; if it may be read, add --input {}", path.display());
+    let what =
+        format!("the run names this file; if it may be read, add --input {}", path.display());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
 }

@@ -15,7 +15,8 @@ const BLKDISCARD: libc::c_ulong = 0x1277;
 pub fn device_bytes(device: impl AsFd) -> io::Result<u64> {
     let mut bytes = 0_u64;
     // SAFETY: BLKGETSIZE64 writes one 64-bit number.
-    let result = unsafe { libc::ioctl(device.as_fd().as_raw_fd(), BLKGETSIZE64 as _, &raw mut bytes) };
+    let result =
+        unsafe { libc::ioctl(device.as_fd().as_raw_fd(), BLKGETSIZE64 as _, &raw mut bytes) };
     if result == 0 { Ok(bytes) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -26,7 +27,8 @@ pub fn device_bytes(device: impl AsFd) -> io::Result<u64> {
 pub fn discard(device: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     let range = [offset, len];
     // SAFETY: BLKDISCARD reads two 64-bit numbers.
-    let result = unsafe { libc::ioctl(device.as_fd().as_raw_fd(), BLKDISCARD as _, &raw const range) };
+    let result =
+        unsafe { libc::ioctl(device.as_fd().as_raw_fd(), BLKDISCARD as _, &raw const range) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -76,13 +76,25 @@ pub fn of_file(file: impl AsFd) -> Result<Vec<FileExtent>, Errno> {
     let mut extents = Vec::new();
     let mut start = 0;
     loop {
-        let head = FiemapHead { start, length: u64::MAX - start, flags: FLAG_SYNC, mapped: 0, count: EXTENTS as u32, reserved: 0 };
+        let head = FiemapHead {
+            start,
+            length: u64::MAX - start,
+            flags: FLAG_SYNC,
+            mapped: 0,
+            count: EXTENTS as u32,
+            reserved: 0,
+        };
         let mut map = FiemapBuffer { head, extents: [RawExtent::default(); EXTENTS] };
         // SAFETY: the opcode takes a pointer to a `struct fiemap` followed by `count` extents,
         // which matches `Map`, and writes inside it.
         unsafe { ioctl(&file, Updater::<FIEMAP, FiemapBuffer>::new(&mut map)) }?;
         let found = map.extents.get(..map.head.mapped as usize).unwrap_or(&map.extents);
-        extents.extend(found.iter().map(|e| FileExtent { logical: e.logical, physical: e.physical, len: e.length, flags: e.flags }));
+        extents.extend(found.iter().map(|e| FileExtent {
+            logical: e.logical,
+            physical: e.physical,
+            len: e.length,
+            flags: e.flags,
+        }));
         let Some(last) = found.last() else { break };
         start = last.logical.saturating_add(last.length);
         if last.flags & EXTENT_LAST != 0 || found.len() < EXTENTS {

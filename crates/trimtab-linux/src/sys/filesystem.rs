@@ -129,7 +129,8 @@ const MIN_FILE_SIZE: u32 = 1 << 4;
 /// Permission denied unless root; fails on a read-only filesystem.
 pub fn xfs_free_behind_ends(file: impl AsFd, min_file_size: u64) -> Result<(), Errno> {
     let (version, flags) = (VERSION, SYNC | MIN_FILE_SIZE);
-    let wanted = EofBlocks { version, flags, uid: 0, gid: 0, prid: 0, pad: 0, min_file_size, more: [0; 12] };
+    let wanted =
+        EofBlocks { version, flags, uid: 0, gid: 0, prid: 0, pad: 0, min_file_size, more: [0; 12] };
     // SAFETY: the opcode takes a pointer to one `struct xfs_fs_eofblocks`, which matches
     // `EofBlocks`, and only reads it.
     unsafe { ioctl(file, Setter::<FREE_EOFBLOCKS, EofBlocks>::new(wanted)) }
@@ -217,7 +218,15 @@ pub fn btrfs_search(file: impl AsFd, search: &BtrfsSearch) -> Result<(u32, [u8; 
 /// # Errors
 /// `ENODEV` if there is no such device.
 pub fn btrfs_device_path(file: impl AsFd, id: u64) -> Result<Vec<u8>, Errno> {
-    let mut info = DeviceInfo { id, uuid: [0; 16], bytes_used: 0, total_bytes: 0, fsid: [0; 16], unused: [0; 377], path: [0; 1024] };
+    let mut info = DeviceInfo {
+        id,
+        uuid: [0; 16],
+        bytes_used: 0,
+        total_bytes: 0,
+        fsid: [0; 16],
+        unused: [0; 377],
+        path: [0; 1024],
+    };
     // SAFETY: the opcode takes a pointer to a `struct btrfs_ioctl_dev_info_args`, which matches
     // `DeviceInfo`, and writes inside it.
     unsafe { ioctl(file, Updater::<DEV_INFO, DeviceInfo>::new(&mut info)) }?;

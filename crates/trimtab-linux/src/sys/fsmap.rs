@@ -67,10 +67,22 @@ impl FsmapExtent {
 ///
 /// # Errors
 /// The filesystem's error; `ENOTTY` or `EOPNOTSUPP` if it does not support the call.
-pub fn extents<const N: usize>(file: impl AsFd, device: (u32, u32), from: u64, end: u64) -> Result<(Vec<FsmapExtent>, Option<u64>), Errno> {
+pub fn extents<const N: usize>(
+    file: impl AsFd,
+    device: (u32, u32),
+    from: u64,
+    end: u64,
+) -> Result<(Vec<FsmapExtent>, Option<u64>), Errno> {
     let device = encoded(device);
     let low = FsmapRecord { device, physical: from, ..FsmapRecord::default() };
-    let high = FsmapRecord { device, flags: u32::MAX, physical: end.saturating_sub(1), owner: u64::MAX, offset: u64::MAX, ..low };
+    let high = FsmapRecord {
+        device,
+        flags: u32::MAX,
+        physical: end.saturating_sub(1),
+        owner: u64::MAX,
+        offset: u64::MAX,
+        ..low
+    };
     let head = FsmapHead { count: N as u32, keys: [low, high], ..FsmapHead::default() };
     let mut map = Box::new(FsmapBuffer { head, records: [FsmapRecord::default(); N] });
     // SAFETY: the opcode takes a pointer to a `struct fsmap_head` followed by `count` structures
@@ -78,8 +90,15 @@ pub fn extents<const N: usize>(file: impl AsFd, device: (u32, u32), from: u64, e
     unsafe { ioctl(file, Updater::<GETFSMAP, FsmapBuffer<N>>::new(&mut map)) }?;
     let records = map.records.get(..map.head.entries as usize).unwrap_or(&map.records);
     let of_device = records.iter().filter(|r| r.device == device);
-    let extent = |r: &FsmapRecord| FsmapExtent { start: r.physical, len: r.len, free: r.flags & SPECIAL_OWNER != 0 && r.owner == OWN_FREE };
-    let next = records.last().filter(|last| records.len() == N && last.flags & LAST == 0).map(|r| r.physical.saturating_add(r.len));
+    let extent = |r: &FsmapRecord| FsmapExtent {
+        start: r.physical,
+        len: r.len,
+        free: r.flags & SPECIAL_OWNER != 0 && r.owner == OWN_FREE,
+    };
+    let next = records
+        .last()
+        .filter(|last| records.len() == N && last.flags & LAST == 0)
+        .map(|r| r.physical.saturating_add(r.len));
     Ok((of_device.map(extent).collect(), next.filter(|next| *next > from && *next < end)))
 }
 

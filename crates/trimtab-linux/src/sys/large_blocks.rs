@@ -18,7 +18,13 @@ fn advised(block: *mut u8, size: usize) -> *mut u8 {
     if size >= LARGE && !block.is_null() {
         let before = block.addr().next_multiple_of(PAGE) - block.addr();
         // SAFETY: the whole pages lie inside the block, and this advice changes no content.
-        let _ = unsafe { madvise(block.byte_add(before).cast(), (size - before) / PAGE * PAGE, Advice::LinuxHugepage) };
+        let _ = unsafe {
+            madvise(
+                block.byte_add(before).cast(),
+                (size - before) / PAGE * PAGE,
+                Advice::LinuxHugepage,
+            )
+        };
     }
     block
 }
@@ -56,9 +62,13 @@ mod tests {
         let mut inside = false;
         maps.lines().any(|line| {
             let range = line.split_whitespace().next().and_then(|range| range.split_once('-'));
-            let bounds = range.and_then(|(a, b)| Some((usize::from_str_radix(a, 16).ok()?, usize::from_str_radix(b, 16).ok()?)));
+            let bounds = range.and_then(|(a, b)| {
+                Some((usize::from_str_radix(a, 16).ok()?, usize::from_str_radix(b, 16).ok()?))
+            });
             inside = bounds.map_or(inside, |(start, end)| (start..end).contains(&address));
-            inside && line.starts_with("VmFlags:") && line.split_whitespace().any(|flag| flag == "hg")
+            inside
+                && line.starts_with("VmFlags:")
+                && line.split_whitespace().any(|flag| flag == "hg")
         })
     }
 
@@ -68,14 +78,20 @@ mod tests {
         // SAFETY: the block is used within its size and freed once.
         unsafe {
             let mut block = LargeBlocks.alloc_zeroed(layout(LARGE));
-            assert!(has_huge_page_advice(block.addr() + 2 * PAGE) || !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists());
+            assert!(
+                has_huge_page_advice(block.addr() + 2 * PAGE)
+                    || !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists()
+            );
             assert!(std::slice::from_raw_parts(block, LARGE).iter().all(|byte| *byte == 0));
             block.write_bytes(9, 1000);
             let mut size = LARGE;
             for new in [LARGE - 1, LARGE + 1, 3 * LARGE, 2000] {
                 block = LargeBlocks.realloc(block, layout(size), new);
                 size = new;
-                assert!(std::slice::from_raw_parts(block, 1000).iter().all(|byte| *byte == 9), "{new}");
+                assert!(
+                    std::slice::from_raw_parts(block, 1000).iter().all(|byte| *byte == 9),
+                    "{new}"
+                );
                 block.add(size - 1).write(1);
             }
             LargeBlocks.dealloc(block, layout(size));

@@ -80,7 +80,12 @@ pub fn configure(device: &File, file: &File, name: &Path, logical_block: u32) ->
     let mut info = Info { flags: LO_FLAGS_PARTSCAN | LO_FLAGS_DIRECT_IO, ..Info::default() };
     let kept = name.len().min(63);
     info.file_name.as_flattened_mut()[..kept].copy_from_slice(&name[..kept]);
-    let config = LoopConfig { fd: file.as_raw_fd() as u32, block_size: logical_block, info, reserved: [0; 8] };
+    let config = LoopConfig {
+        fd: file.as_raw_fd() as u32,
+        block_size: logical_block,
+        info,
+        reserved: [0; 8],
+    };
     ioctl(device, LOOP_CONFIGURE, std::ptr::from_ref(&config) as libc::c_ulong).map(|_| ())
 }
 

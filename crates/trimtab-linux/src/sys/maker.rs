@@ -80,13 +80,25 @@ impl Width {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn fill_avx2(content: &ContentGenerator, class: DataClass, offset: u64, sequence: u64, buffer: &mut [u8]) {
+fn fill_avx2(
+    content: &ContentGenerator,
+    class: DataClass,
+    offset: u64,
+    sequence: u64,
+    buffer: &mut [u8],
+) {
     content.fill(class, offset, sequence, buffer);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,avx512f,avx512vl")]
-fn fill_avx512(content: &ContentGenerator, class: DataClass, offset: u64, sequence: u64, buffer: &mut [u8]) {
+fn fill_avx512(
+    content: &ContentGenerator,
+    class: DataClass,
+    offset: u64,
+    sequence: u64,
+    buffer: &mut [u8],
+) {
     content.fill(class, offset, sequence, buffer);
 }
 
@@ -98,7 +110,12 @@ fn check_avx2(content: &ContentGenerator, class: DataClass, offset: u64, unit: &
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,avx512f,avx512vl")]
-fn check_avx512(content: &ContentGenerator, class: DataClass, offset: u64, unit: &[u8]) -> UnitCheck {
+fn check_avx512(
+    content: &ContentGenerator,
+    class: DataClass,
+    offset: u64,
+    unit: &[u8],
+) -> UnitCheck {
     content.check(class, offset, unit)
 }
 
@@ -109,7 +126,9 @@ mod tests {
     #[test]
     fn maker_bytes_are_equal_for_every_simd_width() {
         let plain = ContentGenerator::new(9);
-        for class in [DataClass::Random, DataClass::Compressible(30), DataClass::Text, DataClass::Zero] {
+        for class in
+            [DataClass::Random, DataClass::Compressible(30), DataClass::Text, DataClass::Zero]
+        {
             let (mut a, mut b) = (vec![1; 3 * 4096], vec![2; 3 * 4096]);
             plain.fill(class, 4096, 5, &mut a);
             Maker { content: plain, width: Width::detect() }.fill(class, 4096, 5, &mut b);

@@ -117,7 +117,8 @@ pub fn silent<'a>(paths: &[&'a Path]) -> Vec<&'a Path> {
         }
         let until = Instant::now() + PATIENCE;
         // A path that cannot be checked counts as responding: there is no evidence of a hang.
-        let checks: Vec<(&Path, MountCheck)> = some.iter().filter_map(|path| Some((*path, MountCheck::start(path).ok()?))).collect();
+        let checks: Vec<(&Path, MountCheck)> =
+            some.iter().filter_map(|path| Some((*path, MountCheck::start(path).ok()?))).collect();
         for (path, mut check) in checks {
             if !check.answers_until(until, interrupt::requested) {
                 silent.push(path);
@@ -158,14 +159,19 @@ pub fn in_time<T: Send + 'static>(scan: impl FnOnce() -> T + Send + 'static) -> 
     loop {
         match receive.recv_timeout(10 * PAUSE) {
             Ok(found) => return Ok(found),
-            Err(RecvTimeoutError::Disconnected) => return Err(io::Error::other("the scan of mounts and devices failed")),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("the scan of mounts and devices failed"));
+            }
             Err(RecvTimeoutError::Timeout) => {}
         }
         if interrupt::requested_for().is_some_and(|since| since >= INTERRUPTED_SCAN) {
             return Err(io::ErrorKind::Interrupted.into());
         }
         if Instant::now() >= until {
-            let what = format!("a scan of mounts and devices takes longer than {} s: a mount hangs", SCAN_PATIENCE.as_secs());
+            let what = format!(
+                "a scan of mounts and devices takes longer than {} s: a mount hangs",
+                SCAN_PATIENCE.as_secs()
+            );
             return Err(io::Error::new(io::ErrorKind::TimedOut, what));
         }
     }
@@ -178,7 +184,15 @@ mod tests {
     #[test]
     fn mount_check_answers_for_existing_and_missing_paths() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(silent(&[directory.path(), Path::new("/no/such/path"), Path::new("/proc"), Path::new(".")]).is_empty());
+        assert!(
+            silent(&[
+                directory.path(),
+                Path::new("/no/such/path"),
+                Path::new("/proc"),
+                Path::new(".")
+            ])
+            .is_empty()
+        );
     }
 
     #[test]

@@ -43,7 +43,11 @@ const _: () = assert!(size_of::<NvmePassthruCommand>() == 72);
 /// drive rejects the command.
 pub fn smart_log(name: &str, of_major: u32, of_minor: u32) -> io::Result<[u8; SMART_BYTES]> {
     let node = Path::new("/dev").join(name);
-    let device = fs::open(&node, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    let device = fs::open(
+        &node,
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let stat = fstat(&device)?;
     let is_block = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     if !is_block || (major(stat.st_rdev), minor(stat.st_rdev)) != (of_major, of_minor) {
@@ -64,7 +68,9 @@ pub fn smart_log(name: &str, of_major: u32, of_minor: u32) -> io::Result<[u8; SM
     match unsafe { libc::ioctl(device.as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) } {
         0 => Ok(page),
         // A positive result is the NVMe status with which the drive rejected the command.
-        status if status > 0 => Err(io::Error::other(format!("the drive refuses its SMART log, status {status:#x}"))),
+        status if status > 0 => {
+            Err(io::Error::other(format!("the drive refuses its SMART log, status {status:#x}")))
+        }
         _ => Err(io::Error::last_os_error()),
     }
 }

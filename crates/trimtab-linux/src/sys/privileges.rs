@@ -13,7 +13,10 @@ pub fn keep_only(kept: CapabilitySet) -> io::Result<()> {
     if has.permitted.is_empty() {
         return Ok(());
     }
-    for capability in (0..u64::BITS).map(|bit| CapabilitySet::from_bits_retain(1 << bit)).filter(|one| !kept.contains(*one)) {
+    for capability in (0..u64::BITS)
+        .map(|bit| CapabilitySet::from_bits_retain(1 << bit))
+        .filter(|one| !kept.contains(*one))
+    {
         match thread::capability_is_in_bounding_set(capability) {
             Ok(true) => match thread::remove_capability_from_bounding_set(capability) {
                 // A container may forbid this. The permitted set is reduced below anyway.
@@ -27,7 +30,11 @@ pub fn keep_only(kept: CapabilitySet) -> io::Result<()> {
     }
     // Fails on kernels without ambient capabilities, where nothing needs clearing.
     let _ = thread::clear_ambient_capability_set();
-    let sets = CapabilitySets { effective: has.effective & kept, permitted: has.permitted & kept, inheritable: CapabilitySet::empty() };
+    let sets = CapabilitySets {
+        effective: has.effective & kept,
+        permitted: has.permitted & kept,
+        inheritable: CapabilitySet::empty(),
+    };
     thread::set_capabilities(None, sets)?;
     Ok(thread::set_no_new_privs(true)?)
 }

@@ -58,7 +58,10 @@ struct TransferRequest {
 // the thread that executes the request uses it.
 unsafe impl Send for TransferRequest {}
 
-#[expect(clippy::large_enum_variant, reason = "there is one, and another indirection would cost every operation")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one, and another indirection would cost every operation"
+)]
 enum Engine {
     Ring(Ring),
     Threads(Threads),
@@ -100,7 +103,14 @@ impl Transfers {
     }
 
     fn new(engine: Engine, pool: Pool, file: OwnedFd, depth: u32) -> Self {
-        Self { engine, pool: ManuallyDrop::new(pool), file, stride: STRIDE, pushed: vec![false; depth as usize], in_flight: 0 }
+        Self {
+            engine,
+            pool: ManuallyDrop::new(pool),
+            file,
+            stride: STRIDE,
+            pushed: vec![false; depth as usize],
+            in_flight: 0,
+        }
     }
 
     /// True if the engine is io_uring.
@@ -146,7 +156,10 @@ impl Transfers {
     /// If the tag has less memory, or its operation is in flight.
     #[inline]
     pub fn bytes(&mut self, tag: u32, len: usize) -> &mut [u8] {
-        assert!(!self.pushed[tag as usize] && self.fits(tag, len), "the memory is there, and not in flight");
+        assert!(
+            !self.pushed[tag as usize] && self.fits(tag, len),
+            "the memory is there, and not in flight"
+        );
         self.pool.bytes(tag as usize * self.stride, len)
     }
 
@@ -154,8 +167,15 @@ impl Transfers {
     fn request(&self, what: &Transfer) -> TransferRequest {
         let moved = matches!(what.action, TransferAction::Read | TransferAction::Write);
         let len = if moved { what.len as usize } else { 0 };
-        assert!(!self.pushed[what.tag as usize] && self.fits(what.tag, len), "the memory is there, and not in flight");
-        let address = if moved { self.pool.address(what.tag as usize * self.stride) } else { std::ptr::null_mut() };
+        assert!(
+            !self.pushed[what.tag as usize] && self.fits(what.tag, len),
+            "the memory is there, and not in flight"
+        );
+        let address = if moved {
+            self.pool.address(what.tag as usize * self.stride)
+        } else {
+            std::ptr::null_mut()
+        };
         TransferRequest { what: *what, address }
     }
 
@@ -267,22 +287,53 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
         let file = OwnedFd::from(file);
-        [Transfers::ring(&file, depth, bytes).ok(), Transfers::threads(&file, depth, bytes).ok()].into_iter().flatten().collect()
+        [Transfers::ring(&file, depth, bytes).ok(), Transfers::threads(&file, depth, bytes).ok()]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     #[test]
     fn transfer_in_flight_refuses_access() {
         for mut transfers in both(2, 1 << 20) {
             transfers.bytes(1, 512).fill(7);
-            transfers.push(&Transfer { tag: 1, action: TransferAction::Write, offset: 4096, len: 512 });
-            let refused = |work: &mut dyn FnMut(&mut Transfers)| catch_unwind(AssertUnwindSafe(|| work(&mut transfers))).is_err();
+            transfers.push(&Transfer {
+                tag: 1,
+                action: TransferAction::Write,
+                offset: 4096,
+                len: 512,
+            });
+            let refused = |work: &mut dyn FnMut(&mut Transfers)| {
+                catch_unwind(AssertUnwindSafe(|| work(&mut transfers))).is_err()
+            };
             let mut refused = refused;
             assert!(refused(&mut |t| t.bytes(1, 1).fill(0)), "its memory");
-            assert!(refused(&mut |t| t.push(&Transfer { tag: 1, action: TransferAction::Flush, offset: 0, len: 0 })), "its tag");
-            assert!(refused(&mut |t| t.lay_out(8192)), "the layout");
-            assert!(refused(&mut |t| t.push(&Transfer { tag: 0, action: TransferAction::Read, offset: 0, len: 4097 })), "more than it has");
             assert!(
-                refused(&mut |t| t.push(&Transfer { tag: 2, action: TransferAction::Flush, offset: 0, len: 0 })),
+                refused(&mut |t| t.push(&Transfer {
+                    tag: 1,
+                    action: TransferAction::Flush,
+                    offset: 0,
+                    len: 0
+                })),
+                "its tag"
+            );
+            assert!(refused(&mut |t| t.lay_out(8192)), "the layout");
+            assert!(
+                refused(&mut |t| t.push(&Transfer {
+                    tag: 0,
+                    action: TransferAction::Read,
+                    offset: 0,
+                    len: 4097
+                })),
+                "more than it has"
+            );
+            assert!(
+                refused(&mut |t| t.push(&Transfer {
+                    tag: 2,
+                    action: TransferAction::Flush,
+                    offset: 0,
+                    len: 0
+                })),
                 "a tag that there is not"
             );
             transfers.submit().unwrap();
@@ -291,7 +342,15 @@ mod tests {
             transfers.take(|tag, result| taken.push((tag, result)));
             assert_eq!(taken, [(1, 512)]);
             transfers.bytes(1, 512).fill(0);
-            assert_eq!(transfers.call(&Transfer { tag: 1, action: TransferAction::Read, offset: 4096, len: 512 }), 512);
+            assert_eq!(
+                transfers.call(&Transfer {
+                    tag: 1,
+                    action: TransferAction::Read,
+                    offset: 4096,
+                    len: 512
+                }),
+                512
+            );
             assert!(transfers.bytes(1, 512).iter().all(|byte| *byte == 7));
         }
     }
@@ -301,13 +360,20 @@ mod tests {
         for mut transfers in both(4, 1 << 20) {
             for tag in 0..4 {
                 transfers.bytes(tag, 4096).fill(tag as u8 + 1);
-                transfers.push(&Transfer { tag, action: TransferAction::Write, offset: u64::from(tag) * 4096, len: 4096 });
+                transfers.push(&Transfer {
+                    tag,
+                    action: TransferAction::Write,
+                    offset: u64::from(tag) * 4096,
+                    len: 4096,
+                });
             }
             let file = transfers.file().try_clone().unwrap();
             drop(transfers);
             let mut bytes = [0_u8; 4 * 4096];
             assert_eq!(rustix::io::pread(&file, &mut bytes[..], 0).unwrap(), bytes.len());
-            assert!((0..4).all(|tag| bytes[tag * 4096..][..4096].iter().all(|byte| usize::from(*byte) == tag + 1)));
+            assert!((0..4).all(|tag| {
+                bytes[tag * 4096..][..4096].iter().all(|byte| usize::from(*byte) == tag + 1)
+            }));
         }
     }
 }

@@ -49,7 +49,16 @@ impl Info {
     /// Parameters of a new device: any free number, with this process as the server.
     pub fn wanted(queues: u16, depth: u16, request_bytes_max: u32, flags: u64, mark: u64) -> Self {
         let pid = std::process::id() as i32;
-        Self { queues, depth, request_bytes_max, number: u32::MAX, pid, flags, mark, ..Self::default() }
+        Self {
+            queues,
+            depth,
+            request_bytes_max,
+            number: u32::MAX,
+            pid,
+            flags,
+            mark,
+            ..Self::default()
+        }
     }
 }
 
@@ -104,7 +113,14 @@ pub struct UblkDiscard {
 impl UblkDiscard {
     /// Discards start at multiples of the granularity. A `sectors_max` of 0 disables discards.
     pub const fn new(granularity: u32, sectors_max: u32, zeroes_sectors_max: u32) -> Self {
-        Self { alignment: 0, granularity, sectors_max, zeroes_sectors_max, segments_max: (sectors_max > 0) as u16, reserved: 0 }
+        Self {
+            alignment: 0,
+            granularity,
+            sectors_max,
+            zeroes_sectors_max,
+            segments_max: (sectors_max > 0) as u16,
+            reserved: 0,
+        }
     }
 }
 
@@ -129,8 +145,12 @@ impl Parameters {
     }
 }
 
-const _: () =
-    assert!(size_of::<Info>() == 64 && size_of::<UblkBasic>() == 32 && size_of::<UblkDiscard>() == 20 && size_of::<Parameters>() == 64);
+const _: () = assert!(
+    size_of::<Info>() == 64
+        && size_of::<UblkBasic>() == 32
+        && size_of::<UblkDiscard>() == 20
+        && size_of::<Parameters>() == 64
+);
 
 /// Path of the character device through which the server serves the device.
 pub fn character_node(number: u32) -> PathBuf {
@@ -152,7 +172,11 @@ mod tests {
         // _IOWR('u', 4, struct of 32 bytes), _IOR('u', 2, the same), _IOWR('u', 0x20, struct of 16
         // bytes)
         assert_eq!(
-            [encoded(true, true, 4, 32), encoded(true, false, 2, 32), encoded(true, true, 0x20, 16)],
+            [
+                encoded(true, true, 4, 32),
+                encoded(true, false, 2, 32),
+                encoded(true, true, 0x20, 16)
+            ],
             [0xC020_7504, 0x8020_7502, 0xC010_7520]
         );
     }

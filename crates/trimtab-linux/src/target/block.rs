@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Extent, Ranges};
 use trimtab_sim::run::{TargetKind, Warning};
-use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, PacedTarget, TargetError, TargetResult};
+use trimtab_sim::target::{
+    BlockCompletion, BlockInfo, BlockTarget, Clock, PacedTarget, TargetError, TargetResult,
+};
 
 /// Maximum number of operations submitted with one call. Single submissions cost one call
 /// each; submitting all at once leaves an idle drive waiting while the data of the later ones
@@ -54,7 +56,14 @@ pub struct BlockOptions {
 
 impl Default for BlockOptions {
     fn default() -> Self {
-        Self { queue_depth_max: 32, bytes_in_flight_max: 32 << 20, seed: 0, verify: false, engine: EngineChoice::Auto, direct: true }
+        Self {
+            queue_depth_max: 32,
+            bytes_in_flight_max: 32 << 20,
+            seed: 0,
+            verify: false,
+            engine: EngineChoice::Auto,
+            direct: true,
+        }
     }
 }
 
@@ -81,7 +90,9 @@ impl TransferSlot {
     fn complete(&self, tag: u32, completed: Nanos, result: i32) -> BlockCompletion {
         let Self { op, issued, submitted } = *self;
         let whole = match op {
-            Command::Read(extent) | Command::Write(extent, _) => i64::from(result) == extent.len as i64,
+            Command::Read(extent) | Command::Write(extent, _) => {
+                i64::from(result) == extent.len as i64
+            }
             Command::Trim(_) | Command::Flush => result == 0,
         };
         let result = if whole { Ok(()) } else { Err(Box::new(unexplained(result))) };
@@ -117,7 +128,10 @@ pub struct BlockFile {
 
 impl std::fmt::Debug for BlockFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BlockFile").field("label", &self.label).field("info", &self.info).finish_non_exhaustive()
+        f.debug_struct("BlockFile")
+            .field("label", &self.label)
+            .field("info", &self.info)
+            .finish_non_exhaustive()
     }
 }
 
@@ -162,13 +176,21 @@ impl BlockFile {
     #[cold]
     fn failed(&self, op: &Command<'_>, reason: String, errno: Option<i32>) -> TargetError {
         let label = &self.label;
-        let object = op.extent().map_or_else(|| label.clone(), |extent| format!("{} bytes at {} of {label}", op.bytes(), extent.offset));
+        let object = op.extent().map_or_else(
+            || label.clone(),
+            |extent| format!("{} bytes at {} of {label}", op.bytes(), extent.offset),
+        );
         TargetError::new(op.kind().name(), object, reason, errno)
     }
 
     #[cold]
     fn engine_error(&self, error: &std::io::Error) -> TargetError {
-        TargetError::new("drive", format!("io_uring on {}", self.label), error.to_string(), error.raw_os_error())
+        TargetError::new(
+            "drive",
+            format!("io_uring on {}", self.label),
+            error.to_string(),
+            error.raw_os_error(),
+        )
     }
 
     #[inline]
@@ -185,7 +207,14 @@ impl BlockFile {
     #[cold]
     fn misplaced(&self, op: &Command<'_>) -> TargetError {
         let BlockInfo { block_size, size, .. } = self.info;
-        self.failed(op, format!("the range is not in whole blocks of {block_size} bytes within {} bytes", size.0), None)
+        self.failed(
+            op,
+            format!(
+                "the range is not in whole blocks of {block_size} bytes within {} bytes",
+                size.0
+            ),
+            None,
+        )
     }
 
     /// Reserves `len` bytes of memory for `tag`. If the layout of the pool has to change, waits
@@ -206,7 +235,14 @@ impl BlockFile {
             return Ok(());
         }
         let memory = self.transfers.memory_bytes();
-        Err(self.failed(op, format!("with {} in flight, that exceeds the {memory} bytes of memory reserved", tag + 1), None))
+        Err(self.failed(
+            op,
+            format!(
+                "with {} in flight, that exceeds the {memory} bytes of memory reserved",
+                tag + 1
+            ),
+            None,
+        ))
     }
 
     #[inline]
@@ -272,7 +308,8 @@ impl BlockFile {
     #[inline]
     fn call(&mut self, request: &Transfer, done: &mut Vec<BlockCompletion>) -> TargetResult {
         let result = self.transfers.call(request);
-        let completion = self.slots[request.tag as usize].complete(request.tag, since(self.started), result);
+        let completion =
+            self.slots[request.tag as usize].complete(request.tag, since(self.started), result);
         let unhappy = completion.result.is_err();
         done.push(completion);
         self.in_flight = 0;
@@ -295,12 +332,15 @@ impl BlockFile {
             }
             if let Some(verifier) = &mut self.verifier {
                 let read = match op {
-                    Command::Read(extent) if completion.result.is_ok() => Some(&*self.transfers.bytes(completion.tag, extent.len as usize)),
+                    Command::Read(extent) if completion.result.is_ok() => {
+                        Some(&*self.transfers.bytes(completion.tag, extent.len as usize))
+                    }
                     _ => None,
                 };
                 if let Err((offset, problem)) = verifier.end(completion.tag, &self.maker, read) {
                     let object = format!("4096 bytes at {offset} of {}", self.label);
-                    completion.result = Err(Box::new(TargetError::new("verify", object, problem, None)));
+                    completion.result =
+                        Err(Box::new(TargetError::new("verify", object, problem, None)));
                 }
             }
         }
@@ -311,7 +351,11 @@ impl BlockFile {
     fn explain(&mut self, op: &Command<'_>, result: Option<i32>) -> TargetResult {
         let result = result.unwrap_or(-libc::EIO);
         if result >= 0 {
-            return Err(self.failed(op, format!("only {result} bytes were transferred; was the file truncated?"), None));
+            return Err(self.failed(
+                op,
+                format!("only {result} bytes were transferred; was the file truncated?"),
+                None,
+            ));
         }
         let unknown_command = matches!(-result, libc::EINVAL | libc::EOPNOTSUPP | libc::ENOTTY);
         if let Command::Trim(Ranges::One(Extent { offset, len })) = *op
@@ -327,7 +371,8 @@ impl BlockFile {
     }
 
     fn trim_now(&self, op: &Command<'_>, offset: u64, len: u64) -> TargetResult {
-        descriptor::discard(self.transfers.file(), offset, len).map_err(|error| self.error(op, error.raw_os_error().unwrap_or(libc::EIO)))
+        descriptor::discard(self.transfers.file(), offset, len)
+            .map_err(|error| self.error(op, error.raw_os_error().unwrap_or(libc::EIO)))
     }
 
     #[inline]
@@ -350,7 +395,13 @@ impl BlockFile {
         self.queued.push(request.tag);
     }
 
-    fn submit_trim(&mut self, tag: u32, op: Command<'static>, offset: u64, len: u64) -> TargetResult {
+    fn submit_trim(
+        &mut self,
+        tag: u32,
+        op: Command<'static>,
+        offset: u64,
+        len: u64,
+    ) -> TargetResult {
         if let Some(verifier) = &mut self.verifier {
             verifier.begin_trim(tag, offset, len);
         }
@@ -360,7 +411,13 @@ impl BlockFile {
                 let issued = since(self.started);
                 let result = self.trim_now(&op, offset, len).map_err(Box::new);
                 let completed = since(self.started);
-                self.early.push(BlockCompletion { tag, issued, submitted: issued, completed, result });
+                self.early.push(BlockCompletion {
+                    tag,
+                    issued,
+                    submitted: issued,
+                    completed,
+                    result,
+                });
                 if let Some(verifier) = &mut self.verifier {
                     verifier.end_unread(tag);
                 }
@@ -413,7 +470,12 @@ impl BlockTarget for BlockFile {
                     Some(verifier) => verifier.begin_write(tag, offset, len, class),
                     None => self.sequence.wrapping_add(1),
                 };
-                self.maker.fill(class, offset, self.sequence, self.transfers.bytes(tag, len as usize));
+                self.maker.fill(
+                    class,
+                    offset,
+                    self.sequence,
+                    self.transfers.bytes(tag, len as usize),
+                );
                 (TransferAction::Write, offset, len)
             }
             Command::Trim(ranges) => {
@@ -447,7 +509,9 @@ impl PacedTarget for BlockFile {
             return self.call(&lone, done);
         }
         self.submit_queued()?;
-        if let Err(error) = self.transfers.wait_until(self.started + Duration::from_nanos(instant.0)) {
+        if let Err(error) =
+            self.transfers.wait_until(self.started + Duration::from_nanos(instant.0))
+        {
             return Err(self.engine_error(&error));
         }
         self.take_completed(0, done)

@@ -76,15 +76,19 @@ impl DirOptions {
             return Ok(());
         }
         if self.calls == Calls::Stdio {
-            return Err("direct I/O and the C library's buffer exclude each other: switch buffering off".to_owned());
+            return Err(
+                "direct I/O and the C library's buffer exclude each other: switch buffering off"
+                    .to_owned(),
+            );
         }
         match [("read", self.read_block), ("write", self.write_block)]
             .iter()
             .find(|(_, size)| *size == 0 || !size.is_multiple_of(direct::ALIGNMENT))
         {
-            Some((which, size)) => {
-                Err(format!("direct I/O needs blocks of a multiple of {} bytes, and the {which} blocks have {size}", direct::ALIGNMENT))
-            }
+            Some((which, size)) => Err(format!(
+                "direct I/O needs blocks of a multiple of {} bytes, and the {which} blocks have {size}",
+                direct::ALIGNMENT
+            )),
             None => Ok(()),
         }
     }
@@ -119,7 +123,8 @@ pub struct DirTarget {
 impl DirTarget {
     /// A target for the open directory `dir`, which errors call `path`.
     pub fn new(dir: OwnedFd, path: &Path, options: DirOptions) -> Self {
-        let buffer = (options.write_block.max(options.read_block).max(1) as usize).max(STDIO_BUFFER);
+        let buffer =
+            (options.write_block.max(options.read_block).max(1) as usize).max(STDIO_BUFFER);
         Self {
             dirs: OpenDirectories::new(dir),
             path: path.to_owned(),
@@ -155,14 +160,26 @@ impl DirTarget {
     /// One `openat` with only the flags of the operation, through no link. Without `O_CLOEXEC`:
     /// no process is started while a file is open.
     #[inline]
-    fn open(&mut self, action: &'static str, path: &str, flags: OFlags, mode: u32) -> TargetResult<OwnedFd> {
-        let opened = self.at(path, |dir, name| rustix::fs::openat(dir, name, flags | OFlags::NOFOLLOW, Mode::from_raw_mode(mode)));
+    fn open(
+        &mut self,
+        action: &'static str,
+        path: &str,
+        flags: OFlags,
+        mode: u32,
+    ) -> TargetResult<OwnedFd> {
+        let opened = self.at(path, |dir, name| {
+            rustix::fs::openat(dir, name, flags | OFlags::NOFOLLOW, Mode::from_raw_mode(mode))
+        });
         opened.map_err(|errno| self.open_error(action, path, errno))
     }
 
     /// Runs `operation` on the last component of `path` in its parent directory.
     #[inline]
-    fn at<T>(&mut self, path: &str, operation: impl FnOnce(BorrowedFd<'_>, &str) -> Result<T, Errno>) -> Result<T, Errno> {
+    fn at<T>(
+        &mut self,
+        path: &str,
+        operation: impl FnOnce(BorrowedFd<'_>, &str) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         let (dir, name) = self.dirs.locate(path)?;
         operation(dir, name)
     }
@@ -177,7 +194,14 @@ impl DirTarget {
     }
 
     #[inline]
-    fn write(&mut self, action: &'static str, path: &str, flags: OFlags, mode: u32, payload: &Payload<'_>) -> TargetResult {
+    fn write(
+        &mut self,
+        action: &'static str,
+        path: &str,
+        flags: OFlags,
+        mode: u32,
+        payload: &Payload<'_>,
+    ) -> TargetResult {
         let file = self.open(action, path, flags, mode)?;
         if !flags.contains(OFlags::EXCL) {
             self.dirs.check_file(&file).map_err(|errno| self.open_error(action, path, errno))?;
@@ -185,7 +209,9 @@ impl DirTarget {
         let written = match self.options.calls {
             Calls::Blocks { .. } if self.options.direct => self.write_direct(&file, flags, payload),
             Calls::Blocks { empty_remainder } => self.write_blocks(&file, payload, empty_remainder),
-            Calls::Stdio => self.append_check(&file, flags).and_then(|()| self.write_stdio(&file, payload)),
+            Calls::Stdio => {
+                self.append_check(&file, flags).and_then(|()| self.write_stdio(&file, payload))
+            }
         };
         written.map_err(|errno| self.error("write", path, errno))?;
         if self.options.fsync == Fsync::Close {
@@ -202,13 +228,35 @@ impl DirTarget {
         Ok(())
     }
 
-    fn write_direct(&mut self, file: &OwnedFd, flags: OFlags, payload: &Payload<'_>) -> Result<(), Errno> {
-        let end = if flags.contains(OFlags::APPEND) { rustix::fs::seek(file, SeekFrom::End(0))? } else { 0 };
+    fn write_direct(
+        &mut self,
+        file: &OwnedFd,
+        flags: OFlags,
+        payload: &Payload<'_>,
+    ) -> Result<(), Errno> {
+        let end = if flags.contains(OFlags::APPEND) {
+            rustix::fs::seek(file, SeekFrom::End(0))?
+        } else {
+            0
+        };
         let Self { options, data, buffer, aligned, .. } = self;
-        direct::write(file, flags, end, payload, options.write_block.into(), data, (buffer, aligned))
+        direct::write(
+            file,
+            flags,
+            end,
+            payload,
+            options.write_block.into(),
+            data,
+            (buffer, aligned),
+        )
     }
 
-    fn write_blocks(&mut self, file: &OwnedFd, payload: &Payload<'_>, empty_remainder: bool) -> Result<(), Errno> {
+    fn write_blocks(
+        &mut self,
+        file: &OwnedFd,
+        payload: &Payload<'_>,
+        empty_remainder: bool,
+    ) -> Result<(), Errno> {
         let block = u64::from(self.options.write_block.max(1));
         let mut at = 0;
         let mut looked = 0;
@@ -258,7 +306,13 @@ impl DirTarget {
     }
 
     /// One call for `len` bytes of the payload from `at`; no call for zero bytes.
-    fn write_pieces(&mut self, file: &OwnedFd, payload: &Payload<'_>, at: u64, len: u64) -> Result<(), Errno> {
+    fn write_pieces(
+        &mut self,
+        file: &OwnedFd,
+        payload: &Payload<'_>,
+        at: u64,
+        len: u64,
+    ) -> Result<(), Errno> {
         if len == 0 {
             return Ok(());
         }
@@ -337,13 +391,16 @@ impl FileTarget for DirTarget {
 // The operations.
 impl DirTarget {
     fn make_dir(&mut self, path: &str) -> TargetResult {
-        let made = self.at(path, |dir, name| rustix::fs::mkdirat(dir, name, Mode::RWXU)).and_then(|()| self.dirs.made(path));
+        let made = self
+            .at(path, |dir, name| rustix::fs::mkdirat(dir, name, Mode::RWXU))
+            .and_then(|()| self.dirs.made(path));
         made.map_err(|errno| self.error("make directory", path, errno))
     }
 
     fn remove_dir(&mut self, path: &str) -> TargetResult {
         self.dirs.forget(path);
-        let removed = self.at(path, |dir, name| rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR));
+        let removed =
+            self.at(path, |dir, name| rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR));
         removed.map_err(|errno| self.error("remove directory", path, errno))
     }
 
@@ -359,7 +416,9 @@ impl DirTarget {
 
     fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
         let (flags, mode) = match self.options.calls {
-            Calls::Blocks { .. } if self.options.direct => (OFlags::RDWR | OFlags::APPEND | OFlags::DIRECT, 0),
+            Calls::Blocks { .. } if self.options.direct => {
+                (OFlags::RDWR | OFlags::APPEND | OFlags::DIRECT, 0)
+            }
             Calls::Blocks { .. } => (OFlags::RDWR | OFlags::APPEND, 0),
             // Does not create a missing file, unlike buffered streams.
             Calls::Stdio => (OFlags::WRONLY | OFlags::APPEND, 0),
@@ -368,11 +427,17 @@ impl DirTarget {
     }
 
     fn read(&mut self, path: &str, len: u64) -> TargetResult {
-        let file = self.open("open", path, if self.options.direct { OFlags::DIRECT } else { OFlags::empty() } | OFlags::RDONLY, 0)?;
+        let file = self.open(
+            "open",
+            path,
+            if self.options.direct { OFlags::DIRECT } else { OFlags::empty() } | OFlags::RDONLY,
+            0,
+        )?;
         self.read_file(&file, len).map_err(|error| match error {
             ReadError::System(errno) => self.error("read", path, errno),
             ReadError::TooShort => {
-                let reason = format!("the file is shorter than the {len} bytes that were written to it");
+                let reason =
+                    format!("the file is shorter than the {len} bytes that were written to it");
                 TargetError::new("read", self.path.join(path).display().to_string(), reason, None)
             }
         })?;
@@ -393,7 +458,12 @@ impl DirTarget {
 #[cold]
 pub fn error(action: &'static str, dir: &Path, path: &str, errno: Errno) -> TargetError {
     let object = if path.is_empty() { dir.to_owned() } else { dir.join(path) };
-    TargetError::new(action, object.display().to_string(), std::io::Error::from(errno).to_string(), Some(errno.raw_os_error()))
+    TargetError::new(
+        action,
+        object.display().to_string(),
+        std::io::Error::from(errno).to_string(),
+        Some(errno.raw_os_error()),
+    )
 }
 
 #[derive(Debug)]
@@ -409,7 +479,13 @@ impl From<Errno> for ReadError {
 }
 
 /// `len` bytes of the payload from `at`: its own, or generated in `buffer`.
-fn piece<'a>(payload: &Payload<'a>, at: u64, len: u64, data: &mut Stream, buffer: &'a mut Vec<u8>) -> &'a [u8] {
+fn piece<'a>(
+    payload: &Payload<'a>,
+    at: u64,
+    len: u64,
+    data: &mut Stream,
+    buffer: &'a mut Vec<u8>,
+) -> &'a [u8] {
     match payload {
         Payload::Bytes { bytes, .. } => &bytes[at as usize..(at + len) as usize],
         Payload::Fill { class, .. } => {
@@ -473,7 +549,8 @@ mod tests {
 
     fn open(options: DirOptions) -> (tempfile::TempDir, DirTarget) {
         let dir = tempfile::tempdir().unwrap();
-        let fd = rustix::fs::open(dir.path(), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty()).unwrap();
+        let fd = rustix::fs::open(dir.path(), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty())
+            .unwrap();
         let target = DirTarget::new(fd, dir.path(), options);
         (dir, target)
     }
@@ -483,10 +560,19 @@ mod tests {
     }
 
     fn every_way() -> impl Iterator<Item = DirOptions> {
-        let calls = [Calls::Blocks { empty_remainder: false }, Calls::Blocks { empty_remainder: true }, Calls::Stdio];
+        let calls = [
+            Calls::Blocks { empty_remainder: false },
+            Calls::Blocks { empty_remainder: true },
+            Calls::Stdio,
+        ];
         let blocks = [1, 7, 512, 1000, 4096, 5000, 12288, 100_000];
         calls.into_iter().flat_map(move |calls| {
-            blocks.into_iter().map(move |block| DirOptions { calls, write_block: block, read_block: block, ..DirOptions::default() })
+            blocks.into_iter().map(move |block| DirOptions {
+                calls,
+                write_block: block,
+                read_block: block,
+                ..DirOptions::default()
+            })
         })
     }
 
@@ -503,7 +589,11 @@ mod tests {
                 let name = format!("d/{len}");
                 target.create(&name, &bytes(&content[..len])).unwrap();
                 target.append(&name, &bytes(&content[len..len + 5000])).unwrap();
-                assert_eq!(std::fs::read(dir.path().join(&name)).unwrap(), content[..len + 5000], "{options:?} {len}");
+                assert_eq!(
+                    std::fs::read(dir.path().join(&name)).unwrap(),
+                    content[..len + 5000],
+                    "{options:?} {len}"
+                );
                 target.read(&name, len as u64 + 5000).unwrap();
                 target.delete(&name).unwrap();
             }
@@ -517,19 +607,32 @@ mod tests {
     fn direct_io_writes_and_reads_files_of_any_size() {
         let content: Vec<u8> = (0..60_000_u32).map(|i| (i % 251) as u8).collect();
         for block in [4096, 8192] {
-            let (dir, mut target) = open(DirOptions { direct: true, write_block: block, read_block: block, ..DirOptions::default() });
+            let (dir, mut target) = open(DirOptions {
+                direct: true,
+                write_block: block,
+                read_block: block,
+                ..DirOptions::default()
+            });
             for len in [1, 999, 4096, 12_288, 20_000] {
                 match target.create("f", &bytes(&content[..len])) {
-                    Err(error) if error.errno == Some(libc::EINVAL) => return assert!(error.reason.contains("direct"), "{error}"),
+                    Err(error) if error.errno == Some(libc::EINVAL) => {
+                        return assert!(error.reason.contains("direct"), "{error}");
+                    }
                     result => result.unwrap(),
                 }
                 let mut end = len;
                 for more in [5000, 1, 8192, 40] {
                     target.append("f", &bytes(&content[end..end + more])).unwrap();
                     end += more;
-                    assert_eq!(std::fs::read(dir.path().join("f")).unwrap(), content[..end], "{len} to {end}");
+                    assert_eq!(
+                        std::fs::read(dir.path().join("f")).unwrap(),
+                        content[..end],
+                        "{len} to {end}"
+                    );
                     target.read("f", end as u64).unwrap();
-                    assert!(target.read("f", end as u64 + 1).unwrap_err().reason.contains("shorter"));
+                    assert!(
+                        target.read("f", end as u64 + 1).unwrap_err().reason.contains("shorter")
+                    );
                 }
                 target.delete("f").unwrap();
             }
@@ -548,7 +651,10 @@ mod tests {
         let random = Payload::Fill { len: 10_000, class: DataClass::Random };
         target.create("a", &random).unwrap();
         target.create("b", &random).unwrap();
-        let (a, b) = (std::fs::read(dir.path().join("a")).unwrap(), std::fs::read(dir.path().join("b")).unwrap());
+        let (a, b) = (
+            std::fs::read(dir.path().join("a")).unwrap(),
+            std::fs::read(dir.path().join("b")).unwrap(),
+        );
         assert_eq!((a.len(), b.len()), (10_000, 10_000));
         assert_ne!(a, b);
         assert_ne!(a[..4096], a[4096..8192]);
@@ -564,49 +670,82 @@ mod tests {
             target.create("short", &bytes(b"12345")).unwrap();
             let short = target.read("short", 6).unwrap_err();
             assert!(short.reason.contains("shorter than the 6 bytes"), "{short}");
-            assert_eq!(target.create("no/file", &bytes(b"1")).unwrap_err().errno, Some(libc::ENOENT));
+            assert_eq!(
+                target.create("no/file", &bytes(b"1")).unwrap_err().errno,
+                Some(libc::ENOENT)
+            );
             target.make_dir("d").unwrap();
             assert_eq!(target.make_dir("d").unwrap_err().errno, Some(libc::EEXIST));
             drop(dir);
-            assert_eq!(target.create("a", &bytes(b"1")).unwrap_err().errno, Some(libc::ENOENT), "the directory is gone");
+            assert_eq!(
+                target.create("a", &bytes(b"1")).unwrap_err().errno,
+                Some(libc::ENOENT),
+                "the directory is gone"
+            );
         }
     }
 
     #[test]
     fn planted_path_is_not_followed_written_or_removed() {
         use std::os::unix::fs::symlink;
-        for (options, mode) in every_way().flat_map(|options| [(options, 0o700), (options, 0o777)]) {
+        for (options, mode) in every_way().flat_map(|options| [(options, 0o700), (options, 0o777)])
+        {
             let outside = tempfile::tempdir().unwrap();
             let canary = outside.path().join("f");
             std::fs::write(&canary, "precious").unwrap();
             let dir = tempfile::tempdir().unwrap();
-            std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
-            let fd = rustix::fs::open(dir.path(), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty()).unwrap();
+            std::fs::set_permissions(
+                dir.path(),
+                std::os::unix::fs::PermissionsExt::from_mode(mode),
+            )
+            .unwrap();
+            let fd =
+                rustix::fs::open(dir.path(), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty())
+                    .unwrap();
             let mut target = DirTarget::new(fd, dir.path(), options);
             symlink(&canary, dir.path().join("link")).unwrap();
             symlink(outside.path().join("new"), dir.path().join("nowhere")).unwrap();
             symlink(outside.path(), dir.path().join("d")).unwrap();
             for name in ["link", "nowhere"] {
-                assert_eq!(target.create(name, &bytes(b"1")).unwrap_err().errno, Some(libc::EEXIST));
+                assert_eq!(
+                    target.create(name, &bytes(b"1")).unwrap_err().errno,
+                    Some(libc::EEXIST)
+                );
                 assert_eq!(target.append(name, &bytes(b"1")).unwrap_err().errno, Some(libc::ELOOP));
                 assert_eq!(target.read(name, 1).unwrap_err().errno, Some(libc::ELOOP));
             }
-            assert!(target.create("d/new", &bytes(b"1")).is_err() && target.delete("d/f").is_err() && target.make_dir("d/x").is_err());
+            assert!(
+                target.create("d/new", &bytes(b"1")).is_err()
+                    && target.delete("d/f").is_err()
+                    && target.make_dir("d/x").is_err()
+            );
             // A directory of ours with files, replaced by a link and by another directory.
             target.make_dir("s0").unwrap();
             target.create("s0/f", &bytes(b"1")).unwrap();
             std::fs::rename(dir.path().join("s0"), dir.path().join("aside")).unwrap();
             symlink(outside.path(), dir.path().join("s0")).unwrap();
-            let _ = (target.append("s0/f", &bytes(b"1")), target.create("s0/g", &bytes(b"1")), target.delete("s0/f"));
+            let _ = (
+                target.append("s0/f", &bytes(b"1")),
+                target.create("s0/g", &bytes(b"1")),
+                target.delete("s0/f"),
+            );
             std::fs::remove_file(dir.path().join("s0")).unwrap();
             std::fs::create_dir(dir.path().join("s0")).unwrap();
             std::fs::write(dir.path().join("s0/f"), "precious").unwrap();
             target.dirs.forget_open();
             if mode == 0o777 {
-                assert_eq!(target.delete("s0/f").unwrap_err().errno, Some(libc::ELOOP), "another directory");
+                assert_eq!(
+                    target.delete("s0/f").unwrap_err().errno,
+                    Some(libc::ELOOP),
+                    "another directory"
+                );
                 std::fs::write(dir.path().join("other"), "precious").unwrap();
                 std::fs::hard_link(dir.path().join("other"), dir.path().join("s")).unwrap();
-                assert_eq!(target.append("s", &bytes(b"1")).unwrap_err().errno, Some(libc::ELOOP), "a second name of something");
+                assert_eq!(
+                    target.append("s", &bytes(b"1")).unwrap_err().errno,
+                    Some(libc::ELOOP),
+                    "a second name of something"
+                );
                 assert_eq!(std::fs::read(dir.path().join("s0/f")).unwrap(), b"precious");
             }
             assert_eq!(std::fs::read(&canary).unwrap(), b"precious");
@@ -628,7 +767,10 @@ mod tests {
         }
         for i in 0..10 {
             target.delete(&format!("d{i}/f0")).unwrap();
-            assert_eq!(target.remove_dir(&format!("d{i}")).unwrap_err().errno, Some(libc::ENOTEMPTY));
+            assert_eq!(
+                target.remove_dir(&format!("d{i}")).unwrap_err().errno,
+                Some(libc::ENOTEMPTY)
+            );
             target.delete(&format!("d{i}/f1")).unwrap();
             target.remove_dir(&format!("d{i}")).unwrap();
             target.make_dir(&format!("d{i}")).unwrap();

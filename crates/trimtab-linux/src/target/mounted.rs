@@ -41,8 +41,11 @@ impl MountedDir {
 impl TrimTarget for MountedDir {
     fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)> {
         let object = self.dir.path().display().to_string();
-        let failed = |reason: String, errno: Option<i32>| TargetError::new("trim the filesystem of", &object, reason, errno);
-        let mut filesystem = Filesystem::open(self.dir.path()).map_err(|error| failed(format!("{error:#}"), None))?;
+        let failed = |reason: String, errno: Option<i32>| {
+            TargetError::new("trim the filesystem of", &object, reason, errno)
+        };
+        let mut filesystem = Filesystem::open(self.dir.path())
+            .map_err(|error| failed(format!("{error:#}"), None))?;
         filesystem.prepare(Bytes::ZERO, false);
         let before = self.meter.as_ref().and_then(Meter::count);
         let started = Instant::now();
@@ -56,9 +59,20 @@ impl TrimTarget for MountedDir {
             return Err(failed("interrupted".to_owned(), Some(libc::EINTR)));
         }
         let took = nanos(started.elapsed());
-        let settled = self.meter.as_ref().map_or_else(fitrim::SettleResult::default, |meter| fitrim::settle(meter, PATIENCE));
+        let settled = self
+            .meter
+            .as_ref()
+            .map_or_else(fitrim::SettleResult::default, |meter| fitrim::settle(meter, PATIENCE));
         let counted = settled.counted.zip(before).map(|(now, before)| now.since(before));
-        Ok((TrimOutcome { asked: account.discards.asked.bytes, returned: account.returned, counted, took }, settled.went_on))
+        Ok((
+            TrimOutcome {
+                asked: account.discards.asked.bytes,
+                returned: account.returned,
+                counted,
+                took,
+            },
+            settled.went_on,
+        ))
     }
 
     fn take_discards(&mut self) -> Option<Amount> {

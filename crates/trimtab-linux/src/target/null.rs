@@ -6,7 +6,10 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::op::FileOp;
 use trimtab_sim::op::NfsOp;
-use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, FileTarget, NfsTarget, PacedTarget, TargetResult};
+use trimtab_sim::target::{
+    BlockCompletion, BlockInfo, BlockTarget, Clock, FileTarget, NfsTarget, PacedTarget,
+    TargetResult,
+};
 
 const QUEUE_DEPTH_MAX: u32 = 4096;
 
@@ -74,7 +77,8 @@ pub struct NullBlocks {
 impl NullBlocks {
     /// A target of `size` bytes in blocks of 512.
     pub fn new(size: Bytes) -> Self {
-        let info = BlockInfo { size, block_size: 512, queue_depth_max: QUEUE_DEPTH_MAX, trim: true };
+        let info =
+            BlockInfo { size, block_size: 512, queue_depth_max: QUEUE_DEPTH_MAX, trim: true };
         Self { started: Instant::now(), info, issued: Vec::with_capacity(QUEUE_DEPTH_MAX as usize) }
     }
 }
@@ -106,7 +110,13 @@ impl BlockTarget for NullBlocks {
     fn reap(&mut self, _min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
         let submitted = self.now();
         let completed = self.now();
-        done.extend(self.issued.drain(..).map(|(tag, issued)| BlockCompletion { tag, issued, submitted, completed, result: Ok(()) }));
+        done.extend(self.issued.drain(..).map(|(tag, issued)| BlockCompletion {
+            tag,
+            issued,
+            submitted,
+            completed,
+            result: Ok(()),
+        }));
         Ok(())
     }
 }

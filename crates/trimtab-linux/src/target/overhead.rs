@@ -35,7 +35,11 @@ impl Overhead {
     /// Measures the cost of `workload` by running it to its end on the null target.
     pub fn of_files<W: FileWorkload + ?Sized>(workload: &mut W, makes: Option<DataClass>) -> Self {
         let outcome = files::run(workload, &mut NullFiles::new(), &mut SilentObserver);
-        let (ops, ns) = outcome.recorded.phases.iter().fold((0, 0), |(ops, ns), phase| (ops + phase.ops_total(), ns + phase.took.0));
+        let (ops, ns) = outcome
+            .recorded
+            .phases
+            .iter()
+            .fold((0, 0), |(ops, ns), phase| (ops + phase.ops_total(), ns + phase.took.0));
         Self { op_ns: ns as f64 / (ops as f64).max(1.0), byte_ns: makes.map_or(0.0, data_cost) }
     }
 
@@ -52,7 +56,8 @@ impl Overhead {
             limit: Limit::Ops(BLOCK_OPS),
         };
         let mut workload = Synthetic::new(settings, 0).expect("the settings are valid");
-        let outcome = blocks::run(&mut workload, &mut NullBlocks::new(NULL_SIZE), &mut SilentObserver);
+        let outcome =
+            blocks::run(&mut workload, &mut NullBlocks::new(NULL_SIZE), &mut SilentObserver);
         let took: u64 = outcome.recorded.phases.iter().map(|phase| phase.took.0).sum();
         Self { op_ns: took as f64 / BLOCK_OPS as f64, byte_ns: makes.map_or(0.0, block_data_cost) }
     }
@@ -65,7 +70,10 @@ impl Overhead {
             let own = self.op_ns * phase.ops_total() as f64 + self.byte_ns * phase.written.as_f64();
             let share = own / phase.took.as_f64().max(1.0);
             if share > SHARE_MAX && !run.warnings.iter().any(|w| w.code == "tool.overhead") {
-                let facts = vec![Field::new("phase", phase.name.clone()), Field::new("share", format!("{:.0} %", share * 100.0))];
+                let facts = vec![
+                    Field::new("phase", phase.name.clone()),
+                    Field::new("share", format!("{:.0} %", share * 100.0)),
+                ];
                 run.warnings.push(Warning {
                     code: "tool.overhead".to_owned(),
                     severity: Severity::Caution,
@@ -91,7 +99,9 @@ fn block_data_cost(class: DataClass) -> f64 {
 /// Nanoseconds per byte of `class`.
 pub fn data_cost(class: DataClass) -> f64 {
     let mut rng = Stream::new(0, "overhead");
-    fill_cost(|_, buffer| buffer.chunks_mut(128 << 10).for_each(|piece| class.fill(&mut rng, piece)))
+    fill_cost(|_, buffer| {
+        buffer.chunks_mut(128 << 10).for_each(|piece| class.fill(&mut rng, piece))
+    })
 }
 
 /// Nanoseconds per byte: the minimum of three, as disturbances only add time.

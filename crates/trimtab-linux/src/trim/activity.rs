@@ -37,7 +37,9 @@ pub(super) enum OwnWrites {
 impl OwnWrites {
     pub(super) fn of(mount: &Mount, stack: &Stack) -> Self {
         match mount.fs_type.as_str() {
-            "xfs" => stack.top_layers().next().map_or(Self::UpTo(2), |top| Self::Log(top.name.clone())),
+            "xfs" => {
+                stack.top_layers().next().map_or(Self::UpTo(2), |top| Self::Log(top.name.clone()))
+            }
             "f2fs" => Self::UpTo(2),
             _ => Self::None,
         }
@@ -98,7 +100,9 @@ impl ActivityDetector {
             in_flight: u32::try_from(now.in_flight).unwrap_or(u32::MAX),
             idle_since: self.idle_since,
             idle_unsure: self.idle_unsure,
-            wait: step.and_then(|s| s.read_write_time.0.checked_div(s.reads.saturating_add(s.writes))).map(Nanos),
+            wait: step
+                .and_then(|s| s.read_write_time.0.checked_div(s.reads.saturating_add(s.writes)))
+                .map(Nanos),
         }
     }
 
@@ -126,7 +130,8 @@ impl ActivityDetector {
             OwnWrites::Log(_) => self.own_writes.logged(&self.root).saturating_sub(self.logged),
         };
         let step = self.last.map(|then| now.since(&then)).unwrap_or_default();
-        let others = self.reads_of_others(&step).saturating_add(step.writes.saturating_sub(own_writes));
+        let others =
+            self.reads_of_others(&step).saturating_add(step.writes.saturating_sub(own_writes));
         self.note(now, others);
     }
 
@@ -164,12 +169,20 @@ mod tests {
 
         /// Sets the counters: reads of 4 KiB, writes, and requests in flight.
         fn counts(&self, reads: u64, writes: u64, in_flight: u64) {
-            let line = format!("{reads} 0 {} 0 {writes} 0 {} 0 {in_flight} 0 0 0 0 0 0 0 0\n", reads * 8, writes * 8);
+            let line = format!(
+                "{reads} 0 {} 0 {writes} 0 {} 0 {in_flight} 0 0 0 0 0 0 0 0\n",
+                reads * 8,
+                writes * 8
+            );
             fs::write(self.0.path().join("stat"), line).unwrap();
         }
 
         fn logs(&self, writes: u64) {
-            fs::write(self.0.path().join("sys/fs/xfs/sda1/stats/stats"), format!("ig 1 0 0\nlog {writes} 5 0 2 1\n")).unwrap();
+            fs::write(
+                self.0.path().join("sys/fs/xfs/sda1/stats/stats"),
+                format!("ig 1 0 0\nlog {writes} 5 0 2 1\n"),
+            )
+            .unwrap();
         }
 
         fn activity(&self, own_writes: OwnWrites) -> ActivityDetector {
@@ -201,7 +214,11 @@ mod tests {
             activity.after_trim();
             let look = activity.look();
             assert_eq!(look.requests, Some(others), "{own:?}, {writes} writes, {logged} logged");
-            assert_eq!(look.idle_since > began.idle_since, others > 0, "{own:?}, {writes} writes, {logged} logged");
+            assert_eq!(
+                look.idle_since > began.idle_since,
+                others > 0,
+                "{own:?}, {writes} writes, {logged} logged"
+            );
         }
     }
 
@@ -220,6 +237,10 @@ mod tests {
         assert_eq!(activity.look(), DeviceActivity { wait: None, ..second }, "nothing came");
         machine.counts(3, 1, 2);
         let there = activity.look();
-        assert_eq!((there.in_flight, there.idle_unsure), (2, Nanos::ZERO), "requests in flight are current use");
+        assert_eq!(
+            (there.in_flight, there.idle_unsure),
+            (2, Nanos::ZERO),
+            "requests in flight are current use"
+        );
     }
 }

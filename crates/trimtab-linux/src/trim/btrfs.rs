@@ -57,7 +57,10 @@ pub fn chunks(file: impl AsFd) -> Result<Vec<BtrfsChunk>, Errno> {
     let mut from = 0;
     loop {
         let (objects, types) = ((FIRST_CHUNK, FIRST_CHUNK), (CHUNK_ITEM, CHUNK_ITEM));
-        let (count, items) = btrfs_search(&file, &BtrfsSearch { tree: CHUNK_TREE, objects, types, offsets: (from, u64::MAX) })?;
+        let (count, items) = btrfs_search(
+            &file,
+            &BtrfsSearch { tree: CHUNK_TREE, objects, types, offsets: (from, u64::MAX) },
+        )?;
         let found = parse_items(&items, count);
         let Some(last) = found.last() else { break };
         let Some(next) = last.logical.checked_add(1) else { break };
@@ -73,13 +76,17 @@ pub fn is_used(file: impl AsFd, address: u64, len: u64) -> Result<bool, Errno> {
     let end = address.saturating_add(len);
     let (mut object, mut kind, mut offset) = (address.saturating_sub(EXTENT_BYTES_MAX), 0, 0);
     loop {
-        let (objects, types, offsets) = ((object, end.saturating_sub(1)), (kind, u32::MAX), (offset, u64::MAX));
-        let (count, items) = btrfs_search(&file, &BtrfsSearch { tree: EXTENT_TREE, objects, types, offsets })?;
+        let (objects, types, offsets) =
+            ((object, end.saturating_sub(1)), (kind, u32::MAX), (offset, u64::MAX));
+        let (count, items) =
+            btrfs_search(&file, &BtrfsSearch { tree: EXTENT_TREE, objects, types, offsets })?;
         let keys = parse_keys(&items, count);
         let used = |&(start, kind, len): &(u64, u32, u64)| {
             // For a tree node, the level is stored in place of the length.
             let len = if kind == METADATA_ITEM { NODE_BYTES_MAX } else { len };
-            matches!(kind, EXTENT_ITEM | METADATA_ITEM) && start < end && start.saturating_add(len) > address
+            matches!(kind, EXTENT_ITEM | METADATA_ITEM)
+                && start < end
+                && start.saturating_add(len) > address
         };
         if keys.iter().any(used) {
             return Ok(true);
@@ -112,7 +119,11 @@ pub fn parse_items(buffer: &[u8], count: u32) -> Vec<BtrfsChunk> {
     let mut chunks = Vec::new();
     let mut rest = buffer;
     for _ in 0..count {
-        let (Some(offset), Some(kind), Some(len)) = (u64_at(rest, 16), u32_at(rest, 24), u32_at(rest, 28)) else { break };
+        let (Some(offset), Some(kind), Some(len)) =
+            (u64_at(rest, 16), u32_at(rest, 24), u32_at(rest, 28))
+        else {
+            break;
+        };
         let Some(item) = rest.get(HEADER..HEADER.saturating_add(len as usize)) else { break };
         if kind == CHUNK_ITEM {
             chunks.extend(parse_chunk(offset, item));
@@ -126,8 +137,12 @@ pub fn parse_items(buffer: &[u8], count: u32) -> Vec<BtrfsChunk> {
 fn parse_chunk(logical: u64, item: &[u8]) -> Option<BtrfsChunk> {
     let u16_at = |at: usize| item.get(at..at + 2).map(|b| u16::from_le_bytes([b[0], b[1]]));
     let count = usize::from(u16_at(44)?);
-    let stripe =
-        |n: usize| Some(Stripe { device: u64_at(item, CHUNK_HEAD + n * STRIPE)?, offset: u64_at(item, CHUNK_HEAD + n * STRIPE + 8)? });
+    let stripe = |n: usize| {
+        Some(Stripe {
+            device: u64_at(item, CHUNK_HEAD + n * STRIPE)?,
+            offset: u64_at(item, CHUNK_HEAD + n * STRIPE + 8)?,
+        })
+    };
     Some(BtrfsChunk {
         logical,
         len: u64_at(item, 0)?,
@@ -162,7 +177,9 @@ impl BtrfsChunk {
     /// are contiguous from there. `None` for parity profiles, whose places rotate.
     pub fn place(&self, logical: u64) -> Option<(Vec<Stripe>, u64)> {
         let inside = logical.checked_sub(self.logical).filter(|i| *i < self.len)?;
-        let on = |stripe: &Stripe, offset: u64| Some(Stripe { device: stripe.device, offset: stripe.offset.checked_add(offset)? });
+        let on = |stripe: &Stripe, offset: u64| {
+            Some(Stripe { device: stripe.device, offset: stripe.offset.checked_add(offset)? })
+        };
         if self.kind & RAID56 != 0 || self.stripes.is_empty() {
             return None;
         }
@@ -178,7 +195,12 @@ impl BtrfsChunk {
         let column = row % columns;
         let offset = (row / columns).checked_mul(self.stripe_len)?.checked_add(within)?;
         let first = usize::try_from(column * copies).ok()?;
-        let places = self.stripes.get(first..first + copies as usize)?.iter().map(|s| on(s, offset)).collect::<Option<_>>()?;
+        let places = self
+            .stripes
+            .get(first..first + copies as usize)?
+            .iter()
+            .map(|s| on(s, offset))
+            .collect::<Option<_>>()?;
         Some((places, self.stripe_len - within))
     }
 }
@@ -195,18 +217,39 @@ mod tests {
 
     fn chunk(kind: u64, sub_stripes: u64, devices: u64) -> BtrfsChunk {
         let stripes = (1..=devices).map(|device| Stripe { device, offset: device << 30 }).collect();
-        BtrfsChunk { logical: 1 << 40, len: 1 << 30, kind, stripe_len: 65_536, sub_stripes, stripes }
+        BtrfsChunk {
+            logical: 1 << 40,
+            len: 1 << 30,
+            kind,
+            stripe_len: 65_536,
+            sub_stripes,
+            stripes,
+        }
     }
 
     #[test]
     fn place_maps_logical_address_to_devices() {
         let at = |c: &BtrfsChunk, inside: u64| {
-            c.place((1 << 40) + inside).map(|(s, n)| (s.iter().map(|s| (s.device, s.offset - (s.device << 30))).collect::<Vec<_>>(), n))
+            c.place((1 << 40) + inside).map(|(s, n)| {
+                (s.iter().map(|s| (s.device, s.offset - (s.device << 30))).collect::<Vec<_>>(), n)
+            })
         };
         assert_eq!(at(&chunk(1, 1, 1), 5), Some((vec![(1, 5)], (1 << 30) - 5)));
-        assert_eq!(at(&chunk(1 | 1 << 4, 1, 2), 5), Some((vec![(1, 5), (2, 5)], (1 << 30) - 5)), "RAID1");
-        assert_eq!(at(&chunk(1 | RAID0, 1, 2), 65_536 * 3 + 7), Some((vec![(2, 65_536 + 7)], 65_529)), "RAID0");
-        assert_eq!(at(&chunk(1 | RAID10, 2, 4), 65_536), Some((vec![(3, 0), (4, 0)], 65_536)), "RAID10");
+        assert_eq!(
+            at(&chunk(1 | 1 << 4, 1, 2), 5),
+            Some((vec![(1, 5), (2, 5)], (1 << 30) - 5)),
+            "RAID1"
+        );
+        assert_eq!(
+            at(&chunk(1 | RAID0, 1, 2), 65_536 * 3 + 7),
+            Some((vec![(2, 65_536 + 7)], 65_529)),
+            "RAID0"
+        );
+        assert_eq!(
+            at(&chunk(1 | RAID10, 2, 4), 65_536),
+            Some((vec![(3, 0), (4, 0)], 65_536)),
+            "RAID10"
+        );
         assert_eq!(at(&chunk(1 | 1 << 7, 1, 3), 0), None, "parity");
         assert_eq!(at(&chunk(1, 1, 1), 1 << 30), None, "beyond the end");
     }

@@ -45,14 +45,20 @@ impl Delivery {
 
 /// Judges a trim from the counts of the `layers` and the length `returned` by the filesystem.
 /// Also returns remarks for the user.
-pub fn judge(fs: &Filesystem, layers: &[LayerDiscards], returned: Bytes) -> (Delivery, Vec<String>) {
+pub fn judge(
+    fs: &Filesystem,
+    layers: &[LayerDiscards],
+    returned: Bytes,
+) -> (Delivery, Vec<String>) {
     judge_on(fs.root(), fs.mount(), fs.stack(), layers, returned, fs.diagnosis().ok().as_ref())
 }
 
 /// The outcome that is certain before a trim, unless it is success, with remarks.
 pub fn forecast(fs: &Filesystem) -> (Option<Delivery>, Vec<String>) {
     let diagnosis = fs.diagnosis().ok();
-    if let Some(diagnosis) = diagnosis.filter(|diagnosis| diagnosis.verdict.kind == VerdictKind::Blocked) {
+    if let Some(diagnosis) =
+        diagnosis.filter(|diagnosis| diagnosis.verdict.kind == VerdictKind::Blocked)
+    {
         return (Some(Delivery::Blocked), diagnosis_remarks(&diagnosis));
     }
     if fs.sends_later() {
@@ -84,8 +90,11 @@ pub fn judge_on(
     let without_use = diagnosis.map(|d| d.without_use(stack)).unwrap_or_default();
     let reached = layers.iter().filter(|l| l.lowest).map(LayerDiscards::bytes).sum::<Option<u64>>();
     // The kernel's counters outrank a diagnosis that nothing arrives.
-    let refuted =
-        |v: &doctor::DiscardVerdict| v.kind == VerdictKind::Blocked && v.reaches.is_empty() && reached.is_some_and(|bytes| bytes > 0);
+    let refuted = |v: &doctor::DiscardVerdict| {
+        v.kind == VerdictKind::Blocked
+            && v.reaches.is_empty()
+            && reached.is_some_and(|bytes| bytes > 0)
+    };
     let seen = Evidence {
         reached,
         on_top: on_top(layers),
@@ -98,7 +107,9 @@ pub fn judge_on(
         doctor: verdict.filter(|v| !refuted(v)).map_or(VerdictKind::Unknown, |v| v.kind),
     };
     let (delivery, why) = seen.judge();
-    if let (Delivery::Blocked, VerdictKind::Blocked, Some(diagnosis)) = (delivery, seen.doctor, diagnosis) {
+    if let (Delivery::Blocked, VerdictKind::Blocked, Some(diagnosis)) =
+        (delivery, seen.doctor, diagnosis)
+    {
         remarks.extend(diagnosis_remarks(diagnosis));
     } else {
         remarks.extend(why);
@@ -109,7 +120,10 @@ pub fn judge_on(
 /// A layer above the lowest counting ones received discards. Layers below the file of a loop
 /// device are excluded: other I/O uses them as well.
 fn on_top(layers: &[LayerDiscards]) -> bool {
-    layers.iter().take_while(|l| l.given_back_bytes.is_none()).any(|l| !l.lowest && l.bytes().is_some_and(|b| b > 0))
+    layers
+        .iter()
+        .take_while(|l| l.given_back_bytes.is_none())
+        .any(|l| !l.lowest && l.bytes().is_some_and(|b| b > 0))
 }
 
 #[derive(Clone, Debug)]
@@ -143,13 +157,15 @@ impl Evidence {
                 let at = lost.clone().unwrap_or_else(|| "the drive".to_owned());
                 (Delivery::Blocked, Some(format!("no discard reached {at}")))
             }
-            (Some(0), _) if self.returned && self.returns_what_it_sent => {
-                say(Delivery::Blocked, "the filesystem reports discards, but none reached the device")
-            }
+            (Some(0), _) if self.returned && self.returns_what_it_sent => say(
+                Delivery::Blocked,
+                "the filesystem reports discards, but none reached the device",
+            ),
             (Some(0), _) => (Delivery::NothingToSend, None),
-            (Some(_), Some(lost)) => {
-                (Delivery::Blocked, Some(format!("no discard reached {lost}, but discards reached the other devices")))
-            }
+            (Some(_), Some(lost)) => (
+                Delivery::Blocked,
+                Some(format!("no discard reached {lost}, but discards reached the other devices")),
+            ),
             (Some(_), None) => (Delivery::Reached, None),
             (None, _) => say(Delivery::NotProved, NOT_COUNTED),
         }
@@ -159,7 +175,8 @@ impl Evidence {
 /// The reason why no device below needs TRIM (hard disks); `None` if one does. A missing
 /// discard support is then not an error.
 pub fn not_needed(fs: &Filesystem, obstacle: Obstacle) -> Option<String> {
-    let of_device = |d: &Diagnosis| obstacle == Obstacle::Device && d.verdict.kind == VerdictKind::NotNeeded;
+    let of_device =
+        |d: &Diagnosis| obstacle == Obstacle::Device && d.verdict.kind == VerdictKind::NotNeeded;
     fs.diagnosis().ok().filter(of_device).map(|diagnosis| diagnosis.verdict.text)
 }
 
@@ -167,16 +184,19 @@ pub fn not_needed(fs: &Filesystem, obstacle: Obstacle) -> Option<String> {
 pub fn obstructed(fs: &Filesystem, obstacle: Obstacle) -> anyhow::Error {
     let shown = fs.mount().mount_point.display();
     let blocked = |d: &Diagnosis| {
-        matches!(obstacle, Obstacle::Device | Obstacle::Filesystem | Obstacle::Option) && d.verdict.kind == VerdictKind::Blocked
+        matches!(obstacle, Obstacle::Device | Obstacle::Filesystem | Obstacle::Option)
+            && d.verdict.kind == VerdictKind::Blocked
     };
     match (fs.diagnosis().ok().filter(blocked), obstacle) {
         (Some(diagnosis), _) => {
             let step = diagnosis.first_remedy().map_or(String::new(), |step| format!("; {step}"));
-            TrimBlockedError(format!("cannot trim {shown}: {}{step}", diagnosis.verdict.text)).into()
+            TrimBlockedError(format!("cannot trim {shown}: {}{step}", diagnosis.verdict.text))
+                .into()
         }
-        (None, Obstacle::Device | Obstacle::Option) => {
-            TrimBlockedError(format!("cannot trim {shown}: {obstacle}; trimtab doctor {shown} may show why")).into()
-        }
+        (None, Obstacle::Device | Obstacle::Option) => TrimBlockedError(format!(
+            "cannot trim {shown}: {obstacle}; trimtab doctor {shown} may show why"
+        ))
+        .into(),
         (None, _) => anyhow::anyhow!("cannot trim {shown}: {obstacle}"),
     }
 }
@@ -200,8 +220,16 @@ mod tests {
             given_back_bytes,
         };
         let file = layer("/img", false, None, Some(0));
-        assert!(!on_top(&[layer("loop0", true, Some(0), None), file.clone(), layer("vda", false, Some(786_300_928), None)]));
-        assert!(on_top(&[layer("dm-0", false, Some(4096), None), layer("loop0", true, Some(0), None), file]));
+        assert!(!on_top(&[
+            layer("loop0", true, Some(0), None),
+            file.clone(),
+            layer("vda", false, Some(786_300_928), None)
+        ]));
+        assert!(on_top(&[
+            layer("dm-0", false, Some(4096), None),
+            layer("loop0", true, Some(0), None),
+            file
+        ]));
     }
 
     #[test]
@@ -222,10 +250,19 @@ mod tests {
             (Evidence { doctor: VerdictKind::Blocked, ..fine.clone() }, Delivery::Blocked),
             (Evidence { lost: Some("sdb".into()), ..fine.clone() }, Delivery::Blocked),
             (Evidence { reached: None, ..fine.clone() }, Delivery::NotProved),
-            (Evidence { reached: Some(0), lost: Some("sda".into()), ..fine.clone() }, Delivery::Blocked),
-            (Evidence { reached: Some(0), thin: true, lost: Some("sda".into()), ..fine.clone() }, Delivery::NothingToSend),
+            (
+                Evidence { reached: Some(0), lost: Some("sda".into()), ..fine.clone() },
+                Delivery::Blocked,
+            ),
+            (
+                Evidence { reached: Some(0), thin: true, lost: Some("sda".into()), ..fine.clone() },
+                Delivery::NothingToSend,
+            ),
             (Evidence { reached: Some(0), on_top: false, ..fine }, Delivery::Blocked),
-            (Evidence { returned: true, returns_what_it_sent: false, ..nothing.clone() }, Delivery::NothingToSend),
+            (
+                Evidence { returned: true, returns_what_it_sent: false, ..nothing.clone() },
+                Delivery::NothingToSend,
+            ),
             (Evidence { sends_later: true, ..nothing.clone() }, Delivery::NotProved),
             (nothing, Delivery::NothingToSend),
         ] {

@@ -36,7 +36,10 @@ impl Drain {
     /// For a filesystem of this type.
     pub fn of(fs_type: &str) -> Self {
         // These wait for every bio (submit_bio_wait).
-        Self { returns_early: !matches!(fs_type, "ext2" | "ext3" | "ext4" | "btrfs"), slowest: Duration::ZERO }
+        Self {
+            returns_early: !matches!(fs_type, "ext2" | "ext3" | "ext4" | "btrfs"),
+            slowest: Duration::ZERO,
+        }
     }
 
     /// Waits until no discard is in flight and the counters have been constant for `settled`, or
@@ -59,7 +62,8 @@ impl Drain {
         loop {
             let now = stat().unwrap_or_default();
             let still = started.elapsed().saturating_sub(moved);
-            let none = now.in_flight == 0 || before.is_some_and(|before| only_the_same(before, &now));
+            let none =
+                now.in_flight == 0 || before.is_some_and(|before| only_the_same(before, &now));
             if none && still >= settled {
                 return DrainResult { all: true, moved };
             }
@@ -148,8 +152,13 @@ mod tests {
             Some(Amount::new(done, done * 4096))
         }
 
-        fn wait(&self, drain: &mut Drain, before: Option<&DiskStat>) -> (DrainResult, Option<Amount>) {
-            let drained = drain.wait(before, Duration::ZERO, || self.count(), || self.stat(), || false);
+        fn wait(
+            &self,
+            drain: &mut Drain,
+            before: Option<&DiskStat>,
+        ) -> (DrainResult, Option<Amount>) {
+            let drained =
+                drain.wait(before, Duration::ZERO, || self.count(), || self.stat(), || false);
             (drained, self.count())
         }
     }
@@ -163,7 +172,10 @@ mod tests {
     fn drain_waits_for_a_discard_that_is_in_flight() {
         let device = device(&[5, 2500, 6000], 0);
         let (drained, counted) = device.wait(&mut Drain::of("xfs"), Some(&DiskStat::default()));
-        assert_eq!((drained.all, counted), (true, Some(Amount { count: 3, bytes: Bytes(3 * 4096) })));
+        assert_eq!(
+            (drained.all, counted),
+            (true, Some(Amount { count: 3, bytes: Bytes(3 * 4096) }))
+        );
     }
 
     #[test]
@@ -191,7 +203,13 @@ mod tests {
     #[test]
     fn stopped_drain_is_incomplete() {
         let device = device(&[u64::MAX], 0);
-        let drained = Drain::of("xfs").wait(None, Duration::ZERO, || device.count(), || device.stat(), || device.ms.get() > 9);
+        let drained = Drain::of("xfs").wait(
+            None,
+            Duration::ZERO,
+            || device.count(),
+            || device.stat(),
+            || device.ms.get() > 9,
+        );
         assert!(!drained.all);
     }
 }

@@ -35,12 +35,15 @@ impl Ext4Superblock {
         let device = File::open(node_of(&layer.name))?;
         let mut bytes = [0; 1024];
         device.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET)?;
-        Self::parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no ext4 superblock on the device"))
+        Self::parse(&bytes).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "no ext4 superblock on the device")
+        })
     }
 
     /// Parses `struct ext4_super_block` (fs/ext4/ext4.h).
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let u32_at = |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        let u32_at =
+            |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
         let magic = bytes.get(0x38..0x3a).map(|b| u16::from_le_bytes([b[0], b[1]]))?;
         let log_block_size = u32_at(0x18)?;
         if magic != MAGIC || log_block_size > 6 || bytes.len() < 1024 {

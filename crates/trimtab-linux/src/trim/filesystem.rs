@@ -77,7 +77,15 @@ impl WindowRefusal {
 
     /// Every other window will fail as well.
     pub fn is_final(&self) -> bool {
-        const FINAL: [Errno; 7] = [Errno::PERM, Errno::ACCESS, Errno::NOTTY, Errno::NOSYS, Errno::OPNOTSUPP, Errno::ROFS, Errno::BADF];
+        const FINAL: [Errno; 7] = [
+            Errno::PERM,
+            Errno::ACCESS,
+            Errno::NOTTY,
+            Errno::NOSYS,
+            Errno::OPNOTSUPP,
+            Errno::ROFS,
+            Errno::BADF,
+        ];
         self.is_gone() || (!self.cut_short && FINAL.contains(&self.errno))
     }
 }
@@ -135,7 +143,12 @@ pub struct Filesystem {
 /// Opens the mount point; `None` if another filesystem is mounted there now.
 fn open_mount(mount: &Mount) -> Result<Option<File>, Errno> {
     use rustix::fs::{CWD, Mode, OFlags, openat};
-    let file = File::from(openat(CWD, &mount.mount_point, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?);
+    let file = File::from(openat(
+        CWD,
+        &mount.mount_point,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?);
     let same = mountinfo::mount_id_of(&file).is_none_or(|id| id == mount.id);
     Ok(same.then_some(file))
 }
@@ -159,10 +172,13 @@ impl Filesystem {
         let root = Root::live().context("cannot open /")?;
         let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
         let mount = mountinfo::of_path(&root, &mounts, path);
-        let mount = mount.map_err(|error| of_named(error, path, "cannot find", "name a mount point or a directory"))?;
-        let not_here =
-            "not in the mount table of this process; run it in the mount namespace that this filesystem is mounted in (nsenter --mount)";
-        let mount = mount.cloned().with_context(|| format!("the mount of '{}' is {not_here}", path.display()))?;
+        let mount = mount.map_err(|error| {
+            of_named(error, path, "cannot find", "name a mount point or a directory")
+        })?;
+        let not_here = "not in the mount table of this process; run it in the mount namespace that this filesystem is mounted in (nsenter --mount)";
+        let mount = mount
+            .cloned()
+            .with_context(|| format!("the mount of '{}' is {not_here}", path.display()))?;
         let stack = Stack::of_mount(&root, &mounts, &mount);
         Self::of_mount(root, mount, stack)
     }
@@ -184,7 +200,9 @@ impl Filesystem {
         }
         let file = open_mount(&mount).with_context(|| format!("cannot open {shown}"))?;
         let Some(file) = file else {
-            bail!("{shown} is covered by another mount; unmount that, or name another mount point of the filesystem (findmnt)")
+            bail!(
+                "{shown} is covered by another mount; unmount that, or name another mount point of the filesystem (findmnt)"
+            )
         };
         let layout = WindowLayout::read(&root, &mount, &stack, &file)?;
         let stat = |stack: &Stack| watched(stack).and_then(|l| StatFile::open(&root, &l.sys).ok());
@@ -198,7 +216,11 @@ impl Filesystem {
             unsure: false,
             watch: ForegroundWatch::start(stat(&stack)).context("cannot start a thread")?,
             limit: CommandLimit::of_stack(&root, &stack),
-            activity: ActivityDetector::new(Root::live().context("cannot open /")?, stat(&stack), OwnWrites::of(&mount, &stack)),
+            activity: ActivityDetector::new(
+                Root::live().context("cannot open /")?,
+                stat(&stack),
+                OwnWrites::of(&mount, &stack),
+            ),
             kernel_log: KernelLog::of_stack(&stack),
             id: format!("{name}-{}", identity(&root, &stack, ext4.as_ref())),
             name,
@@ -224,7 +246,8 @@ impl Filesystem {
     pub fn file(&mut self) -> Result<BorrowedFd<'_>, Errno> {
         if self.file.is_none() {
             // Mount ids and device numbers are reused; the name is not.
-            let file = open_mount(&self.mount)?.filter(|file| name_for_good(&self.mount, file) == self.name);
+            let file = open_mount(&self.mount)?
+                .filter(|file| name_for_good(&self.mount, file) == self.name);
             self.file = Some(file.ok_or(Errno::NODEV)?);
         }
         self.file.as_ref().map(|f| f.as_fd()).ok_or(Errno::NODEV)
@@ -288,9 +311,12 @@ impl Filesystem {
     #[must_use]
     pub fn obstacle(&mut self) -> Option<fitrim::Obstacle> {
         let mount = self.mount.clone();
-        let unasked = mount.fs_type == "ntfs3" && fitrim::devices_take_none(&self.root, &self.stack);
+        let unasked =
+            mount.fs_type == "ntfs3" && fitrim::devices_take_none(&self.root, &self.stack);
         match self.file() {
-            Ok(file) => fitrim::obstacle(Some(&mount), file).or(unasked.then_some(fitrim::Obstacle::Device)),
+            Ok(file) => {
+                fitrim::obstacle(Some(&mount), file).or(unasked.then_some(fitrim::Obstacle::Device))
+            }
             Err(errno) => Some(fitrim::Obstacle::Other(errno)),
         }
     }
@@ -303,7 +329,9 @@ impl Filesystem {
     /// The doctor's current diagnosis.
     pub fn diagnosis(&self) -> std::io::Result<Diagnosis> {
         let (mount, stack) = (self.mount.clone(), self.stack.clone());
-        mount_check::in_time(move || Ok(Doctor::new(&Root::live()?)?.examine_mount(&mount, &stack)))?
+        mount_check::in_time(
+            move || Ok(Doctor::new(&Root::live()?)?.examine_mount(&mount, &stack)),
+        )?
     }
 
     /// FITRIM only queues the free space, and a kernel thread sends the discards when the device
@@ -373,15 +401,20 @@ impl Filesystem {
         let window = request.window;
         let divisible = self.layout.granule < Bytes::MAX;
         let known = divisible || self.layout.tail < Bytes::MAX;
-        if request.commands_max == 0 || !known || !matches!(self.mount.fs_type.as_str(), "xfs" | "ext4" | "ext3" | "ext2") {
+        if request.commands_max == 0
+            || !known
+            || !matches!(self.mount.fs_type.as_str(), "xfs" | "ext4" | "ext3" | "ext2")
+        {
             return window;
         }
         if self.map_is_slow() {
             return window;
         }
         let least = request.min_extent.0.max(self.ext4.as_ref().map_or(0, |e| e.granularity));
-        let (below, command_max, commands_max) = (u64::MAX, request.command_max.0, request.commands_max);
-        let picking = ExtentFilter { least, below, command_max, commands_max, cut: None, begun: false };
+        let (below, command_max, commands_max) =
+            (u64::MAX, request.command_max.0, request.commands_max);
+        let picking =
+            ExtentFilter { least, below, command_max, commands_max, cut: None, begun: false };
         let device = self.mount.dev;
         let started = Instant::now();
         // Reading the map reads bitmaps, as trims do.
@@ -392,7 +425,10 @@ impl Filesystem {
         let Some(first) = first.ok().filter(|first| first.len > 0) else { return window };
         if divisible {
             let granule = self.layout.granule.0.max(1);
-            return TrimWindow { len: first.len.div_ceil(granule).saturating_mul(granule).min(window.len), ..first };
+            return TrimWindow {
+                len: first.len.div_ceil(granule).saturating_mul(granule).min(window.len),
+                ..first
+            };
         }
         first
     }
@@ -419,13 +455,22 @@ impl Filesystem {
     /// space (ext4, XFS). `true`: it may be less, because ext4 skips groups that were trimmed
     /// since the mount and have had no blocks freed, and does not show which. Not so before the
     /// first trim, or with a smaller minimum than the last.
-    pub fn would_send(&mut self, windows: &[TrimWindow], min_extent: Bytes) -> Option<(SendableSpace, bool)> {
+    pub fn would_send(
+        &mut self,
+        windows: &[TrimWindow],
+        min_extent: Bytes,
+    ) -> Option<(SendableSpace, bool)> {
         if !matches!(self.mount.fs_type.as_str(), "xfs" | "ext4" | "ext3" | "ext2") {
             return None;
         }
-        let granularity = self.stack.top_layers().filter_map(|l| self.root.read_u64(l.queue().join("discard_granularity"))).max();
+        let granularity = self
+            .stack
+            .top_layers()
+            .filter_map(|l| self.root.read_u64(l.queue().join("discard_granularity")))
+            .max();
         let least = min_extent.0.max(granularity.unwrap_or(0));
-        let at_most = self.mount.fs_type != "xfs" && self.ext4.as_ref().is_none_or(|ext4| ext4.may_pass_over(&self.root, min_extent));
+        let at_most = self.mount.fs_type != "xfs"
+            && self.ext4.as_ref().is_none_or(|ext4| ext4.may_pass_over(&self.root, min_extent));
         let device = self.mount.dev;
         sendable(self.file().ok()?, device, windows, least).ok().map(|sendable| (sendable, at_most))
     }
@@ -435,12 +480,17 @@ impl Filesystem {
     /// trimmed and the next pass covers the rest.
     pub fn has_nothing_for(&self, request: &TrimRequest, outcome: &TrimOutcome) -> bool {
         let one_group = self.layout.group.is_some_and(|group| request.window.len <= group.0);
-        let nothing = outcome.returned == Bytes::ZERO && outcome.counted.is_none_or(|counted| counted.count == 0);
+        let nothing = outcome.returned == Bytes::ZERO
+            && outcome.counted.is_none_or(|counted| counted.count == 0);
         self.ext4.is_some() && one_group && nothing && !request.trial
     }
 
     /// Trims `window`, and waits until its discards are complete.
-    pub fn trim(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, WindowRefusal> {
+    pub fn trim(
+        &mut self,
+        window: TrimWindow,
+        min_extent: Bytes,
+    ) -> Result<WindowTrim, WindowRefusal> {
         let mut sum: Option<WindowTrim> = None;
         for _ in 0..=REPEATS_MAX {
             let one = self.trim_once(window, min_extent)?;
@@ -460,7 +510,11 @@ impl Filesystem {
     }
 
     /// Sends a request, and a second one if the kernel's log may have hidden a failure.
-    fn trim_once(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, WindowRefusal> {
+    fn trim_once(
+        &mut self,
+        window: TrimWindow,
+        min_extent: Bytes,
+    ) -> Result<WindowTrim, WindowRefusal> {
         let first = self.request(window, min_extent)?;
         match self.kernel_log.silence() {
             Some(silence) if first.excess > Bytes::ZERO => {
@@ -471,7 +525,11 @@ impl Filesystem {
         }
     }
 
-    fn request(&mut self, window: TrimWindow, min_extent: Bytes) -> Result<WindowTrim, WindowRefusal> {
+    fn request(
+        &mut self,
+        window: TrimWindow,
+        min_extent: Bytes,
+    ) -> Result<WindowTrim, WindowRefusal> {
         if let Some(ext4) = self.ext4.as_ref().filter(|e| e.forget) {
             // Fails only if the attribute is read-only; the pass is then as good as fstrim's.
             let _ = ext4.last.restore(ext4::FORGOTTEN);
@@ -492,13 +550,28 @@ impl Filesystem {
             Ok(returned) => returned,
             // The last ranges may be beyond the end, which only the kernel knows exactly.
             Err(Errno::INVAL) if window.start >= self.layout.sure_until => Bytes::ZERO,
-            Err(errno) => return Err(self.refuse(&counts, failed, WindowRefusal { errno, cut_short: errno == Errno::INTR })),
+            Err(errno) => {
+                return Err(self.refuse(
+                    &counts,
+                    failed,
+                    WindowRefusal { errno, cut_short: errno == Errno::INTR },
+                ));
+            }
         };
         // The device reported an error that the filesystem did not return.
         if failed > 0 {
-            return Err(self.refuse(&counts, failed, WindowRefusal { errno: Errno::IO, cut_short: false }));
+            return Err(self.refuse(
+                &counts,
+                failed,
+                WindowRefusal { errno: Errno::IO, cut_short: false },
+            ));
         }
-        let outcome = TrimOutcome { asked: Bytes(window.len), returned, counted: counts.at(self.meter.ends()), took };
+        let outcome = TrimOutcome {
+            asked: Bytes(window.len),
+            returned,
+            counted: counts.at(self.meter.ends()),
+            took,
+        };
         let excess = self.excess(returned, &counts);
         let mut layers = std::mem::take(&mut self.late);
         layers.add(&counts);
@@ -507,8 +580,13 @@ impl Filesystem {
 
     fn drain(&mut self) {
         let (meter, activity) = (&self.meter, &self.activity);
-        let drained =
-            self.drain.wait(activity.last.as_ref(), Duration::ZERO, || meter.count(), || activity.read(), crate::sys::interrupt::requested);
+        let drained = self.drain.wait(
+            activity.last.as_ref(),
+            Duration::ZERO,
+            || meter.count(),
+            || activity.read(),
+            crate::sys::interrupt::requested,
+        );
         self.pending = !drained.all;
     }
 
@@ -523,7 +601,12 @@ impl Filesystem {
 
     /// Devices count failed discards like successful ones. Those of a failed request are dropped
     /// from the counts, although some may have arrived if fewer than all `failed`.
-    fn refuse(&mut self, counts: &LayerCounts, failed: u64, reason: WindowRefusal) -> WindowRefusal {
+    fn refuse(
+        &mut self,
+        counts: &LayerCounts,
+        failed: u64,
+        reason: WindowRefusal,
+    ) -> WindowRefusal {
         self.unsure |= counts.at(self.meter.ends()).is_some_and(|counted| counted.count > failed);
         reason
     }
@@ -567,12 +650,18 @@ pub fn sends_later(root: &Root, mount: &Mount, stack: &Stack) -> bool {
 
 /// An identity of the devices, the machine and the creation of the filesystem.
 fn identity(root: &Root, stack: &Stack, ext4: Option<&Ext4>) -> String {
-    format!("{}{}", identity::of_stack(root, stack), ext4.map_or(String::new(), |ext4| format!("-{:x}", ext4.made)))
+    format!(
+        "{}{}",
+        identity::of_stack(root, stack),
+        ext4.map_or(String::new(), |ext4| format!("-{:x}", ext4.made))
+    )
 }
 
 fn name_for_good(mount: &Mount, file: &File) -> String {
-    let kind: String = mount.fs_type.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let uuid = crate::sys::filesystem::uuid(file).or_else(|| (kind == "xfs").then(|| xfs_geometry(file).ok().map(|g| g.uuid)).flatten());
+    let kind: String =
+        mount.fs_type.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let uuid = crate::sys::filesystem::uuid(file)
+        .or_else(|| (kind == "xfs").then(|| xfs_geometry(file).ok().map(|g| g.uuid)).flatten());
     name_of(&kind, uuid, rustix::fs::fstatvfs(file).map_or(0, |s| s.f_fsid), &mount.source)
 }
 
@@ -580,7 +669,9 @@ fn name_for_good(mount: &Mount, file: &File) -> String {
 /// all-zero UUID does not count: several filesystems may have it.
 fn name_of(kind: &str, uuid: Option<[u8; 16]>, number: u64, source: &Path) -> String {
     match (uuid.filter(|uuid| *uuid != [0; 16]), number) {
-        (Some(uuid), _) => format!("{kind}-{}", uuid.iter().map(|b| format!("{b:02x}")).collect::<String>()),
+        (Some(uuid), _) => {
+            format!("{kind}-{}", uuid.iter().map(|b| format!("{b:02x}")).collect::<String>())
+        }
         (None, 0) => {
             let device = source.as_os_str().to_string_lossy();
             let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' };
@@ -597,7 +688,8 @@ impl Ext4 {
         }
         let layer = stack.top_layers().next()?;
         let last = LastTrim::of_device(root, &layer.name)?;
-        let ext4::Ext4Superblock { block_size, made, .. } = ext4::Ext4Superblock::of_device(stack).ok()?;
+        let ext4::Ext4Superblock { block_size, made, .. } =
+            ext4::Ext4Superblock::of_device(stack).ok()?;
         let granularity = root.read_u64(layer.queue().join("discard_granularity")).unwrap_or(0);
         let online = crate::doctor::discards_online(root, mount, stack);
         Some(Self { last, block_size, made, granularity, online, forget: false })
@@ -645,7 +737,8 @@ mod tests {
         assert_eq!(of(Some([0xab; 16]), 7, "/dev/sda1"), format!("ext4-{}", "ab".repeat(16)));
         assert_eq!(of(None, 0x1234, "/dev/sda1"), "ext4-0000000000001234");
         // mkfs -U clear
-        let (one, other) = (of(Some([0; 16]), 0, "/dev/sda1"), of(Some([0; 16]), 0, "/dev/mapper/vg-a"));
+        let (one, other) =
+            (of(Some([0; 16]), 0, "/dev/sda1"), of(Some([0; 16]), 0, "/dev/mapper/vg-a"));
         assert_eq!((one.as_str(), other.as_str()), ("ext4-on_dev_sda1", "ext4-on_dev_mapper_vg_a"));
         assert_eq!(of(Some([0; 16]), 9, "/dev/sda1"), "ext4-0000000000000009");
     }

@@ -86,7 +86,10 @@ pub fn obstacle(mount: Option<&Mount>, file: impl AsFd) -> Option<Obstacle> {
 
 /// No device directly below accepts discards. For ntfs3, which [`obstacle`] does not ask.
 pub fn devices_take_none(root: &Root, stack: &Stack) -> bool {
-    let mut limits = stack.top_layers().map(|layer| root.read_u64(layer.queue().join("discard_max_bytes"))).peekable();
+    let mut limits = stack
+        .top_layers()
+        .map(|layer| root.read_u64(layer.queue().join("discard_max_bytes")))
+        .peekable();
     limits.peek().is_some() && limits.all(|limit| limit == Some(0))
 }
 
@@ -111,8 +114,14 @@ impl std::fmt::Display for Obstacle {
             Self::Permission => f.write_str("trimming (FITRIM) needs root; run it with sudo"),
             Self::Filesystem => f.write_str("the filesystem does not support trimming (no FITRIM)"),
             Self::Device => f.write_str("the device below the filesystem takes no discards"),
-            Self::Option => f.write_str("the filesystem trims only when mounted with discard; run mount -o remount,discard"),
-            Self::Other(errno) => write!(f, "FITRIM fails: {}; the kernel's log says more (dmesg)", std::io::Error::from(*errno)),
+            Self::Option => f.write_str(
+                "the filesystem trims only when mounted with discard; run mount -o remount,discard",
+            ),
+            Self::Other(errno) => write!(
+                f,
+                "FITRIM fails: {}; the kernel's log says more (dmesg)",
+                std::io::Error::from(*errno)
+            ),
         }
     }
 }
@@ -137,7 +146,11 @@ mod tests {
     #[test]
     fn ntfs3_without_discard_is_refused_before_fitrim() {
         let Ok(shm) = std::fs::File::open("/dev/shm") else { return crate::skip::skip("/dev/shm") };
-        let mounted = |options| crate::host::mountinfo::parse(format!("1 0 8:1 / /mnt rw - ntfs3 /dev/sda1 {options}\n").as_bytes());
+        let mounted = |options| {
+            crate::host::mountinfo::parse(
+                format!("1 0 8:1 / /mnt rw - ntfs3 /dev/sda1 {options}\n").as_bytes(),
+            )
+        };
         assert_eq!(obstacle(mounted("rw,uid=0").first(), &shm), Some(Obstacle::Option));
         assert_ne!(obstacle(mounted("rw,uid=0,discard").first(), &shm), Some(Obstacle::Option));
     }

@@ -32,8 +32,17 @@ pub struct KernelLog {
 impl KernelLog {
     /// For the devices of `stack`.
     pub fn of_stack(stack: &Stack) -> Self {
-        let devices = stack.layers.iter().filter(|l| !l.sys.as_os_str().is_empty()).map(|l| l.name.clone()).collect();
-        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open("/dev/kmsg").ok();
+        let devices = stack
+            .layers
+            .iter()
+            .filter(|l| !l.sys.as_os_str().is_empty())
+            .map(|l| l.name.clone())
+            .collect();
+        let file = File::options()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open("/dev/kmsg")
+            .ok();
         let mut log = Self { file, devices, last_error: None };
         // Earlier records do not concern this trim, but they may have used up the rate limit.
         log.skip();
@@ -63,11 +72,15 @@ impl KernelLog {
                     let record = String::from_utf8_lossy(&record[..length]);
                     if let Some(error) = IoError::parse(&record) {
                         self.last_error = self.last_error.max(Some(error.at));
-                        failed += u64::from(error.discard && self.devices.iter().any(|d| d == error.device));
+                        failed += u64::from(
+                            error.discard && self.devices.iter().any(|d| d == error.device),
+                        );
                     }
                 }
                 // Records were overwritten unread; reading continues with the oldest one left.
-                Err(error) if error.raw_os_error() == Some(libc::EPIPE) || error.kind() == ErrorKind::Interrupted => {}
+                Err(error)
+                    if error.raw_os_error() == Some(libc::EPIPE)
+                        || error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return failed,
             }
         }
@@ -112,18 +125,26 @@ mod tests {
         let mut log = KernelLog { file: None, devices: Vec::new(), last_error: None };
         assert_eq!(log.silence(), None);
         log.last_error = Some(since_boot());
-        assert!(log.silence().is_some_and(|left| left > Duration::from_secs(5) && left <= RATE_INTERVAL));
+        assert!(
+            log.silence()
+                .is_some_and(|left| left > Duration::from_secs(5) && left <= RATE_INTERVAL)
+        );
         log.last_error = since_boot().checked_sub(RATE_INTERVAL);
         assert_eq!(log.silence(), None);
     }
 
     #[test]
     fn parse_accepts_only_kernel_records() {
-        let error = |device, discard| Some(IoError { at: Duration::from_micros(34), device, discard });
+        let error =
+            |device, discard| Some(IoError { at: Duration::from_micros(34), device, discard });
         let line = "I/O error, dev sda, sector 65538 op 0x3:(DISCARD) flags 0x800 phys_seg 1 prio class 2\n SUBSYSTEM=block\n";
         for (record, expected) in [
             (format!("3,12,34,-;{line}"), error("sda", true)),
-            ("3,12,34,-;critical target error, dev sda, sector 1 op 0x3:(DISCARD) flags 0\n".to_owned(), error("sda", true)),
+            (
+                "3,12,34,-;critical target error, dev sda, sector 1 op 0x3:(DISCARD) flags 0\n"
+                    .to_owned(),
+                error("sda", true),
+            ),
             (format!("11,12,34,-;{line}"), None),
             (format!("3,12,34,-;{}", line.replace("sda", "sdb")), error("sdb", true)),
             (format!("3,12,34,-;{}", line.replace("DISCARD", "WRITE")), error("sda", false)),

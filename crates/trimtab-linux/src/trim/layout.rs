@@ -79,8 +79,16 @@ impl WindowLayout {
         let groups = superblock.size().div_ceil(group);
         let merged = groups.div_ceil(WINDOWS_MAX as u64).max(1);
         let windows = slices(0, superblock.size(), group.saturating_mul(merged));
-        let unit = if merged == 1 { "block groups".to_owned() } else { format!("{merged} block groups each") };
-        Self { tail, group: Some(Bytes(group)), ..Self::of(windows, format!("{unit} of {}", binary(group))) }
+        let unit = if merged == 1 {
+            "block groups".to_owned()
+        } else {
+            format!("{merged} block groups each")
+        };
+        Self {
+            tail,
+            group: Some(Bytes(group)),
+            ..Self::of(windows, format!("{unit} of {}", binary(group)))
+        }
     }
 
     /// Parts of allocation groups, cut at multiples of `granule`; merged if too many.
@@ -89,9 +97,13 @@ impl WindowLayout {
         let data = geometry.data_bytes();
         let realtime = geometry.realtime_bytes().min(u64::MAX - data);
         // FITRIM trims a group that a window extends into to its end, so windows cross none.
-        let together = group.saturating_mul(data.div_ceil(group).div_ceil(WINDOWS_MAX as u64).max(1));
+        let together =
+            group.saturating_mul(data.div_ceil(group).div_ceil(WINDOWS_MAX as u64).max(1));
         let cut = cut_size(data.saturating_add(realtime), granule).max(together);
-        let mut windows: Vec<TrimWindow> = slices(0, data, together).into_iter().flat_map(|w| slices(w.start, w.len, cut)).collect();
+        let mut windows: Vec<TrimWindow> = slices(0, data, together)
+            .into_iter()
+            .flat_map(|w| slices(w.start, w.len, cut))
+            .collect();
         windows.extend(slices(data, realtime, cut));
         let unit = format!("parts of allocation groups of {}", binary(group));
         Self { granule, group: Some(Bytes(group)), sure_until: data, ..Self::of(windows, unit) }
@@ -100,8 +112,11 @@ impl WindowLayout {
     /// Whole chunks: Linux looks for the first block group that *begins* at or after the start of
     /// the range, so a window that begins inside a chunk skips that chunk.
     pub fn btrfs(chunks: &[btrfs::BtrfsChunk]) -> Self {
-        let mut windows: Vec<TrimWindow> =
-            chunks.iter().filter(|c| c.len > 0).map(|c| TrimWindow { start: c.logical, len: c.len }).collect();
+        let mut windows: Vec<TrimWindow> = chunks
+            .iter()
+            .filter(|c| c.len > 0)
+            .map(|c| TrimWindow { start: c.logical, len: c.len })
+            .collect();
         windows.sort_unstable_by_key(|window| window.start);
         Self::of(windows, "chunks by logical address".to_owned())
     }
@@ -140,7 +155,8 @@ fn cut_size(total: u64, granule: Bytes) -> u64 {
 fn cut_unit(root: &Root, stack: &Stack) -> u64 {
     let mut unit = GRANULE_MIN;
     for layer in stack.top_layers() {
-        let granularity = root.read_u64(layer.queue().join("discard_granularity")).unwrap_or(0).max(1);
+        let granularity =
+            root.read_u64(layer.queue().join("discard_granularity")).unwrap_or(0).max(1);
         let misaligned = root.read_u64(layer.sys.join("discard_alignment")).unwrap_or(0) != 0;
         if misaligned || !granularity.is_power_of_two() {
             return u64::MAX;
@@ -202,7 +218,11 @@ mod tests {
         let layout = WindowLayout::xfs(&geometry, Bytes(64 << 10));
         assert!(covered(&layout.windows, 0, 4_096_000_000));
         let group = geometry.group_bytes();
-        assert!(layout.windows.iter().all(|w| w.start / group == (w.start + w.len - 1) / group), "{:?}", layout.windows);
+        assert!(
+            layout.windows.iter().all(|w| w.start / group == (w.start + w.len - 1) / group),
+            "{:?}",
+            layout.windows
+        );
         // Many small groups are merged; groups stay whole.
         let tiny = xfs_of(16, 1 << 40, u64::MAX);
         let many = WindowLayout::xfs(&tiny, Bytes(64 << 10));
@@ -215,7 +235,12 @@ mod tests {
 
     #[test]
     fn ext4_windows_are_whole_groups_when_merged() {
-        let superblock = ext4::Ext4Superblock { block_size: 4096, blocks: 64 << 28, blocks_per_group: 32_768, made: 0 };
+        let superblock = ext4::Ext4Superblock {
+            block_size: 4096,
+            blocks: 64 << 28,
+            blocks_per_group: 32_768,
+            made: 0,
+        };
         let layout = WindowLayout::ext4(&superblock, Bytes::MAX);
         assert!(layout.windows.len() <= WINDOWS_MAX);
         assert!(layout.windows.iter().all(|w| w.start % superblock.group_bytes() == 0));
@@ -228,15 +253,26 @@ mod tests {
     fn ext4_unit_names_groups_per_window() {
         let of = |groups: u64| {
             WindowLayout::ext4(
-                &ext4::Ext4Superblock { block_size: 4096, blocks: groups << 15, blocks_per_group: 32_768, made: 0 },
+                &ext4::Ext4Superblock {
+                    block_size: 4096,
+                    blocks: groups << 15,
+                    blocks_per_group: 32_768,
+                    made: 0,
+                },
                 Bytes(64),
             )
         };
         let (few, most, many) = (of(1024), of(1 << 14), of((1 << 14) + 1));
-        assert_eq!((few.windows.len(), few.windows[1].len, few.unit.as_str()), (1024, 128 << 20, "block groups of 128 MiB"));
+        assert_eq!(
+            (few.windows.len(), few.windows[1].len, few.unit.as_str()),
+            (1024, 128 << 20, "block groups of 128 MiB")
+        );
         assert_eq!((most.windows.len(), most.unit.as_str()), (1 << 14, "block groups of 128 MiB"));
         assert_eq!((many.windows.len(), many.windows[1].len), ((1 << 13) + 1, 256 << 20));
-        assert_eq!((many.unit.as_str(), many.tail, many.sure_until), ("2 block groups each of 128 MiB", Bytes(64), u64::MAX));
+        assert_eq!(
+            (many.unit.as_str(), many.tail, many.sure_until),
+            ("2 block groups each of 128 MiB", Bytes(64), u64::MAX)
+        );
     }
 
     #[test]
@@ -247,22 +283,36 @@ mod tests {
         let starts: Vec<(u64, u64)> = layout.windows.iter().map(|w| (w.start, w.len)).collect();
         // Windows are at least an allocation group; the realtime part is cut alike.
         assert_eq!(starts, [(0, gib(2)), (gib(2), gib(2)), (gib(4), gib(1))]);
-        assert_eq!((layout.sure_until, layout.group, layout.granule), (gib(4), Some(Bytes(gib(2))), Bytes(64 << 10)));
+        assert_eq!(
+            (layout.sure_until, layout.group, layout.granule),
+            (gib(4), Some(Bytes(gib(2))), Bytes(64 << 10))
+        );
     }
 
     #[test]
     fn btrfs_windows_are_chunks_and_others_are_ranges() {
         let chunk = btrfs::BtrfsChunk::of;
-        let chunks = WindowLayout::btrfs(&[chunk(1 << 20, 1 << 30), chunk(7, 0), chunk(1 << 40, 5)]);
+        let chunks =
+            WindowLayout::btrfs(&[chunk(1 << 20, 1 << 30), chunk(7, 0), chunk(1 << 40, 5)]);
         let window = |start, len| TrimWindow { start, len };
-        assert_eq!(chunks.windows, [window(1 << 20, 1 << 30), window(1 << 40, 5)], "where they lie; empty ones are none");
+        assert_eq!(
+            chunks.windows,
+            [window(1 << 20, 1 << 30), window(1 << 40, 5)],
+            "where they lie; empty ones are none"
+        );
         let ranges = WindowLayout::ranges(1000 << 20, 1 << 30);
-        assert_eq!((ranges.windows.len(), ranges.windows[3].len, ranges.sure_until), (4, 256 << 20, 1000 << 20));
+        assert_eq!(
+            (ranges.windows.len(), ranges.windows[3].len, ranges.sure_until),
+            (4, 256 << 20, 1000 << 20)
+        );
         assert!(covered(&ranges.windows, 0, 1 << 30));
         let large = WindowLayout::ranges(0, 1 << 50);
         assert_eq!((large.windows.len(), large.windows[0].len), (WINDOWS_MAX, 1 << 36));
         let whole = WindowLayout::whole("why".to_owned());
-        assert_eq!((whole.windows, whole.remark.as_deref()), (vec![TrimWindow { start: 0, len: u64::MAX }], Some("why")));
+        assert_eq!(
+            (whole.windows, whole.remark.as_deref()),
+            (vec![TrimWindow { start: 0, len: u64::MAX }], Some("why"))
+        );
     }
 
     #[test]
@@ -295,9 +345,14 @@ mod tests {
         let tree = tempfile::tempdir().unwrap();
         let file = tree.path().join("proc/sys/kernel/osrelease");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        for (release, whole) in
-            [("6.6.0-1-amd64", true), ("6.5.13", false), ("6.18.3\n", true), ("5.15.0-91-generic", false), ("7.0", true), ("", false)]
-        {
+        for (release, whole) in [
+            ("6.6.0-1-amd64", true),
+            ("6.5.13", false),
+            ("6.18.3\n", true),
+            ("5.15.0-91-generic", false),
+            ("7.0", true),
+            ("", false),
+        ] {
             std::fs::write(&file, release).unwrap();
             let root = Root::recorded(tree.path()).unwrap();
             assert_eq!(marks_whole_groups_only(&root), whole, "{release}");
@@ -315,7 +370,15 @@ mod tests {
             std::fs::write(at.join("discard_alignment"), alignment).unwrap();
             let dev = crate::host::mountinfo::DevNumber { major: 8, minor: 0 };
             let kind = crate::host::block::LayerKind::Drive(crate::host::block::Bus::Ata);
-            crate::host::block::Layer { name: name.into(), label: None, kind, sys, dev, size: Bytes::ZERO, below: vec![] }
+            crate::host::block::Layer {
+                name: name.into(),
+                label: None,
+                kind,
+                sys,
+                dev,
+                size: Bytes::ZERO,
+                below: vec![],
+            }
         };
         let layers = vec![
             layer("small", "512", "0"),
@@ -325,8 +388,16 @@ mod tests {
             layer("none", "0", "0"),
         ];
         let root = Root::recorded(tree.path()).unwrap();
-        let unit = |tops: &[usize]| cut_unit(&root, &Stack { layers: layers.clone(), tops: tops.to_vec(), ..Stack::default() });
-        assert_eq!([unit(&[0]), unit(&[1]), unit(&[0, 1]), unit(&[1, 0]), unit(&[4])], [64 << 10, 1 << 20, 1 << 20, 1 << 20, 64 << 10]);
+        let unit = |tops: &[usize]| {
+            cut_unit(
+                &root,
+                &Stack { layers: layers.clone(), tops: tops.to_vec(), ..Stack::default() },
+            )
+        };
+        assert_eq!(
+            [unit(&[0]), unit(&[1]), unit(&[0, 1]), unit(&[1, 0]), unit(&[4])],
+            [64 << 10, 1 << 20, 1 << 20, 1 << 20, 64 << 10]
+        );
         assert_eq!([unit(&[2]), unit(&[0, 3]), unit(&[3])], [u64::MAX; 3], "cuts would lose space");
     }
 

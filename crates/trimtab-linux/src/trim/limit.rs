@@ -53,11 +53,23 @@ impl CommandLimit {
             let directory = layer.queue();
             let limit = directory.join("discard_max_bytes");
             let read = |name: &str| root.read_u64(directory.join(name)).filter(|n| *n > 0);
-            let (Some(_), Some(granularity)) = (read("discard_max_bytes"), read("discard_granularity")) else { continue };
-            let disk = directory.parent().and_then(|d| d.file_name()?.to_str()).unwrap_or(&layer.name);
+            let (Some(_), Some(granularity)) =
+                (read("discard_max_bytes"), read("discard_granularity"))
+            else {
+                continue;
+            };
+            let disk =
+                directory.parent().and_then(|d| d.file_name()?.to_str()).unwrap_or(&layer.name);
             let name = format!("limit-{disk}");
             if !queues.iter().any(|q| q.limit == limit) {
-                queues.push(DeviceQueue { limit, notes: notes.clone(), name, granularity, lowered: None, inexact: None });
+                queues.push(DeviceQueue {
+                    limit,
+                    notes: notes.clone(),
+                    name,
+                    granularity,
+                    lowered: None,
+                    inexact: None,
+                });
             }
         }
         Self { queues }
@@ -86,7 +98,9 @@ impl CommandLimit {
     pub fn remarks(&mut self) -> impl Iterator<Item = String> {
         let one = |queue: &mut DeviceQueue| {
             let ((before, now), file) = (queue.inexact.take()?, queue.limit.display());
-            Some(format!("{file} was {before} and is {now}, the nearest value that the kernel accepts"))
+            Some(format!(
+                "{file} was {before} and is {now}, the nearest value that the kernel accepts"
+            ))
         };
         self.queues.iter_mut().filter_map(one)
     }
@@ -96,14 +110,22 @@ impl CommandLimit {
     /// left by processes that ended, for a remark.
     #[must_use]
     pub fn recover(&mut self) -> Vec<PathBuf> {
-        self.queues.iter_mut().filter_map(|queue| queue.recover().then(|| queue.limit.clone())).collect()
+        self.queues
+            .iter_mut()
+            .filter_map(|queue| queue.recover().then(|| queue.limit.clone()))
+            .collect()
     }
 }
 
 impl DeviceQueue {
     fn now(&self) -> io::Result<u64> {
         let text = std::fs::read_to_string(&self.limit)?;
-        text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{} is not a number", self.limit.display())))
+        text.trim().parse().map_err(|_| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{} is not a number", self.limit.display()),
+            )
+        })
     }
 
     /// Drops the record of a note that another process has removed.
@@ -132,7 +154,12 @@ impl DeviceQueue {
         };
         match &mut self.lowered {
             Some(lowered) => lowered.note.say(change(vec![now, wanted]))?,
-            None => self.lowered = Some(LoweredLimit { before, note: self.notes.leave(&self.name, change(vec![wanted]))? }),
+            None => {
+                self.lowered = Some(LoweredLimit {
+                    before,
+                    note: self.notes.leave(&self.name, change(vec![wanted]))?,
+                })
+            }
         }
         set_attribute(&self.limit, &wanted.to_string()).inspect_err(|_| {
             // Nothing was lowered, so no note must claim it.
@@ -188,9 +215,20 @@ mod tests {
             std::fs::write(sys.join("queue/discard_granularity"), "4096\n").unwrap();
             let dev = DevNumber { major: 8, minor: 0 };
             let kind = LayerKind::Drive(Bus::Other);
-            let layer = Layer { name: "sda".into(), label: None, kind, sys, dev, size: Bytes(1 << 30), below: Vec::new() };
-            let machine =
-                Self { directory, root: Root::live().unwrap(), stack: Stack { layers: vec![layer], tops: vec![0], ..Stack::default() } };
+            let layer = Layer {
+                name: "sda".into(),
+                label: None,
+                kind,
+                sys,
+                dev,
+                size: Bytes(1 << 30),
+                below: Vec::new(),
+            };
+            let machine = Self {
+                directory,
+                root: Root::live().unwrap(),
+                stack: Stack { layers: vec![layer], tops: vec![0], ..Stack::default() },
+            };
             machine.change(1 << 20);
             machine
         }
@@ -260,8 +298,17 @@ mod tests {
             machine.now()
         };
         // Short enough; too long; already low enough; longer but allowed; the original limit.
-        let steps = [(65_536, 98_304), (131_072, 98_304), (16_384, 32_768), (131_072, 262_144), (1 << 20, 1 << 30)];
-        assert_eq!(steps.map(|(long, most)| after(long, most)), [1 << 20, 98_304, 98_304, 262_144, 1 << 20]);
+        let steps = [
+            (65_536, 98_304),
+            (131_072, 98_304),
+            (16_384, 32_768),
+            (131_072, 262_144),
+            (1 << 20, 1 << 30),
+        ];
+        assert_eq!(
+            steps.map(|(long, most)| after(long, most)),
+            [1 << 20, 98_304, 98_304, 262_144, 1 << 20]
+        );
     }
 
     #[test]
@@ -285,13 +332,19 @@ mod tests {
         limit.set(Bytes(65_536)).unwrap();
         limit.restore().unwrap();
         let said: Vec<String> = limit.remarks().collect();
-        assert!(said.len() == 1 && said[0].contains("was 4294966784 and is 4294963200"), "{said:?}");
+        assert!(
+            said.len() == 1 && said[0].contains("was 4294966784 and is 4294963200"),
+            "{said:?}"
+        );
     }
 
     #[test]
     fn limit_changed_by_administrator_is_kept() {
-        for (set, now, after) in [(vec![65_536], 32_768, 32_768), (vec![65_536, 16_384], 65_536, 1 << 20), (vec![65_536], 524_288, 524_288)]
-        {
+        for (set, now, after) in [
+            (vec![65_536], 32_768, 32_768),
+            (vec![65_536, 16_384], 65_536, 1 << 20),
+            (vec![65_536], 524_288, 524_288),
+        ] {
             let machine = Machine::new();
             machine.killed(1 << 20, &set);
             machine.change(now);
@@ -303,7 +356,11 @@ mod tests {
         limit.set(Bytes(65_536)).unwrap();
         machine.change(32_768);
         drop(limit);
-        assert_eq!((machine.now(), machine.noted()), (32_768, false), "changed while it was lowered");
+        assert_eq!(
+            (machine.now(), machine.noted()),
+            (32_768, false),
+            "changed while it was lowered"
+        );
     }
 
     #[test]

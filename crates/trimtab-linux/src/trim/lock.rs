@@ -29,7 +29,8 @@ impl DriveLocks {
         }
         names.sort();
         names.dedup();
-        let files = names.iter().map(|name| lock(&held, &format!("lock-{}", sysfs_name(name)), name));
+        let files =
+            names.iter().map(|name| lock(&held, &format!("lock-{}", sysfs_name(name)), name));
         Ok(Self { _files: files.collect::<anyhow::Result<_>>()? })
     }
 }
@@ -39,7 +40,12 @@ const RETRY: Duration = Duration::from_millis(50);
 impl DriveLocks {
     /// Takes the locks, waiting up to `patience` for holders. Calls `waiting` once before that.
     /// Fails with [`Interrupted`](crate::sys::interrupt::Interrupted).
-    pub fn wait(stack: &Stack, directory: &Path, patience: Duration, waiting: impl FnOnce(&DriveBusyError)) -> anyhow::Result<Self> {
+    pub fn wait(
+        stack: &Stack,
+        directory: &Path,
+        patience: Duration,
+        waiting: impl FnOnce(&DriveBusyError),
+    ) -> anyhow::Result<Self> {
         let began = Instant::now();
         let mut waiting = Some(waiting);
         loop {
@@ -47,7 +53,11 @@ impl DriveLocks {
                 Ok(locks) => return Ok(locks),
                 Err(error) => error,
             };
-            let Some(busy) = error.downcast_ref::<DriveBusyError>().filter(|_| began.elapsed() < patience) else { return Err(error) };
+            let Some(busy) =
+                error.downcast_ref::<DriveBusyError>().filter(|_| began.elapsed() < patience)
+            else {
+                return Err(error);
+            };
             if let Some(waiting) = waiting.take() {
                 waiting(busy);
             }
@@ -70,7 +80,11 @@ impl std::fmt::Display for DriveBusyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.process {
             Some(process) => match command_line(process) {
-                Some(command) => write!(f, "{} is already being trimmed by process {process} ({command})", self.drive),
+                Some(command) => write!(
+                    f,
+                    "{} is already being trimmed by process {process} ({command})",
+                    self.drive
+                ),
                 None => write!(f, "{} is already being trimmed by process {process}", self.drive),
             },
             None => write!(f, "{} is already being trimmed", self.drive),
@@ -83,12 +97,14 @@ impl std::error::Error for DriveBusyError {}
 /// The directory for locks and notes. It is owned by this user and not writable by others, so
 /// its contents come from this program.
 pub fn directory_of_locks(directory: &Path) -> anyhow::Result<Dir> {
-    let path = std::path::absolute(directory).with_context(|| format!("cannot find {}", directory.display()))?;
+    let path = std::path::absolute(directory)
+        .with_context(|| format!("cannot find {}", directory.display()))?;
     Dir::guarded(&path, true).with_context(|| format!("cannot use {}", directory.display()))
 }
 
 fn lock(directory: &Dir, name: &str, drive: &str) -> anyhow::Result<File> {
-    let locked = lock_file(directory, name).with_context(|| format!("cannot lock {}", directory.path().join(name).display()))?;
+    let locked = lock_file(directory, name)
+        .with_context(|| format!("cannot lock {}", directory.path().join(name).display()))?;
     Ok(locked.map_err(|process| DriveBusyError { drive: drive.to_owned(), process })?)
 }
 
@@ -136,7 +152,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let locks = DriveLocks::take(&stack(&["sda", "sdb"]), directory.path()).unwrap();
         let busy = DriveLocks::take(&stack(&["sdb", "sdc"]), directory.path()).unwrap_err();
-        assert_eq!(busy.downcast_ref::<DriveBusyError>(), Some(&DriveBusyError { drive: "sdb".into(), process: Some(std::process::id()) }));
+        assert_eq!(
+            busy.downcast_ref::<DriveBusyError>(),
+            Some(&DriveBusyError { drive: "sdb".into(), process: Some(std::process::id()) })
+        );
         DriveLocks::take(&stack(&["sdd"]), directory.path()).unwrap();
         drop(locks);
         DriveLocks::take(&stack(&["sdb"]), directory.path()).unwrap();
@@ -149,10 +168,15 @@ mod tests {
         let locks = DriveLocks::take(&stack(&["sda"]), at).unwrap();
         let mut said = None;
         let began = Instant::now();
-        let error = DriveLocks::wait(&stack(&["sda"]), at, Duration::from_millis(200), |busy| said = Some(busy.to_string())).unwrap_err();
+        let error = DriveLocks::wait(&stack(&["sda"]), at, Duration::from_millis(200), |busy| {
+            said = Some(busy.to_string())
+        })
+        .unwrap_err();
         assert!(error.is::<DriveBusyError>() && began.elapsed() >= Duration::from_millis(200));
         assert!(said.unwrap().contains(&format!("by process {}", std::process::id())));
-        let error = DriveLocks::wait(&stack(&["sda"]), at, Duration::ZERO, |_| panic!("it does not wait")).unwrap_err();
+        let error =
+            DriveLocks::wait(&stack(&["sda"]), at, Duration::ZERO, |_| panic!("it does not wait"))
+                .unwrap_err();
         assert!(error.is::<DriveBusyError>());
         std::thread::scope(|scope| {
             scope.spawn(move || {

@@ -12,7 +12,9 @@ pub const STATE_VARIABLE: &str = "TRIMTAB_STATE_DIR";
 
 /// The state directory: `/var/lib/trimtab`, unless the environment overrides it.
 pub fn state_directory() -> PathBuf {
-    std::env::var_os(STATE_VARIABLE).filter(|d| !d.is_empty()).map_or_else(|| PathBuf::from("/var/lib/trimtab"), PathBuf::from)
+    std::env::var_os(STATE_VARIABLE)
+        .filter(|d| !d.is_empty())
+        .map_or_else(|| PathBuf::from("/var/lib/trimtab"), PathBuf::from)
 }
 
 const BYTES_MAX: u64 = 1 << 20;
@@ -64,7 +66,8 @@ impl ResumeFile {
 
     /// The stored state; `None` if it is missing, unreadable or too old.
     pub fn load(&self, now_unix_s: u64) -> Option<InterruptedPass> {
-        let found: InterruptedPass = serde_json::from_slice(&named::read_own(&self.path, BYTES_MAX).ok()?).ok()?;
+        let found: InterruptedPass =
+            serde_json::from_slice(&named::read_own(&self.path, BYTES_MAX).ok()?).ok()?;
         let age = now_unix_s.checked_sub(found.started_unix_s)?;
         (found.version == 1 && age <= AGE_MAX_S).then_some(found)
     }
@@ -73,7 +76,8 @@ impl ResumeFile {
     pub fn save(&self, interrupted: &InterruptedPass) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(interrupted)?;
         let (directory, name) = self.place();
-        Dir::open_or_make(directory)?.write_atomically(name, PRIVATE_FILE, |file| file.write_all(&text))
+        Dir::open_or_make(directory)?
+            .write_atomically(name, PRIVATE_FILE, |file| file.write_all(&text))
     }
 
     fn place(&self) -> (&Path, &OsStr) {

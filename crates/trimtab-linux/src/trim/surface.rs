@@ -7,8 +7,8 @@ use std::time::Instant;
 use trimtab_drive::discards::{Amount, Discards};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::{
-    Driver, ExtentSizeClasses, ManualPolicy, Observation, PolicyState, RefusalAction, RefusalLimits, Surface, TrimRequest, TrimResponse,
-    TurnResult,
+    Driver, ExtentSizeClasses, ManualPolicy, Observation, PolicyState, RefusalAction,
+    RefusalLimits, Surface, TrimRequest, TrimResponse, TurnResult,
 };
 use trimtab_sim::target::{TrimOutcome, TrimWindow};
 
@@ -58,14 +58,16 @@ impl Account {
     /// Adds a request that covered `asked` bytes of address space; `ends` are the lowest layers.
     fn add(&mut self, trim: &WindowTrim, ends: &[usize], asked: Bytes, trial: bool) {
         let outcome = TrimOutcome { asked, ..trim.outcome.clone() };
-        let of_trial = outcome.counted.filter(|_| trial).map_or(Bytes::ZERO, |counted| counted.bytes);
+        let of_trial =
+            outcome.counted.filter(|_| trial).map_or(Bytes::ZERO, |counted| counted.bytes);
         self.trials = self.trials.saturating_add(of_trial);
         self.layers.add(&trim.layers);
         self.discards.carry_out(Amount::new(1, outcome.asked.0), None);
         self.discards.accepted = self.layers.at(ends);
         self.excess = self.excess.saturating_add(trim.excess);
         self.wait_during = self.wait_during.max(trim.seen.wait_max_behind);
-        self.gone_over = self.gone_over.saturating_add(if trial { Bytes::ZERO } else { outcome.asked });
+        self.gone_over =
+            self.gone_over.saturating_add(if trial { Bytes::ZERO } else { outcome.asked });
         self.returned = self.returned.saturating_add(outcome.returned);
         self.trimming = self.trimming.saturating_add(outcome.took);
         self.longest = self.longest.max(outcome.took);
@@ -149,7 +151,9 @@ impl Surface for FilesystemSurface<'_> {
         let window = self.fs.first_commands(&request);
         match self.fs.trim(window, request.min_extent) {
             Ok(mut done) => {
-                if window.len < request.window.len && self.fs.has_nothing_for(&request, &done.outcome) {
+                if window.len < request.window.len
+                    && self.fs.has_nothing_for(&request, &done.outcome)
+                {
                     done.outcome.asked = Bytes(request.window.len);
                 }
                 self.account.add(&done, &self.fs.stack().ends(), done.outcome.asked, request.trial);
@@ -162,7 +166,12 @@ impl Surface for FilesystemSurface<'_> {
 
 impl FilesystemSurface<'_> {
     /// Refusals of trials are not counted, except those that affect every window.
-    fn refused(&mut self, request: &TrimRequest, tried: TrimWindow, reason: WindowRefusal) -> TrimResponse<WindowRefusal> {
+    fn refused(
+        &mut self,
+        request: &TrimRequest,
+        tried: TrimWindow,
+        reason: WindowRefusal,
+    ) -> TrimResponse<WindowRefusal> {
         let lasting = reason.is_final();
         if !request.trial || lasting {
             self.account.refuse(tried, reason);
@@ -171,23 +180,46 @@ impl FilesystemSurface<'_> {
     }
     /// Trims the next extents by size. If the free-space map becomes unavailable, the last round
     /// trims the rest as whole windows.
-    fn trim_by_size(&mut self, request: &TrimRequest, sizes: ExtentSizeClasses, started: Instant) -> TrimResponse<WindowRefusal> {
+    fn trim_by_size(
+        &mut self,
+        request: &TrimRequest,
+        sizes: ExtentSizeClasses,
+        started: Instant,
+    ) -> TrimResponse<WindowRefusal> {
         let window = request.window;
         match self.fs.trim_by_size(request, sizes, started) {
             Ok(SizeRequestResult::PutOff) => TrimResponse::PutOff,
             Ok(SizeRequestResult::Size(done)) => {
                 if let Some((trim, range)) = done.trim.as_ref().zip(done.range) {
-                    self.account.add(trim, &self.fs.stack().ends(), Bytes(range.len), request.trial);
-                    self.account.gone_over =
-                        self.account.gone_over.saturating_sub(if request.trial { Bytes::ZERO } else { Bytes(range.len) });
+                    self.account.add(
+                        trim,
+                        &self.fs.stack().ends(),
+                        Bytes(range.len),
+                        request.trial,
+                    );
+                    self.account.gone_over = self
+                        .account
+                        .gone_over
+                        .saturating_sub(if request.trial { Bytes::ZERO } else { Bytes(range.len) });
                 }
-                self.account.gone_over =
-                    self.account.gone_over.saturating_add(Bytes(done.outcome.asked.0 / u64::from(sizes.rounds.max(1))));
-                TrimResponse::Done { waited: done.trim.and_then(|trim| trim.seen.wait_max), outcome: done.outcome }
+                self.account.gone_over = self
+                    .account
+                    .gone_over
+                    .saturating_add(Bytes(done.outcome.asked.0 / u64::from(sizes.rounds.max(1))));
+                TrimResponse::Done {
+                    waited: done.trim.and_then(|trim| trim.seen.wait_max),
+                    outcome: done.outcome,
+                }
             }
-            Ok(SizeRequestResult::Window) if sizes.are_last() => self.trim(TrimRequest { sizes: None, ..*request }),
+            Ok(SizeRequestResult::Window) if sizes.are_last() => {
+                self.trim(TrimRequest { sizes: None, ..*request })
+            }
             Ok(SizeRequestResult::Window) => {
-                let outcome = TrimOutcome { asked: Bytes(window.len), counted: Some(Amount::default()), ..TrimOutcome::default() };
+                let outcome = TrimOutcome {
+                    asked: Bytes(window.len),
+                    counted: Some(Amount::default()),
+                    ..TrimOutcome::default()
+                };
                 TrimResponse::Done { outcome, waited: None }
             }
             Err(reason) => self.refused(request, window, reason),
@@ -197,14 +229,31 @@ impl FilesystemSurface<'_> {
 
 /// Trims `windows` immediately, skipping those that fail, until `stop` returns true. For the
 /// whole filesystem, this is what `fstrim` does.
-pub fn at_once(fs: &mut Filesystem, windows: &[TrimWindow], min_extent: Bytes, mut stop: impl FnMut(&Account) -> bool) -> Account {
-    let mut driver =
-        Driver::new(Box::new(ManualPolicy::now(min_extent, &PolicyState::default())), RefusalLimits { tries: 1, windows: u32::MAX });
+pub fn at_once(
+    fs: &mut Filesystem,
+    windows: &[TrimWindow],
+    min_extent: Bytes,
+    mut stop: impl FnMut(&Account) -> bool,
+) -> Account {
+    let mut driver = Driver::new(
+        Box::new(ManualPolicy::now(min_extent, &PolicyState::default())),
+        RefusalLimits { tries: 1, windows: u32::MAX },
+    );
     let mut account = Account::default();
     loop {
         let world = CallerState::default();
-        let turn = driver.turn(&mut FilesystemSurface { fs, world, account: &mut account, only: Some(windows) });
-        let over = matches!(turn, TurnResult::Nothing | TurnResult::Wait(_) | TurnResult::Refused { then: RefusalAction::Never, .. });
+        let turn = driver.turn(&mut FilesystemSurface {
+            fs,
+            world,
+            account: &mut account,
+            only: Some(windows),
+        });
+        let over = matches!(
+            turn,
+            TurnResult::Nothing
+                | TurnResult::Wait(_)
+                | TurnResult::Refused { then: RefusalAction::Never, .. }
+        );
         if over || stop(&account) {
             account.finish(fs);
             return account;
@@ -220,7 +269,12 @@ mod tests {
     #[test]
     fn probed_extent_is_sent_twice_and_counted_once() {
         let trim = |asked, bytes| WindowTrim {
-            outcome: TrimOutcome { asked: Bytes(asked), returned: Bytes(bytes), counted: Some(Amount::new(1, bytes)), took: Nanos(7) },
+            outcome: TrimOutcome {
+                asked: Bytes(asked),
+                returned: Bytes(bytes),
+                counted: Some(Amount::new(1, bytes)),
+                took: Nanos(7),
+            },
             layers: LayerCounts::of(&[Some(Amount::new(1, bytes))]),
             seen: ForegroundActivity::default(),
             excess: Bytes::ZERO,
@@ -229,6 +283,9 @@ mod tests {
         account.add(&trim(10, 8), &[0], Bytes(10), true);
         account.add(&trim(100, 80), &[0], Bytes(100), false);
         assert_eq!((account.discards.asked, account.gone_over), (Amount::new(2, 110), Bytes(100)));
-        assert_eq!((account.discards.accepted, account.trials), (Some(Amount::new(2, 88)), Bytes(8)));
+        assert_eq!(
+            (account.discards.accepted, account.trials),
+            (Some(Amount::new(2, 88)), Bytes(8))
+        );
     }
 }

@@ -113,11 +113,19 @@ fn pieces(unit: u64, options: &ProofOptions) -> (u64, u64) {
 }
 
 fn discard_unit(fs: &Filesystem) -> u64 {
-    fs.stack().top_layers().filter_map(|l| fs.root().read_u64(l.queue().join("discard_granularity"))).max().unwrap_or(0)
+    fs.stack()
+        .top_layers()
+        .filter_map(|l| fs.root().read_u64(l.queue().join("discard_granularity")))
+        .max()
+        .unwrap_or(0)
 }
 
 /// Runs the proof in `workspace`. Calls `waiting` before waiting for another trim.
-pub fn prove(workspace: &Workspace, options: &ProofOptions, waiting: impl FnOnce(&DriveBusyError)) -> anyhow::Result<Proof> {
+pub fn prove(
+    workspace: &Workspace,
+    options: &ProofOptions,
+    waiting: impl FnOnce(&DriveBusyError),
+) -> anyhow::Result<Proof> {
     let mut fs = Filesystem::open(workspace.path())?;
     let shown = fs.mount().mount_point.display().to_string();
     if let Some(obstacle) = fs.obstacle().filter(|_| !options.as_mounted) {
@@ -130,7 +138,9 @@ pub fn prove(workspace: &Workspace, options: &ProofOptions, waiting: impl FnOnce
     let _locks = locks.with_context(|| format!("cannot trim {shown}"))?;
     let mut proof = blank(&fs, options);
     for file in fs.recover_limits() {
-        proof.remarks.push(format!("restored {}, which an interrupted trim had lowered", file.display()));
+        proof
+            .remarks
+            .push(format!("restored {}, which an interrupted trim had lowered", file.display()));
     }
     if let Err(error) = prove_repeatedly(workspace, &mut fs, options, &mut proof) {
         if !error.is::<UnmappableFileError>() {
@@ -155,14 +165,24 @@ enum AttemptResult {
 
 /// Repeats the proof until the result can be attributed to the drive. If other processes
 /// write, a result against the drive must be the same in every attempt.
-fn prove_repeatedly(workspace: &Workspace, fs: &mut Filesystem, options: &ProofOptions, proof: &mut Proof) -> anyhow::Result<()> {
+fn prove_repeatedly(
+    workspace: &Workspace,
+    fs: &mut Filesystem,
+    options: &ProofOptions,
+    proof: &mut Proof,
+) -> anyhow::Result<()> {
     let mut seen: Vec<VerdictKind> = Vec::new();
     let mut reused = 0;
     for number in 1..=TRIES {
         let probe = Probe::write(workspace, fs, proof, options)?;
         match probe.finish(fs, options, proof)? {
             AttemptResult::Reused => reused += 1,
-            AttemptResult::Disturbed if !matches!(proof.verdict, VerdictKind::Zeroed | VerdictKind::NotYet | VerdictKind::NotSent) => {
+            AttemptResult::Disturbed
+                if !matches!(
+                    proof.verdict,
+                    VerdictKind::Zeroed | VerdictKind::NotYet | VerdictKind::NotSent
+                ) =>
+            {
                 seen.push(proof.verdict);
             }
             AttemptResult::Undisturbed | AttemptResult::Disturbed => {
@@ -261,7 +281,10 @@ fn extents_within(file: &File, len: u64) -> anyhow::Result<Vec<MappedExtent>> {
 
 /// Bytes written to the devices of the filesystem; `None` if they do not count.
 fn writes(fs: &Filesystem) -> Option<u64> {
-    fs.stack().top_layers().map(|layer| DiskStat::read(fs.root(), &layer.sys).map(|stat| stat.written.0)).sum()
+    fs.stack()
+        .top_layers()
+        .map(|layer| DiskStat::read(fs.root(), &layer.sys).map(|stat| stat.written.0))
+        .sum()
 }
 
 struct Probe {
@@ -273,11 +296,17 @@ struct Probe {
 
 impl Probe {
     /// Writes the files and determines and checks their places on the devices.
-    fn write(workspace: &Workspace, fs: &mut Filesystem, proof: &Proof, options: &ProofOptions) -> anyhow::Result<Self> {
+    fn write(
+        workspace: &Workspace,
+        fs: &mut Filesystem,
+        proof: &Proof,
+        options: &ProofOptions,
+    ) -> anyhow::Result<Self> {
         let (directory, _) = workspace.subdirectory(DIRECTORY)?;
         let (piece, count) = pieces(proof.unit_bytes, options);
         let seed = random_seed();
-        let mut probe = Self { directory, freed: Vec::new(), kept: Vec::new(), unit: proof.unit_bytes };
+        let mut probe =
+            Self { directory, freed: Vec::new(), kept: Vec::new(), unit: proof.unit_bytes };
         for i in 0..2 * count {
             interrupt::check()?;
             let one = probe.write_piece(i, seed.wrapping_add(i), piece)?;
@@ -291,9 +320,15 @@ impl Probe {
     fn write_piece(&self, number: u64, seed: u64, len: u64) -> anyhow::Result<ProofFile> {
         let name = format!("piece-{number}");
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mut file = File::from(openat(&self.directory, &name, flags, Mode::RUSR | Mode::WUSR).context("cannot create a file")?);
-        file.write_all(&content(seed, len)).and_then(|()| file.sync_all()).context("cannot write a file")?;
-        let extents = extents_within(&file, len).map_err(|e| UnmappableFileError(format!("{e:#}")))?;
+        let mut file = File::from(
+            openat(&self.directory, &name, flags, Mode::RUSR | Mode::WUSR)
+                .context("cannot create a file")?,
+        );
+        file.write_all(&content(seed, len))
+            .and_then(|()| file.sync_all())
+            .context("cannot write a file")?;
+        let extents =
+            extents_within(&file, len).map_err(|e| UnmappableFileError(format!("{e:#}")))?;
         Ok(ProofFile { seed, len, name, extents, placed: Vec::new() })
     }
 
@@ -316,7 +351,11 @@ impl Probe {
             let written = piece.content();
             for placed in piece.placed.iter().filter_map(|p| interior(p, BLOCK as u64)) {
                 let mut content = BlockContents::default();
-                reader.look(&DeviceExtent { len: BLOCK as u64, ..placed }, &written, &mut content)?;
+                reader.look(
+                    &DeviceExtent { len: BLOCK as u64, ..placed },
+                    &written,
+                    &mut content,
+                )?;
                 if content.written != 1 {
                     let text = "the blocks at the addresses that the filesystem names do not hold the file (data in the journal, encrypted or transformed on the way)";
                     bail!(UnmappableFileError(text.into()));
@@ -326,9 +365,15 @@ impl Probe {
         Ok(())
     }
 
-    fn finish(self, fs: &mut Filesystem, options: &ProofOptions, proof: &mut Proof) -> anyhow::Result<AttemptResult> {
+    fn finish(
+        self,
+        fs: &mut Filesystem,
+        options: &ProofOptions,
+        proof: &mut Proof,
+    ) -> anyhow::Result<AttemptResult> {
         proof.freed_bytes = self.freed.iter().map(|p| p.len).sum();
-        proof.expected_bytes = self.freed.iter().flat_map(|p| self.interiors(p)).map(|p| p.len).sum();
+        proof.expected_bytes =
+            self.freed.iter().flat_map(|p| self.interiors(p)).map(|p| p.len).sum();
         let meter = Meter::start(&fs.mount().mount_point).context("cannot find the devices")?;
         let free = self.delete(fs)?;
         let written = writes(fs);
@@ -338,9 +383,20 @@ impl Probe {
         wait(options.wait)?;
         fitrim::settle(&meter, Duration::from_secs(30));
         let stack = meter.stack();
-        let without_use = fs.diagnosis().map(|diagnosis| diagnosis.without_use(stack)).unwrap_or_default();
-        let arrival = arrival::arrival(stack, &meter.layers(), &self.freed_on(stack), &Tables::read(fs.root()), &without_use);
-        let sent = stack.tops.iter().filter_map(|&top| arrival.layers.get(top)?.discards.bytes()).sum::<u64>();
+        let without_use =
+            fs.diagnosis().map(|diagnosis| diagnosis.without_use(stack)).unwrap_or_default();
+        let arrival = arrival::arrival(
+            stack,
+            &meter.layers(),
+            &self.freed_on(stack),
+            &Tables::read(fs.root()),
+            &without_use,
+        );
+        let sent = stack
+            .tops
+            .iter()
+            .filter_map(|&top| arrival.layers.get(top)?.discards.bytes())
+            .sum::<u64>();
         proof.freed = self.read(&self.freed)?;
         proof.freed_again = self.read(&self.freed)?;
         proof.kept = self.read(&self.kept)?;
@@ -355,10 +411,12 @@ impl Probe {
             cached_by: fs.stack().cached().map(Layer::title),
         };
         (proof.verdict, proof.text) = verdict::judge(&observed);
-        let counts: Vec<LayerDiscards> = observed.arrival.layers.iter().map(|l| l.discards.clone()).collect();
+        let counts: Vec<LayerDiscards> =
+            observed.arrival.layers.iter().map(|l| l.discards.clone()).collect();
         proof.counted = discards::remarks(&counts);
         if let Ok(diagnosis) = fs.diagnosis()
-            && let Some((verdict, text, remark)) = agree(proof.verdict, &proof.text, &diagnosis.verdict)
+            && let Some((verdict, text, remark)) =
+                agree(proof.verdict, &proof.text, &diagnosis.verdict)
         {
             (proof.verdict, proof.text) = (verdict, text);
             proof.counted.extend(remark);
@@ -374,7 +432,8 @@ impl Probe {
         let alone = written.is_some() && writes(fs) == written;
         // Space used by other processes since then is recorded once it is committed.
         syncfs(self.directory.as_fd()).context("cannot sync the filesystem")?;
-        let untouched = free != Some(false) && self.is_free(fs) != Some(false) && self.kept_in_place();
+        let untouched =
+            free != Some(false) && self.is_free(fs) != Some(false) && self.kept_in_place();
         Ok(match (untouched, alone) {
             (false, _) => AttemptResult::Reused,
             (true, true) => AttemptResult::Undisturbed,
@@ -384,7 +443,8 @@ impl Probe {
 
     /// The bytes to free in whole discard units, on each of the filesystem's own devices.
     fn freed_on(&self, stack: &Stack) -> Vec<(usize, u64)> {
-        let device = |path: &Path| rustix::fs::stat(path).map(|s| DevNumber::from_raw(s.st_rdev)).ok();
+        let device =
+            |path: &Path| rustix::fs::stat(path).map(|s| DevNumber::from_raw(s.st_rdev)).ok();
         let mut freed: Vec<(usize, u64)> = stack.tops.iter().map(|&top| (top, 0)).collect();
         for placed in self.freed.iter().flat_map(|p| self.interiors(p)) {
             let number = device(&placed.device);
@@ -399,7 +459,8 @@ impl Probe {
 
     /// All freed space is free now; `None` if the filesystem does not report it.
     fn is_free(&self, fs: &mut Filesystem) -> Option<bool> {
-        let extents: Vec<MappedExtent> = self.freed.iter().flat_map(|p| p.extents.iter().copied()).collect();
+        let extents: Vec<MappedExtent> =
+            self.freed.iter().flat_map(|p| p.extents.iter().copied()).collect();
         let mount = fs.mount().clone();
         in_use::all_free(&mount, fs.file().ok()?, &extents)
     }
@@ -420,7 +481,8 @@ impl Probe {
     fn delete(&self, fs: &mut Filesystem) -> anyhow::Result<Option<bool>> {
         let before = fs.free().context("cannot read the free space")?;
         for piece in &self.freed {
-            rustix::fs::unlinkat(&self.directory, &piece.name, rustix::fs::AtFlags::empty()).context("cannot delete a file")?;
+            rustix::fs::unlinkat(&self.directory, &piece.name, rustix::fs::AtFlags::empty())
+                .context("cannot delete a file")?;
         }
         let freed: u64 = self.freed.iter().map(|p| p.len).sum();
         let started = Instant::now();
@@ -429,7 +491,10 @@ impl Probe {
             let free = self.is_free(fs);
             let now = fs.free().context("cannot read the free space")?;
             // Without a map, other processes may free or use as much in the same time.
-            if free == Some(true) || free.is_none() && now.0 >= before.0.saturating_add(freed / 2) || started.elapsed() > FREE_PATIENCE {
+            if free == Some(true)
+                || free.is_none() && now.0 >= before.0.saturating_add(freed / 2)
+                || started.elapsed() > FREE_PATIENCE
+            {
                 // Space may count as free shortly before it can be trimmed.
                 syncfs(self.directory.as_fd()).context("cannot sync the filesystem")?;
                 return Ok(free);
@@ -441,21 +506,32 @@ impl Probe {
     /// Trims only the windows that contain freed space.
     fn trim(&self, fs: &mut Filesystem) -> anyhow::Result<()> {
         fs.refresh()?;
-        let by_address = matches!(fs.mount().fs_type.as_str(), "ext2" | "ext3" | "ext4" | "xfs" | "btrfs");
-        let extents: Vec<MappedExtent> = self.freed.iter().flat_map(|p| p.extents.iter().copied()).collect();
-        let holds =
-            |w: &TrimWindow| extents.iter().any(|e| e.address < w.start.saturating_add(w.len) && w.start < e.address.saturating_add(e.len));
-        let windows: Vec<TrimWindow> = fs.layout().windows.iter().copied().filter(|w| !by_address || holds(w)).collect();
+        let by_address =
+            matches!(fs.mount().fs_type.as_str(), "ext2" | "ext3" | "ext4" | "xfs" | "btrfs");
+        let extents: Vec<MappedExtent> =
+            self.freed.iter().flat_map(|p| p.extents.iter().copied()).collect();
+        let holds = |w: &TrimWindow| {
+            extents.iter().any(|e| {
+                e.address < w.start.saturating_add(w.len)
+                    && w.start < e.address.saturating_add(e.len)
+            })
+        };
+        let windows: Vec<TrimWindow> =
+            fs.layout().windows.iter().copied().filter(|w| !by_address || holds(w)).collect();
         let least = fs.last_least();
         fs.prepare(Bytes::ZERO, false);
-        let account = at_once(fs, &windows, Bytes::ZERO, |account| interrupt::requested() || !account.refusals.is_empty());
+        let account = at_once(fs, &windows, Bytes::ZERO, |account| {
+            interrupt::requested() || !account.refusals.is_empty()
+        });
         fs.restore_least(least);
         interrupt::check()?;
         match account.refusals.first() {
             Some((_, refused)) if refused.errno == Errno::OPNOTSUPP => {
                 bail!(crate::trim::delivery::obstructed(fs, fitrim::Obstacle::Device))
             }
-            Some((_, refused)) => bail!("cannot trim {}: {refused}", fs.mount().mount_point.display()),
+            Some((_, refused)) => {
+                bail!("cannot trim {}: {refused}", fs.mount().mount_point.display())
+            }
             None => Ok(()),
         }
     }
@@ -482,11 +558,18 @@ impl Probe {
 /// The delay of a filesystem that queues its discards.
 fn sends_later(fs: &Filesystem, options: &ProofOptions) -> Option<DiscardDelay> {
     if fs.sends_later() {
-        return Some(DiscardDelay::new("when the device has been idle for a while", 2, options.wait));
+        return Some(DiscardDelay::new(
+            "when the device has been idle for a while",
+            2,
+            options.wait,
+        ));
     }
     // Freed space is kept for 120 s (BTRFS_DISCARD_DELAY); FITRIM does not wait for that.
-    let queues = options.as_mounted && DiscardOption::of(fs.mount()) == DiscardOption::online("btrfs");
-    queues.then(|| DiscardDelay::new("what was freed two minutes later (discard=async)", 3, options.wait))
+    let queues =
+        options.as_mounted && DiscardOption::of(fs.mount()) == DiscardOption::online("btrfs");
+    queues.then(|| {
+        DiscardDelay::new("what was freed two minutes later (discard=async)", 3, options.wait)
+    })
 }
 
 /// The command for online discard, if the proof would observe it and it is disabled.
@@ -504,15 +587,27 @@ fn remedy_for_silence(fs: &Filesystem, options: &ProofOptions) -> Option<String>
 /// Combines the proof with the doctor's verdict: the freed space was at places that discards
 /// reach, but the doctor may know devices of the same filesystem where they do not. Returns
 /// the verdict, its text and a remark; `None` if nothing changes.
-pub fn agree(kind: VerdictKind, text: &str, doctor: &doctor::DiscardVerdict) -> Option<(VerdictKind, String, Option<String>)> {
+pub fn agree(
+    kind: VerdictKind,
+    text: &str,
+    doctor: &doctor::DiscardVerdict,
+) -> Option<(VerdictKind, String, Option<String>)> {
     let proved = matches!(kind, VerdictKind::Zeroed | VerdictKind::Changed);
     if !proved || doctor.kind != doctor::VerdictKind::Blocked {
         return None;
     }
     if doctor.reaches.is_empty() {
-        return Some((kind, text.to_owned(), Some(format!("trimtab doctor disagrees: {}", doctor.text))));
+        return Some((
+            kind,
+            text.to_owned(),
+            Some(format!("trimtab doctor disagrees: {}", doctor.text)),
+        ));
     }
-    Some((VerdictKind::LegLeftOut, format!("{}; the proof covers only the other devices: {text}", doctor.text), None))
+    Some((
+        VerdictKind::LegLeftOut,
+        format!("{}; the proof covers only the other devices: {text}", doctor.text),
+        None,
+    ))
 }
 
 /// Devices, each opened once.
@@ -522,12 +617,18 @@ struct DeviceReader {
 }
 
 impl DeviceReader {
-    fn look(&mut self, placed: &DeviceExtent, written: &[u8], content: &mut BlockContents) -> anyhow::Result<()> {
+    fn look(
+        &mut self,
+        placed: &DeviceExtent,
+        written: &[u8],
+        content: &mut BlockContents,
+    ) -> anyhow::Result<()> {
         let at = match self.devices.iter().position(|d| d.path == placed.device) {
             Some(at) => at,
             None => {
-                let device =
-                    RawDevice::open(&placed.device).with_context(|| format!("cannot open {} for reading", placed.device.display()))?;
+                let device = RawDevice::open(&placed.device).with_context(|| {
+                    format!("cannot open {} for reading", placed.device.display())
+                })?;
                 self.devices.push(device);
                 self.devices.len() - 1
             }
@@ -537,10 +638,15 @@ impl DeviceReader {
         let see = |done: u64, bytes: &[u8]| {
             for (n, block) in bytes.chunks(BLOCK).enumerate() {
                 let from = in_file.saturating_add(done as usize).saturating_add(n * BLOCK);
-                found.note(block, written.get(from..from.saturating_add(block.len())).unwrap_or_default());
+                found.note(
+                    block,
+                    written.get(from..from.saturating_add(block.len())).unwrap_or_default(),
+                );
             }
         };
-        self.devices[at].read(placed.offset, placed.len, see).with_context(|| format!("cannot read {}", placed.device.display()))?;
+        self.devices[at]
+            .read(placed.offset, placed.len, see)
+            .with_context(|| format!("cannot read {}", placed.device.display()))?;
         content.add(&found);
         Ok(())
     }

@@ -81,7 +81,10 @@ impl ForegroundWatch {
         });
         let stat = stat.map(Arc::new);
         let (theirs, read) = (Arc::clone(&shared), stat.clone());
-        let thread = std::thread::Builder::new().name("watch".into()).stack_size(64 << 10).spawn(move || theirs.run(read.as_deref()))?;
+        let thread = std::thread::Builder::new()
+            .name("watch".into())
+            .stack_size(64 << 10)
+            .spawn(move || theirs.run(read.as_deref()))?;
         Ok(Self { shared, thread: Some(thread), clocks: clocks(), stat })
     }
 
@@ -99,7 +102,8 @@ impl ForegroundWatch {
     /// Stops polling and returns the observations.
     pub fn end(&mut self) -> ForegroundActivity {
         let now = self.shared.since_began();
-        let unseen = Duration::from_nanos(now.saturating_sub(self.shared.looked.load(Ordering::Relaxed)));
+        let unseen =
+            Duration::from_nanos(now.saturating_sub(self.shared.looked.load(Ordering::Relaxed)));
         self.shared.tell(PollerCommand::Sleep);
         let (boot, running) = clocks();
         // The difference of these clocks is the time in suspend.
@@ -111,7 +115,9 @@ impl ForegroundWatch {
             wait_max,
             wait_max_behind: wait_max.max(self.wait_behind(took)),
             requests,
-            maybe_frozen: self.shared.gap.load(Ordering::Relaxed) || unseen > FROZEN_GAP || slept > Duration::from_millis(50),
+            maybe_frozen: self.shared.gap.load(Ordering::Relaxed)
+                || unseen > FROZEN_GAP
+                || slept > Duration::from_millis(50),
         }
     }
 
@@ -168,7 +174,9 @@ impl SharedPollerState {
             }
             drop(state);
             let now = self.since_began();
-            if Duration::from_nanos(now.saturating_sub(self.looked.swap(now, Ordering::Relaxed))) > FROZEN_GAP {
+            if Duration::from_nanos(now.saturating_sub(self.looked.swap(now, Ordering::Relaxed)))
+                > FROZEN_GAP
+            {
                 self.gap.store(true, Ordering::Relaxed);
             }
             self.look(stat);
@@ -236,7 +244,11 @@ mod tests {
     #[test]
     fn mean_wait_covers_one_polling_interval() {
         let watch = ForegroundWatch::start(None).unwrap();
-        let step = |requests: u64, ms: u64| DiskStat { reads: requests, read_write_time: Nanos::from_millis(ms), ..DiskStat::default() };
+        let step = |requests: u64, ms: u64| DiskStat {
+            reads: requests,
+            read_write_time: Nanos::from_millis(ms),
+            ..DiskStat::default()
+        };
         watch.shared.note(&step(0, 0));
         watch.shared.note(&step(10, 50));
         watch.shared.note(&step(2, 4));
@@ -258,8 +270,10 @@ mod tests {
             fields.map(|field| format!("{field:8}")).join(" ")
         };
         std::fs::write(&path, line(7, 70, 1)).unwrap();
-        let mut watch =
-            ForegroundWatch::start(Some(StatFile::open(&Root::recorded(directory.path()).unwrap(), Path::new("/")).unwrap())).unwrap();
+        let mut watch = ForegroundWatch::start(Some(
+            StatFile::open(&Root::recorded(directory.path()).unwrap(), Path::new("/")).unwrap(),
+        ))
+        .unwrap();
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         watch.begin();
         std::thread::sleep(Duration::from_millis(60));

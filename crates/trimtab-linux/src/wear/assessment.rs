@@ -83,12 +83,20 @@ pub struct Failure {
 pub type Outcome = (String, anyhow::Result<Reading>);
 
 /// Joins a reading with an earlier one and the warranty.
-pub fn assess(subject: String, reading: Reading, before: Option<&Reading>, warranty: Option<&Warranty>) -> DriveWear {
+pub fn assess(
+    subject: String,
+    reading: Reading,
+    before: Option<&Reading>,
+    warranty: Option<&Warranty>,
+) -> DriveWear {
     let since = before.map(|before| Since::new(before, &reading));
     let life_left = before.and_then(|before| LifeLeft::new(before, &reading));
     let mut remarks = reading.remarks.clone();
     if since.as_ref().is_some_and(|since| since.went_back) {
-        remarks.push("a counter is lower than in the earlier reading: it was reset, so it gives no rate".to_owned());
+        remarks.push(
+            "a counter is lower than in the earlier reading: it was reset, so it gives no rate"
+                .to_owned(),
+        );
     }
     let warranty = warranty.and_then(|warranty| match warranty.state(&reading, since.as_ref()) {
         Ok(state) => Some(state),
@@ -97,7 +105,9 @@ pub fn assess(subject: String, reading: Reading, before: Option<&Reading>, warra
             None
         }
     });
-    let split = |counter: Option<wear::Counter>| counter.map_or((None, None), |counter| (Some(counter.bytes), Some(counter.source)));
+    let split = |counter: Option<wear::Counter>| {
+        counter.map_or((None, None), |counter| (Some(counter.bytes), Some(counter.source)))
+    };
     let (host_written_bytes, host_written_source) = split(reading.host_written);
     let (nand_written_bytes, nand_written_source) = split(reading.nand_written);
     let waf_lifetime = reading.waf_counters.as_ref().and_then(wear::WafCounters::lifetime);
@@ -111,7 +121,10 @@ pub fn assess(subject: String, reading: Reading, before: Option<&Reading>, warra
         host_written_source,
         nand_written_bytes,
         nand_written_source,
-        waf_source: reading.waf_counters.filter(|_| waf_lifetime.is_some()).map(|counters| counters.source),
+        waf_source: reading
+            .waf_counters
+            .filter(|_| waf_lifetime.is_some())
+            .map(|counters| counters.source),
         waf_lifetime,
         used_percent: reading.used.as_ref().map(|used| used.percent),
         used_is_standard: reading.used.as_ref().map(|used| used.is_standard),
@@ -132,14 +145,25 @@ pub fn assess(subject: String, reading: Reading, before: Option<&Reading>, warra
 pub fn from_file(path: &Path) -> anyhow::Result<Reading> {
     let bytes = if path == Path::new(STDIN) {
         let mut bytes = Vec::new();
-        std::io::stdin().lock().take(BYTES_MAX + 1).read_to_end(&mut bytes).context("cannot read standard input")?;
-        anyhow::ensure!(bytes.len() as u64 <= BYTES_MAX, "standard input is longer than {BYTES_MAX} bytes");
+        std::io::stdin()
+            .lock()
+            .take(BYTES_MAX + 1)
+            .read_to_end(&mut bytes)
+            .context("cannot read standard input")?;
+        anyhow::ensure!(
+            bytes.len() as u64 <= BYTES_MAX,
+            "standard input is longer than {BYTES_MAX} bytes"
+        );
         bytes
     } else {
         let hint = "give a file that 'smartctl --json -x DEVICE' wrote";
         named::read(path, BYTES_MAX).map_err(|error| of_named(error, path, "cannot read", hint))?
     };
-    let shown = if path == Path::new(STDIN) { "standard input".to_owned() } else { format!("'{}'", path.display()) };
+    let shown = if path == Path::new(STDIN) {
+        "standard input".to_owned()
+    } else {
+        format!("'{}'", path.display())
+    };
     wear::parse(&bytes).with_context(|| format!("cannot use {shown}"))
 }
 
@@ -148,7 +172,8 @@ pub fn drives_of(root: &Root, paths: &[&Path]) -> anyhow::Result<Vec<Layer>> {
     let mut found: Vec<Layer> = Vec::new();
     for path in paths {
         let hint = "name a mount point, a directory or a block device";
-        let place = Place::of_path(root, path).map_err(|error| of_named(error, path, "cannot find the drive of", hint))?;
+        let place = Place::of_path(root, path)
+            .map_err(|error| of_named(error, path, "cannot find the drive of", hint))?;
         let before = found.len();
         add_drives(&mut found, &place.stack);
         if found.len() == before && place.stack.drives().next().is_none() {
@@ -161,12 +186,18 @@ pub fn drives_of(root: &Root, paths: &[&Path]) -> anyhow::Result<Vec<Layer>> {
 
 /// All drives of the machine. Virtual devices without wear are left out.
 pub fn all_drives(root: &Root) -> anyhow::Result<Vec<Layer>> {
-    let mounts = mountinfo::read(root).context("cannot read the mount table (/proc/self/mountinfo)")?;
+    let mounts =
+        mountinfo::read(root).context("cannot read the mount table (/proc/self/mountinfo)")?;
     let mut found = Vec::new();
     for dev in drive::with_medium(root) {
         add_drives(&mut found, &Stack::of_device(root, &mounts, dev));
     }
-    found.retain(|layer| matches!(layer.kind, LayerKind::Drive(Bus::Ata | Bus::Usb | Bus::Scsi | Bus::Nvme | Bus::Other)));
+    found.retain(|layer| {
+        matches!(
+            layer.kind,
+            LayerKind::Drive(Bus::Ata | Bus::Usb | Bus::Scsi | Bus::Nvme | Bus::Other)
+        )
+    });
     Ok(found)
 }
 
@@ -182,11 +213,17 @@ fn add_drives(found: &mut Vec<Layer>, stack: &Stack) {
 pub fn of_drive(root: &Root, layer: &Layer, device: Option<&str>) -> anyhow::Result<Reading> {
     let node = layer.node();
     let reading = match (smartctl::find(), &layer.kind) {
-        (_, LayerKind::Drive(Bus::Virtio | Bus::Nbd | Bus::Zram)) => anyhow::bail!("{node} is a virtual drive and reports no wear"),
+        (_, LayerKind::Drive(Bus::Virtio | Bus::Nbd | Bus::Zram)) => {
+            anyhow::bail!("{node} is a virtual drive and reports no wear")
+        }
         (Some(program), _) => with_smartctl(&program, &node, device)?,
-        (None, LayerKind::Drive(Bus::Nvme)) => of_kernel(root, layer).with_context(|| format!("cannot read the log of {node}"))?,
+        (None, LayerKind::Drive(Bus::Nvme)) => {
+            of_kernel(root, layer).with_context(|| format!("cannot read the log of {node}"))?
+        }
         (None, _) => {
-            let what = format!("smartctl is not installed, and the kernel does not show the wear of {node}");
+            let what = format!(
+                "smartctl is not installed, and the kernel does not show the wear of {node}"
+            );
             return Err(UsageError::missing(what).hint("install the package smartmontools").into());
         }
     };
@@ -205,7 +242,8 @@ pub fn of_kernel(root: &Root, layer: &Layer) -> std::io::Result<Reading> {
 }
 
 fn with_smartctl(program: &Path, node: &str, device: Option<&str>) -> anyhow::Result<Reading> {
-    let document = smartctl::ask(program, node, device, smartctl::TIME_LIMIT).with_context(|| format!("cannot read the wear of {node}"))?;
+    let document = smartctl::ask(program, node, device, smartctl::TIME_LIMIT)
+        .with_context(|| format!("cannot read the wear of {node}"))?;
     wear::parse(&document).map_err(|error| match error {
         ReadError::NeedsType(_) => UsageError::missing(format!("{node}: {error}"))
             .hint("name the type with --device TYPE ('man smartctl', option -d, lists them)")
@@ -216,15 +254,25 @@ fn with_smartctl(program: &Path, node: &str, device: Option<&str>) -> anyhow::Re
 
 /// Refuses an earlier reading of another drive.
 pub fn require_same_drive(before: &Reading, now: &Reading) -> Result<(), UsageError> {
-    let of_other = before.model != now.model || before.serial != now.serial && before.serial.is_some() && now.serial.is_some();
+    let of_other = before.model != now.model
+        || before.serial != now.serial && before.serial.is_some() && now.serial.is_some();
     if of_other {
-        let name = |reading: &Reading| reading.model.clone().unwrap_or_else(|| "a drive without a model name".to_owned());
-        let what = format!("the earlier reading is of another drive: {} instead of {}", name(before), name(now));
-        return Err(UsageError::new(what).hint("give an earlier reading of the same drive to --before"));
+        let name = |reading: &Reading| {
+            reading.model.clone().unwrap_or_else(|| "a drive without a model name".to_owned())
+        };
+        let what = format!(
+            "the earlier reading is of another drive: {} instead of {}",
+            name(before),
+            name(now)
+        );
+        return Err(
+            UsageError::new(what).hint("give an earlier reading of the same drive to --before")
+        );
     }
     match (before.taken_unix_s, now.taken_unix_s) {
         (Some(earlier), Some(later)) if earlier > later => {
-            Err(UsageError::new("the reading given to --before is the later one").hint("exchange the two"))
+            Err(UsageError::new("the reading given to --before is the later one")
+                .hint("exchange the two"))
         }
         _ => Ok(()),
     }

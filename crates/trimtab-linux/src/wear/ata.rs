@@ -21,7 +21,8 @@ pub fn read(document: &Value, reading: &mut Reading, fields: &mut Fields) -> boo
     reading.protocol.get_or_insert_with(|| "ATA".to_owned());
     writes::read(document, &attributes, reading, fields);
     reading.used = standard_percent(document, fields).or_else(|| life::used(document, &attributes));
-    let shutdowns = attributes.iter().filter(|attribute| super::names::is_unsafe_shutdown(&attribute.name));
+    let shutdowns =
+        attributes.iter().filter(|attribute| super::names::is_unsafe_shutdown(&attribute.name));
     reading.unsafe_shutdowns = shutdowns.filter_map(|attribute| attribute.raw).max();
     true
 }
@@ -30,7 +31,9 @@ pub fn read(document: &Value, reading: &mut Reading, fields: &mut Fields) -> boo
 fn statistic<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
     let pages = document["ata_device_statistics"]["pages"].as_array()?;
     let mut entries = pages.iter().flat_map(|page| page["table"].as_array().into_iter().flatten());
-    let valid = |entry: &&Value| entry["name"].as_str() == Some(name) && entry["flags"]["valid"] != Value::Bool(false);
+    let valid = |entry: &&Value| {
+        entry["name"].as_str() == Some(name) && entry["flags"]["valid"] != Value::Bool(false)
+    };
     entries.find(valid).filter(|entry| entry.get("value").is_some())
 }
 
@@ -40,7 +43,11 @@ fn standard_percent(document: &Value, fields: &mut Fields) -> Option<Used> {
         fields.remark(format!("{percent} % used is more than the ATA device statistics can hold"));
         return None;
     }
-    Some(Used { percent, is_standard: true, source: format!("ATA device statistics, {PERCENT_USED}") })
+    Some(Used {
+        percent,
+        is_standard: true,
+        source: format!("ATA device statistics, {PERCENT_USED}"),
+    })
 }
 
 /// Bytes of a logical sector, as the drive states it.
@@ -57,8 +64,18 @@ fn sector_bytes(document: &Value) -> Option<u64> {
 /// The construction of a drive that does not state its rotation rate: only disks move heads.
 pub fn kind(document: &Value) -> DriveKind {
     let attributes = Attribute::all(document, &mut Fields::default());
-    let has = |words: &[&str]| attributes.iter().any(|attribute| words.iter().any(|word| attribute.name.contains(word)));
-    if has(&["Wear_", "Wearout", "Erase_Count", "Life_Left", "Lifetime_Remain", "NAND", "Flash_Writes"]) {
+    let has = |words: &[&str]| {
+        attributes.iter().any(|attribute| words.iter().any(|word| attribute.name.contains(word)))
+    };
+    if has(&[
+        "Wear_",
+        "Wearout",
+        "Erase_Count",
+        "Life_Left",
+        "Lifetime_Remain",
+        "NAND",
+        "Flash_Writes",
+    ]) {
         DriveKind::Ssd
     } else if has(&["Seek_Error_Rate", "High_Fly_Writes", "Spin_Retry_Count", "Load_Cycle_Count"]) {
         DriveKind::HardDisk
@@ -72,7 +89,8 @@ const ROWS_MAX: usize = 256;
 /// 48 bits that are all set stand for a value that the drive does not have.
 const NOT_SET: u64 = (1 << 48) - 1;
 /// Names that smartctl gives to the number of an attribute of every drive.
-const DEFAULT_NAMES: [(u64, &str); 3] = [(177, "Wear_Leveling_Count"), (233, "Media_Wearout_Indicator"), (241, "Total_LBAs_Written")];
+const DEFAULT_NAMES: [(u64, &str); 3] =
+    [(177, "Wear_Leveling_Count"), (233, "Media_Wearout_Indicator"), (241, "Total_LBAs_Written")];
 
 /// An attribute.
 #[derive(Clone, Debug)]
@@ -91,7 +109,11 @@ impl Attribute {
     /// The rows that can be read.
     pub fn all(document: &Value, fields: &mut Fields) -> Vec<Self> {
         let is_unknown = document["in_smartctl_database"] == Value::Bool(false);
-        let rows = document["ata_smart_attributes"]["table"].as_array().into_iter().flatten().take(ROWS_MAX);
+        let rows = document["ata_smart_attributes"]["table"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .take(ROWS_MAX);
         rows.filter_map(|row| Self::of_row(row, is_unknown, fields)).collect()
     }
 
@@ -99,7 +121,9 @@ impl Attribute {
         let (id, name) = (count(&row["id"])?, text(&row["name"])?);
         let raw = count(&row["raw"]["value"]);
         if raw.is_none() && row["raw"].get("value").is_some() {
-            fields.remark(format!("the raw value of attribute {id} '{name}' is not a whole number from 0 to 2^64 - 1"));
+            fields.remark(format!(
+                "the raw value of attribute {id} '{name}' is not a whole number from 0 to 2^64 - 1"
+            ));
         }
         let is_default_name = is_unknown && DEFAULT_NAMES.contains(&(id, name.as_str()));
         let raw = raw.filter(|raw| *raw != NOT_SET && is_one_number(&row["raw"]["string"], *raw));

@@ -80,12 +80,19 @@ impl WearHistory {
         let path = directory.join(FILE);
         let document = match named::read_own(&path, BYTES_MAX) {
             Ok(bytes) => {
-                let document: Document = serde_json::from_slice(&bytes).with_context(|| format!("'{}' is damaged", path.display()))?;
-                anyhow::ensure!(document.version == VERSION, "'{}' is of another version of trimtab", path.display());
+                let document: Document = serde_json::from_slice(&bytes)
+                    .with_context(|| format!("'{}' is damaged", path.display()))?;
+                anyhow::ensure!(
+                    document.version == VERSION,
+                    "'{}' is of another version of trimtab",
+                    path.display()
+                );
                 document
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Document::default(),
-            Err(error) => return Err(error).with_context(|| format!("cannot read '{}'", path.display())),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read '{}'", path.display()));
+            }
         };
         Ok(Self { path, document, is_changed: false })
     }
@@ -116,7 +123,12 @@ impl WearHistory {
     fn forget_oldest(&mut self) {
         while self.document.drives.len() > DRIVES_MAX {
             let last_read = |points: &Vec<Point>| points.last().map_or(0, |point| point.unix_s);
-            let oldest = self.document.drives.iter().min_by_key(|(_, points)| last_read(points)).map(|(id, _)| id.clone());
+            let oldest = self
+                .document
+                .drives
+                .iter()
+                .min_by_key(|(_, points)| last_read(points))
+                .map(|(id, _)| id.clone());
             let Some(oldest) = oldest else { return };
             self.document.drives.remove(&oldest);
         }
@@ -152,7 +164,12 @@ mod tests {
 
     fn reading(serial: &str, unix_s: u64, bytes: u64) -> Reading {
         let host_written = Some(Counter { bytes, step_bytes: 512, source: "log".into() });
-        Reading { serial: Some(serial.into()), taken_unix_s: Some(unix_s), host_written, ..Reading::default() }
+        Reading {
+            serial: Some(serial.into()),
+            taken_unix_s: Some(unix_s),
+            host_written,
+            ..Reading::default()
+        }
     }
 
     fn bytes(reading: Option<Reading>) -> Option<u64> {
@@ -176,7 +193,11 @@ mod tests {
             history.add(&reading(&format!("s{number}"), 1_000 * DAY_S + number, 0));
         }
         assert_eq!(history.document.drives.len(), DRIVES_MAX);
-        assert_eq!(bytes(history.before(&reading("a", 2_000 * DAY_S, 0))), None, "the drive read longest ago is forgotten first");
+        assert_eq!(
+            bytes(history.before(&reading("a", 2_000 * DAY_S, 0))),
+            None,
+            "the drive read longest ago is forgotten first"
+        );
     }
 
     #[test]
@@ -187,7 +208,10 @@ mod tests {
             history.add(&reading("a", day * DAY_S, day));
         }
         let before = |day: u64| bytes(history.before(&reading("a", day * DAY_S, 0)));
-        assert_eq!([before(126), before(140), before(400), before(0)], [Some(100), Some(120), Some(125), None]);
+        assert_eq!(
+            [before(126), before(140), before(400), before(0)],
+            [Some(100), Some(120), Some(125), None]
+        );
         assert_eq!(bytes(history.before(&reading("b", 126 * DAY_S, 0))), None);
     }
 
@@ -207,6 +231,11 @@ mod tests {
         let error = WearHistory::open(directory.path()).unwrap_err();
         assert!(error.to_string().contains("is damaged"), "{error}");
         std::fs::write(directory.path().join(FILE), "{\"version\":2,\"drives\":{}}").unwrap();
-        assert!(WearHistory::open(directory.path()).unwrap_err().to_string().contains("another version"));
+        assert!(
+            WearHistory::open(directory.path())
+                .unwrap_err()
+                .to_string()
+                .contains("another version")
+        );
     }
 }

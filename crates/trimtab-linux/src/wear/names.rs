@@ -62,7 +62,10 @@ const EVENTS: &str = "
     retry temperature throttle throttling timed workld";
 
 fn words(name: &str) -> Vec<String> {
-    name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_ascii_lowercase).collect()
+    name.split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_ascii_lowercase)
+        .collect()
 }
 
 /// One of the words is in the list `any`, which spaces separate.
@@ -129,10 +132,24 @@ pub fn page_name(name: &str) -> Option<PageName> {
 
 /// The percentage of the rated life that has this name.
 pub fn life_name(name: &str) -> Option<LifeName> {
-    let letters: String = name.chars().filter(char::is_ascii_alphabetic).map(|c| c.to_ascii_lowercase()).collect();
-    let others = ["capacitor", "spare", "rsvd", "reserv", "block", "blk", "timed", "workld", "protect", "unused", "temp"];
+    let letters: String =
+        name.chars().filter(char::is_ascii_alphabetic).map(|c| c.to_ascii_lowercase()).collect();
+    let others = [
+        "capacitor",
+        "spare",
+        "rsvd",
+        "reserv",
+        "block",
+        "blk",
+        "timed",
+        "workld",
+        "protect",
+        "unused",
+        "temp",
+    ];
     // A name such as `SSD_LifeLeft(0.01%)` states another scale.
-    let is_of_life = (letters.contains("life") || letters.contains("endurance")) && !name.contains("0.");
+    let is_of_life =
+        (letters.contains("life") || letters.contains("endurance")) && !name.contains("0.");
     if !is_of_life || others.iter().any(|other| letters.contains(other)) {
         return None;
     }
@@ -148,7 +165,8 @@ pub fn is_unsafe_shutdown(name: &str) -> bool {
     let words = words(name);
     let says = |word: &str| words.iter().any(|own| own.starts_with(word));
     let is_test = has(&words, "cap capacitor test health protection");
-    let loss = says("unexp") && (says("power") || says("pwr")) || says("unsafe") && says("shutdown");
+    let loss =
+        says("unexp") && (says("power") || says("pwr")) || says("unsafe") && says("shutdown");
     loss && !is_test
 }
 
@@ -187,8 +205,14 @@ mod tests {
             let parsed = write_name(name).unwrap_or_else(|| panic!("{name}"));
             assert_eq!((parsed.side, parsed.unit, parsed.is_part), (side, unit, false), "{name}");
         }
-        assert!(write_name("TLC_Writes_32MiB").unwrap().is_of_cell && write_name("NAND_GB_Written_SLC").unwrap().is_of_cell);
-        assert!(write_name("Flash_Writes_LBAs_Low").unwrap().is_part && write_name("Host_LBA_Write_Exp").unwrap().is_part);
+        assert!(
+            write_name("TLC_Writes_32MiB").unwrap().is_of_cell
+                && write_name("NAND_GB_Written_SLC").unwrap().is_of_cell
+        );
+        assert!(
+            write_name("Flash_Writes_LBAs_Low").unwrap().is_part
+                && write_name("Host_LBA_Write_Exp").unwrap().is_part
+        );
     }
 
     #[test]
@@ -219,15 +243,26 @@ mod tests {
 
     #[test]
     fn life_name_needs_life_and_a_direction() {
-        for name in ["Percent_Lifetime_Remain", "SSD_Life_Left", "Remaining_Lifetime_Perc", "DriveLife_Remaining%", "SSD_LifeLeft"] {
+        for name in [
+            "Percent_Lifetime_Remain",
+            "SSD_Life_Left",
+            "Remaining_Lifetime_Perc",
+            "DriveLife_Remaining%",
+            "SSD_LifeLeft",
+        ] {
             assert_eq!(life_name(name), Some(LifeName::Remaining), "{name}");
         }
         for name in ["Percent_Lifetime_Used", "Perc_Rated_Life_Used", "Drive_Life_Used%"] {
             assert_eq!(life_name(name), Some(LifeName::Used), "{name}");
         }
-        for name in
-            ["Capacitor_Life", "SSD_LifeLeft(0.01%)", "Spare_Blocks_Remaining", "End_of_Life", "Life_Curve_Status", "Lifetime_UECC_Ct"]
-        {
+        for name in [
+            "Capacitor_Life",
+            "SSD_LifeLeft(0.01%)",
+            "Spare_Blocks_Remaining",
+            "End_of_Life",
+            "Life_Curve_Status",
+            "Lifetime_UECC_Ct",
+        ] {
             assert_eq!(life_name(name), None, "{name}");
         }
     }
@@ -235,12 +270,27 @@ mod tests {
     #[test]
     fn page_name_and_unsafe_shutdown_know_spelling_variants() {
         assert_eq!(
-            ["Host_Program_Page_Count", "Bckgnd_Program_Page_Cnt", "FTL_Program_Page_Count", "Program_Fail_Count"].map(page_name),
+            [
+                "Host_Program_Page_Count",
+                "Bckgnd_Program_Page_Cnt",
+                "FTL_Program_Page_Count",
+                "Program_Fail_Count"
+            ]
+            .map(page_name),
             [Some(PageName::Host), Some(PageName::Background), Some(PageName::Background), None]
         );
-        for name in ["Unsafe_Shutdown_Count", "Unexpect_Power_Loss_Ct", "Unexpected_Pwr_Loss_Cnt", "Unexpect_PwrLoss_Ct"] {
+        for name in [
+            "Unsafe_Shutdown_Count",
+            "Unexpect_Power_Loss_Ct",
+            "Unexpected_Pwr_Loss_Cnt",
+            "Unexpect_PwrLoss_Ct",
+        ] {
             assert!(is_unsafe_shutdown(name), "{name}");
         }
-        assert!(!["Power_Loss_Cap_Test", "Power-Off_Retract_Count", "Power_Cycle_Count"].iter().any(|name| is_unsafe_shutdown(name)));
+        assert!(
+            !["Power_Loss_Cap_Test", "Power-Off_Retract_Count", "Power_Cycle_Count"]
+                .iter()
+                .any(|name| is_unsafe_shutdown(name))
+        );
     }
 }

@@ -42,10 +42,15 @@ fn health(log: &Value, reading: &mut Reading, fields: &mut Fields) {
     });
     let percent = ["percentage_used", "percent_used"].iter().find_map(|key| fields.count(log, key));
     reading.used = percent.and_then(|percent| used(percent, fields));
-    reading.spare_percent = ["available_spare", "avail_spare"].iter().find_map(|key| fields.count(log, key)).filter(|spare| *spare <= 100);
+    reading.spare_percent = ["available_spare", "avail_spare"]
+        .iter()
+        .find_map(|key| fields.count(log, key))
+        .filter(|spare| *spare <= 100);
     reading.unsafe_shutdowns = fields.count(log, "unsafe_shutdowns");
     reading.power_on_hours = fields.count(log, "power_on_hours");
-    let temperature = log["temperature"].as_i64().map(|degrees| if degrees >= KELVIN_MIN { degrees - CELSIUS_KELVIN } else { degrees });
+    let temperature = log["temperature"]
+        .as_i64()
+        .map(|degrees| if degrees >= KELVIN_MIN { degrees - CELSIUS_KELVIN } else { degrees });
     reading.temperature_celsius = temperature.filter(|celsius| TEMPERATURE.contains(celsius));
 }
 
@@ -70,13 +75,21 @@ fn physical_writes(document: &Value, fields: &mut Fields) -> Option<Counter> {
     let value = objects.flatten().find_map(|(key, value)| is_it(key).then_some(value))?;
     let bytes = match value {
         // nvme-cli splits 128 bits in two halves.
-        Value::Object(halves) => halves.get("lo").and_then(count).filter(|_| halves.get("hi").and_then(count) == Some(0)),
+        Value::Object(halves) => {
+            halves.get("lo").and_then(count).filter(|_| halves.get("hi").and_then(count) == Some(0))
+        }
         single => count(single),
     };
     if bytes.is_none() {
-        fields.remark("physical media units written is not a whole number from 0 to 2^64 - 1".to_owned());
+        fields.remark(
+            "physical media units written is not a whole number from 0 to 2^64 - 1".to_owned(),
+        );
     }
-    Some(Counter { bytes: bytes?, step_bytes: 1, source: "OCP log C0h, physical media units written".to_owned() })
+    Some(Counter {
+        bytes: bytes?,
+        step_bytes: 1,
+        source: "OCP log C0h, physical media units written".to_owned(),
+    })
 }
 
 impl From<&SmartLog> for Reading {
@@ -86,7 +99,11 @@ impl From<&SmartLog> for Reading {
         Self {
             protocol: Some("NVMe".to_owned()),
             kind: DriveKind::Ssd,
-            host_written: Some(Counter { bytes: log.written.0, step_bytes: DATA_UNIT_BYTES, source }),
+            host_written: Some(Counter {
+                bytes: log.written.0,
+                step_bytes: DATA_UNIT_BYTES,
+                source,
+            }),
             used: used(u64::from(log.used_percent), &mut fields),
             spare_percent: Some(u64::from(log.spare_percent)).filter(|spare| *spare <= 100),
             temperature_celsius: log.temperature_c.filter(|celsius| TEMPERATURE.contains(celsius)),

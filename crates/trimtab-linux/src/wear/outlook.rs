@@ -27,9 +27,16 @@ pub struct Since {
 impl Since {
     /// Compares two readings.
     pub fn new(before: &Reading, now: &Reading) -> Self {
-        let pairs = [(&before.host_written, &now.host_written), (&before.nand_written, &now.nand_written)];
-        let went_back = pairs.iter().any(|(before, now)| matches!((before, now), (Some(b), Some(n)) if n.bytes < b.bytes));
-        let waf = now.waf_counters.as_ref().zip(before.waf_counters.as_ref()).and_then(|(now, before)| now.since(before));
+        let pairs =
+            [(&before.host_written, &now.host_written), (&before.nand_written, &now.nand_written)];
+        let went_back = pairs
+            .iter()
+            .any(|(before, now)| matches!((before, now), (Some(b), Some(n)) if n.bytes < b.bytes));
+        let waf = now
+            .waf_counters
+            .as_ref()
+            .zip(before.waf_counters.as_ref())
+            .and_then(|(now, before)| now.since(before));
         let [host, nand] = pairs.map(|(before, now)| more(before.as_ref()?, now.as_ref()?));
         Self {
             unix_s: before.taken_unix_s,
@@ -48,7 +55,8 @@ impl Since {
 }
 
 fn days(before: &Reading, now: &Reading) -> Option<f64> {
-    let seconds = now.taken_unix_s?.checked_sub(before.taken_unix_s?).filter(|seconds| *seconds > 0)?;
+    let seconds =
+        now.taken_unix_s?.checked_sub(before.taken_unix_s?).filter(|seconds| *seconds > 0)?;
     Some(seconds as f64 / DAY_S)
 }
 
@@ -81,12 +89,23 @@ impl LifeLeft {
         }
         let used = last.percent as f64;
         if used >= 100.0 {
-            return Some(Self { days: Some(0.0), low_days: 0.0, high_days: Some(0.0), basis: "rated life used" });
+            return Some(Self {
+                days: Some(0.0),
+                low_days: 0.0,
+                high_days: Some(0.0),
+                basis: "rated life used",
+            });
         }
         let written = |reading: &'static str, before: &Option<Counter>, now: &Option<Counter>| {
             let (before, now) = (before.as_ref()?, now.as_ref()?);
             let more = more(before, now).filter(|bytes| *bytes > now.step_bytes)? as f64;
-            Some(Self::of_bytes(used, now.bytes as f64, more / days, now.step_bytes as f64 / days, reading))
+            Some(Self::of_bytes(
+                used,
+                now.bytes as f64,
+                more / days,
+                now.step_bytes as f64 / days,
+                reading,
+            ))
         };
         written("NAND writes", &before.nand_written, &now.nand_written)
             .or_else(|| written("host writes", &before.host_written, &now.host_written))
@@ -142,18 +161,33 @@ pub struct WarrantyState {
 
 impl Warranty {
     /// Compares a reading; the error says which value is missing.
-    pub fn state(&self, reading: &Reading, since: Option<&Since>) -> Result<WarrantyState, &'static str> {
+    pub fn state(
+        &self,
+        reading: &Reading,
+        since: Option<&Since>,
+    ) -> Result<WarrantyState, &'static str> {
         let limit_bytes = match *self {
             Self::Tbw(limit) => limit.0,
             Self::Dwpd { writes, years } => {
-                let capacity = reading.capacity_bytes.ok_or("the reading does not state the capacity; give --tbw")?;
+                let capacity = reading
+                    .capacity_bytes
+                    .ok_or("the reading does not state the capacity; give --tbw")?;
                 (capacity as f64 * writes * years * DAYS_OF_YEAR) as u64
             }
         };
-        let written = reading.host_written.as_ref().ok_or("the drive reports no host writes in a documented unit")?.bytes;
+        let written = reading
+            .host_written
+            .as_ref()
+            .ok_or("the drive reports no host writes in a documented unit")?
+            .bytes;
         let left_bytes = limit_bytes.saturating_sub(written);
         let days_left = since.and_then(Since::host_rate).map(|rate| left_bytes as f64 / rate);
-        Ok(WarrantyState { limit_bytes, used_percent: written as f64 / limit_bytes as f64 * 100.0, left_bytes, days_left })
+        Ok(WarrantyState {
+            limit_bytes,
+            used_percent: written as f64 / limit_bytes as f64 * 100.0,
+            left_bytes,
+            days_left,
+        })
     }
 }
 
@@ -163,7 +197,8 @@ mod tests {
     use crate::wear::Used;
 
     fn reading(day: u64, percent: u64, nand: Option<u64>, host: u64) -> Reading {
-        let counter = |bytes: u64, source: &str| Counter { bytes, step_bytes: 1, source: source.into() };
+        let counter =
+            |bytes: u64, source: &str| Counter { bytes, step_bytes: 1, source: source.into() };
         Reading {
             taken_unix_s: Some(day * 86_400),
             capacity_bytes: Some(1000),
@@ -177,22 +212,33 @@ mod tests {
     #[test]
     fn life_left_of_nand_writes_has_an_interval() {
         // 20 % for 20,000 bytes, 100 bytes a day: 80 % are 80,000 bytes, or 800 days.
-        let left = LifeLeft::new(&reading(0, 20, Some(19_000), 1), &reading(10, 20, Some(20_000), 1)).unwrap();
+        let left =
+            LifeLeft::new(&reading(0, 20, Some(19_000), 1), &reading(10, 20, Some(20_000), 1))
+                .unwrap();
         assert_eq!((left.basis, left.high_days.map(f64::round)), ("NAND writes", Some(801.0)));
-        assert_eq!(left.low_days.round(), 752.0, "79 % at 952.4 bytes per cent and 100.1 bytes a day is {}", left.low_days);
+        assert_eq!(
+            left.low_days.round(),
+            752.0,
+            "79 % at 952.4 bytes per cent and 100.1 bytes a day is {}",
+            left.low_days
+        );
         assert!(left.days.is_some_and(|days| days > left.low_days && days < 800.0), "{left:?}");
     }
 
     #[test]
     fn life_left_of_an_unused_drive_is_a_minimum() {
-        let left = LifeLeft::new(&reading(0, 0, Some(0), 1), &reading(10, 0, Some(1000), 1)).unwrap();
+        let left =
+            LifeLeft::new(&reading(0, 0, Some(0), 1), &reading(10, 0, Some(1000), 1)).unwrap();
         assert_eq!((left.days, left.high_days, left.low_days.round()), (None, None, 989.0));
     }
 
     #[test]
     fn life_left_without_bytes_counts_percents() {
         let left = LifeLeft::new(&reading(0, 10, None, 5), &reading(100, 20, None, 5)).unwrap();
-        assert_eq!((left.days, left.low_days, left.high_days), (Some(795.0), 7900.0 / 11.0, Some(8000.0 / 9.0)));
+        assert_eq!(
+            (left.days, left.low_days, left.high_days),
+            (Some(795.0), 7900.0 / 11.0, Some(8000.0 / 9.0))
+        );
         let idle = LifeLeft::new(&reading(0, 10, None, 5), &reading(100, 10, None, 5)).unwrap();
         assert_eq!((idle.days, idle.low_days, idle.high_days), (None, 8900.0, None));
     }
@@ -208,7 +254,10 @@ mod tests {
     #[test]
     fn since_reports_a_counter_that_went_back() {
         let since = Since::new(&reading(0, 1, Some(10), 900), &reading(1, 1, Some(20), 5));
-        assert_eq!((since.went_back, since.host_bytes, since.nand_bytes, since.waf), (true, None, Some(10), None));
+        assert_eq!(
+            (since.went_back, since.host_bytes, since.nand_bytes, since.waf),
+            (true, None, Some(10), None)
+        );
     }
 
     #[test]
@@ -217,9 +266,15 @@ mod tests {
         let since = Since::new(&before, &now);
         // 1,000 bytes, half a drive write per day, 2 years: 365,000 bytes.
         let state = Warranty::Dwpd { writes: 0.5, years: 2.0 }.state(&now, Some(&since)).unwrap();
-        assert_eq!((state.limit_bytes, state.used_percent, state.left_bytes), (365_000, 50.0, 182_500));
+        assert_eq!(
+            (state.limit_bytes, state.used_percent, state.left_bytes),
+            (365_000, 50.0, 182_500)
+        );
         assert_eq!(state.days_left, Some(182_500.0 / 8_250.0));
         let exceeded = Warranty::Tbw(Bytes(100_000)).state(&now, None).unwrap();
-        assert_eq!((exceeded.left_bytes, exceeded.used_percent, exceeded.days_left), (0, 182.5, None));
+        assert_eq!(
+            (exceeded.left_bytes, exceeded.used_percent, exceeded.days_left),
+            (0, 182.5, None)
+        );
     }
 }

@@ -16,11 +16,13 @@ pub fn read(document: &Value, reading: &mut Reading, fields: &mut Fields) -> boo
     }
     let source = "SCSI error counter log, gigabytes processed by writes".to_owned();
     let processed = &log["write"]["gigabytes_processed"];
-    let written = processed.as_str().and_then(thousandths).map(|mb| fields.bytes(mb, STEP_BYTES, &source));
+    let written =
+        processed.as_str().and_then(thousandths).map(|mb| fields.bytes(mb, STEP_BYTES, &source));
     if processed.is_string() && written.is_none() {
         fields.remark("gigabytes_processed is not a decimal number".to_owned());
     }
-    reading.host_written = written.flatten().map(|bytes| Counter { bytes, step_bytes: STEP_BYTES, source });
+    reading.host_written =
+        written.flatten().map(|bytes| Counter { bytes, step_bytes: STEP_BYTES, source });
     reading.used = percent.filter(|percent| *percent <= u64::from(u8::MAX)).map(|percent| Used {
         percent,
         is_standard: true,

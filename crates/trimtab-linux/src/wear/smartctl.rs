@@ -10,7 +10,8 @@ use std::time::Duration;
 /// Time after which smartctl is stopped.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Paths of smartctl. PATH is not used, because another user may have set it.
-const PROGRAMS: [&str; 4] = ["/usr/sbin/smartctl", "/usr/bin/smartctl", "/sbin/smartctl", "/usr/local/sbin/smartctl"];
+const PROGRAMS: [&str; 4] =
+    ["/usr/sbin/smartctl", "/usr/bin/smartctl", "/sbin/smartctl", "/usr/local/sbin/smartctl"];
 
 /// The reasons why smartctl gives no document.
 #[derive(Debug, thiserror::Error)]
@@ -38,11 +39,24 @@ pub fn find() -> Option<PathBuf> {
 ///
 /// # Errors
 /// If there is no document. The exit status is in the document.
-pub fn ask(program: &Path, node: &str, device: Option<&str>, limit: Duration) -> Result<Vec<u8>, AskError> {
+pub fn ask(
+    program: &Path,
+    node: &str,
+    device: Option<&str>,
+    limit: Duration,
+) -> Result<Vec<u8>, AskError> {
     let mut command = Command::new(program);
-    command.args(["--json=c", "-x", "--nocheck=standby"]).args(device.map(|kind| format!("--device={kind}"))).args(["--", node]);
+    command
+        .args(["--json=c", "-x", "--nocheck=standby"])
+        .args(device.map(|kind| format!("--device={kind}")))
+        .args(["--", node]);
     command.env_clear().env("LC_ALL", "C").current_dir("/");
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(AskError::Io)?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(AskError::Io)?;
     let read = child.stdout.take().map(|pipe| output_within(pipe, limit));
     match read {
         Some(Ok(Ok(bytes))) if bytes.len() as u64 <= BYTES_MAX => {
@@ -59,7 +73,10 @@ pub fn ask(program: &Path, node: &str, device: Option<&str>, limit: Duration) ->
 
 /// Reads in a thread: a process that waits for a silent drive cannot be interrupted, and keeps
 /// its pipe open.
-fn output_within(pipe: ChildStdout, limit: Duration) -> Result<io::Result<Vec<u8>>, mpsc::RecvTimeoutError> {
+fn output_within(
+    pipe: ChildStdout,
+    limit: Duration,
+) -> Result<io::Result<Vec<u8>>, mpsc::RecvTimeoutError> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -108,7 +125,10 @@ mod tests {
     fn ask_never_wakes_the_drive_and_passes_the_type_on() {
         let echo = r#"printf '{"arguments":"%s"}' "$*"; exit 64"#;
         let said = ask_script(echo, Some("sat,12"), Duration::from_secs(60)).unwrap();
-        assert_eq!(said, r#"{"arguments":"--json=c -x --nocheck=standby --device=sat,12 -- /dev/sdx"}"#);
+        assert_eq!(
+            said,
+            r#"{"arguments":"--json=c -x --nocheck=standby --device=sat,12 -- /dev/sdx"}"#
+        );
         assert!(!ask_script(echo, None, Duration::from_secs(60)).unwrap().contains("--device"));
     }
 
@@ -122,9 +142,16 @@ mod tests {
 
     #[test]
     fn ask_reports_an_old_and_a_missing_program() {
-        let old = ask_script("echo 'smartctl 6.6'; echo 'UNRECOGNIZED OPTION: json'; exit 1", None, Duration::from_secs(60)).unwrap_err();
+        let old = ask_script(
+            "echo 'smartctl 6.6'; echo 'UNRECOGNIZED OPTION: json'; exit 1",
+            None,
+            Duration::from_secs(60),
+        )
+        .unwrap_err();
         assert!(old.to_string().contains("version 7.0"), "{old}");
-        let missing = ask(Path::new("/no/such/smartctl"), "/dev/sdx", None, Duration::from_secs(60)).unwrap_err();
+        let missing =
+            ask(Path::new("/no/such/smartctl"), "/dev/sdx", None, Duration::from_secs(60))
+                .unwrap_err();
         assert!(matches!(missing, AskError::Io(error) if error.kind() == io::ErrorKind::NotFound));
     }
 }

@@ -43,9 +43,17 @@ fn nvme_units_are_512000_bytes_and_used_may_exceed_100() {
         "data_units_written": 3, "percentage_used": 130, "temperature": 41, "unsafe_shutdowns": 5, "power_on_hours": 7, "available_spare": 99 } });
     let reading = read(&document);
     assert_eq!((host(&reading), nand(&reading), waf(&reading)), (Some(1_536_000), None, None));
-    assert_eq!(reading.used.as_ref().map(|used| (used.percent, used.is_standard)), Some((130, true)));
     assert_eq!(
-        (reading.temperature_celsius, reading.unsafe_shutdowns, reading.power_on_hours, reading.spare_percent),
+        reading.used.as_ref().map(|used| (used.percent, used.is_standard)),
+        Some((130, true))
+    );
+    assert_eq!(
+        (
+            reading.temperature_celsius,
+            reading.unsafe_shutdowns,
+            reading.power_on_hours,
+            reading.spare_percent
+        ),
         (Some(41), Some(5), Some(7), Some(99))
     );
     assert_eq!(reading.kind, DriveKind::Ssd);
@@ -54,27 +62,45 @@ fn nvme_units_are_512000_bytes_and_used_may_exceed_100() {
 #[test]
 fn ocp_physical_writes_give_a_waf() {
     for written in [json!({ "hi": 0, "lo": 1_024_000 }), json!(1_024_000), json!("1024000")] {
-        let document =
-            json!({ "data_units_written": "1", "percent_used": 1, "temperature": 314, "ocp": { "Physical media units written": written } });
+        let document = json!({ "data_units_written": "1", "percent_used": 1, "temperature": 314, "ocp": { "Physical media units written": written } });
         let reading = read(&document);
-        assert_eq!((host(&reading), nand(&reading), waf(&reading)), (Some(512_000), Some(1_024_000), Some(2.0)));
+        assert_eq!(
+            (host(&reading), nand(&reading), waf(&reading)),
+            (Some(512_000), Some(1_024_000), Some(2.0))
+        );
         assert_eq!(reading.temperature_celsius, Some(41), "kelvins of nvme-cli");
     }
-    let beyond = json!({ "data_units_written": 1, "physical_media_units_written": { "hi": 1, "lo": 0 } });
+    let beyond =
+        json!({ "data_units_written": 1, "physical_media_units_written": { "hi": 1, "lo": 0 } });
     assert_eq!(nand(&read(&beyond)), None);
 }
 
 #[test]
 fn attribute_names_state_the_unit() {
-    let reading =
-        read(&ssd(&[(225, "Host_Writes_32MiB", 100, 10), (241, "Host_Writes_32MiB", 100, 10), (243, "NAND_Writes_32MiB", 100, 25)]));
-    assert_eq!((host(&reading), nand(&reading), waf(&reading)), (Some(10 << 25), Some(25 << 25), Some(2.5)));
+    let reading = read(&ssd(&[
+        (225, "Host_Writes_32MiB", 100, 10),
+        (241, "Host_Writes_32MiB", 100, 10),
+        (243, "NAND_Writes_32MiB", 100, 25),
+    ]));
+    assert_eq!(
+        (host(&reading), nand(&reading), waf(&reading)),
+        (Some(10 << 25), Some(25 << 25), Some(2.5))
+    );
     assert!(reading.remarks.is_empty(), "{:?}", reading.remarks);
     let counted = reading.waf_counters.unwrap().lifetime().unwrap();
-    assert_eq!((counted.low, counted.high), (25.0 / 11.0, Some(2.6)), "each counter is cut to whole steps");
-    let compressed = read(&ssd(&[(233, "Flash_Writes_GiB", 100, 3), (241, "Lifetime_Writes_GiB", 100, 4)]));
+    assert_eq!(
+        (counted.low, counted.high),
+        (25.0 / 11.0, Some(2.6)),
+        "each counter is cut to whole steps"
+    );
+    let compressed =
+        read(&ssd(&[(233, "Flash_Writes_GiB", 100, 3), (241, "Lifetime_Writes_GiB", 100, 4)]));
     assert_eq!(waf(&compressed), Some(0.75));
-    let cells = read(&ssd(&[(241, "Host_Writes_32MiB", 100, 10), (245, "TLC_Writes_32MiB", 100, 20), (246, "SLC_Writes_32MiB", 100, 5)]));
+    let cells = read(&ssd(&[
+        (241, "Host_Writes_32MiB", 100, 10),
+        (245, "TLC_Writes_32MiB", 100, 20),
+        (246, "SLC_Writes_32MiB", 100, 5),
+    ]));
     assert_eq!((nand(&cells), waf(&cells)), (Some(25 << 25), Some(2.5)));
 }
 
@@ -85,21 +111,34 @@ fn programmed_pages_give_a_ratio_but_no_bytes() {
         (247, "Host_Program_Page_Count", 100, 100),
         (248, "Bckgnd_Program_Page_Cnt", 100, 20),
     ]));
-    assert_eq!((host(&reading), nand(&reading), waf(&reading)), (Some(3200 * 512), None, Some(1.2)));
+    assert_eq!(
+        (host(&reading), nand(&reading), waf(&reading)),
+        (Some(3200 * 512), None, Some(1.2))
+    );
 }
 
 #[test]
 fn unknown_units_stay_raw_numbers() {
-    let reading = read(&ssd(&[(241, "Total_LBAs_Written", 99, 1000), (251, "NAND_Writes", 100, 1500)]));
+    let reading =
+        read(&ssd(&[(241, "Total_LBAs_Written", 99, 1000), (251, "NAND_Writes", 100, 1500)]));
     assert_eq!((host(&reading), nand(&reading), waf(&reading)), (Some(512_000), None, None));
     assert_eq!(
-        reading.raw_counters.iter().map(|counter| (counter.name.as_str(), counter.raw)).collect::<Vec<_>>(),
+        reading
+            .raw_counters
+            .iter()
+            .map(|counter| (counter.name.as_str(), counter.raw))
+            .collect::<Vec<_>>(),
         [("NAND_Writes", 1500)]
     );
-    let mut document = ssd(&[(241, "Total_LBAs_Written", 99, 1000), (177, "Wear_Leveling_Count", 90, 5)]);
+    let mut document =
+        ssd(&[(241, "Total_LBAs_Written", 99, 1000), (177, "Wear_Leveling_Count", 90, 5)]);
     document["in_smartctl_database"] = false.into();
     let unknown = read(&document);
-    assert_eq!((host(&unknown), unknown.used, unknown.raw_counters.len()), (None, None, 1), "a default name states nothing");
+    assert_eq!(
+        (host(&unknown), unknown.used, unknown.raw_counters.len()),
+        (None, None, 1),
+        "a default name states nothing"
+    );
     let mut document = ssd(&[(241, "Total_LBAs_Written", 99, 1000)]);
     document.as_object_mut().unwrap().remove("logical_block_size");
     assert_eq!(host(&read(&document)), None, "no sector size");
@@ -117,18 +156,32 @@ fn halves_of_a_counter_are_not_converted() {
 
 #[test]
 fn device_statistics_win_over_an_attribute_that_disagrees() {
-    let attributes = [(241, "Total_LBAs_Written", 100, 77), (233, "NAND_Writes_1GiB", 100, 9), (177, "Wear_Leveling_Count", 50, 5)];
+    let attributes = [
+        (241, "Total_LBAs_Written", 100, 77),
+        (233, "NAND_Writes_1GiB", 100, 9),
+        (177, "Wear_Leveling_Count", 50, 5),
+    ];
     let reading = read(&statistics(ssd(&attributes), 8 << 21, 12));
-    assert_eq!((host(&reading), nand(&reading), waf(&reading)), (Some(8 << 30), Some(9 << 30), None));
+    assert_eq!(
+        (host(&reading), nand(&reading), waf(&reading)),
+        (Some(8 << 30), Some(9 << 30), None)
+    );
     assert_eq!(reading.used.map(|used| (used.percent, used.is_standard)), Some((12, true)));
     assert!(reading.remarks[0].contains("Total_LBAs_Written"), "{:?}", reading.remarks);
-    let agreeing = read(&statistics(ssd(&[(241, "Host_Writes_GiB", 100, 8), (233, "NAND_Writes_1GiB", 100, 16)]), (8 << 21) + 5, 12));
+    let agreeing = read(&statistics(
+        ssd(&[(241, "Host_Writes_GiB", 100, 8), (233, "NAND_Writes_1GiB", 100, 16)]),
+        (8 << 21) + 5,
+        12,
+    ));
     assert_eq!((waf(&agreeing), agreeing.remarks), (Some(2.0), vec![]));
 }
 
 #[test]
 fn explicit_unit_wins_over_sectors_of_the_same_value() {
-    let reading = read(&ssd(&[(225, "Host_Writes_32MiB", 100, 1000), (241, "Total_LBAs_Written", 100, 1000)]));
+    let reading = read(&ssd(&[
+        (225, "Host_Writes_32MiB", 100, 1000),
+        (241, "Total_LBAs_Written", 100, 1000),
+    ]));
     assert_eq!(host(&reading), Some(1000 << 25));
     assert_eq!(reading.remarks.len(), 1, "{:?}", reading.remarks);
 }
@@ -136,21 +189,37 @@ fn explicit_unit_wins_over_sectors_of_the_same_value() {
 #[test]
 fn waf_needs_both_counters_above_zero() {
     for (host, nand) in [(0, 5), (5, 0), (0, 0)] {
-        let reading = read(&ssd(&[(241, "Host_Writes_GiB", 100, host), (233, "NAND_Writes_1GiB", 100, nand)]));
+        let reading = read(&ssd(&[
+            (241, "Host_Writes_GiB", 100, host),
+            (233, "NAND_Writes_1GiB", 100, nand),
+        ]));
         assert_eq!(waf(&reading), None, "{host} {nand}");
     }
 }
 
 #[test]
 fn waf_since_a_reading_needs_counters_that_only_rise() {
-    let counters = |host, nand| WafCounters { host, nand, unit: WafUnit::Bytes, host_step: 1, nand_step: 1, source: "a".into() };
+    let counters = |host, nand| WafCounters {
+        host,
+        nand,
+        unit: WafUnit::Bytes,
+        host_step: 1,
+        nand_step: 1,
+        source: "a".into(),
+    };
     let since = counters(300, 700).since(&counters(100, 100)).unwrap();
     assert_eq!((since.value, since.low, since.high), (3.0, 599.0 / 201.0, Some(601.0 / 199.0)));
-    for (now, before) in [((300, 700), (400, 100)), ((300, 700), (100, 800)), ((300, 700), (300, 600))] {
+    for (now, before) in
+        [((300, 700), (400, 100)), ((300, 700), (100, 800)), ((300, 700), (300, 600))]
+    {
         assert_eq!(counters(now.0, now.1).since(&counters(before.0, before.1)), None);
     }
     let coarse = counters(101, 103).since(&counters(100, 100)).unwrap();
-    assert_eq!((coarse.low, coarse.high), (1.0, None), "one step of the host counter bounds nothing above");
+    assert_eq!(
+        (coarse.low, coarse.high),
+        (1.0, None),
+        "one step of the host counter bounds nothing above"
+    );
 }
 
 #[test]
@@ -175,13 +244,20 @@ fn vendor_scales_are_read_in_their_own_direction() {
         (226, "Workld_Media_Wear_Indic", 100, 102_400, None),
     ] {
         let reading = read(&ssd(&[(id, name, normalised, raw)]));
-        assert_eq!(reading.used.map(|used| (used.percent, used.is_standard)), used.map(|used| (used, false)), "{name} {normalised} {raw}");
+        assert_eq!(
+            reading.used.map(|used| (used.percent, used.is_standard)),
+            used.map(|used| (used, false)),
+            "{name} {normalised} {raw}"
+        );
     }
 }
 
 #[test]
 fn packed_and_unset_raw_values_are_not_counters() {
-    let mut document = ssd(&[(174, "Unsafe_Shutdown_Count", 100, 7), (192, "Unexpect_Power_Loss_Ct", 100, (1 << 48) - 1)]);
+    let mut document = ssd(&[
+        (174, "Unsafe_Shutdown_Count", 100, 7),
+        (192, "Unexpect_Power_Loss_Ct", 100, (1 << 48) - 1),
+    ]);
     assert_eq!(read(&document).unsafe_shutdowns, Some(7));
     document["ata_smart_attributes"]["table"][0]["raw"]["string"] = "7 (2 3)".into();
     assert_eq!(read(&document).unsafe_shutdowns, None);
@@ -192,29 +268,51 @@ fn hard_disks_and_scsi_have_writes_but_no_wear() {
     let mut disk = ssd(&[(241, "Total_LBAs_Written", 100, 10), (189, "High_Fly_Writes", 100, 3)]);
     disk["rotation_rate"] = 7200.into();
     let reading = read(&disk);
-    assert_eq!((reading.kind, host(&reading), reading.used), (DriveKind::HardDisk, Some(5120), None));
+    assert_eq!(
+        (reading.kind, host(&reading), reading.used),
+        (DriveKind::HardDisk, Some(5120), None)
+    );
     let old = json!({ "ata_smart_attributes": { "table": [{ "id": 7, "name": "Seek_Error_Rate", "value": 80, "raw": { "value": 1 } }] } });
     assert_eq!(read(&old).kind, DriveKind::HardDisk);
     let sas = json!({ "device": { "protocol": "SCSI" }, "rotation_rate": 0, "scsi_percentage_used_endurance_indicator": 4,
         "scsi_error_counter_log": { "write": { "gigabytes_processed": "127551.260" } } });
     let reading = read(&sas);
-    assert_eq!((host(&reading), reading.used.map(|used| used.percent)), (Some(127_551_260_000_000), Some(4)));
+    assert_eq!(
+        (host(&reading), reading.used.map(|used| used.percent)),
+        (Some(127_551_260_000_000), Some(4))
+    );
 }
 
 #[test]
 fn hostile_numbers_are_refused_with_a_remark() {
-    for bad in [json!(-1), json!(1.5), json!("18446744073709551616"), json!(1e300), json!("0x10"), json!([1]), json!(null)] {
-        let reading = read(&json!({ "nvme_smart_health_information_log": { "data_units_written": bad, "percentage_used": 1 } }));
+    for bad in [
+        json!(-1),
+        json!(1.5),
+        json!("18446744073709551616"),
+        json!(1e300),
+        json!("0x10"),
+        json!([1]),
+        json!(null),
+    ] {
+        let reading = read(
+            &json!({ "nvme_smart_health_information_log": { "data_units_written": bad, "percentage_used": 1 } }),
+        );
         assert_eq!((host(&reading), reading.remarks.len()), (None, 1), "{bad}");
     }
-    let large = read(&json!({ "nvme_smart_health_information_log": { "data_units_written": u64::MAX, "percentage_used": 300 } }));
-    assert_eq!((host(&large), large.used.is_none(), large.remarks.len()), (None, true, 2), "{:?}", large.remarks);
+    let large = read(
+        &json!({ "nvme_smart_health_information_log": { "data_units_written": u64::MAX, "percentage_used": 300 } }),
+    );
+    assert_eq!(
+        (host(&large), large.used.is_none(), large.remarks.len()),
+        (None, true, 2),
+        "{:?}",
+        large.remarks
+    );
 }
 
 #[test]
 fn smartctl_document_without_figures_gives_reason() {
-    let smartctl =
-        |status: u64, said: &str| json!({ "smartctl": { "exit_status": status, "messages": [{ "string": said, "severity": "error" }] } });
+    let smartctl = |status: u64, said: &str| json!({ "smartctl": { "exit_status": status, "messages": [{ "string": said, "severity": "error" }] } });
     let error = |document: Value| parse(document.to_string().as_bytes()).unwrap_err();
     assert!(matches!(error(smartctl(2, "Device is in STANDBY mode, exit(2)")), ReadError::Asleep));
     for said in [
@@ -222,9 +320,15 @@ fn smartctl_document_without_figures_gives_reason() {
         "/dev/sdb: Unable to detect device type",
         "Smartctl open device: /dev/sda failed: DELL or MegaRaid controller, please try adding '-d megaraid,N'",
     ] {
-        assert!(matches!(error(smartctl(1, said)), ReadError::NeedsType(line) if line == said), "{said}");
+        assert!(
+            matches!(error(smartctl(1, said)), ReadError::NeedsType(line) if line == said),
+            "{said}"
+        );
     }
-    assert!(matches!(error(smartctl(2, "Smartctl open device: /dev/sdz failed")), ReadError::Failed { status: 2, .. }));
+    assert!(matches!(
+        error(smartctl(2, "Smartctl open device: /dev/sdz failed")),
+        ReadError::Failed { status: 2, .. }
+    ));
     assert!(matches!(error(json!({ "a": 1 })), ReadError::Foreign));
     assert!(matches!(parse(b"{\"smartctl\": {").unwrap_err(), ReadError::NotJson(_)));
     assert!(matches!(parse("[".repeat(10_000).as_bytes()).unwrap_err(), ReadError::NotJson(_)));
@@ -233,7 +337,11 @@ fn smartctl_document_without_figures_gives_reason() {
         document["smartctl"]["exit_status"] = 0b1100.into();
         document
     });
-    assert_eq!((host(&found), found.remarks.len()), (Some(1 << 30), 2), "figures are used, findings are passed on");
+    assert_eq!(
+        (host(&found), found.remarks.len()),
+        (Some(1 << 30), 2),
+        "figures are used, findings are passed on"
+    );
 }
 
 proptest! {
@@ -257,11 +365,19 @@ fn time_that_cannot_be_right_is_dropped_with_remark() {
     for time in [631_152_000, 7_258_118_399] {
         let reading = at(time);
         assert_eq!(reading.taken_unix_s, Some(time));
-        assert!(!reading.remarks.iter().any(|remark| remark.contains("cannot be right")), "{:?}", reading.remarks);
+        assert!(
+            !reading.remarks.iter().any(|remark| remark.contains("cannot be right")),
+            "{:?}",
+            reading.remarks
+        );
     }
     for time in [0, 631_151_999, 7_258_118_400, u64::MAX] {
         let reading = at(time);
         assert_eq!(reading.taken_unix_s, None);
-        assert!(reading.remarks.iter().any(|remark| remark.contains("cannot be right")), "{:?}", reading.remarks);
+        assert!(
+            reading.remarks.iter().any(|remark| remark.contains("cannot be right")),
+            "{:?}",
+            reading.remarks
+        );
     }
 }

@@ -16,7 +16,9 @@ pub fn text(value: &Value) -> Option<String> {
 pub fn count(value: &Value) -> Option<u64> {
     match value {
         Value::Number(number) => number.as_u64().or_else(|| whole(number)),
-        Value::String(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok(),
+        Value::String(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            digits.parse().ok()
+        }
         _ => None,
     }
 }
@@ -54,7 +56,9 @@ impl Fields {
     pub fn bytes(&mut self, count: u64, step: u64, source: &str) -> Option<u64> {
         let bytes = count.checked_mul(step);
         if bytes.is_none() {
-            self.remark(format!("{source}: {count} steps of {step} bytes are more than a drive can have written"));
+            self.remark(format!(
+                "{source}: {count} steps of {step} bytes are more than a drive can have written"
+            ));
         }
         bytes
     }

@@ -74,16 +74,21 @@ const SD_PER_MEAN_DIFFERENCE: f64 = 0.886_226_925_452_758;
 /// Change points of `values`, in order. Non-finite values count as missing.
 #[must_use]
 pub fn change_points(values: &[f64], options: &ChangePointOptions) -> Vec<ChangePoint> {
-    let (places, present): (Vec<usize>, Vec<f64>) = values.iter().copied().enumerate().filter(|(_, v)| v.is_finite()).unzip();
+    let (places, present): (Vec<usize>, Vec<f64>) =
+        values.iter().copied().enumerate().filter(|(_, v)| v.is_finite()).unzip();
     let segment_min = options.segment_min.max(2);
     if present.len() < 2 * segment_min {
         return Vec::new();
     }
     let group = present.len().div_ceil(SEARCHED_MAX);
-    let grouped: Vec<f64> = present.chunks(group).map(|c| c.iter().sum::<f64>() / c.len() as f64).collect();
+    let grouped: Vec<f64> =
+        present.chunks(group).map(|c| c.iter().sum::<f64>() / c.len() as f64).collect();
     let filtered = without_outliers(&grouped);
     let mut cuts: Vec<usize> =
-        search(&filtered, options.penalty, segment_min.div_ceil(group).max(2)).iter().map(|cut| cut * group).collect();
+        search(&filtered, options.penalty, segment_min.div_ceil(group).max(2))
+            .iter()
+            .map(|cut| cut * group)
+            .collect();
     if group > 1 {
         for i in 0..cuts.len() {
             let start = if i == 0 { 0 } else { cuts[i - 1] };
@@ -93,7 +98,10 @@ pub fn change_points(values: &[f64], options: &ChangePointOptions) -> Vec<Change
     }
     drop_small_steps(&present, &mut cuts, options.step_min);
     let levels = levels(&present, &cuts);
-    cuts.iter().zip(levels.windows(2)).map(|(&cut, l)| ChangePoint { index: places[cut], before: l[0], after: l[1] }).collect()
+    cuts.iter()
+        .zip(levels.windows(2))
+        .map(|(&cut, l)| ChangePoint { index: places[cut], before: l[0], after: l[1] })
+        .collect()
 }
 
 /// Permanent change points of `values`. Sections that alternate between the same two levels,
@@ -105,8 +113,12 @@ pub fn knees(values: &[f64], options: &ChangePointOptions) -> Vec<ChangePoint> {
     let starts: Vec<usize> = [0].into_iter().chain(found.iter().map(|c| c.index)).collect();
     let ends = found.iter().map(|c| c.index).chain([values.len()]);
     let levels = [first.before].into_iter().chain(found.iter().map(|c| c.after));
-    let stretches: Vec<Stretch> =
-        starts.iter().zip(ends).zip(levels).map(|((&start, end), level)| Stretch { level, values: end - start }).collect();
+    let stretches: Vec<Stretch> = starts
+        .iter()
+        .zip(ends)
+        .zip(levels)
+        .map(|((&start, end), level)| Stretch { level, values: end - start })
+        .collect();
     let mut cuts: Vec<usize> = Vec::new();
     let mut at = 0;
     while at < stretches.len() {
@@ -117,11 +129,22 @@ pub fn knees(values: &[f64], options: &ChangePointOptions) -> Vec<ChangePoint> {
         let swinging = (at + 4..=stretches.len()).rev().find(|&end| swings(&stretches[at..end]));
         at = swinging.unwrap_or(at + 1);
     }
-    let present = |range: core::ops::Range<usize>| values[range].iter().copied().filter(|v| v.is_finite()).collect::<Vec<f64>>();
-    let edges: Vec<usize> = [0].into_iter().chain(cuts.iter().copied()).chain([values.len()]).collect();
-    let levels: Vec<f64> = edges.windows(2).map(|edge| median(&mut present(edge[0]..edge[1]))).collect();
-    let change = |(&index, level): (&usize, &[f64])| ChangePoint { index, before: level[0], after: level[1] };
-    let step = |c: &ChangePoint| libm::fabs(c.after - c.before) >= options.step_min * libm::fabs(c.before).max(libm::fabs(c.after));
+    let present = |range: core::ops::Range<usize>| {
+        values[range].iter().copied().filter(|v| v.is_finite()).collect::<Vec<f64>>()
+    };
+    let edges: Vec<usize> =
+        [0].into_iter().chain(cuts.iter().copied()).chain([values.len()]).collect();
+    let levels: Vec<f64> =
+        edges.windows(2).map(|edge| median(&mut present(edge[0]..edge[1]))).collect();
+    let change = |(&index, level): (&usize, &[f64])| ChangePoint {
+        index,
+        before: level[0],
+        after: level[1],
+    };
+    let step = |c: &ChangePoint| {
+        libm::fabs(c.after - c.before)
+            >= options.step_min * libm::fabs(c.before).max(libm::fabs(c.after))
+    };
     cuts.iter().zip(levels.windows(2)).map(change).filter(step).collect()
 }
 
@@ -159,10 +182,13 @@ fn swings(stretches: &[Stretch]) -> bool {
             }
         }
     }
-    let even = extremes.iter().all(|&e| (if e > middle { high - e } else { e - low }) <= UNEVEN_MAX * reach);
+    let even = extremes
+        .iter()
+        .all(|&e| (if e > middle { high - e } else { e - low }) <= UNEVEN_MAX * reach);
     let mut sorted = lasted;
     sorted.sort_unstable();
-    let regular = sorted.len() >= 2 && sorted[sorted.len() - 1] <= LONGER_MAX * sorted[sorted.len() - 2];
+    let regular =
+        sorted.len() >= 2 && sorted[sorted.len() - 1] <= LONGER_MAX * sorted[sorted.len() - 2];
     extremes.len() > TURNS_MIN && even && regular
 }
 
@@ -188,9 +214,18 @@ fn around(i: usize, reach: usize, n: usize) -> core::ops::Range<usize> {
 /// Hampel filter: replaces isolated outliers by the running median.
 fn without_outliers(values: &[f64]) -> Vec<f64> {
     let n = values.len();
-    let running: Vec<f64> = (0..n).map(|i| median(&mut values[around(i, HAMPEL_REACH, n)].to_vec())).collect();
+    let running: Vec<f64> =
+        (0..n).map(|i| median(&mut values[around(i, HAMPEL_REACH, n)].to_vec())).collect();
     let noise = local_noise(&differences(values, 1), n);
-    (0..n).map(|i| if libm::fabs(values[i] - running[i]) > HAMPEL_LIMIT * noise[i] { running[i] } else { values[i] }).collect()
+    (0..n)
+        .map(|i| {
+            if libm::fabs(values[i] - running[i]) > HAMPEL_LIMIT * noise[i] {
+                running[i]
+            } else {
+                values[i]
+            }
+        })
+        .collect()
 }
 
 fn differences(values: &[f64], lag: usize) -> Vec<f64> {
@@ -212,7 +247,13 @@ fn mean_of_smaller(values: &[f64]) -> f64 {
 /// Standard deviation around each of `n` values, from the `n - 1` differences of neighbours.
 fn local_noise(differences: &[f64], n: usize) -> Vec<f64> {
     (0..n)
-        .map(|i| SD_PER_MEAN_DIFFERENCE * mean(&differences[around(i.min(differences.len() - 1), NOISE_REACH, differences.len())]))
+        .map(|i| {
+            SD_PER_MEAN_DIFFERENCE
+                * mean(
+                    &differences
+                        [around(i.min(differences.len() - 1), NOISE_REACH, differences.len())],
+                )
+        })
         .collect()
 }
 
@@ -223,13 +264,17 @@ fn local_noise(differences: &[f64], n: usize) -> Vec<f64> {
 fn precision(values: &[f64]) -> Vec<f64> {
     let one = differences(values, 1);
     let least = (SD_PER_MEAN_DIFFERENCE * mean(&one)).max(0.001);
-    local_noise(&one, values.len()).iter().map(|&sd| 1.0 / (sd.max(least) * sd.max(least))).collect()
+    local_noise(&one, values.len())
+        .iter()
+        .map(|&sd| 1.0 / (sd.max(least) * sd.max(least)))
+        .collect()
 }
 
 /// Ratio of long-run variance to the estimate from neighbours, due to correlation.
 fn widening(noise: &[f64], precision: &[f64]) -> f64 {
     let n = noise.len() as f64;
-    let (one, two) = (mean_of_smaller(&differences(noise, 1)), mean_of_smaller(&differences(noise, 2)));
+    let (one, two) =
+        (mean_of_smaller(&differences(noise, 1)), mean_of_smaller(&differences(noise, 2)));
     let estimate = if one > 0.0 { (two / one) * (two / one) - 1.0 } else { 0.0 };
     // Plus one standard error; at most 0.6, or a slope would count as noise.
     let r = (estimate + 1.0 / libm::sqrt(n)).clamp(0.0, 0.6);
@@ -259,7 +304,8 @@ fn search(values: &[f64], penalty: f64, segment_min: usize) -> Vec<usize> {
     let size = median(&mut values.iter().map(|v| libm::fabs(*v)).collect::<Vec<_>>());
     let size = if size > 0.0 { size } else { 1.0 };
     let values: Vec<f64> = values.iter().map(|v| v / size).collect();
-    let candidates = optimal_partition(&values, &precision(&values), CANDIDATE_PENALTY * log, segment_min);
+    let candidates =
+        optimal_partition(&values, &precision(&values), CANDIDATE_PENALTY * log, segment_min);
     let noise = residuals(&values, &candidates);
     let weights = precision(&noise);
     optimal_partition(&values, &weights, penalty * log * widening(&noise, &weights), segment_min)
@@ -298,7 +344,12 @@ impl Sums {
 }
 
 /// Cuts that minimise error plus penalty, each the first index of a new segment.
-fn optimal_partition(values: &[f64], weights: &[f64], penalty: f64, segment_min: usize) -> Vec<usize> {
+fn optimal_partition(
+    values: &[f64],
+    weights: &[f64],
+    penalty: f64,
+    segment_min: usize,
+) -> Vec<usize> {
     let n = values.len();
     let sums = Sums::new(values, weights);
     // best[t]: least cost of the first t values; from[t]: start of their last segment.
@@ -360,7 +411,10 @@ fn drop_small_steps(values: &[f64], cuts: &mut Vec<usize>, step_min: f64) {
         let levels = levels(values, cuts);
         let smallest = levels
             .windows(2)
-            .map(|l| libm::fabs(l[1] - l[0]) / libm::fabs(l[0]).max(libm::fabs(l[1])).max(f64::MIN_POSITIVE))
+            .map(|l| {
+                libm::fabs(l[1] - l[0])
+                    / libm::fabs(l[0]).max(libm::fabs(l[1])).max(f64::MIN_POSITIVE)
+            })
             .enumerate()
             .min_by(|a, b| a.1.total_cmp(&b.1));
         match smallest {
@@ -382,7 +436,8 @@ mod tests {
 
     /// A standard normal number (Box-Muller).
     fn normal(rng: &mut Stream) -> f64 {
-        libm::sqrt(-2.0 * libm::log(1.0 - rng.unit())) * libm::cos(2.0 * core::f64::consts::PI * rng.unit())
+        libm::sqrt(-2.0 * libm::log(1.0 - rng.unit()))
+            * libm::cos(2.0 * core::f64::consts::PI * rng.unit())
     }
 
     #[derive(Clone, Copy, Debug)]
@@ -435,12 +490,24 @@ mod tests {
     #[test]
     fn stationary_noise_has_no_knees() {
         // A shorter repeat of the module's simulation of 12,000 series.
-        for (kind, allowed) in [(Normal, 0), (Uniform, 0), (HeavyTailed, 0), (Spikes, 1), (Correlated, 5), (TwoLevels, 15)] {
+        for (kind, allowed) in [
+            (Normal, 0),
+            (Uniform, 0),
+            (HeavyTailed, 0),
+            (Spikes, 1),
+            (Correlated, 5),
+            (TwoLevels, 15),
+        ] {
             let mut rng = Stream::new(1, "stationary");
             let mut found = 0;
             for n in [10, 20, 40, 100, 300] {
-                let of_length = (0..100)
-                    .filter(|_| !change_points(&series(&[(n, 100.0)], kind, 10.0, &mut rng), &ChangePointOptions::default()).is_empty());
+                let of_length = (0..100).filter(|_| {
+                    !change_points(
+                        &series(&[(n, 100.0)], kind, 10.0, &mut rng),
+                        &ChangePointOptions::default(),
+                    )
+                    .is_empty()
+                });
                 found += of_length.count();
             }
             assert!(found <= allowed, "{kind:?}: {found} of 500 series");
@@ -461,8 +528,18 @@ mod tests {
 
     #[test]
     fn change_points_find_steps_despite_spikes_and_gaps() {
-        let find = |v: &[f64]| change_points(v, &ChangePointOptions::default()).iter().map(|c| c.index).collect::<Vec<_>>();
-        assert!(find(&[]).is_empty() && find(&[1.0; 4]).is_empty() && find(&[0.0; 50]).is_empty() && find(&[5.0; 50]).is_empty());
+        let find = |v: &[f64]| {
+            change_points(v, &ChangePointOptions::default())
+                .iter()
+                .map(|c| c.index)
+                .collect::<Vec<_>>()
+        };
+        assert!(
+            find(&[]).is_empty()
+                && find(&[1.0; 4]).is_empty()
+                && find(&[0.0; 50]).is_empty()
+                && find(&[5.0; 50]).is_empty()
+        );
         let step: Vec<f64> = (0..40).map(|i| if i < 17 { 200.0 } else { 100.0 }).collect();
         assert_eq!(find(&step), [17]);
         let mut spiky = step.clone();
@@ -479,18 +556,30 @@ mod tests {
 
     #[test]
     fn swinging_level_has_no_knee_and_lasting_change_has() {
-        let index = |v: &[f64]| knees(v, &ChangePointOptions::default()).iter().map(|c| c.index).collect::<Vec<_>>();
+        let index = |v: &[f64]| {
+            knees(v, &ChangePointOptions::default()).iter().map(|c| c.index).collect::<Vec<_>>()
+        };
         let mut rng = Stream::new(11, "waves");
         // Collection in waves: fifteen segments of 20 values, alternating by 30 %.
-        let waves: Vec<(usize, f64)> = (0..15).map(|i| (20, if i % 2 == 0 { 100.0 } else { 70.0 })).collect();
+        let waves: Vec<(usize, f64)> =
+            (0..15).map(|i| (20, if i % 2 == 0 { 100.0 } else { 70.0 })).collect();
         let square = series(&waves, Normal, 1.0, &mut rng);
-        assert_eq!(change_points(&square, &ChangePointOptions::default()).len(), 14, "fourteen changes");
+        assert_eq!(
+            change_points(&square, &ChangePointOptions::default()).len(),
+            14,
+            "fourteen changes"
+        );
         assert_eq!(index(&square), [0; 0], "but no knee");
         let noisy = |n: usize, shape: &dyn Fn(f64) -> f64, rng: &mut Stream| -> Vec<f64> {
             (0..n).map(|i| shape(i as f64) + 0.5 * normal(rng)).collect()
         };
         let sine = noisy(400, &|t| 100.0 + 20.0 * libm::sin(t / 12.0), &mut rng);
-        assert!(change_points(&sine, &ChangePointOptions::default()).len() > 5 && index(&sine).is_empty(), "{:?}", index(&sine));
+        assert!(
+            change_points(&sine, &ChangePointOptions::default()).len() > 5
+                && index(&sine).is_empty(),
+            "{:?}",
+            index(&sine)
+        );
         let saw = noisy(300, &|t| 80.0 + (t % 50.0), &mut rng);
         assert_eq!(index(&saw), [0; 0], "a sawtooth");
         // Constant, then waves: a knee at their start. Constant again: one at their end.
@@ -513,8 +602,12 @@ mod tests {
     #[test]
     fn change_points_of_long_series_are_exact() {
         let mut rng = Stream::new(5, "long");
-        let values = series(&[(31_234, 100.0), (20_001, 80.0), (35_165, 90.0)], Normal, 2.0, &mut rng);
-        let found: Vec<usize> = change_points(&values, &ChangePointOptions::default()).iter().map(|c| c.index).collect();
+        let values =
+            series(&[(31_234, 100.0), (20_001, 80.0), (35_165, 90.0)], Normal, 2.0, &mut rng);
+        let found: Vec<usize> = change_points(&values, &ChangePointOptions::default())
+            .iter()
+            .map(|c| c.index)
+            .collect();
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].abs_diff(31_234) <= 3 && found[1].abs_diff(51_235) <= 3, "{found:?}");
     }

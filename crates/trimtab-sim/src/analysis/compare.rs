@@ -102,7 +102,10 @@ impl ComparisonVerdict {
     /// As text: times and rates are faster or slower, other metrics better or worse.
     #[must_use]
     pub const fn words(self, unit: Unit) -> &'static str {
-        let speed = matches!(unit, Unit::Seconds | Unit::Nanos | Unit::MegabytesPerSecond | Unit::OpsPerSecond);
+        let speed = matches!(
+            unit,
+            Unit::Seconds | Unit::Nanos | Unit::MegabytesPerSecond | Unit::OpsPerSecond
+        );
         match (self, speed) {
             (Self::Better, true) => "faster",
             (Self::Better, false) => "better",
@@ -139,7 +142,11 @@ impl MetricComparison {
         let words = self.verdict.words(unit);
         match (self.verdict, self.ratio) {
             (ComparisonVerdict::Negligible, Some(ratio)) => {
-                format!("{} {}: {words}", percent_off(ratio), if ratio > 1.0 { "more" } else { "less" })
+                format!(
+                    "{} {}: {words}",
+                    percent_off(ratio),
+                    if ratio > 1.0 { "more" } else { "less" }
+                )
             }
             _ => words.to_owned(),
         }
@@ -163,7 +170,12 @@ fn ratio(a: f64, b: f64) -> Option<f64> {
 
 /// Compares the repeats `b` with the baseline `a`; both are non-empty.
 #[must_use]
-pub fn compare(a: &[f64], b: &[f64], better: Better, options: &ComparisonOptions) -> MetricComparison {
+pub fn compare(
+    a: &[f64],
+    b: &[f64],
+    better: Better,
+    options: &ComparisonOptions,
+) -> MetricComparison {
     let (sa, sb) = (mean(a), mean(b));
     let ratio = ratio(sa, sb);
     let interval = ratio.and_then(|_| interval(a, b, options));
@@ -190,9 +202,17 @@ fn verdict(interval: Interval, better: Better) -> ComparisonVerdict {
     let more = interval.low > 1.0;
     if !more && interval.high >= 1.0 {
         let within = interval.low >= 1.0 / SAME_WITHIN && interval.high <= SAME_WITHIN;
-        return if within { ComparisonVerdict::NoDifference } else { ComparisonVerdict::CannotTell };
+        return if within {
+            ComparisonVerdict::NoDifference
+        } else {
+            ComparisonVerdict::CannotTell
+        };
     }
-    if negligible(interval.low) && negligible(interval.high) { ComparisonVerdict::Negligible } else { direction(better, more) }
+    if negligible(interval.low) && negligible(interval.high) {
+        ComparisonVerdict::Negligible
+    } else {
+        direction(better, more)
+    }
 }
 
 /// True if the ratio is negligibly different from 1.
@@ -220,7 +240,13 @@ pub fn exactly(a: &[f64], b: &[f64], better: Better) -> MetricComparison {
         Some(_) if ratio.is_some_and(negligible) => ComparisonVerdict::Negligible,
         Some(order) => direction(better, order == Ordering::Less),
     };
-    MetricComparison { a: sa, b: sb, ratio, interval: ratio.map(|r| Interval { low: r, high: r }), verdict }
+    MetricComparison {
+        a: sa,
+        b: sb,
+        ratio,
+        interval: ratio.map(|r| Interval { low: r, high: r }),
+        verdict,
+    }
 }
 
 fn mean(samples: &[f64]) -> f64 {
@@ -241,7 +267,11 @@ fn interval(a: &[f64], b: &[f64], options: &ComparisonOptions) -> Option<Interva
     let (va, vb) = (relative_variance(a), relative_variance(b));
     let (na, nb) = (a.len() as f64, b.len() as f64);
     // Welch-Satterthwaite. Without any spread the uncertainty is zero.
-    let welch = if va + vb > 0.0 { (va + vb) * (va + vb) / (va * va / (na - 1.0) + vb * vb / (nb - 1.0)) } else { na + nb - 2.0 };
+    let welch = if va + vb > 0.0 {
+        (va + vb) * (va + vb) / (va * va / (na - 1.0) + vb * vb / (nb - 1.0))
+    } else {
+        na + nb - 2.0
+    };
     let least = na.min(nb);
     // Two values estimate their spread too poorly to outweigh the other side's.
     let df = if least < 3.0 { welch.min(2.0) } else { welch };
@@ -288,20 +318,33 @@ mod tests {
     use proptest::prelude::*;
 
     fn normal(rng: &mut Stream) -> f64 {
-        libm::sqrt(-2.0 * libm::log(1.0 - rng.unit())) * libm::cos(2.0 * core::f64::consts::PI * rng.unit())
+        libm::sqrt(-2.0 * libm::log(1.0 - rng.unit()))
+            * libm::cos(2.0 * core::f64::consts::PI * rng.unit())
     }
 
     /// Observed: "cannot tell" for 0 against 72 discards.
     #[test]
     fn always_zero_differs_from_never_zero() {
-        let said = |a: &[f64], b: &[f64], better| compare(a, b, better, &ComparisonOptions::default()).verdict;
-        assert_eq!(said(&[0.0; 3], &[72.0, 70.0, 75.0], Better::Neither), ComparisonVerdict::Different);
+        let said = |a: &[f64], b: &[f64], better| {
+            compare(a, b, better, &ComparisonOptions::default()).verdict
+        };
+        assert_eq!(
+            said(&[0.0; 3], &[72.0, 70.0, 75.0], Better::Neither),
+            ComparisonVerdict::Different
+        );
         assert_eq!(said(&[0.0; 3], &[72.0, 70.0, 75.0], Better::Lower), ComparisonVerdict::Worse);
         assert_eq!(said(&[72.0, 70.0, 75.0], &[0.0; 3], Better::Lower), ComparisonVerdict::Better);
         // One of three may be chance, and one repeat is not enough.
-        assert_eq!(said(&[0.0; 3], &[72.0, 0.0, 75.0], Better::Neither), ComparisonVerdict::CannotTell);
+        assert_eq!(
+            said(&[0.0; 3], &[72.0, 0.0, 75.0], Better::Neither),
+            ComparisonVerdict::CannotTell
+        );
         assert_eq!(said(&[0.0], &[72.0], Better::Neither), ComparisonVerdict::CannotTell);
-        assert_eq!(said(&[0.0; 2], &[72.0, 70.0], Better::Neither), ComparisonVerdict::CannotTell, "also with two repeats");
+        assert_eq!(
+            said(&[0.0; 2], &[72.0, 70.0], Better::Neither),
+            ComparisonVerdict::CannotTell,
+            "also with two repeats"
+        );
     }
 
     type Draw<'a> = &'a dyn Fn(&mut Stream) -> f64;
@@ -323,7 +366,9 @@ mod tests {
             let b: Vec<f64> = (0..repeats.1).map(|_| ratio * draw(&mut rng)).collect();
             matches!(
                 compare(&a, &b, Better::Higher, &options).verdict,
-                ComparisonVerdict::Better | ComparisonVerdict::Worse | ComparisonVerdict::Negligible
+                ComparisonVerdict::Better
+                    | ComparisonVerdict::Worse
+                    | ComparisonVerdict::Negligible
             )
         };
         f64::from((0..tries).filter(differs).count() as u32) / f64::from(tries)
@@ -338,7 +383,9 @@ mod tests {
             (&|rng| 1.0 + rng.unit(), "uniform"),
         ];
         for (draw, name) in draws {
-            for repeats in [(2, 2), (2, 3), (2, 5), (2, 10), (3, 3), (3, 10), (4, 4), (6, 6), (10, 10)] {
+            for repeats in
+                [(2, 2), (2, 3), (2, 5), (2, 10), (3, 3), (3, 10), (4, 4), (6, 6), (10, 10)]
+            {
                 // One standard deviation of 4000 draws at 5 % is 0.34 %.
                 let share = detected(draw, repeats, 1.0, 4000);
                 assert!(share <= 0.055, "{name} {repeats:?}: {share}");
@@ -348,21 +395,37 @@ mod tests {
 
     #[test]
     fn compare_of_two_repeats_detects_a_factor_of_nine() {
-        let detected_nine = |spread: f64| detected(&|rng| libm::exp(spread * normal(rng)), (2, 2), 9.0, 1000);
+        let detected_nine =
+            |spread: f64| detected(&|rng| libm::exp(spread * normal(rng)), (2, 2), 9.0, 1000);
         for (spread, least) in [(0.02, 1.0), (0.05, 0.999), (0.1, 0.97), (0.2, 0.8)] {
             assert!(detected_nine(spread) >= least, "{spread}: {}", detected_nine(spread));
         }
-        let c = compare(&[5_130.0, 5_021.0], &[550.0, 563.0], Better::Higher, &ComparisonOptions::default());
+        let c = compare(
+            &[5_130.0, 5_021.0],
+            &[550.0, 563.0],
+            Better::Higher,
+            &ComparisonOptions::default(),
+        );
         let interval = c.interval.unwrap();
         assert_eq!(c.verdict, ComparisonVerdict::Worse);
-        assert!(0.08 < interval.low && interval.low < 0.1097 && 0.1097 < interval.high && interval.high < 0.15, "{interval:?}");
+        assert!(
+            0.08 < interval.low
+                && interval.low < 0.1097
+                && 0.1097 < interval.high
+                && interval.high < 0.15,
+            "{interval:?}"
+        );
     }
 
     #[test]
     fn intervals_have_their_nominal_coverage() {
         let quick = ComparisonOptions { resamples: 1000, ..ComparisonOptions::default() };
         let normal_repeats = |rng: &mut Stream| 1.0 + 0.05 * normal(rng);
-        for (draw, name) in [(&normal_repeats as Draw<'_>, "normal"), (&skewed, "log-normal"), (&exponential, "exponential")] {
+        for (draw, name) in [
+            (&normal_repeats as Draw<'_>, "normal"),
+            (&skewed, "log-normal"),
+            (&exponential, "exponential"),
+        ] {
             for (na, nb) in [(REPEATS_MIN, REPEATS_MIN), (6, 6), (10, 10), (REPEATS_MIN, 10)] {
                 let mut rng = Stream::new(9, "coverage");
                 let tries = 400;
@@ -382,18 +445,32 @@ mod tests {
     fn verdict_words_follow_direction_and_unit() {
         let (slow, fast) = ([40.6, 40.9, 40.4], [0.65, 0.64, 0.66]);
         let c = compare(&slow, &fast, Better::Lower, &ComparisonOptions::default());
-        assert_eq!((c.verdict, c.verdict.words(Unit::Seconds)), (ComparisonVerdict::Better, "faster"));
+        assert_eq!(
+            (c.verdict, c.verdict.words(Unit::Seconds)),
+            (ComparisonVerdict::Better, "faster")
+        );
         assert!((c.ratio.unwrap() - 0.016).abs() < 1e-4);
         let interval = c.interval.unwrap();
-        assert!(interval.low < 0.016 && 0.016 < interval.high && interval.high < 0.017, "{interval:?}");
-        assert_eq!(compare(&slow, &fast, Better::Higher, &ComparisonOptions::default()).verdict, ComparisonVerdict::Worse);
-        assert_eq!(compare(&slow, &fast, Better::Neither, &ComparisonOptions::default()).verdict, ComparisonVerdict::Different);
+        assert!(
+            interval.low < 0.016 && 0.016 < interval.high && interval.high < 0.017,
+            "{interval:?}"
+        );
+        assert_eq!(
+            compare(&slow, &fast, Better::Higher, &ComparisonOptions::default()).verdict,
+            ComparisonVerdict::Worse
+        );
+        assert_eq!(
+            compare(&slow, &fast, Better::Neither, &ComparisonOptions::default()).verdict,
+            ComparisonVerdict::Different
+        );
         assert_eq!(ComparisonVerdict::Worse.words(Unit::Ratio), "worse");
     }
 
     #[test]
     fn insufficient_evidence_gives_cannot_tell() {
-        let verdict = |a: &[f64], b: &[f64]| compare(a, b, Better::Lower, &ComparisonOptions::default()).verdict;
+        let verdict = |a: &[f64], b: &[f64]| {
+            compare(a, b, Better::Lower, &ComparisonOptions::default()).verdict
+        };
         assert_eq!(verdict(&[10.0], &[20.0]), ComparisonVerdict::CannotTell);
         assert_eq!(verdict(&[10.0], &[20.0, 20.1, 20.2]), ComparisonVerdict::CannotTell);
         assert_eq!(
@@ -401,22 +478,52 @@ mod tests {
             ComparisonVerdict::CannotTell,
             "two repeats each, with scatter as large as the difference"
         );
-        assert_eq!(verdict(&[0.0; 2], &[0.0; 2]), ComparisonVerdict::CannotTell, "two zeros may be chance");
-        assert_eq!(verdict(&[10.0, 10.5, 9.8], &[10.1, 10.4, 9.9]), ComparisonVerdict::NoDifference);
-        assert_eq!(verdict(&[1.0, 10.0, 3.0], &[2.0, 9.0, 4.0]), ComparisonVerdict::CannotTell, "too wide to exclude a difference");
+        assert_eq!(
+            verdict(&[0.0; 2], &[0.0; 2]),
+            ComparisonVerdict::CannotTell,
+            "two zeros may be chance"
+        );
+        assert_eq!(
+            verdict(&[10.0, 10.5, 9.8], &[10.1, 10.4, 9.9]),
+            ComparisonVerdict::NoDifference
+        );
+        assert_eq!(
+            verdict(&[1.0, 10.0, 3.0], &[2.0, 9.0, 4.0]),
+            ComparisonVerdict::CannotTell,
+            "too wide to exclude a difference"
+        );
         // An interval from 0.83 to 1.89 contains 1, but also a difference of 89 %.
-        let wide = compare(&[1.0, 1.2, 0.9, 1.1], &[1.0, 1.7, 1.4, 1.4], Better::Lower, &ComparisonOptions::default());
+        let wide = compare(
+            &[1.0, 1.2, 0.9, 1.1],
+            &[1.0, 1.7, 1.4, 1.4],
+            Better::Lower,
+            &ComparisonOptions::default(),
+        );
         let interval = wide.interval.unwrap();
         assert!(interval.low < 1.0 && interval.high > 1.5 && interval.high < 2.0, "{interval:?}");
         assert_eq!(wide.verdict, ComparisonVerdict::CannotTell);
-        assert_eq!(super::verdict(Interval { low: 0.95, high: 1.78 }, Better::Lower), ComparisonVerdict::CannotTell);
-        assert_eq!(super::verdict(Interval { low: 0.92, high: 1.09 }, Better::Lower), ComparisonVerdict::NoDifference);
+        assert_eq!(
+            super::verdict(Interval { low: 0.95, high: 1.78 }, Better::Lower),
+            ComparisonVerdict::CannotTell
+        );
+        assert_eq!(
+            super::verdict(Interval { low: 0.92, high: 1.09 }, Better::Lower),
+            ComparisonVerdict::NoDifference
+        );
         assert_eq!(verdict(&[0.0; 3], &[0.0; 3]), ComparisonVerdict::NoDifference);
-        let from_nothing = compare(&[0.0; 3], &[1.0; 3], Better::Lower, &ComparisonOptions::default());
-        assert_eq!((from_nothing.verdict, from_nothing.ratio), (ComparisonVerdict::Worse, None), "no ratio to zero");
+        let from_nothing =
+            compare(&[0.0; 3], &[1.0; 3], Better::Lower, &ComparisonOptions::default());
+        assert_eq!(
+            (from_nothing.verdict, from_nothing.ratio),
+            (ComparisonVerdict::Worse, None),
+            "no ratio to zero"
+        );
         assert_eq!(verdict(&[f64::NAN; 3], &[1.0; 3]), ComparisonVerdict::CannotTell);
         let exact = compare(&[5.0; 3], &[5.0; 3], Better::Lower, &ComparisonOptions::default());
-        assert_eq!((exact.verdict, exact.interval), (ComparisonVerdict::NoDifference, Some(Interval { low: 1.0, high: 1.0 })));
+        assert_eq!(
+            (exact.verdict, exact.interval),
+            (ComparisonVerdict::NoDifference, Some(Interval { low: 1.0, high: 1.0 }))
+        );
         let one = compare(&[10.0], &[20.0], Better::Lower, &ComparisonOptions::default());
         assert_eq!((one.ratio, one.interval), (Some(2.0), None), "the ratio is still shown");
     }
@@ -434,11 +541,28 @@ mod tests {
         let verdict = |a: &[f64], b: &[f64]| exactly(a, b, Better::Lower).verdict;
         assert_eq!(verdict(&[10.0], &[10.0]), ComparisonVerdict::Same);
         // Observed: "better" for 0.02 %.
-        assert_eq!([9.91, 9.998, 10.000_001, 10.099].map(|b| verdict(&[10.0], &[b])), [ComparisonVerdict::Negligible; 4]);
-        assert_eq!([9.89, 10.11].map(|b| verdict(&[10.0], &[b])), [ComparisonVerdict::Better, ComparisonVerdict::Worse]);
-        let sure =
-            |b: f64| compare(&[10.0, 10.001, 9.999], &[b, b + 0.001, b - 0.001], Better::Lower, &ComparisonOptions::default()).verdict;
-        assert_eq!((sure(10.02), sure(10.2)), (ComparisonVerdict::Negligible, ComparisonVerdict::Worse), "even if the interval excludes 1");
+        assert_eq!(
+            [9.91, 9.998, 10.000_001, 10.099].map(|b| verdict(&[10.0], &[b])),
+            [ComparisonVerdict::Negligible; 4]
+        );
+        assert_eq!(
+            [9.89, 10.11].map(|b| verdict(&[10.0], &[b])),
+            [ComparisonVerdict::Better, ComparisonVerdict::Worse]
+        );
+        let sure = |b: f64| {
+            compare(
+                &[10.0, 10.001, 9.999],
+                &[b, b + 0.001, b - 0.001],
+                Better::Lower,
+                &ComparisonOptions::default(),
+            )
+            .verdict
+        };
+        assert_eq!(
+            (sure(10.02), sure(10.2)),
+            (ComparisonVerdict::Negligible, ComparisonVerdict::Worse),
+            "even if the interval excludes 1"
+        );
         assert_eq!(verdict(&[0.0], &[1.0]), ComparisonVerdict::Worse, "a verdict without a ratio");
         assert_eq!(verdict(&[1.0, 3.0], &[3.0, 1.0]), ComparisonVerdict::Same);
         assert_eq!(verdict(&[f64::NAN], &[1.0]), ComparisonVerdict::CannotTell);

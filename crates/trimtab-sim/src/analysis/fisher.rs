@@ -20,8 +20,11 @@ pub fn more_often(b: Share, a: Share) -> f64 {
         return 1.0;
     }
     // Terms relative to the largest, to avoid overflow: each follows from its neighbour.
-    let to_next = |x: u64| ((hits - x) as f64 * (b.of - x) as f64) / ((x + 1) as f64 * (a.of + x + 1 - hits) as f64);
-    let mode = (((hits + 1) as f64 * (b.of + 1) as f64 / (all + 2) as f64) as u64).clamp(least, most);
+    let to_next = |x: u64| {
+        ((hits - x) as f64 * (b.of - x) as f64) / ((x + 1) as f64 * (a.of + x + 1 - hits) as f64)
+    };
+    let mode =
+        (((hits + 1) as f64 * (b.of + 1) as f64 / (all + 2) as f64) as u64).clamp(least, most);
     let (mut sum, mut tail) = (0.0, 0.0);
     let mut add = |x: u64, term: f64| {
         sum += term;
@@ -61,7 +64,14 @@ mod tests {
         // Fisher's example: four of eight cups identified: 1 in 70; at least three: 17 in 70.
         assert!((more_often(of(4, 4), of(0, 4)) - 1.0 / 70.0).abs() < 1e-15);
         assert!((more_often(of(3, 4), of(1, 4)) - 17.0 / 70.0).abs() < 1e-15);
-        assert_eq!((more_often(of(0, 4), of(4, 4)), more_often(of(0, 0), of(1, 4)), more_often(of(0, 9), of(0, 9))), (1.0, 1.0, 1.0));
+        assert_eq!(
+            (
+                more_often(of(0, 4), of(4, 4)),
+                more_often(of(0, 0), of(1, 4)),
+                more_often(of(0, 9), of(0, 9))
+            ),
+            (1.0, 1.0, 1.0)
+        );
     }
 
     #[test]
@@ -69,11 +79,16 @@ mod tests {
         for (n, m) in (1..12).flat_map(|n| (1..12).map(move |m| (n, m))) {
             for (x, y) in (0..=n).flat_map(|x| (0..=m).map(move |y| (x, y))) {
                 let hits = x + y;
-                let deals = |x: u64| if x > hits || hits - x > m { 0 } else { choose(n, x) * choose(m, hits - x) };
+                let deals = |x: u64| {
+                    if x > hits || hits - x > m { 0 } else { choose(n, x) * choose(m, hits - x) }
+                };
                 let as_many: u128 = (x..=n.min(hits)).map(deals).sum();
                 let expected = as_many as f64 / choose(n + m, hits) as f64;
                 let p = more_often(of(x, n), of(y, m));
-                assert!((p - expected).abs() < 1e-12, "{x} of {n} against {y} of {m}: {p}, {expected}");
+                assert!(
+                    (p - expected).abs() < 1e-12,
+                    "{x} of {n} against {y} of {m}: {p}, {expected}"
+                );
             }
         }
     }

@@ -110,20 +110,28 @@ impl SteadyState {
 /// Pass `Bytes::ZERO` as `target_size` for a preconditioned target. Rounds missing from
 /// `bytes_written_per_round` count as no writes.
 #[must_use]
-pub fn steady_state(rounds: &[f64], bytes_written_per_round: &[Bytes], target_size: Bytes, settled: usize) -> SteadyState {
+pub fn steady_state(
+    rounds: &[f64],
+    bytes_written_per_round: &[Bytes],
+    target_size: Bytes,
+    settled: usize,
+) -> SteadyState {
     let mut written = Bytes::ZERO;
     let mut first_counting = rounds.len();
     for i in 0..rounds.len() {
         if i >= settled && written >= target_size && first_counting == rounds.len() {
             first_counting = i;
         }
-        written = written.saturating_add(bytes_written_per_round.get(i).copied().unwrap_or(Bytes::ZERO));
+        written =
+            written.saturating_add(bytes_written_per_round.get(i).copied().unwrap_or(Bytes::ZERO));
     }
     let counting = rounds.len() - first_counting;
     if counting < ROUNDS {
         return SteadyState::TooFewRounds { counting, written };
     }
-    let windows = || (first_counting..=rounds.len() - ROUNDS).filter_map(|first| SteadyWindow::at(rounds, first));
+    let windows = || {
+        (first_counting..=rounds.len() - ROUNDS).filter_map(|first| SteadyWindow::at(rounds, first))
+    };
     let steady = || windows().filter(SteadyWindow::is_steady);
     match (steady().next(), steady().next_back()) {
         (Some(first), Some(window)) if holds(&rounds[rounds.len() - ROUNDS..], window.average) => {
@@ -135,7 +143,10 @@ pub fn steady_state(rounds: &[f64], bytes_written_per_round: &[Bytes], target_si
 
 /// True if the mean of the last rounds is within the excursion limit of `level`.
 fn holds(last: &[f64], level: f64) -> bool {
-    let (sum, count) = last.iter().filter(|value| value.is_finite()).fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
+    let (sum, count) = last
+        .iter()
+        .filter(|value| value.is_finite())
+        .fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
     libm::fabs(sum / f64::from(count) - level) <= EXCURSION_MAX * level
 }
 
@@ -157,11 +168,20 @@ mod tests {
         assert_eq!((window.first, window.end()), (0, 5));
         // A line from 106 to 94: range 11.8 %, excursion 12 %: only the fit excludes it.
         let falling = [106.0, 103.0, 100.0, 97.0, 94.0];
-        let SteadyState::NotSteady(Some(window)) = steady_state(&falling, &[], Bytes::ZERO, 0) else { panic!("falls") };
-        assert!(window.range <= RANGE_MAX && (window.excursion - 0.12).abs() < 1e-12 && window.slope == -3.0);
+        let SteadyState::NotSteady(Some(window)) = steady_state(&falling, &[], Bytes::ZERO, 0)
+        else {
+            panic!("falls")
+        };
+        assert!(
+            window.range <= RANGE_MAX
+                && (window.excursion - 0.12).abs() < 1e-12
+                && window.slope == -3.0
+        );
         // One outlier in the middle: no slope, range 25 %.
         let peak = [100.0, 100.0, 126.0, 100.0, 100.0];
-        let SteadyState::NotSteady(Some(window)) = steady_state(&peak, &[], Bytes::ZERO, 0) else { panic!("peaks") };
+        let SteadyState::NotSteady(Some(window)) = steady_state(&peak, &[], Bytes::ZERO, 0) else {
+            panic!("peaks")
+        };
         assert!(window.excursion == 0.0 && window.range > RANGE_MAX);
     }
 
@@ -169,14 +189,28 @@ mod tests {
     fn rounds_count_after_the_target_was_written_once() {
         let rounds = [100.0; 20];
         let written = [Bytes(10 * GB); 20];
-        let SteadyState::Reached { since, window } = steady_state(&rounds, &written, Bytes(95 * GB), 0) else { panic!("steady") };
-        assert_eq!((since, window.first), (10, 15), "100 GB of 95 GB had been written when round 10 began");
+        let SteadyState::Reached { since, window } =
+            steady_state(&rounds, &written, Bytes(95 * GB), 0)
+        else {
+            panic!("steady")
+        };
+        assert_eq!(
+            (since, window.first),
+            (10, 15),
+            "100 GB of 95 GB had been written when round 10 began"
+        );
         assert_eq!(
             steady_state(&rounds[..14], &written, Bytes(95 * GB), 0),
             SteadyState::TooFewRounds { counting: 4, written: Bytes(140 * GB) }
         );
-        assert_eq!(steady_state(&rounds, &[], Bytes(1), 0), SteadyState::TooFewRounds { counting: 0, written: Bytes::ZERO });
-        assert_eq!(steady_state(&[], &[], Bytes::ZERO, 0), SteadyState::TooFewRounds { counting: 0, written: Bytes::ZERO });
+        assert_eq!(
+            steady_state(&rounds, &[], Bytes(1), 0),
+            SteadyState::TooFewRounds { counting: 0, written: Bytes::ZERO }
+        );
+        assert_eq!(
+            steady_state(&[], &[], Bytes::ZERO, 0),
+            SteadyState::TooFewRounds { counting: 0, written: Bytes::ZERO }
+        );
     }
 
     #[test]
@@ -184,14 +218,22 @@ mod tests {
         assert_eq!(steady_state(&[0.0; 9], &[], Bytes::ZERO, 0), SteadyState::NotSteady(None));
         assert_eq!(steady_state(&[f64::NAN; 5], &[], Bytes::ZERO, 0), SteadyState::NotSteady(None));
         let gap = [1.0, 1.0, f64::NAN, 1.0, 1.0, 1.0, 1.0, 1.0];
-        assert!(matches!(steady_state(&gap, &[], Bytes::ZERO, 0), SteadyState::Reached { since: 3, .. }));
+        assert!(matches!(
+            steady_state(&gap, &[], Bytes::ZERO, 0),
+            SteadyState::Reached { since: 3, .. }
+        ));
     }
 
     #[test]
     fn steady_state_begins_where_the_rate_levels_out() {
-        let rounds: Vec<f64> = (0..30).map(|i| if i < 12 { 193.0 - 3.0 * f64::from(i) } else { 160.0 }).collect();
+        let rounds: Vec<f64> =
+            (0..30).map(|i| if i < 12 { 193.0 - 3.0 * f64::from(i) } else { 160.0 }).collect();
         let written = vec![Bytes(9_200_000_000); 30];
-        let SteadyState::Reached { since, window } = steady_state(&rounds, &written, Bytes(120 * GB), 0) else { panic!("steady") };
+        let SteadyState::Reached { since, window } =
+            steady_state(&rounds, &written, Bytes(120 * GB), 0)
+        else {
+            panic!("steady")
+        };
         assert_eq!((since, window.first, window.average), (14, 25, 160.0));
     }
 
@@ -200,18 +242,33 @@ mod tests {
         // 143 MB/s for 20 rounds, then 64.5 MB/s: the first level was left.
         let rounds: Vec<f64> = (0..40).map(|i| if i < 20 { 143.0 } else { 64.5 }).collect();
         for settled in [0, 20] {
-            assert_eq!(steady_state(&rounds, &[], Bytes::ZERO, settled).window().map(|w| w.average), Some(64.5), "{settled}");
+            assert_eq!(
+                steady_state(&rounds, &[], Bytes::ZERO, settled).window().map(|w| w.average),
+                Some(64.5),
+                "{settled}"
+            );
         }
         // No level: too short after the knee, still falling after it, falling without a knee.
-        assert_eq!(steady_state(&rounds[..24], &[], Bytes::ZERO, 20), SteadyState::TooFewRounds { counting: 4, written: Bytes::ZERO });
+        assert_eq!(
+            steady_state(&rounds[..24], &[], Bytes::ZERO, 20),
+            SteadyState::TooFewRounds { counting: 4, written: Bytes::ZERO }
+        );
         assert_eq!(steady_state(&rounds[..24], &[], Bytes::ZERO, 0).window(), None);
-        let falling: Vec<f64> = (0..40).map(|i| 143.0 - 4.0 * f64::from((i - 20_i32).max(0))).collect();
+        let falling: Vec<f64> =
+            (0..40).map(|i| 143.0 - 4.0 * f64::from((i - 20_i32).max(0))).collect();
         for settled in [0, 20, 30] {
-            assert_eq!(steady_state(&falling, &[], Bytes::ZERO, settled).window(), None, "{settled}");
+            assert_eq!(
+                steady_state(&falling, &[], Bytes::ZERO, settled).window(),
+                None,
+                "{settled}"
+            );
         }
         // One slow round at the end does not leave the level.
         let outlier: Vec<f64> = (0..20).map(|i| if i == 18 { 70.0 } else { 100.0 }).collect();
-        assert_eq!(steady_state(&outlier, &[], Bytes::ZERO, 0).window().map(|w| (w.first, w.average)), Some((13, 100.0)));
+        assert_eq!(
+            steady_state(&outlier, &[], Bytes::ZERO, 0).window().map(|w| (w.first, w.average)),
+            Some((13, 100.0))
+        );
     }
 
     proptest! {

@@ -48,7 +48,9 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - incomplete_beta(1.0 - x, b, a);
     }
-    let log_front = libm::lgamma(a + b) - libm::lgamma(a) - libm::lgamma(b) + a * libm::log(x) + b * libm::log1p(-x);
+    let log_front = libm::lgamma(a + b) - libm::lgamma(a) - libm::lgamma(b)
+        + a * libm::log(x)
+        + b * libm::log1p(-x);
     let nudge = |v: f64| if libm::fabs(v) < 1e-300 { 1e-300 } else { v };
     let (mut c, mut d) = (1.0, 1.0 / nudge(1.0 - (a + b) * x / (a + 1.0)));
     let mut fraction = d;
@@ -95,6 +97,9 @@ mod tests {
         let q = 1e-11_f64;
         assert!((t_quantile(1.0 - q, 1.0) * core::f64::consts::PI * q - 1.0).abs() < 1e-4);
         assert!((t_quantile(0.999, 2.0) / (0.998 / libm::sqrt(0.002 * 0.999)) - 1.0).abs() < 1e-9);
-        assert!((normal_cdf(-1.959_963_985) - 0.025).abs() < 1e-9 && (normal_cdf(0.0) - 0.5).abs() < 1e-15);
+        assert!(
+            (normal_cdf(-1.959_963_985) - 0.025).abs() < 1e-9
+                && (normal_cdf(0.0) - 0.5).abs() < 1e-15
+        );
     }
 }

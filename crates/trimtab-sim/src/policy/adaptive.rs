@@ -67,11 +67,15 @@ impl Policy for AdaptivePolicy {
             self.trigger.fired(observation.now);
         }
         self.pass.request(observation.forced);
-        if !self.pass.forced() && (observation.shutting_down || (observation.on_battery && !self.settings.on_battery)) {
+        if !self.pass.forced()
+            && (observation.shutting_down || (observation.on_battery && !self.settings.on_battery))
+        {
             return Action::Nothing;
         }
         let AdaptiveSettings { share_percent, at_most_every, at_least_every, .. } = self.settings;
-        if !self.pass.running() && self.trigger.due(observation, share_percent, at_most_every, at_least_every) {
+        if !self.pass.running()
+            && self.trigger.due(observation, share_percent, at_most_every, at_least_every)
+        {
             self.trigger.fired(observation.now);
             self.pass.start();
         }
@@ -120,11 +124,18 @@ impl Trigger {
     pub(super) fn observe(&mut self, observation: &Observation<'_>) {
         self.written.observe(observation.written);
         // A clock that went back (restored elsewhere) must not postpone passes forever.
-        self.started = Some(self.started.map_or(observation.now, |started| started.min(observation.now)));
+        self.started =
+            Some(self.started.map_or(observation.now, |started| started.min(observation.now)));
     }
 
     /// True if a pass should begin.
-    pub(super) fn due(&self, observation: &Observation<'_>, share_percent: u32, at_most_every: Nanos, at_least_every: Nanos) -> bool {
+    pub(super) fn due(
+        &self,
+        observation: &Observation<'_>,
+        share_percent: u32,
+        at_most_every: Nanos,
+        at_least_every: Nanos,
+    ) -> bool {
         let Some(started) = self.started else { return false };
         let ago = observation.now.saturating_sub(started);
         if ago >= at_least_every {
@@ -135,7 +146,9 @@ impl Trigger {
         }
         let threshold = u128::from(observation.free.0) * u128::from(share_percent) / 100;
         // Requires some writes, so that a full, idle filesystem is not trimmed repeatedly.
-        self.written.since().is_some_and(|since| since > Bytes::ZERO && u128::from(since.0) >= threshold)
+        self.written
+            .since()
+            .is_some_and(|since| since > Bytes::ZERO && u128::from(since.0) >= threshold)
     }
 
     /// Bytes written since the last pass began; `None` without a pass or a counter.
@@ -163,7 +176,11 @@ mod tests {
 
     /// At `now`, with `written` bytes so far and 1,000 free.
     fn at(now: u64, written: u64) -> Observation<'static> {
-        Observation { written: Some(Bytes(written)), free: Bytes(1000), ..Observation::of(Nanos(now), &[]) }
+        Observation {
+            written: Some(Bytes(written)),
+            free: Bytes(1000),
+            ..Observation::of(Nanos(now), &[])
+        }
     }
 
     /// Threshold three quarters of the free space, interval at least 10 and at most 100.
@@ -175,14 +192,20 @@ mod tests {
     #[test]
     fn trigger_is_due_by_bytes_written_and_by_time() {
         let mut trigger = Trigger::default();
-        assert!(!trigger.due(&at(500, 5000), 75, Nanos(10), Nanos(100)), "before the first observation");
+        assert!(
+            !trigger.due(&at(500, 5000), 75, Nanos(10), Nanos(100)),
+            "before the first observation"
+        );
         assert!(!due(&mut trigger, 500, 5000));
         assert!(
             !due(&mut trigger, 501, 5749) && due(&mut trigger, 502, 5750),
             "750 of 1,000, and no minimum interval before the first pass"
         );
         trigger.fired(Nanos(510));
-        assert!(!due(&mut trigger, 515, 6400) && !due(&mut trigger, 519, 6500), "minimum interval of ten, although enough was written");
+        assert!(
+            !due(&mut trigger, 515, 6400) && !due(&mut trigger, 519, 6500),
+            "minimum interval of ten, although enough was written"
+        );
         assert!(due(&mut trigger, 520, 6500), "just ten");
         trigger.fired(Nanos(530));
         assert!(
@@ -190,7 +213,11 @@ mod tests {
             "maximum interval of a hundred, although nothing was written"
         );
         // A clock that went back counts from there.
-        assert!(!due(&mut trigger, 200, 6500) && !due(&mut trigger, 299, 6500) && due(&mut trigger, 300, 6500));
+        assert!(
+            !due(&mut trigger, 200, 6500)
+                && !due(&mut trigger, 299, 6500)
+                && due(&mut trigger, 300, 6500)
+        );
     }
 
     #[test]

@@ -29,7 +29,11 @@ pub struct BatchedSettings {
 impl Default for BatchedSettings {
     /// Every 7 days, the default of `fstrim.timer`.
     fn default() -> Self {
-        Self { schedule: Schedule::Every(Nanos(7 * DAY.0)), min_extent: Bytes::ZERO, on_battery: false }
+        Self {
+            schedule: Schedule::Every(Nanos(7 * DAY.0)),
+            min_extent: Bytes::ZERO,
+            on_battery: false,
+        }
     }
 }
 
@@ -50,7 +54,12 @@ impl BatchedPolicy {
     /// Creates the policy with the given state.
     #[must_use]
     pub fn new(settings: BatchedSettings, state: &PolicyState) -> Self {
-        Self { settings, pass: Pass::restore(state), due: state.nanos("batched.due"), at_shutdown: false }
+        Self {
+            settings,
+            pass: Pass::restore(state),
+            due: state.nanos("batched.due"),
+            at_shutdown: false,
+        }
     }
 
     fn due_after(&self, now: Nanos) -> Nanos {
@@ -66,7 +75,9 @@ impl BatchedPolicy {
 
     fn must_start(&mut self, observation: &Observation<'_>) -> bool {
         let due = *self.due.get_or_insert(self.due_after(observation.now));
-        let last_chance = observation.shutting_down && self.settings.schedule == Schedule::AtShutdown && !self.at_shutdown;
+        let last_chance = observation.shutting_down
+            && self.settings.schedule == Schedule::AtShutdown
+            && !self.at_shutdown;
         self.at_shutdown = observation.shutting_down && (self.at_shutdown || last_chance);
         observation.now >= due || last_chance
     }

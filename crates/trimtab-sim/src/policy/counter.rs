@@ -16,7 +16,10 @@ pub(super) struct WrittenBytes {
 
 impl WrittenBytes {
     pub(super) fn restore(state: &PolicyState) -> Self {
-        Self { last: state.bytes("written.last"), since: state.bytes("written.since").unwrap_or_default() }
+        Self {
+            last: state.bytes("written.last"),
+            since: state.bytes("written.since").unwrap_or_default(),
+        }
     }
 
     pub(super) fn save(self, state: &mut PolicyState) {

@@ -115,7 +115,10 @@ pub struct Driver {
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("policy", &self.policy.name()).field("ask_at", &self.ask_at).finish_non_exhaustive()
+        f.debug_struct("Driver")
+            .field("policy", &self.policy.name())
+            .field("ask_at", &self.ask_at)
+            .finish_non_exhaustive()
     }
 }
 
@@ -124,7 +127,17 @@ impl Driver {
     #[must_use]
     pub fn new(policy: Box<dyn Policy>, patience: RefusalLimits) -> Self {
         let (forced, last, waited, refusals, left_out) = (false, None, None, 0, 0);
-        Self { policy, patience, forced, last, put_off: false, waited, refusals, left_out, ask_at: Some(Nanos::ZERO) }
+        Self {
+            policy,
+            patience,
+            forced,
+            last,
+            put_off: false,
+            waited,
+            refusals,
+            left_out,
+            ask_at: Some(Nanos::ZERO),
+        }
     }
 
     /// The policy.
@@ -197,7 +210,9 @@ impl Driver {
         };
         let action = match self.policy.decide(&observation) {
             // A policy that is due at once must not stop virtual time.
-            Action::WaitUntil(instant) => Action::WaitUntil(instant.max(now.saturating_add(Nanos(1)))),
+            Action::WaitUntil(instant) => {
+                Action::WaitUntil(instant.max(now.saturating_add(Nanos(1))))
+            }
             other => other,
         };
         self.ask_at = match action {
@@ -208,7 +223,11 @@ impl Driver {
     }
 
     /// Executes a trim request of the policy.
-    pub fn carry_out<S: Surface>(&mut self, surface: &mut S, request: TrimRequest) -> TurnResult<S::Refusal> {
+    pub fn carry_out<S: Surface>(
+        &mut self,
+        surface: &mut S,
+        request: TrimRequest,
+    ) -> TurnResult<S::Refusal> {
         match surface.trim(request) {
             TrimResponse::Begun => TurnResult::Begun(request),
             TrimResponse::PutOff => {
@@ -223,7 +242,8 @@ impl Driver {
                 TurnResult::Trimmed(request)
             }
             TrimResponse::Refused { tried, reason, lasting } => {
-                let then = if lasting { RefusalAction::Never } else { self.refused(tried, request.trial) };
+                let then =
+                    if lasting { RefusalAction::Never } else { self.refused(tried, request.trial) };
                 self.stir();
                 TurnResult::Refused { tried, reason, then }
             }
@@ -288,11 +308,16 @@ mod tests {
             match refused {
                 Some((_, left)) => {
                     *left -= 1;
-                    TrimResponse::Refused { tried: request.window, reason: "no", lasting: start == 900 }
+                    TrimResponse::Refused {
+                        tried: request.window,
+                        reason: "no",
+                        lasting: start == 900,
+                    }
                 }
-                None => {
-                    TrimResponse::Done { outcome: TrimOutcome { asked: Bytes(100), ..TrimOutcome::default() }, waited: Some(Nanos(start)) }
-                }
+                None => TrimResponse::Done {
+                    outcome: TrimOutcome { asked: Bytes(100), ..TrimOutcome::default() },
+                    waited: Some(Nanos(start)),
+                },
             }
         }
     }
@@ -306,7 +331,14 @@ mod tests {
                 TurnResult::Trimmed(_) => assert!(driver.is_due(fake.now)),
                 _ => {}
             }
-            let over = matches!(turn, TurnResult::Nothing | TurnResult::Refused { then: RefusalAction::GiveUp | RefusalAction::Never, .. });
+            let over = matches!(
+                turn,
+                TurnResult::Nothing
+                    | TurnResult::Refused {
+                        then: RefusalAction::GiveUp | RefusalAction::Never,
+                        ..
+                    }
+            );
             turns.push(turn);
             if over {
                 return turns;
@@ -320,15 +352,24 @@ mod tests {
 
     #[test]
     fn driver_trims_all_windows_and_repeats_when_forced() {
-        let (mut driver, mut fake) = (Driver::new(now(), RefusalLimits::ENDLESS), Fake::new(3, vec![]));
+        let (mut driver, mut fake) =
+            (Driver::new(now(), RefusalLimits::ENDLESS), Fake::new(3, vec![]));
         assert_eq!(run(&mut driver, &mut fake).len(), 4);
         assert_eq!(fake.asked, [0, 100, 200]);
         assert!(!driver.running() && !driver.another_follows() && driver.ask_at().is_none());
         driver.force();
         assert!(driver.is_due(Nanos::ZERO));
-        assert!(matches!(driver.turn(&mut fake), TurnResult::Trimmed(_)) && driver.running() && !driver.another_follows());
+        assert!(
+            matches!(driver.turn(&mut fake), TurnResult::Trimmed(_))
+                && driver.running()
+                && !driver.another_follows()
+        );
         driver.force();
-        assert!(matches!(driver.turn(&mut fake), TurnResult::Trimmed(_)) && driver.running() && driver.another_follows());
+        assert!(
+            matches!(driver.turn(&mut fake), TurnResult::Trimmed(_))
+                && driver.running()
+                && driver.another_follows()
+        );
         run(&mut driver, &mut fake);
         assert_eq!(fake.asked, [0, 100, 200, 0, 100, 200, 0, 100, 200]);
     }
@@ -354,7 +395,10 @@ mod tests {
 
     #[test]
     fn driver_repeats_put_off_request_without_failure() {
-        let (mut driver, mut surface) = (Driver::new(now(), RefusalLimits { tries: 1, windows: 1 }), PutsOff(Fake::new(3, vec![]), false));
+        let (mut driver, mut surface) = (
+            Driver::new(now(), RefusalLimits { tries: 1, windows: 1 }),
+            PutsOff(Fake::new(3, vec![]), false),
+        );
         while driver.turn(&mut surface) != TurnResult::Nothing {}
         assert_eq!(surface.0.asked, [0, 1, 100, 200]);
     }
@@ -368,18 +412,30 @@ mod tests {
         let (mut driver, mut fake) = (Driver::new(now(), patience), Fake::new(3, vec![(100, 9)]));
         let turns = run(&mut driver, &mut fake);
         assert_eq!(fake.asked, [0, 100, 100, 100, 200], "at most three tries");
-        assert!(turns.iter().any(|t| matches!(t, TurnResult::Refused { then: RefusalAction::LeftOut, .. })));
+        assert!(
+            turns
+                .iter()
+                .any(|t| matches!(t, TurnResult::Refused { then: RefusalAction::LeftOut, .. }))
+        );
     }
 
     #[test]
     fn failing_surface_is_given_up() {
         let refuse = (0..9).map(|n| (n * 100, 9)).collect();
-        let (mut driver, mut fake) = (Driver::new(now(), RefusalLimits { tries: 1, windows: 4 }), Fake::new(9, refuse));
+        let (mut driver, mut fake) =
+            (Driver::new(now(), RefusalLimits { tries: 1, windows: 4 }), Fake::new(9, refuse));
         let turns = run(&mut driver, &mut fake);
         assert_eq!(fake.asked, [0, 100, 200, 300]);
-        assert!(matches!(turns.last(), Some(TurnResult::Refused { then: RefusalAction::GiveUp, .. })));
-        let (mut driver, mut fake) = (Driver::new(now(), RefusalLimits::ENDLESS), Fake::new(10, vec![(900, 1)]));
-        assert!(matches!(run(&mut driver, &mut fake).last(), Some(TurnResult::Refused { then: RefusalAction::Never, .. })));
+        assert!(matches!(
+            turns.last(),
+            Some(TurnResult::Refused { then: RefusalAction::GiveUp, .. })
+        ));
+        let (mut driver, mut fake) =
+            (Driver::new(now(), RefusalLimits::ENDLESS), Fake::new(10, vec![(900, 1)]));
+        assert!(matches!(
+            run(&mut driver, &mut fake).last(),
+            Some(TurnResult::Refused { then: RefusalAction::Never, .. })
+        ));
     }
 
     #[test]
@@ -396,7 +452,14 @@ mod tests {
                     1 => Action::Trim(TrimRequest::whole(o.windows[1], Bytes::ZERO)),
                     2 => Action::WaitUntil(Nanos(5)),
                     _ => {
-                        assert_eq!(self.0, [(true, None, false), (false, Some(Nanos(100)), true), (false, None, false)]);
+                        assert_eq!(
+                            self.0,
+                            [
+                                (true, None, false),
+                                (false, Some(Nanos(100)), true),
+                                (false, None, false)
+                            ]
+                        );
                         Action::Nothing
                     }
                 }
@@ -408,8 +471,10 @@ mod tests {
                 PolicyState::default()
             }
         }
-        let (mut driver, mut fake) =
-            (Driver::new(Box::new(Recording(Vec::new(), Pass::default())), RefusalLimits::ENDLESS), Fake::new(2, vec![]));
+        let (mut driver, mut fake) = (
+            Driver::new(Box::new(Recording(Vec::new(), Pass::default())), RefusalLimits::ENDLESS),
+            Fake::new(2, vec![]),
+        );
         driver.force();
         driver.turn(&mut fake);
         driver.turn(&mut fake);
@@ -419,7 +484,8 @@ mod tests {
 
     #[test]
     fn none_policy_starts_no_pass() {
-        let mut driver = Driver::new(PolicySpec::None.build(&PolicyState::default()), RefusalLimits::ENDLESS);
+        let mut driver =
+            Driver::new(PolicySpec::None.build(&PolicyState::default()), RefusalLimits::ENDLESS);
         let mut fake = Fake::new(2, vec![]);
         assert!(matches!(driver.turn(&mut fake), TurnResult::Nothing));
         assert!(fake.asked.is_empty() && !driver.is_due(Nanos::MAX));

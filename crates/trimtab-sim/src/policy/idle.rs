@@ -179,7 +179,9 @@ impl IdlePolicy {
         let share = f64::from(self.settings.met_per_mille) / 1000.0;
         let spent: f64 = self.spent.iter().map(|spent| spent.as_f64()).sum();
         let since = self.pass_before.map(|began| observation.now.saturating_sub(began).as_f64());
-        observation.by_size && observation.requests.is_some() && since.is_none_or(|since| spent <= share * since)
+        observation.by_size
+            && observation.requests.is_some()
+            && since.is_none_or(|since| spent <= share * since)
     }
 
     /// Minimum extent of each round of a pass.
@@ -201,23 +203,36 @@ impl IdlePolicy {
     fn learn(&mut self, observation: &Observation<'_>) {
         if observation.put_off {
             // Without foreground I/O no moment is better; urgent requests cannot wait.
-            let at_once = !self.gaps.foreground_active(observation.now) || self.gaps.sent_urgently();
+            let at_once =
+                !self.gaps.foreground_active(observation.now) || self.gaps.sent_urgently();
             self.goes_on_until = at_once.then(|| observation.now.saturating_add(GOES_ON));
         }
         let sent = self.pace.learn(&self.settings, observation);
         let met = self.gaps.observe(&self.settings, observation, sent.map(|sent| sent.took));
         if let Some(sent) = sent {
-            self.goes_on_until = self.goes_on_until.filter(|_| sent.commands == 0 && observation.by_size);
+            self.goes_on_until =
+                self.goes_on_until.filter(|_| sent.commands == 0 && observation.by_size);
             self.next_takes_ns = None;
             self.spent[1] = self.spent[1].saturating_add(sent.took);
-            if observation.requests.is_none() && sent.took.as_f64() > sent.commands as f64 * self.settings.budget.as_f64() {
+            if observation.requests.is_none()
+                && sent.took.as_f64() > sent.commands as f64 * self.settings.budget.as_f64()
+            {
                 self.quiet.rest(&self.settings, observation.now, sent.took);
             }
             // A higher permitted share lowers the weight. Cheap commands delay none for long.
-            let met = if self.at_once { 0.0 } else { met * f64::from(MET_PER_MILLE) / f64::from(self.settings.met_per_mille.max(1)) };
+            let met = if self.at_once {
+                0.0
+            } else {
+                met * f64::from(MET_PER_MILLE) / f64::from(self.settings.met_per_mille.max(1))
+            };
             // Trials are small and say nothing about the wait per gigabyte.
             if !sent.trial {
-                self.gain.add(sent.commands, sent.bytes, met, sent.took.as_f64() / (sent.commands as f64).max(1.0));
+                self.gain.add(
+                    sent.commands,
+                    sent.bytes,
+                    met,
+                    sent.took.as_f64() / (sent.commands as f64).max(1.0),
+                );
             }
         }
     }
@@ -248,7 +263,10 @@ impl IdlePolicy {
                 Some(self.pass.send(TrimRequest::whole(window, self.settings.min_extent)))
             }
             // Checking for work needs no waiting.
-            PassStep::Window(_) if self.at_once || self.goes_on_until.is_some_and(|until| observation.now <= until) => {
+            PassStep::Window(_)
+                if self.at_once
+                    || self.goes_on_until.is_some_and(|until| observation.now <= until) =>
+            {
                 Some(self.send_piece(observation))
             }
             PassStep::Window(window) => Some(match self.must_wait(observation, window) {
@@ -292,15 +310,22 @@ impl IdlePolicy {
         let takes_ns = match self.next_takes_ns {
             Some(takes_ns) => takes_ns,
             None => {
-                let divides = whole_units(self.piece(), observation.granule).map(|piece| piece.min(Bytes(window.len)));
-                let longest = divides.unwrap_or(self.sizes(observation.by_size).1.min(Bytes(window.len)));
-                *self.next_takes_ns.insert(self.pace.takes_ns(&self.settings, longest, self.gaps.foreground_active(observation.now)))
+                let divides = whole_units(self.piece(), observation.granule)
+                    .map(|piece| piece.min(Bytes(window.len)));
+                let longest =
+                    divides.unwrap_or(self.sizes(observation.by_size).1.min(Bytes(window.len)));
+                *self.next_takes_ns.insert(self.pace.takes_ns(
+                    &self.settings,
+                    longest,
+                    self.gaps.foreground_active(observation.now),
+                ))
             }
         };
         let met = self.gaps.must_wait(&self.settings, observation, takes_ns).filter(|_| !late);
         let quiet = self.quiet.must_wait(&self.settings, observation);
         // Known gap lengths replace the required quiet.
-        let quiet = quiet.filter(|_| if late { observation.in_flight > 0 } else { !self.gaps.know() });
+        let quiet =
+            quiet.filter(|_| if late { observation.in_flight > 0 } else { !self.gaps.know() });
         met.max(quiet)
     }
 
@@ -310,10 +335,11 @@ impl IdlePolicy {
         if within == Nanos::ZERO {
             return false;
         }
-        let (size, before) = observation.windows.iter().fold((0.0, 0.0), |(size, before), window| {
-            let len = window.len as f64;
-            (size + len, before + (self.pass.at().saturating_sub(window.start) as f64).min(len))
-        });
+        let (size, before) =
+            observation.windows.iter().fold((0.0, 0.0), |(size, before), window| {
+                let len = window.len as f64;
+                (size + len, before + (self.pass.at().saturating_sub(window.start) as f64).min(len))
+            });
         let rounds = self.rounds(observation.by_size).count() as f64;
         let done = (f64::from(self.pass.round()) + before / f64::max(size, 1.0)) / rounds;
         // A margin for the last piece.
@@ -324,7 +350,10 @@ impl IdlePolicy {
     fn sizes(&self, by_size: bool) -> (Bytes, Bytes) {
         let round = self.pass.round() as usize;
         let least = self.rounds(by_size).nth(round).unwrap_or(self.settings.min_extent);
-        let below = round.checked_sub(1).and_then(|before| self.rounds(by_size).nth(before)).unwrap_or(Bytes::MAX);
+        let below = round
+            .checked_sub(1)
+            .and_then(|before| self.rounds(by_size).nth(before))
+            .unwrap_or(Bytes::MAX);
         (least, below)
     }
 
@@ -334,7 +363,9 @@ impl IdlePolicy {
         let piece = whole_units(self.piece(), observation.granule);
         // With selection by size, the number of commands bounds the load on the device.
         let part = piece.filter(|_| !by_size).unwrap_or(Bytes::MAX);
-        let PassStep::Window(window) = self.pass.step(observation, part) else { return Action::Nothing };
+        let PassStep::Window(window) = self.pass.step(observation, part) else {
+            return Action::Nothing;
+        };
         let trial = self.trial(observation, window);
         let foreground = self.gaps.foreground_active(observation.now);
         self.pace.sent(trial.map_or(window, |trial| trial.window), trial.map(|_| window.start));
@@ -353,7 +384,12 @@ impl IdlePolicy {
         };
         let (round, rounds) = (self.pass.round(), self.rounds(by_size).count() as u32);
         let sizes = by_size.then_some(ExtentSizeClasses { below, round, rounds });
-        self.pass.send(TrimRequest { command_max, commands_max, sizes, ..TrimRequest::whole(window, min_extent) })
+        self.pass.send(TrimRequest {
+            command_max,
+            commands_max,
+            sizes,
+            ..TrimRequest::whole(window, min_extent)
+        })
     }
 
     /// Trial before an indivisible `window` of unknown cost: a free extent of about the piece
@@ -363,24 +399,40 @@ impl IdlePolicy {
     fn trial(&self, observation: &Observation<'_>, window: TrimWindow) -> Option<TrimRequest> {
         let search = self.pace.search?;
         let piece = trial_of(self.piece(), observation);
-        if whole_units(piece, observation.granule).is_some() || (observation.by_size && self.pace.tried_most()) {
+        if whole_units(piece, observation.granule).is_some()
+            || (observation.by_size && self.pace.tried_most())
+        {
             return None;
         }
         // Alternates: extents of that size are cheapest, but only tails work if all are larger.
         if observation.by_size && search.tried.is_multiple_of(2) {
-            let chosen = self.pass.scattered(observation, search.tried, Bytes::ZERO).filter(|_| search.vain < TRIALS_VAIN)?;
+            let chosen = self
+                .pass
+                .scattered(observation, search.tried, Bytes::ZERO)
+                .filter(|_| search.vain < TRIALS_VAIN)?;
             // The first trial has no estimate, and a small extent tells most.
-            let below = Bytes(if self.pace.is_new() { FIRST_TRIAL } else { piece.0 }.saturating_add(1));
+            let below =
+                Bytes(if self.pace.is_new() { FIRST_TRIAL } else { piece.0 }.saturating_add(1));
             let least = self.settings.min_extent.max(Bytes(piece.0 / 2));
             let sizes = Some(ExtentSizeClasses { below, round: 0, rounds: u32::MAX });
-            return (least < below).then_some(TrimRequest { sizes, trial: true, ..TrimRequest::whole(chosen, least) });
+            return (least < below).then_some(TrimRequest {
+                sizes,
+                trial: true,
+                ..TrimRequest::whole(chosen, least)
+            });
         }
-        let len = whole_units(piece.max(observation.tail), observation.tail).filter(|len| len.0 < window.len)?;
+        let len = whole_units(piece.max(observation.tail), observation.tail)
+            .filter(|len| len.0 < window.len)?;
         if search.own == Some(window.start) {
             return None;
         }
-        let chosen = if search.vain < TRIALS_VAIN { self.pass.scattered(observation, search.tried, len)? } else { window };
-        let tail = TrimWindow { start: chosen.start.saturating_add(chosen.len - len.0), len: len.0 };
+        let chosen = if search.vain < TRIALS_VAIN {
+            self.pass.scattered(observation, search.tried, len)?
+        } else {
+            window
+        };
+        let tail =
+            TrimWindow { start: chosen.start.saturating_add(chosen.len - len.0), len: len.0 };
         Some(TrimRequest { trial: true, ..TrimRequest::whole(tail, self.settings.min_extent) })
     }
 }
@@ -399,26 +451,41 @@ impl Policy for IdlePolicy {
     fn decide(&mut self, observation: &Observation<'_>) -> Action {
         let counts = self.settings.met_per_mille > 0;
         let requests = observation.requests.filter(|_| counts);
-        let observation = &Observation { by_size: observation.by_size && counts, requests, ..observation.clone() };
+        let observation = &Observation {
+            by_size: observation.by_size && counts,
+            requests,
+            ..observation.clone()
+        };
         self.learn(observation);
         self.at_once = self.pace.decide_at_once(&self.settings, self.may_go_at_once(observation));
         self.pass.settle(observation);
         self.look_whether_overdue(observation);
-        let observation = &Observation { by_size: observation.by_size && !self.overdue, ..observation.clone() };
+        let observation =
+            &Observation { by_size: observation.by_size && !self.overdue, ..observation.clone() };
         self.trigger.observe(observation);
         if observation.forced {
             self.begin(observation.now);
         }
         self.pass.request(observation.forced);
-        if observation.shutting_down || (observation.on_battery && !self.settings.on_battery && !self.pass.forced()) {
+        if observation.shutting_down
+            || (observation.on_battery && !self.settings.on_battery && !self.pass.forced())
+        {
             // A pass in progress resumes later.
             return Action::Nothing;
         }
-        if !self.pass.running() && self.trigger.due(observation, self.settings.share_percent, Nanos::ZERO, self.settings.at_least_every) {
+        if !self.pass.running()
+            && self.trigger.due(
+                observation,
+                self.settings.share_percent,
+                Nanos::ZERO,
+                self.settings.at_least_every,
+            )
+        {
             self.begin(observation.now);
             self.pass.start();
         }
-        self.next_piece(observation).unwrap_or(Action::WaitUntil(observation.now.saturating_add(self.settings.poll)))
+        self.next_piece(observation)
+            .unwrap_or(Action::WaitUntil(observation.now.saturating_add(self.settings.poll)))
     }
 
     fn pass(&self) -> &Pass {

@@ -47,8 +47,15 @@ pub enum PassStep {
 impl Pass {
     pub(super) fn restore(state: &PolicyState) -> Self {
         let flag = |name| state.get(name).is_some_and(|value| value != 0);
-        let round = state.get("sweep.round").and_then(|round| u32::try_from(round).ok()).unwrap_or(0);
-        Self { next: state.get("sweep.next"), round, forced: flag("sweep.forced"), again: flag("sweep.again"), ..Self::default() }
+        let round =
+            state.get("sweep.round").and_then(|round| u32::try_from(round).ok()).unwrap_or(0);
+        Self {
+            next: state.get("sweep.next"),
+            round,
+            forced: flag("sweep.forced"),
+            again: flag("sweep.again"),
+            ..Self::default()
+        }
     }
 
     pub(super) fn save(&self, state: &mut PolicyState) {
@@ -127,7 +134,8 @@ impl Pass {
         let Some(sent) = self.sent.take().filter(|_| !observation.put_off) else { return };
         if let Some(outcome) = observation.last_trim {
             // A command limit may end the request early.
-            let done = if outcome.asked == Bytes::ZERO { sent.len } else { outcome.asked.0.min(sent.len) };
+            let done =
+                if outcome.asked == Bytes::ZERO { sent.len } else { outcome.asked.0.min(sent.len) };
             self.next = Some(sent.start.saturating_add(done));
             self.failures = 0;
         } else {
@@ -163,7 +171,12 @@ impl Pass {
 
     /// A remaining window longer than `len`, `n` golden sections further on among those, and
     /// therefore far from the result for any other `n`.
-    pub(super) fn scattered(&self, observation: &Observation<'_>, n: u32, len: Bytes) -> Option<TrimWindow> {
+    pub(super) fn scattered(
+        &self,
+        observation: &Observation<'_>,
+        n: u32,
+        len: Bytes,
+    ) -> Option<TrimWindow> {
         let next = self.next?;
         let to_come = || observation.windows.iter().filter(|w| w.len > len.0 && w.start >= next);
         let count = (to_come().count() as u64).max(1);
@@ -180,7 +193,11 @@ impl Pass {
     }
 
     /// Next action of a full pass without pauses, like `fstrim`. `None` when it is over.
-    pub(super) fn drive(&mut self, observation: &Observation<'_>, min_extent: Bytes) -> Option<Action> {
+    pub(super) fn drive(
+        &mut self,
+        observation: &Observation<'_>,
+        min_extent: Bytes,
+    ) -> Option<Action> {
         match self.step(observation, Bytes::MAX) {
             PassStep::Window(window) => Some(self.send(TrimRequest::whole(window, min_extent))),
             PassStep::Later(instant) => Some(Action::WaitUntil(instant)),
@@ -220,14 +237,19 @@ mod tests {
 
     #[test]
     fn pass_visits_windows_in_order_and_skips_empty_ones() {
-        let windows = [window(0, 100), window(100, 100), window(200, 0), window(300, 50), window(350, 0)];
+        let windows =
+            [window(0, 100), window(100, 100), window(200, 0), window(300, 50), window(350, 0)];
         let mut pass = Pass::default();
-        assert!(matches!(pass.step(&seen(&windows), Bytes::MAX), PassStep::Done), "no pass in progress");
+        assert!(
+            matches!(pass.step(&seen(&windows), Bytes::MAX), PassStep::Done),
+            "no pass in progress"
+        );
         pass.start();
         let mut came = Vec::new();
         while let PassStep::Window(next) = pass.step(&seen(&windows), Bytes(60)) {
             pass.send(TrimRequest::whole(next, Bytes::ZERO));
-            let outcome = crate::target::TrimOutcome { asked: Bytes(next.len), ..Default::default() };
+            let outcome =
+                crate::target::TrimOutcome { asked: Bytes(next.len), ..Default::default() };
             pass.settle(&Observation { last_trim: Some(&outcome), ..seen(&windows) });
             came.push((next.start, next.len));
         }
@@ -263,15 +285,26 @@ mod tests {
         pass.start();
         let (mut now, mut waits) = (Nanos::ZERO, Vec::new());
         for _ in 0..14 {
-            let PassStep::Window(next) = pass.step(&Observation { now, ..seen(&windows) }, Bytes::MAX) else { panic!("due at {now}") };
+            let PassStep::Window(next) =
+                pass.step(&Observation { now, ..seen(&windows) }, Bytes::MAX)
+            else {
+                panic!("due at {now}")
+            };
             pass.send(TrimRequest::whole(next, Bytes::ZERO));
             pass.settle(&Observation { now, ..seen(&windows) });
-            let PassStep::Later(until) = pass.step(&Observation { now, ..seen(&windows) }, Bytes::MAX) else { panic!("not at once") };
+            let PassStep::Later(until) =
+                pass.step(&Observation { now, ..seen(&windows) }, Bytes::MAX)
+            else {
+                panic!("not at once")
+            };
             let just_before = Observation { now: until.saturating_sub(Nanos(1)), ..seen(&windows) };
             assert!(matches!(pass.step(&just_before, Bytes::MAX), PassStep::Later(_)));
             waits.push((until - now).0 / 1_000_000_000);
             now = until;
         }
-        assert_eq!(waits, [60, 120, 240, 480, 960, 1920, 3840, 7680, 15360, 30720, 61440, 86400, 86400, 86400]);
+        assert_eq!(
+            waits,
+            [60, 120, 240, 480, 960, 1920, 3840, 7680, 15360, 30720, 61440, 86400, 86400, 86400]
+        );
     }
 }

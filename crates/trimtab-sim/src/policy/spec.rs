@@ -1,7 +1,8 @@
 //! Textual form of a policy: `adaptive:share=50%:at-least=3d`.
 
 use super::{
-    AdaptivePolicy, AdaptiveSettings, BatchedPolicy, BatchedSettings, IdlePolicy, IdleSettings, ManualPolicy, Policy, PolicyState, Schedule,
+    AdaptivePolicy, AdaptiveSettings, BatchedPolicy, BatchedSettings, IdlePolicy, IdleSettings,
+    ManualPolicy, Policy, PolicyState, Schedule,
 };
 use crate::run::Field;
 use crate::setting::{GivenSettings, NamedSetting, Setting, SettingError};
@@ -60,8 +61,15 @@ impl PolicySpec {
 
     /// The policy of a name, with its defaults.
     fn named(name: &str) -> Option<Self> {
-        let (batched, adaptive, idle) = (BatchedSettings::default(), AdaptiveSettings::default(), IdleSettings::default());
-        let all = [Self::None, Self::Online, Self::Batched(batched), Self::Adaptive(adaptive), Self::Idle(idle)];
+        let (batched, adaptive, idle) =
+            (BatchedSettings::default(), AdaptiveSettings::default(), IdleSettings::default());
+        let all = [
+            Self::None,
+            Self::Online,
+            Self::Batched(batched),
+            Self::Adaptive(adaptive),
+            Self::Idle(idle),
+        ];
         all.into_iter().find(|policy| policy.name() == name)
     }
 
@@ -107,7 +115,10 @@ impl PolicySpec {
     /// All settings that affect the policy, for reports and the store.
     #[must_use]
     pub fn settings(&self) -> Vec<Field> {
-        self.pairs().into_iter().map(|(key, value)| Field::new(format!("policy.{key}"), value)).collect()
+        self.pairs()
+            .into_iter()
+            .map(|(key, value)| Field::new(format!("policy.{key}"), value))
+            .collect()
     }
 
     fn pairs(mut self) -> Vec<(&'static str, String)> {
@@ -119,7 +130,10 @@ impl PolicySpec {
             }),
             _ => None,
         };
-        schedule.into_iter().chain(self.table().into_iter().map(|(key, setting)| (key, setting.text()))).collect()
+        schedule
+            .into_iter()
+            .chain(self.table().into_iter().map(|(key, setting)| (key, setting.text())))
+            .collect()
     }
 
     /// Settings without the schedule of a batched trim.
@@ -169,24 +183,32 @@ impl PolicySpec {
             set_schedule(&mut s.schedule, &mut given)?;
         }
         // A default yields to an explicit value of the other bound.
-        let (at_most, default_at_most) = (given.has("at-most"), AdaptiveSettings::default().at_most_every);
+        let (at_most, default_at_most) =
+            (given.has("at-most"), AdaptiveSettings::default().at_most_every);
         given.apply(self.table())?;
         given.end(&format!("trim policy {}", self.name()))?;
         match self {
-            Self::Adaptive(s) if s.at_most_every > s.at_least_every && (at_most || s.at_most_every != default_at_most) => {
+            Self::Adaptive(s)
+                if s.at_most_every > s.at_least_every
+                    && (at_most || s.at_most_every != default_at_most) =>
+            {
                 let (most, least) = (exact(s.at_most_every), exact(s.at_least_every));
                 Err(given.wrong("at-most", format!("{most} is longer than at-least, {least}")))
             }
-            Self::Idle(s) if s.piece_min > s.piece_max => {
-                Err(given.wrong("piece-min", format!("{} is more than piece-max, {}", s.piece_min, s.piece_max)))
-            }
+            Self::Idle(s) if s.piece_min > s.piece_max => Err(given.wrong(
+                "piece-min",
+                format!("{} is more than piece-max, {}", s.piece_min, s.piece_max),
+            )),
             _ => Ok(()),
         }
     }
 }
 
 /// Applies the settings that determine the schedule. They are mutually exclusive.
-fn set_schedule(schedule: &mut Schedule, given: &mut GivenSettings<'_>) -> Result<(), SettingError> {
+fn set_schedule(
+    schedule: &mut Schedule,
+    given: &mut GivenSettings<'_>,
+) -> Result<(), SettingError> {
     let (mut every, mut nightly, mut shutdown) = (Nanos::ZERO, Nanos::ZERO, false);
     let is_given = [
         given.set("every", Setting::Time(&mut every, PERIOD))?,
@@ -224,7 +246,9 @@ impl FromStr for PolicySpec {
     /// `batched:shutdown`, `adaptive:share=50%`, `idle:budget=2ms:patience=10s`.
     fn from_str(text: &str) -> Result<Self, SettingError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let unknown = || format!("there is no trim policy '{name}'; {}", suggest(name, "policies", &Self::NAMES));
+        let unknown = || {
+            format!("there is no trim policy '{name}'; {}", suggest(name, "policies", &Self::NAMES))
+        };
         let mut policy = Self::named(name).ok_or_else(|| SettingError::together(unknown()))?;
         policy.set(GivenSettings::parse(format!("{name}:"), rest, ':')?)?;
         Ok(policy)
@@ -250,7 +274,11 @@ mod tests {
             let policy: PolicySpec = text.parse().unwrap();
             assert_eq!(policy.to_string(), text);
         }
-        assert_eq!("batched:every=168h".parse::<PolicySpec>().unwrap().to_string(), "batched", "the default is not repeated");
+        assert_eq!(
+            "batched:every=168h".parse::<PolicySpec>().unwrap().to_string(),
+            "batched",
+            "the default is not repeated"
+        );
     }
 
     /// Each setting belongs to its own policies only, including at the ends of its range.
@@ -259,34 +287,81 @@ mod tests {
         for (policy, settings) in [
             (
                 "batched",
-                &["every=1ms", "every=3660d", "nightly=0s", "nightly=86399s", "shutdown=yes", "min-extent=4096", "battery=yes"][..],
+                &[
+                    "every=1ms",
+                    "every=3660d",
+                    "nightly=0s",
+                    "nightly=86399s",
+                    "shutdown=yes",
+                    "min-extent=4096",
+                    "battery=yes",
+                ][..],
             ),
             (
                 "adaptive",
-                &["share=1%", "share=100%", "at-most=0s", "at-least=3660d", "poll=1ms", "poll=1d", "min-extent=4096", "battery=yes"],
+                &[
+                    "share=1%",
+                    "share=100%",
+                    "at-most=0s",
+                    "at-least=3660d",
+                    "poll=1ms",
+                    "poll=1d",
+                    "min-extent=4096",
+                    "battery=yes",
+                ],
             ),
             (
                 "idle",
-                &["budget=10us", "budget=1min", "share=1%", "at-least=1ms", "quiet=0s", "quiet=1h", "patience=366d", "piece-min=4096"],
+                &[
+                    "budget=10us",
+                    "budget=1min",
+                    "share=1%",
+                    "at-least=1ms",
+                    "quiet=0s",
+                    "quiet=1h",
+                    "patience=366d",
+                    "piece-min=4096",
+                ],
             ),
-            ("idle", &["piece-max=1125899906842624", "poll=1ms", "min-extent=1125899906842624", "battery=yes"]),
+            (
+                "idle",
+                &[
+                    "piece-max=1125899906842624",
+                    "poll=1ms",
+                    "min-extent=1125899906842624",
+                    "battery=yes",
+                ],
+            ),
         ] {
             for setting in settings {
                 let text = format!("{policy}:{setting}");
-                let read: PolicySpec = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+                let read: PolicySpec =
+                    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
                 assert_eq!(read.to_string(), text);
                 let (key, value) = setting.split_once('=').unwrap();
-                assert!(read.settings().contains(&Field::new(format!("policy.{key}"), value)), "{text}: {:?}", read.settings());
+                assert!(
+                    read.settings().contains(&Field::new(format!("policy.{key}"), value)),
+                    "{text}: {:?}",
+                    read.settings()
+                );
             }
         }
-        for (text, same) in [("batched:shutdown=no", "batched"), ("batched:shutdown", "batched:shutdown=yes"), ("idle:battery=off", "idle")]
-        {
+        for (text, same) in [
+            ("batched:shutdown=no", "batched"),
+            ("batched:shutdown", "batched:shutdown=yes"),
+            ("idle:battery=off", "idle"),
+        ] {
             assert_eq!(text.parse::<PolicySpec>(), same.parse(), "{text}");
         }
         for right in ["adaptive:at-most=7d", "idle:piece-min=1MiB:piece-max=1MiB"] {
             assert!(right.parse::<PolicySpec>().is_ok(), "{right}: both are the same");
         }
-        for wrong in ["batched:nightly=86400s", "batched:every=3661d", "idle:patience=367d", "adaptive:at-most=3661d:at-least=3660d"] {
+        for wrong in [
+            "batched:nightly=86400s",
+            "batched:every=3661d",
+            "idle:patience=367d",
+            "adaptive:at-most=3661d:at-least=3660d",
+        ] {
             assert!(wrong.parse::<PolicySpec>().is_err(), "{wrong}");
         }
     }

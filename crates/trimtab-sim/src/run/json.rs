@@ -93,11 +93,16 @@ impl<'de> Deserialize<'de> for Float {
 pub mod floats {
     use super::{Deserialize, Deserializer, Float, Serializer, Vec};
 
-    pub(in crate::run) fn serialize<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::run) fn serialize<S: Serializer>(
+        values: &[f64],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(values.iter().copied().map(Float))
     }
 
-    pub(in crate::run) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+    pub(in crate::run) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<f64>, D::Error> {
         Ok(Vec::<Float>::deserialize(deserializer)?.into_iter().map(|value| value.0).collect())
     }
 }
@@ -164,7 +169,9 @@ pub mod entries {
         D: Deserializer<'de>,
     {
         struct EntriesVisitor<E>(PhantomData<E>);
-        impl<'de, E: MapEntry<Key: Deserialize<'de>, Value: Deserialize<'de>>> Visitor<'de> for EntriesVisitor<E> {
+        impl<'de, E: MapEntry<Key: Deserialize<'de>, Value: Deserialize<'de>>> Visitor<'de>
+            for EntriesVisitor<E>
+        {
             type Value = Vec<E>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -200,7 +207,10 @@ pub(super) mod discards {
         freed_bytes: Option<Bytes>,
     }
 
-    pub fn serialize<S: Serializer>(discards: &Option<Discards>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(
+        discards: &Option<Discards>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         let figures = |discards: &Discards| Figures {
             asked_commands: discards.asked.count,
             asked_bytes: discards.asked.bytes.0,
@@ -214,10 +224,15 @@ pub(super) mod discards {
         discards.as_ref().map(figures).serialize(serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Discards>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Discards>, D::Error> {
         let discards = |figures: Figures| Discards {
             asked: Amount::new(figures.asked_commands, figures.asked_bytes),
-            accepted: figures.accepted_commands.zip(figures.accepted_bytes).map(|(count, bytes)| Amount::new(count, bytes)),
+            accepted: figures
+                .accepted_commands
+                .zip(figures.accepted_bytes)
+                .map(|(count, bytes)| Amount::new(count, bytes)),
             refused: Amount::new(figures.refused_commands, 0),
             errnos: figures.refused_errnos,
             effective: figures.effective_bytes,
@@ -271,9 +286,12 @@ impl TryFrom<LatencyFigures> for Latency {
     type Error = String;
 
     fn try_from(figures: LatencyFigures) -> Result<Self, String> {
-        let histogram = Histogram::from_buckets(figures.buckets).map_err(|error| error.to_string())?;
+        let histogram =
+            Histogram::from_buckets(figures.buckets).map_err(|error| error.to_string())?;
         match figures.count {
-            Some(count) if count != histogram.count() => Err(format!("count is {count}, but the buckets hold {}", histogram.count())),
+            Some(count) if count != histogram.count() => {
+                Err(format!("count is {count}, but the buckets hold {}", histogram.count()))
+            }
             _ => Ok(Self { kind: figures.kind, part: figures.part, histogram }),
         }
     }

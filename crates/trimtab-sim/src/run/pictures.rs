@@ -66,7 +66,15 @@ impl SuperblockMap {
     /// A map without moments.
     #[must_use]
     pub const fn new(axis: Axis) -> Self {
-        Self { axis, x: Vec::new(), superblocks: 0, needed: Vec::new(), unneeded: Vec::new(), stale: Vec::new(), one_bit: Vec::new() }
+        Self {
+            axis,
+            x: Vec::new(),
+            superblocks: 0,
+            needed: Vec::new(),
+            unneeded: Vec::new(),
+            stale: Vec::new(),
+            one_bit: Vec::new(),
+        }
     }
 
     /// Adds a moment. `all` must have the same length each time.
@@ -78,13 +86,21 @@ impl SuperblockMap {
             let sum = |of: fn(&Superblock) -> u64| together.iter().map(of).sum::<u64>();
             let slots = sum(|block| block.slots).max(1);
             // Rounds cumulative sums, so that the parts never exceed the whole.
-            let part = |upto: u64| ((upto.min(slots) * u64::from(SHARE_MAX) * 2 + slots) / (slots * 2)) as u8;
+            let part = |upto: u64| {
+                ((upto.min(slots) * u64::from(SHARE_MAX) * 2 + slots) / (slots * 2)) as u8
+            };
             let (needed, unneeded) = (sum(|block| block.needed), sum(|block| block.unneeded));
-            let (first, second, third) = (part(needed), part(needed + unneeded), part(needed + unneeded + sum(|block| block.stale)));
+            let (first, second, third) = (
+                part(needed),
+                part(needed + unneeded),
+                part(needed + unneeded + sum(|block| block.stale)),
+            );
             self.needed.push(first);
             self.unneeded.push(second - first);
             self.stale.push(third - second);
-            self.one_bit.push(u8::from(together.iter().filter(|block| block.one_bit).count() * 2 > together.len()));
+            self.one_bit.push(u8::from(
+                together.iter().filter(|block| block.one_bit).count() * 2 > together.len(),
+            ));
         }
     }
 }
@@ -160,7 +176,12 @@ impl LatencyRecorder {
     /// An empty recorder with columns of 0.1 s.
     #[must_use]
     pub const fn new() -> Self {
-        Self { every: Nanos::from_millis(100), cells: BTreeMap::new(), trimming: BTreeSet::new(), longest: Nanos::ZERO }
+        Self {
+            every: Nanos::from_millis(100),
+            cells: BTreeMap::new(),
+            trimming: BTreeSet::new(),
+            longest: Nanos::ZERO,
+        }
     }
 
     /// Records an operation issued `at` that took `took`, and if a trim was in progress.
@@ -185,8 +206,18 @@ impl LatencyRecorder {
     /// Creates the map of a phase.
     #[must_use]
     pub fn finish(self, phase: impl Into<String>) -> LatencyMap {
-        let cells = self.cells.into_iter().map(|((column, bucket), count)| (column, bucket, count)).collect();
-        LatencyMap { phase: phase.into(), every: self.every, cells, trimming: self.trimming.into_iter().collect(), longest: self.longest }
+        let cells = self
+            .cells
+            .into_iter()
+            .map(|((column, bucket), count)| (column, bucket, count))
+            .collect();
+        LatencyMap {
+            phase: phase.into(),
+            every: self.every,
+            cells,
+            trimming: self.trimming.into_iter().collect(),
+            longest: self.longest,
+        }
     }
 }
 
@@ -213,14 +244,23 @@ pub mod shares {
         values.iter().map(|value| char::from(ALPHABET[usize::from(*value & SHARE_MAX)])).collect()
     }
 
-    pub(super) fn serialize<S: Serializer>(values: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        values: &[u8],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&text(values))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<u8>, D::Error> {
         let value = |c: u8| ALPHABET.iter().position(|known| *known == c).map(|at| at as u8);
-        let refused = |c: u8| D::Error::custom(format!("{:?} is not a share of a superblock", char::from(c)));
-        String::deserialize(deserializer)?.bytes().map(|c| value(c).ok_or_else(|| refused(c))).collect()
+        let refused =
+            |c: u8| D::Error::custom(format!("{:?} is not a share of a superblock", char::from(c)));
+        String::deserialize(deserializer)?
+            .bytes()
+            .map(|c| value(c).ok_or_else(|| refused(c)))
+            .collect()
     }
 }
 
@@ -236,13 +276,21 @@ impl Check for SuperblockMap {
         let all = u64::from(*superblocks) * x.len() as u64;
         for layer in [needed, unneeded, stale, one_bit] {
             if layer.len() as u64 != all {
-                return Err(format!("{superblocks} superblocks at {} moments are {all} values, not {}", x.len(), layer.len()));
+                return Err(format!(
+                    "{superblocks} superblocks at {} moments are {all} values, not {}",
+                    x.len(),
+                    layer.len()
+                ));
             }
         }
         if *superblocks as usize > Self::SUPERBLOCKS_MAX || !x.is_sorted() {
-            return Err(format!("more than {} superblocks, or times that do not increase", Self::SUPERBLOCKS_MAX));
+            return Err(format!(
+                "more than {} superblocks, or times that do not increase",
+                Self::SUPERBLOCKS_MAX
+            ));
         }
-        let overfull = |at: usize| needed[at] + unneeded[at] + stale[at] > SHARE_MAX || one_bit[at] > 1;
+        let overfull =
+            |at: usize| needed[at] + unneeded[at] + stale[at] > SHARE_MAX || one_bit[at] > 1;
         if (0..needed.len()).any(overfull) {
             return Err("the shares of a superblock exceed the whole".to_owned());
         }
@@ -253,10 +301,19 @@ impl Check for SuperblockMap {
 impl Check for LatencyMap {
     fn check(&self) -> Result<(), String> {
         let Self { phase, every, cells, trimming, longest: _ } = self;
-        let increases = cells.windows(2).all(|pair| (pair[0].0, pair[0].1) < (pair[1].0, pair[1].1));
-        let possible = cells.iter().all(|(_, bucket, count)| *bucket <= Self::BUCKET_MAX && *count > 0);
-        if *every == Nanos::ZERO || !increases || !possible || trimming.windows(2).any(|pair| pair[0] >= pair[1]) {
-            return Err(format!("the latencies of '{}' are unsorted or invalid", phase.escape_debug()));
+        let increases =
+            cells.windows(2).all(|pair| (pair[0].0, pair[0].1) < (pair[1].0, pair[1].1));
+        let possible =
+            cells.iter().all(|(_, bucket, count)| *bucket <= Self::BUCKET_MAX && *count > 0);
+        if *every == Nanos::ZERO
+            || !increases
+            || !possible
+            || trimming.windows(2).any(|pair| pair[0] >= pair[1])
+        {
+            return Err(format!(
+                "the latencies of '{}' are unsorted or invalid",
+                phase.escape_debug()
+            ));
         }
         Ok(())
     }
@@ -320,7 +377,13 @@ mod tests {
     #[test]
     fn superblock_map_has_a_row_per_moment() {
         let full = Superblock { slots: 100, needed: 100, ..Superblock::default() };
-        let half = Superblock { slots: 50, unneeded: 25, stale: 25, one_bit: true, ..Superblock::default() };
+        let half = Superblock {
+            slots: 50,
+            unneeded: 25,
+            stale: 25,
+            one_bit: true,
+            ..Superblock::default()
+        };
         let mut map = SuperblockMap::new(Axis::BytesWritten);
         map.add(0, &[Superblock { slots: 100, ..Superblock::default() }; 2]);
         map.add(5, &[full, half]);

@@ -63,7 +63,11 @@ pub fn quantity(value: f64, unit: Unit) -> String {
         // A mean, or a rate per unit.
         Unit::Count if libm::trunc(value) != value && value.abs() < 1000.0 => three_digits(value),
         // Counts are not rounded.
-        Unit::Count => format!("{}{}", if value <= -0.5 { "-" } else { "" }, grouped((value.abs() + 0.5) as u64)),
+        Unit::Count => format!(
+            "{}{}",
+            if value <= -0.5 { "-" } else { "" },
+            grouped((value.abs() + 0.5) as u64)
+        ),
         Unit::Ratio => format!("{}×", three_digits(value)),
         Unit::Percent => format!("{} %", three_digits(value)),
     }
@@ -107,11 +111,14 @@ pub fn headline(metrics: Vec<Metric>) -> Option<Metric> {
 /// rated life used". The environment has reasons for missing values.
 #[must_use]
 pub fn health(run: &Run) -> Option<String> {
-    let value = |key: &str| run.environment.iter().find(|field| field.key == key).map(|field| field.value.as_str());
+    let value = |key: &str| {
+        run.environment.iter().find(|field| field.key == key).map(|field| field.value.as_str())
+    };
     let reported = |key: String| value(&key).filter(|value| !value.starts_with("n/a"));
     let of = |drive: &str| {
         let before = reported(format!("{drive}.temperature"));
-        let after = reported(format!("{drive}.temperature.after")).filter(|after| Some(*after) != before);
+        let after =
+            reported(format!("{drive}.temperature.after")).filter(|after| Some(*after) != before);
         let warm: Vec<&str> = before.into_iter().chain(after).collect();
         let parts: Vec<String> = (!warm.is_empty())
             .then(|| warm.join(", then "))
@@ -120,8 +127,13 @@ pub fn health(run: &Run) -> Option<String> {
             .collect();
         (!parts.is_empty()).then(|| format!("{} {}", drive.replace('.', " "), parts.join("; ")))
     };
-    let several = (0..).map(|n| format!("drive.{n}")).take_while(|drive| value(&format!("{drive}.name")).is_some());
-    let each: Vec<String> = core::iter::once("drive".to_owned()).chain(several).filter_map(|drive| of(&drive)).collect();
+    let several = (0..)
+        .map(|n| format!("drive.{n}"))
+        .take_while(|drive| value(&format!("{drive}.name")).is_some());
+    let each: Vec<String> = core::iter::once("drive".to_owned())
+        .chain(several)
+        .filter_map(|drive| of(&drive))
+        .collect();
     (!each.is_empty()).then(|| each.join("; "))
 }
 
@@ -144,7 +156,9 @@ pub fn by_name(phases: &[Phase]) -> Vec<(&str, Vec<&Phase>)> {
 pub fn histograms(phases: &[Phase], parts: &[LatencyPart]) -> Vec<(String, Histogram)> {
     let mut histograms = Vec::new();
     for (name, group) in by_name(phases) {
-        for (kind, part) in OpKind::ALL.iter().flat_map(|kind| parts.iter().map(move |part| (*kind, *part))) {
+        for (kind, part) in
+            OpKind::ALL.iter().flat_map(|kind| parts.iter().map(move |part| (*kind, *part)))
+        {
             let mut merged = Histogram::new();
             for phase in &group {
                 for latency in phase.latencies.iter().filter(|l| l.kind == kind && l.part == part) {
@@ -152,7 +166,11 @@ pub fn histograms(phases: &[Phase], parts: &[LatencyPart]) -> Vec<(String, Histo
                 }
             }
             if merged.count() > group.len() as u64 {
-                let part = if part == LatencyPart::Total { String::new() } else { format!(", {}", part.name()) };
+                let part = if part == LatencyPart::Total {
+                    String::new()
+                } else {
+                    format!(", {}", part.name())
+                };
                 histograms.push((format!("{name} {}{part}", kind.name()), merged));
             }
         }

@@ -39,7 +39,12 @@ where
 }
 
 /// As [`run`], with the given level of detail.
-pub fn run_recording<W, T, E>(workload: &mut W, target: &mut T, recording: Recording, events: &mut E) -> RunOutcome
+pub fn run_recording<W, T, E>(
+    workload: &mut W,
+    target: &mut T,
+    recording: Recording,
+    events: &mut E,
+) -> RunOutcome
 where
     W: BlockWorkload + ?Sized,
     T: BlockTarget + ?Sized,
@@ -56,7 +61,13 @@ where
     RunOutcome { recorded: recorder.finish(now), end }
 }
 
-fn phases<W, T, E>(workload: &mut W, target: &mut T, recording: Recording, events: &mut E, recorder: &mut Recorder) -> TargetResult<RunEnd>
+fn phases<W, T, E>(
+    workload: &mut W,
+    target: &mut T,
+    recording: Recording,
+    events: &mut E,
+    recorder: &mut Recorder,
+) -> TargetResult<RunEnd>
 where
     W: BlockWorkload + ?Sized,
     T: BlockTarget + ?Sized,
@@ -73,8 +84,12 @@ where
         let started = target.now();
         recorder.begin_phase(&phase.name, started);
         let result = match recording {
-            Recording::Full => window.run::<_, _, _, true>(&phase, workload, target, events, recorder, started),
-            Recording::CountsOnly => window.run::<_, _, _, false>(&phase, workload, target, events, recorder, started),
+            Recording::Full => {
+                window.run::<_, _, _, true>(&phase, workload, target, events, recorder, started)
+            }
+            Recording::CountsOnly => {
+                window.run::<_, _, _, false>(&phase, workload, target, events, recorder, started)
+            }
         };
         let ended = window.last_completed.max(started);
         if phase.record {
@@ -129,7 +144,14 @@ struct PhaseBudget {
 
 impl PhaseBudget {
     fn new(limit: Limit, started: Nanos) -> Self {
-        let unlimited = Self { ops: u64::MAX, bytes: u64::MAX, until: Nanos::MAX, drawn: [Command::Flush; AHEAD], first: 0, len: 0 };
+        let unlimited = Self {
+            ops: u64::MAX,
+            bytes: u64::MAX,
+            until: Nanos::MAX,
+            drawn: [Command::Flush; AHEAD],
+            first: 0,
+            len: 0,
+        };
         match limit {
             Limit::Time(time) => Self { until: started.saturating_add(time), ..unlimited },
             Limit::Bytes(bytes) => Self { bytes: bytes.0, ..unlimited },
@@ -140,7 +162,11 @@ impl PhaseBudget {
 
     /// Next operation, if one may be issued. Announces those certain to follow.
     #[inline]
-    fn draw<W: BlockWorkload + ?Sized>(&mut self, workload: &mut W, expected: impl Fn(&Command<'static>)) -> Option<&Command<'static>> {
+    fn draw<W: BlockWorkload + ?Sized>(
+        &mut self,
+        workload: &mut W,
+        expected: impl Fn(&Command<'static>),
+    ) -> Option<&Command<'static>> {
         let most = if self.until == Nanos::MAX { AHEAD } else { 1 };
         while self.len < most && self.ops > 0 && self.bytes > 0 {
             let Some(op) = workload.next_op() else {
@@ -238,9 +264,13 @@ impl OperationWindow {
             self.last_completed = self.last_completed.max(done.completed);
             self.until_progress = self.until_progress.saturating_sub(1);
             match &mut done.result {
-                Ok(()) if RECORD => recorder.split_op(kind, done.issued, done.submitted, done.completed, bytes),
+                Ok(()) if RECORD => {
+                    recorder.split_op(kind, done.issued, done.submitted, done.completed, bytes)
+                }
                 Ok(()) => recorder.count_op(kind, bytes),
-                failed => result = result.and(core::mem::replace(failed, Ok(())).map_err(|error| *error)),
+                failed => {
+                    result = result.and(core::mem::replace(failed, Ok(())).map_err(|error| *error))
+                }
             }
         }
         self.done.clear();
@@ -248,7 +278,11 @@ impl OperationWindow {
     }
 
     #[cold]
-    fn progress<T: ?Sized, E: Events<T> + ?Sized>(&mut self, events: &mut E, recorder: &Recorder) -> TargetResult {
+    fn progress<T: ?Sized, E: Events<T> + ?Sized>(
+        &mut self,
+        events: &mut E,
+        recorder: &Recorder,
+    ) -> TargetResult {
         self.until_progress = PROGRESS_OPS;
         self.progress_at = self.last_completed.saturating_add(PROGRESS_EVERY);
         events.progress(recorder.progress())
@@ -284,8 +318,17 @@ mod tests {
 
     impl Scripted {
         fn new() -> Self {
-            let info = BlockInfo { size: Bytes(1 << 30), block_size: 512, queue_depth_max: 8, trim: true };
-            Self { now: Nanos::ZERO, info, in_flight: Vec::new(), submitted: 0, waited_with: Vec::new(), refuse_at: None, fail_at: None }
+            let info =
+                BlockInfo { size: Bytes(1 << 30), block_size: 512, queue_depth_max: 8, trim: true };
+            Self {
+                now: Nanos::ZERO,
+                info,
+                in_flight: Vec::new(),
+                submitted: 0,
+                waited_with: Vec::new(),
+                refuse_at: None,
+                fail_at: None,
+            }
         }
     }
 
@@ -452,51 +495,95 @@ mod tests {
         let time = Limit::Time(Nanos::from_millis(12));
         // All are expected except in the phase limited by time, which has six in 12 ms (see above).
         for (limits, expected) in [
-            (vec![Limit::Ops(7), Limit::Bytes(Bytes(3 * 4096 + 1)), Limit::Ops(0), Limit::Stream], (0..11).chain(11..1000)),
+            (
+                vec![
+                    Limit::Ops(7),
+                    Limit::Bytes(Bytes(3 * 4096 + 1)),
+                    Limit::Ops(0),
+                    Limit::Stream,
+                ],
+                (0..11).chain(11..1000),
+            ),
             (vec![Limit::Ops(3), time, Limit::Stream], (0..3).chain(9..1000)),
         ] {
-            let mut workload = Numbered(writes(limits.into_iter().map(|limit| phase(1, limit)).collect()));
-            let mut target = Ahead { scripted: Scripted::new(), submitted: Vec::new(), expected: Vec::new().into() };
+            let mut workload =
+                Numbered(writes(limits.into_iter().map(|limit| phase(1, limit)).collect()));
+            let mut target = Ahead {
+                scripted: Scripted::new(),
+                submitted: Vec::new(),
+                expected: Vec::new().into(),
+            };
             assert_eq!(run(&mut workload, &mut target, &mut ()).end, RunEnd::Complete);
-            let blocks = |nths: &mut dyn Iterator<Item = u64>| nths.map(|nth| nth * 4096).collect::<Vec<u64>>();
-            assert_eq!(target.submitted, blocks(&mut (0..1000)), "each exactly once, across phases");
+            let blocks = |nths: &mut dyn Iterator<Item = u64>| {
+                nths.map(|nth| nth * 4096).collect::<Vec<u64>>()
+            };
+            assert_eq!(
+                target.submitted,
+                blocks(&mut (0..1000)),
+                "each exactly once, across phases"
+            );
             assert_eq!(target.expected.into_inner(), blocks(&mut { expected }));
         }
     }
 
     #[test]
     fn submission_and_completion_latency_are_separate() {
-        let warm = BlockPhase { record: false, idle_before: Nanos::from_secs(2), ..phase(2, Limit::Ops(10)) };
+        let warm = BlockPhase {
+            record: false,
+            idle_before: Nanos::from_secs(2),
+            ..phase(2, Limit::Ops(10))
+        };
         let mut target = Scripted::new();
         let outcome = run(&mut writes(vec![warm, phase(2, Limit::Ops(10))]), &mut target, &mut ());
         assert_eq!(outcome.recorded.phases.len(), 1);
         let phase = &outcome.recorded.phases[0];
         assert!(phase.started >= Nanos::from_secs(2), "the idle time came first");
-        assert_eq!(phase.latencies.iter().map(|l| l.histogram.count()).collect::<Vec<_>>(), [10, 10, 10]);
+        assert_eq!(
+            phase.latencies.iter().map(|l| l.histogram.count()).collect::<Vec<_>>(),
+            [10, 10, 10]
+        );
     }
 
     #[test]
     fn counts_only_recording_has_no_latencies() {
-        let outcome = run_recording(&mut writes(vec![phase(4, Limit::Ops(50))]), &mut Scripted::new(), Recording::CountsOnly, &mut ());
+        let outcome = run_recording(
+            &mut writes(vec![phase(4, Limit::Ops(50))]),
+            &mut Scripted::new(),
+            Recording::CountsOnly,
+            &mut (),
+        );
         let phase = &outcome.recorded.phases[0];
-        assert_eq!((phase.ops_total(), phase.written, phase.latencies.len()), (50, Bytes(50 * 4096), 0));
+        assert_eq!(
+            (phase.ops_total(), phase.written, phase.latencies.len()),
+            (50, Bytes(50 * 4096), 0)
+        );
     }
 
     #[test]
     fn failure_waits_for_and_counts_operations_in_flight() {
-        for (refuse_at, fail_at, reason) in [(Some(20), None, "refused"), (None, Some(20), "failed")] {
+        for (refuse_at, fail_at, reason) in
+            [(Some(20), None, "refused"), (None, Some(20), "failed")]
+        {
             let mut target = Scripted { refuse_at, fail_at, ..Scripted::new() };
             let outcome = run(&mut writes(vec![phase(8, Limit::Ops(100))]), &mut target, &mut ());
-            assert!(matches!(&outcome.end, RunEnd::Failed(error) if error.reason == reason), "{:?}", outcome.end);
+            assert!(
+                matches!(&outcome.end, RunEnd::Failed(error) if error.reason == reason),
+                "{:?}",
+                outcome.end
+            );
             assert!(target.in_flight.is_empty(), "still in flight");
-            assert_eq!(outcome.recorded.phases[0].ops_total() + u64::from(fail_at.is_some()), target.submitted);
+            assert_eq!(
+                outcome.recorded.phases[0].ops_total() + u64::from(fail_at.is_some()),
+                target.submitted
+            );
         }
     }
 
     #[test]
     fn unsupported_queue_depth_is_refused() {
         for depth in [0, 9] {
-            let outcome = run(&mut writes(vec![phase(depth, Limit::Stream)]), &mut Scripted::new(), &mut ());
+            let outcome =
+                run(&mut writes(vec![phase(depth, Limit::Stream)]), &mut Scripted::new(), &mut ());
             assert!(outcome.complete().unwrap_err().to_string().contains("1 to 8"));
         }
     }
@@ -516,7 +603,8 @@ mod tests {
             }
         }
         let mut events = Stops(0);
-        let outcome = run(&mut writes(vec![phase(1, Limit::Stream)]), &mut Scripted::new(), &mut events);
+        let outcome =
+            run(&mut writes(vec![phase(1, Limit::Stream)]), &mut Scripted::new(), &mut events);
         assert!(matches!(outcome.end, RunEnd::Failed(_)));
         assert!(outcome.recorded.phases[0].ops_total() < 400 && events.0 > 1);
     }

@@ -24,7 +24,8 @@ where
 {
     let now = target.now();
     let mut recorder = Recorder::new(now);
-    let mut state = FileRunState { last: now, ended: now, phase: now, progress_at: now + PROGRESS_EVERY };
+    let mut state =
+        FileRunState { last: now, ended: now, phase: now, progress_at: now + PROGRESS_EVERY };
     let end = match steps(workload, target, events, &mut recorder, &mut state) {
         // A target cancels an operation on user interrupt; that is not a failure.
         Err(_) if events.stopped() => RunEnd::Interrupted,
@@ -143,8 +144,12 @@ mod tests {
             match op {
                 FileOp::MakeDir(path) => self.op(format!("mkdir {path}"), MS),
                 FileOp::RemoveDir(path) => self.op(format!("rmdir {path}"), MS),
-                FileOp::Create(path, payload) => self.op(format!("create {path} {}", payload.len()), MS),
-                FileOp::Append(path, payload) => self.op(format!("append {path} {}", payload.len()), MS),
+                FileOp::Create(path, payload) => {
+                    self.op(format!("create {path} {}", payload.len()), MS)
+                }
+                FileOp::Append(path, payload) => {
+                    self.op(format!("append {path} {}", payload.len()), MS)
+                }
                 FileOp::Read(path, len) => self.op(format!("read {path} {len}"), MS),
                 FileOp::Delete("bad") => Err(TargetError::new("delete", "bad", "gone", Some(2))),
                 FileOp::Delete(path) => self.op(format!("delete {path}"), MS),
@@ -184,16 +189,26 @@ mod tests {
         ]);
         let outcome = run(&mut workload, &mut target, &mut ());
         assert_eq!(outcome.end, RunEnd::Complete);
-        assert_eq!(target.log, ["mkdir d", "create d/f 1000", "append d/f 1000", "read d/f 2000", "sync"]);
+        assert_eq!(
+            target.log,
+            ["mkdir d", "create d/f 1000", "append d/f 1000", "read d/f 2000", "sync"]
+        );
         let phases = &outcome.recorded.phases;
-        assert_eq!((phases[0].took, phases[0].written, phases[0].read), (Nanos::from_millis(4), Bytes(2000), Bytes(2000)));
+        assert_eq!(
+            (phases[0].took, phases[0].written, phases[0].read),
+            (Nanos::from_millis(4), Bytes(2000), Bytes(2000))
+        );
         assert_eq!((phases[1].name.as_str(), phases[1].took), ("sync", Nanos::from_secs(1)));
     }
 
     #[test]
     fn failure_keeps_earlier_measurements() {
         let mut target = Scripted::default();
-        let mut workload = script(vec![FileStep::Phase("p"), FileStep::Op(FileOp::Create("a", DATA)), FileStep::Op(FileOp::Delete("bad"))]);
+        let mut workload = script(vec![
+            FileStep::Phase("p"),
+            FileStep::Op(FileOp::Create("a", DATA)),
+            FileStep::Op(FileOp::Delete("bad")),
+        ]);
         let outcome = run(&mut workload, &mut target, &mut ());
         assert_eq!(outcome.recorded.phases[0].ops, [(OpKind::Create, 1)]);
         assert!(matches!(&outcome.end, RunEnd::Failed(error) if error.errno == Some(2)));
@@ -215,10 +230,18 @@ mod tests {
         ];
         let outcome = run(&mut script(steps), &mut target, &mut ());
         let phase = &outcome.recorded.phases[0];
-        let latency = |kind| phase.latencies.iter().find(|l| l.kind == kind).unwrap().histogram.max();
+        let latency =
+            |kind| phase.latencies.iter().find(|l| l.kind == kind).unwrap().histogram.max();
         // Due at 10 ms, but the sync took until 1005 ms.
-        assert!(latency(OpKind::Delete).0.abs_diff(Nanos::from_millis(996).0) < 1_000_000, "{}", latency(OpKind::Delete));
-        assert!(latency(OpKind::Read).0.abs_diff(MS.0) < 1000, "waiting for the due time is not latency");
+        assert!(
+            latency(OpKind::Delete).0.abs_diff(Nanos::from_millis(996).0) < 1_000_000,
+            "{}",
+            latency(OpKind::Delete)
+        );
+        assert!(
+            latency(OpKind::Read).0.abs_diff(MS.0) < 1000,
+            "waiting for the due time is not latency"
+        );
         assert_eq!(phase.took, Nanos::from_millis(2001));
     }
 
@@ -239,7 +262,12 @@ mod tests {
             }
         }
         impl Events<Scripted> for Trims {
-            fn between(&mut self, target: &mut Scripted, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+            fn between(
+                &mut self,
+                target: &mut Scripted,
+                recorder: &mut Recorder,
+                next: Option<&str>,
+            ) -> TargetResult {
                 if next.is_none() {
                     recorder.begin_phase("trim", target.now);
                     let from = target.now;
@@ -251,8 +279,13 @@ mod tests {
             }
         }
         let mut target = Scripted::default();
-        let outcome = run(&mut script(vec![FileStep::Phase("p"), FileStep::Op(FileOp::Delete("a"))]), &mut target, &mut Trims);
-        let took: Vec<_> = outcome.recorded.phases.iter().map(|p| (p.name.as_str(), p.took)).collect();
+        let outcome = run(
+            &mut script(vec![FileStep::Phase("p"), FileStep::Op(FileOp::Delete("a"))]),
+            &mut target,
+            &mut Trims,
+        );
+        let took: Vec<_> =
+            outcome.recorded.phases.iter().map(|p| (p.name.as_str(), p.took)).collect();
         assert_eq!(took, [("p", Nanos::from_millis(1)), ("trim", Nanos::from_secs(3))]);
     }
 }

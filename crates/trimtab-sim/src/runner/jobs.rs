@@ -46,16 +46,27 @@ where
     E: Events<T> + ?Sized,
 {
     for group in groups {
-        let depth: u64 = group.iter().map(|(job, streams)| u64::from(job.depth) * streams.len() as u64).sum();
+        let depth: u64 =
+            group.iter().map(|(job, streams)| u64::from(job.depth) * streams.len() as u64).sum();
         let most = target.info().queue_depth_max;
         if depth > u64::from(most) {
             let object = format!("{depth} operations in flight");
-            return Err(TargetError::new("keep", object, format!("the target takes at most {most}"), None));
+            return Err(TargetError::new(
+                "keep",
+                object,
+                format!("the target takes at most {most}"),
+                None,
+            ));
         }
         events.between(target, recorder, group.first().map(|(job, _)| job.name.as_str()))?;
         let mut jobs = RunningGroup::new(&group, target.now());
         let result = jobs.run(group, target, events, recorder);
-        phases.extend(jobs.recorders.into_iter().filter_map(JobRecorder::finish).filter(|phase| !phase.ops.is_empty()));
+        phases.extend(
+            jobs.recorders
+                .into_iter()
+                .filter_map(JobRecorder::finish)
+                .filter(|phase| !phase.ops.is_empty()),
+        );
         result?;
         if events.stopped() {
             return Ok(RunEnd::Interrupted);
@@ -121,10 +132,21 @@ impl RunningGroup {
             recorder.begin_phase(&job.name, from);
             JobRecorder { recorder, from, until: from, latency_from_due: job.latency_from_due }
         };
-        Self { started, recorders: group.iter().map(recorder).collect(), slots: Vec::new(), free: Vec::new() }
+        Self {
+            started,
+            recorders: group.iter().map(recorder).collect(),
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
     }
 
-    fn run<T, E>(&mut self, group: JobGroup<'_>, target: &mut T, events: &mut E, all: &mut Recorder) -> TargetResult
+    fn run<T, E>(
+        &mut self,
+        group: JobGroup<'_>,
+        target: &mut T,
+        events: &mut E,
+        all: &mut Recorder,
+    ) -> TargetResult
     where
         T: PacedTarget + ?Sized,
         E: Events<T> + ?Sized,
@@ -145,7 +167,10 @@ impl RunningGroup {
             }));
         }
         let depth: u32 = clones.iter().map(|clone| clone.depth).sum();
-        self.slots.resize(depth as usize, InFlight { clone: 0, kind: OpKind::Read, bytes: 0, due: Nanos::ZERO });
+        self.slots.resize(
+            depth as usize,
+            InFlight { clone: 0, kind: OpKind::Read, bytes: 0, due: Nanos::ZERO },
+        );
         self.free.extend((0..depth).rev());
         let (mut done, mut result, mut stop) = (Vec::new(), Ok(()), false);
         let (mut reported, mut report_at) = (all.ops(), self.started);
@@ -190,7 +215,12 @@ impl RunningGroup {
     }
 
     /// Issues all requests of a clone that are due; returns the time of the next one.
-    fn issue<T: PacedTarget + ?Sized>(&mut self, at: usize, clone: &mut RunningClone, target: &mut T) -> TargetResult<Nanos> {
+    fn issue<T: PacedTarget + ?Sized>(
+        &mut self,
+        at: usize,
+        clone: &mut RunningClone,
+        target: &mut T,
+    ) -> TargetResult<Nanos> {
         loop {
             let now = target.now();
             let recorder = &mut self.recorders[clone.job];
@@ -210,14 +240,17 @@ impl RunningGroup {
             }
             let (command, due) = match clone.stream.next_step(now.saturating_sub(self.started)) {
                 JobStep::Issue(command, due) => (command, self.started.saturating_add(due)),
-                JobStep::NotBefore(due) => return Ok(self.started.saturating_add(due).min(clone.ends)),
+                JobStep::NotBefore(due) => {
+                    return Ok(self.started.saturating_add(due).min(clone.ends));
+                }
                 JobStep::End => {
                     clone.ended = true;
                     return Ok(Nanos::MAX);
                 }
             };
             let tag = self.free.pop().expect("a tag for each request in flight");
-            self.slots[tag as usize] = InFlight { clone: at, kind: command.kind(), bytes: command.bytes(), due };
+            self.slots[tag as usize] =
+                InFlight { clone: at, kind: command.kind(), bytes: command.bytes(), due };
             if let Err(error) = target.submit(tag, command) {
                 self.free.push(tag);
                 return Err(error);
@@ -226,14 +259,20 @@ impl RunningGroup {
         }
     }
 
-    fn complete(&mut self, done: BlockCompletion, clones: &mut [RunningClone], all: &mut Recorder) -> TargetResult {
+    fn complete(
+        &mut self,
+        done: BlockCompletion,
+        clones: &mut [RunningClone],
+        all: &mut Recorder,
+    ) -> TargetResult {
         let InFlight { clone, kind, bytes, due } = self.slots[done.tag as usize];
         self.free.push(done.tag);
         let clone = &mut clones[clone];
         clone.in_flight -= 1;
         clone.pausing |= clone.pause > Nanos::ZERO && kind != OpKind::Flush;
         done.result.map_err(|error| *error)?;
-        let JobRecorder { recorder, from, until, latency_from_due } = &mut self.recorders[clone.job];
+        let JobRecorder { recorder, from, until, latency_from_due } =
+            &mut self.recorders[clone.job];
         let issued = if *latency_from_due { due.min(done.issued) } else { done.issued };
         all.op(kind, issued, done.completed, bytes);
         *until = (*until).max(done.completed);
@@ -251,7 +290,14 @@ impl RunningGroup {
 /// Suffix of a job's request rate.
 pub const RATE: &str = ".job.iops";
 /// Suffixes of a job's figures: request rate, MB/s, mean latency, percentiles.
-pub const FIGURES: [&str; 6] = [RATE, ".job.rate", ".job.latency.mean", ".job.latency.p50", ".job.latency.p99", ".job.latency.p99.9"];
+pub const FIGURES: [&str; 6] = [
+    RATE,
+    ".job.rate",
+    ".job.latency.mean",
+    ".job.latency.p50",
+    ".job.latency.p99",
+    ".job.latency.p99.9",
+];
 
 /// True for the name of a figure of a job.
 #[must_use]
@@ -264,8 +310,16 @@ pub fn is_figure(name: &str) -> bool {
 pub fn metrics(jobs: &[Job], phases: &[Phase]) -> Vec<Metric> {
     let mut metrics = Vec::new();
     for phase in phases {
-        let (Some(job), seconds) = (jobs.iter().find(|job| job.name == phase.name), phase.took.as_secs_f64()) else { continue };
-        for latency in phase.latencies.iter().filter(|latency| latency.part == LatencyPart::Total && latency.kind != OpKind::Flush) {
+        let (Some(job), seconds) =
+            (jobs.iter().find(|job| job.name == phase.name), phase.took.as_secs_f64())
+        else {
+            continue;
+        };
+        for latency in phase
+            .latencies
+            .iter()
+            .filter(|latency| latency.part == LatencyPart::Total && latency.kind != OpKind::Flush)
+        {
             let histogram = &latency.histogram;
             let per_second = histogram.count() as f64 / seconds;
             let percentile = |percent| (Unit::Nanos, histogram.percentile(percent).as_f64());

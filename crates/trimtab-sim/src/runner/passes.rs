@@ -30,7 +30,12 @@ impl Passes {
         if let Some(phase) = recorder.phases().last()
             && phase.read.saturating_add(phase.written) > Bytes::ZERO
         {
-            self.passes.push(CrystalPass { phase: phase.name.clone(), round: self.rounds, written, rate: figures::rate(phase) });
+            self.passes.push(CrystalPass {
+                phase: phase.name.clone(),
+                round: self.rounds,
+                written,
+                rate: figures::rate(phase),
+            });
         }
         recorder.merge_last_phase();
         self.seen = recorder.phases().len();

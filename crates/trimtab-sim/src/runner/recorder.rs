@@ -154,7 +154,14 @@ impl Recorder {
 
     /// As [`op`](Self::op), with submission and completion separate.
     #[inline]
-    pub fn split_op(&mut self, kind: OpKind, issued: Nanos, submitted: Nanos, completed: Nanos, bytes: u64) {
+    pub fn split_op(
+        &mut self,
+        kind: OpKind,
+        issued: Nanos,
+        submitted: Nanos,
+        completed: Nanos,
+        bytes: u64,
+    ) {
         let latency = completed.saturating_sub(issued);
         if let Some(current) = &mut self.current {
             let kind = current.kind(kind);
@@ -246,11 +253,23 @@ impl CurrentPhase {
             let Some(data) = data.map(|data| data.together()) else { continue };
             phase.ops.push((kind, data.count));
             if let Some(parts) = data.parts {
-                phase.latencies.push(Latency { kind, part: LatencyPart::Submission, histogram: parts.0 });
-                phase.latencies.push(Latency { kind, part: LatencyPart::Completion, histogram: parts.1 });
+                phase.latencies.push(Latency {
+                    kind,
+                    part: LatencyPart::Submission,
+                    histogram: parts.0,
+                });
+                phase.latencies.push(Latency {
+                    kind,
+                    part: LatencyPart::Completion,
+                    histogram: parts.1,
+                });
             }
             if data.total.count() > 0 {
-                phase.latencies.push(Latency { kind, part: LatencyPart::Total, histogram: data.total });
+                phase.latencies.push(Latency {
+                    kind,
+                    part: LatencyPart::Total,
+                    histogram: data.total,
+                });
             }
         }
         phase
@@ -282,7 +301,8 @@ pub fn merge_phases(phase: &mut Phase, more: Phase) {
         }
     }
     for latency in more.latencies {
-        match phase.latencies.iter_mut().find(|l| (l.kind, l.part) == (latency.kind, latency.part)) {
+        match phase.latencies.iter_mut().find(|l| (l.kind, l.part) == (latency.kind, latency.part))
+        {
             Some(sum) => sum.histogram.merge(&latency.histogram),
             None => phase.latencies.push(latency),
         }
@@ -358,19 +378,26 @@ impl Intervals {
         if self.points.len() < POINTS_MAX {
             return;
         }
-        self.points =
-            self.points.chunks(2).map(|pair| (pair[pair.len() - 1].0, pair.iter().fold(Sum::default(), |a, b| a.merge(b.1)))).collect();
+        self.points = self
+            .points
+            .chunks(2)
+            .map(|pair| {
+                (pair[pair.len() - 1].0, pair.iter().fold(Sum::default(), |a, b| a.merge(b.1)))
+            })
+            .collect();
         self.interval = Nanos(self.interval.0.saturating_mul(2));
     }
 
     fn finish(mut self, now: Nanos, started: Nanos) -> Vec<Series> {
         // The final partial interval counts with its own length, unless it is too short for a rate.
-        let began = self.end.saturating_sub(self.interval).max(self.points.last().map_or(started, |p| p.0));
+        let began =
+            self.end.saturating_sub(self.interval).max(self.points.last().map_or(started, |p| p.0));
         let span = now.saturating_sub(began);
         if self.open.ops > 0 && span.0.saturating_mul(10) >= self.interval.0 {
             self.points.push((now, Sum { span, ..self.open }));
         }
-        let x: Vec<u64> = self.points.iter().map(|(end, _)| end.saturating_sub(started).0).collect();
+        let x: Vec<u64> =
+            self.points.iter().map(|(end, _)| end.saturating_sub(started).0).collect();
         let series = |name: &str, unit, value: &dyn Fn(&Sum) -> f64| Series {
             name: name.to_owned(),
             axis: Axis::Time,
@@ -378,13 +405,22 @@ impl Intervals {
             unit,
             y: self.points.iter().map(|(_, sum)| value(sum)).collect(),
         };
-        let mut all = vec![series(metrics::OPS_RATE, Unit::OpsPerSecond, &|s| s.ops as f64 / s.span.as_secs_f64())];
-        for (name, bytes) in [(metrics::READ_RATE, (|s| s.read) as fn(&Sum) -> u64), (metrics::WRITE_RATE, |s| s.written)] {
+        let mut all = vec![series(metrics::OPS_RATE, Unit::OpsPerSecond, &|s| {
+            s.ops as f64 / s.span.as_secs_f64()
+        })];
+        for (name, bytes) in [
+            (metrics::READ_RATE, (|s| s.read) as fn(&Sum) -> u64),
+            (metrics::WRITE_RATE, |s| s.written),
+        ] {
             if self.points.iter().any(|(_, sum)| bytes(sum) > 0) {
-                all.push(series(name, Unit::MegabytesPerSecond, &|s| bytes(s) as f64 / 1e6 / s.span.as_secs_f64()));
+                all.push(series(name, Unit::MegabytesPerSecond, &|s| {
+                    bytes(s) as f64 / 1e6 / s.span.as_secs_f64()
+                }));
             }
         }
-        all.push(series(metrics::LATENCY_MEAN, Unit::Nanos, &|s| if s.ops == 0 { 0.0 } else { s.latency as f64 / s.ops as f64 }));
+        all.push(series(metrics::LATENCY_MEAN, Unit::Nanos, &|s| {
+            if s.ops == 0 { 0.0 } else { s.latency as f64 / s.ops as f64 }
+        }));
         all.push(series(metrics::LATENCY_MAX, Unit::Nanos, &|s| s.latency_max as f64));
         all
     }
@@ -406,27 +442,44 @@ mod tests {
         recorder.op(OpKind::Read, ms(110), ms(112), 300);
         recorder.begin_phase("b", ms(120));
         recorder.split_op(OpKind::Write, ms(120), ms(121), ms(125), 4096);
-        assert_eq!((recorder.ops(), recorder.read(), recorder.written()), (3, Bytes(300), Bytes(4596)));
+        assert_eq!(
+            (recorder.ops(), recorder.read(), recorder.written()),
+            (3, Bytes(300), Bytes(4596))
+        );
         let run = recorder.finish(ms(130));
         let [a, b] = &run.phases[..] else { panic!("two phases") };
-        assert_eq!((a.started, a.took, a.read, a.written), (ms(100), ms(20), Bytes(300), Bytes(500)));
+        assert_eq!(
+            (a.started, a.took, a.read, a.written),
+            (ms(100), ms(20), Bytes(300), Bytes(500))
+        );
         assert_eq!(a.ops, [(OpKind::Create, 1), (OpKind::Read, 1)]);
         assert_eq!(a.latencies.len(), 2);
         assert_eq!((b.took, b.written), (ms(10), Bytes(4096)));
-        let within = |latency: &Latency, want: Nanos| latency.histogram.max().0.abs_diff(want.0) * 1000 <= want.0;
+        let within = |latency: &Latency, want: Nanos| {
+            latency.histogram.max().0.abs_diff(want.0) * 1000 <= want.0
+        };
         let parts: Vec<_> = b.latencies.iter().map(|l| l.part).collect();
         assert_eq!(parts, [LatencyPart::Submission, LatencyPart::Completion, LatencyPart::Total]);
-        assert!(within(&b.latencies[0], ms(1)) && within(&b.latencies[1], ms(4)) && within(&b.latencies[2], ms(5)), "{b:?}");
+        assert!(
+            within(&b.latencies[0], ms(1))
+                && within(&b.latencies[1], ms(4))
+                && within(&b.latencies[2], ms(5)),
+            "{b:?}"
+        );
     }
 
     #[test]
     fn immediate_submission_is_in_all_three_histograms() {
-        let (mut recorder, mut parts) = (Recorder::new(ms(0)), [Histogram::new(), Histogram::new(), Histogram::new()]);
+        let (mut recorder, mut parts) =
+            (Recorder::new(ms(0)), [Histogram::new(), Histogram::new(), Histogram::new()]);
         recorder.begin_phase("a", ms(0));
         for n in 0..1000 {
             let (issued, waited, took) = (ms(n), ms(n % 3), ms(1 + n % 7));
             recorder.split_op(OpKind::Write, issued, issued + waited, issued + waited + took, 4096);
-            [waited, took, waited + took].into_iter().zip(&mut parts).for_each(|(latency, part)| part.record(latency));
+            [waited, took, waited + took]
+                .into_iter()
+                .zip(&mut parts)
+                .for_each(|(latency, part)| part.record(latency));
         }
         let run = recorder.finish(ms(2000));
         assert!(run.phases[0].latencies.iter().map(|latency| &latency.histogram).eq(&parts));
@@ -437,7 +490,9 @@ mod tests {
         let record = |name: &str| {
             let mut recorder = Recorder::new(ms(0));
             recorder.begin_phase(name, ms(0));
-            (0..4).for_each(|i| recorder.op(OpKind::Write, ms(i * 500), ms(i * 500 + 400), 1_000_000));
+            (0..4).for_each(|i| {
+                recorder.op(OpKind::Write, ms(i * 500), ms(i * 500 + 400), 1_000_000)
+            });
             recorder.finish(ms(2000))
         };
         let mut all = record("a");
@@ -445,7 +500,10 @@ mod tests {
         let phases: Vec<_> = all.phases.iter().map(|p| (p.name.as_str(), p.started)).collect();
         assert_eq!(phases, [("a", ms(0)), ("b", ms(3000))]);
         let rate = all.series.iter().find(|s| s.name == "write.rate").unwrap();
-        assert_eq!(rate.x.iter().map(|x| x / 1_000_000).collect::<Vec<_>>(), [1000, 2000, 4000, 5000]);
+        assert_eq!(
+            rate.x.iter().map(|x| x / 1_000_000).collect::<Vec<_>>(),
+            [1000, 2000, 4000, 5000]
+        );
         assert_eq!(rate.y, [2.0; 4]);
     }
 
@@ -463,7 +521,10 @@ mod tests {
         let run = recorder.finish(ms(50));
         let [a, b] = &run.phases[..] else { panic!("two names") };
         assert_eq!((a.took, a.written, b.read), (ms(12), Bytes(300), Bytes(300)));
-        assert_eq!((a.ops.as_slice(), a.latencies[0].histogram.count()), (&[(OpKind::Write, 3)][..], 3));
+        assert_eq!(
+            (a.ops.as_slice(), a.latencies[0].histogram.count()),
+            (&[(OpKind::Write, 3)][..], 3)
+        );
     }
 
     #[test]

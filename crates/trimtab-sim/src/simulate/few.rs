@@ -24,7 +24,8 @@ pub fn superblocks(full: &DriveSpec, small: &DriveSpec) -> Option<Warning> {
         return None;
     }
     // Spare space scales with capacity; open and free superblocks do not.
-    let enough = ((full.capacity_bytes as f64 * share_of_full / SHARE_MAX) as u64).div_ceil(1 << 30) << 30;
+    let enough =
+        ((full.capacity_bytes as f64 * share_of_full / SHARE_MAX) as u64).div_ceil(1 << 30) << 30;
     let enough = Bytes(enough.min(full.capacity_bytes));
     Some(Warning {
         code: "drive.few-superblocks".to_owned(),
@@ -47,7 +48,9 @@ fn spare_taken(spec: &DriveSpec) -> Option<(f64, u32, u32)> {
     let flash = spec.flash()?;
     let layout = SsdLayout::new(spec, flash).ok()?;
     let idle = layout.open_superblocks + flash.ftl.gc.free_low;
-    let spare = f64::from(layout.superblocks) - f64::from(layout.units) * f64::from(layout.unit_slots) / f64::from(layout.superblock_slots);
+    let spare = f64::from(layout.superblocks)
+        - f64::from(layout.units) * f64::from(layout.unit_slots)
+            / f64::from(layout.superblock_slots);
     (spare > 0.0).then(|| (f64::from(idle) / spare, layout.superblocks, idle))
 }
 
@@ -62,12 +65,20 @@ mod tests {
     #[test]
     fn small_drive_warning_names_a_sufficient_size() {
         let full = drive("crucial-m4-128gb").spec;
-        let warning = superblocks(&full, &sized(full.clone(), Some(Bytes(4 << 30))).unwrap()).unwrap();
+        let warning =
+            superblocks(&full, &sized(full.clone(), Some(Bytes(4 << 30))).unwrap()).unwrap();
         let fact = |key: &str| Field::find(&warning.facts, key).unwrap().parse::<u64>().unwrap();
         assert_eq!(fact("superblocks-of-full"), full.flash().unwrap().geometry.superblocks());
         let enough = Bytes(fact("enough-bytes"));
-        assert!(superblocks(&full, &sized(full.clone(), Some(enough)).unwrap()).is_none(), "{enough}");
-        assert!(superblocks(&full, &sized(full.clone(), Some(Bytes(enough.0 * 3 / 4))).unwrap()).is_some(), "{enough}");
+        assert!(
+            superblocks(&full, &sized(full.clone(), Some(enough)).unwrap()).is_none(),
+            "{enough}"
+        );
+        assert!(
+            superblocks(&full, &sized(full.clone(), Some(Bytes(enough.0 * 3 / 4))).unwrap())
+                .is_some(),
+            "{enough}"
+        );
         assert!(superblocks(&full, &full).is_none());
     }
 }

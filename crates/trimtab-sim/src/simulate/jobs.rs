@@ -18,14 +18,20 @@ use trimtab_drive::usage::UsageError;
 ///
 /// # Errors
 /// A job does not fit on the drive, or trims and the drive does not support it.
-pub(super) fn prepare<'a, T>(spec: &DriveSpec, plan: &SimulationPlan<T>, jobs: &'a [Job]) -> Result<Vec<JobGroup<'a>>, UsageError> {
+pub(super) fn prepare<'a, T>(
+    spec: &DriveSpec,
+    plan: &SimulationPlan<T>,
+    jobs: &'a [Job],
+) -> Result<Vec<JobGroup<'a>>, UsageError> {
     if !spec.flash().is_some_and(|flash| flash.trim.supported)
-        && let Some(job) = jobs.iter().find(|job| matches!(job.mix, JobMix::Trim | JobMix::TrimWrite))
+        && let Some(job) =
+            jobs.iter().find(|job| matches!(job.mix, JobMix::Trim | JobMix::TrimWrite))
     {
         let problem = format!("job '{}' trims, but {} does not support TRIM", job.name, spec.name);
         return Err(UsageError::new(problem).hint("remove the job, or choose a drive with TRIM"));
     }
-    groups(jobs, Bytes(spec.capacity_bytes), spec.logical_block_bytes, plan.data, plan.seed).map_err(UsageError::new)
+    groups(jobs, Bytes(spec.capacity_bytes), spec.logical_block_bytes, plan.data, plan.seed)
+        .map_err(UsageError::new)
 }
 
 /// Runs the groups.
@@ -37,7 +43,8 @@ pub(super) fn run(
     now: Nanos,
     observer: &mut dyn Observer,
 ) -> WorkloadResult {
-    let mut target = DriveTarget::new(subject, spec.interface.queue_depth.max(depth_max(jobs))).at(now);
+    let mut target =
+        DriveTarget::new(subject, spec.interface.queue_depth.max(depth_max(jobs))).at(now);
     let alone = groups.iter().map(|group| match group.as_slice() {
         [(job, _)] => Some(job.name.as_str()),
         _ => None,
@@ -46,7 +53,12 @@ pub(super) fn run(
     let outcome = run_jobs(groups, &mut target, &mut waf);
     let mut all = metrics(jobs, &outcome.recorded.phases);
     all.extend(waf.metrics());
-    WorkloadResult { recorded: outcome.recorded, end: outcome.end, subject: target.into_drive(), metrics: all }
+    WorkloadResult {
+        recorded: outcome.recorded,
+        end: outcome.end,
+        subject: target.into_drive(),
+        metrics: all,
+    }
 }
 
 /// Write amplification of each job that runs alone.
@@ -63,7 +75,12 @@ impl GroupWaf<'_> {
         self.totals.windows(2).zip(&self.alone).filter_map(|(totals, job)| {
             let (host, medium) = (totals[1].0 - totals[0].0, totals[1].1 - totals[0].1);
             let job = job.filter(|_| host > 0 && self.alone.len() > 1)?;
-            Some(Metric::single(format!("{job}.waf"), Unit::Ratio, Better::Lower, medium as f64 / host as f64))
+            Some(Metric::single(
+                format!("{job}.waf"),
+                Unit::Ratio,
+                Better::Lower,
+                medium as f64 / host as f64,
+            ))
         })
     }
 }
@@ -79,7 +96,12 @@ impl Observer for GroupWaf<'_> {
 }
 
 impl Events<DriveTarget<SimulatedDrive>> for GroupWaf<'_> {
-    fn between(&mut self, target: &mut DriveTarget<SimulatedDrive>, _recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+    fn between(
+        &mut self,
+        target: &mut DriveTarget<SimulatedDrive>,
+        _recorder: &mut Recorder,
+        next: Option<&str>,
+    ) -> TargetResult {
         self.totals.push(target.drive().drive().written());
         next.into_iter().for_each(|name| self.observer.begins(name));
         Ok(())

@@ -104,7 +104,10 @@ impl Loops {
             Field::new("pass", self.pass.to_string()),
             Field::new("small-pass", self.small_pass.to_string()),
             Field::new("interval", self.interval.to_string()),
-            Field::new("tests", if self.tests == LoopTests::Both { "read and write" } else { "write" }),
+            Field::new(
+                "tests",
+                if self.tests == LoopTests::Both { "read and write" } else { "write" },
+            ),
             Field::new("place", self.placement.name()),
         ];
         fields.extend(self.space.map(|space| Field::new("space-bytes", space.0.to_string())));
@@ -115,7 +118,12 @@ impl Loops {
     ///
     /// # Errors
     /// The file does not fit, passes are empty, or operations are below the block size.
-    pub fn workload<T>(&self, spec: &DriveSpec, plan: &SimulationPlan<T>, total: Option<Bytes>) -> Result<LoopWorkload, UsageError> {
+    pub fn workload<T>(
+        &self,
+        spec: &DriveSpec,
+        plan: &SimulationPlan<T>,
+        total: Option<Bytes>,
+    ) -> Result<LoopWorkload, UsageError> {
         let settings = CrystalSettings {
             profile: self.profile,
             size: self.size,
@@ -130,17 +138,25 @@ impl Loops {
         };
         let smallest = self.profile.tests().iter().map(|test| test.block).min().unwrap_or(4096);
         if !smallest.is_multiple_of(spec.logical_block_bytes) {
-            let problem = format!("{} has blocks of {} bytes, and the tests use {smallest}", spec.name, spec.logical_block_bytes);
+            let problem = format!(
+                "{} has blocks of {} bytes, and the tests use {smallest}",
+                spec.name, spec.logical_block_bytes
+            );
             return Err(UsageError::new(problem));
         }
         if self.small_pass == Bytes::ZERO {
             return Err(UsageError::new("crystal: small-pass must be above 0"));
         }
-        let refused = |error: crate::workload::crystal::CrystalSettingsError| UsageError::new(format!("crystal: {error}"));
+        let refused = |error: crate::workload::crystal::CrystalSettingsError| {
+            UsageError::new(format!("crystal: {error}"))
+        };
         let rounds = Crystal::new(settings, plan.seed).map_err(refused)?;
         let space = self.space.unwrap_or(Bytes::MAX).min(Bytes(spec.capacity_bytes));
-        let looped = CrystalLoop::new(rounds, self.placement, space, Some(self.small_pass), plan.seed);
-        looped.map_err(|error| refused(error).hint("'crystal:size=64MiB' makes the test file smaller"))
+        let looped =
+            CrystalLoop::new(rounds, self.placement, space, Some(self.small_pass), plan.seed);
+        looped.map_err(|error| {
+            refused(error).hint("'crystal:size=64MiB' makes the test file smaller")
+        })
     }
 
     /// Runs the rounds.
@@ -154,18 +170,29 @@ impl Loops {
     ) -> WorkloadResult {
         let depth = self.profile.tests().iter().map(|test| test.depth()).max().unwrap_or(1).max(8);
         let mut target = DriveTarget::new(subject, spec.interface.queue_depth.max(depth)).at(now);
-        let mut rounds = LoopRounds { observer, passes: Passes::default(), totals: vec![(0, 0)], begun: false };
+        let mut rounds =
+            LoopRounds { observer, passes: Passes::default(), totals: vec![(0, 0)], begun: false };
         let mut outcome = blocks::run(&mut workload, &mut target, &mut rounds);
         let steady_size = target.info().size;
         // An interrupted phase is not a pass.
         outcome.recorded.phases.truncate(rounds.passes.seen());
         let trends = figures::trends(&rounds.passes.passes, steady_size);
         let mut metrics: Vec<_> = trends.iter().flat_map(Trend::metrics).collect();
-        metrics.push(Metric::single("rounds", Unit::Count, Better::Neither, rounds.passes.rounds as f64));
+        metrics.push(Metric::single(
+            "rounds",
+            Unit::Count,
+            Better::Neither,
+            rounds.passes.rounds as f64,
+        ));
         outcome.recorded.series.extend(figures::series(&rounds.passes.passes));
         outcome.recorded.series.extend(trends.iter().map(per_round));
         outcome.recorded.series.extend(rounds.waf());
-        WorkloadResult { recorded: outcome.recorded, end: outcome.end, subject: target.into_drive(), metrics }
+        WorkloadResult {
+            recorded: outcome.recorded,
+            end: outcome.end,
+            subject: target.into_drive(),
+            metrics,
+        }
     }
 }
 
@@ -195,7 +222,10 @@ impl LoopRounds<'_> {
             axis: Axis::BytesWritten,
             x: rounds.iter().map(|pair| pair[1].0).collect(),
             unit: Unit::Ratio,
-            y: rounds.iter().map(|pair| (pair[1].1 - pair[0].1) as f64 / (pair[1].0 - pair[0].0) as f64).collect(),
+            y: rounds
+                .iter()
+                .map(|pair| (pair[1].1 - pair[0].1) as f64 / (pair[1].0 - pair[0].0) as f64)
+                .collect(),
         })
     }
 }
@@ -211,7 +241,12 @@ impl Observer for LoopRounds<'_> {
 }
 
 impl Events<DriveTarget<SimulatedDrive>> for LoopRounds<'_> {
-    fn between(&mut self, target: &mut DriveTarget<SimulatedDrive>, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+    fn between(
+        &mut self,
+        target: &mut DriveTarget<SimulatedDrive>,
+        recorder: &mut Recorder,
+        next: Option<&str>,
+    ) -> TargetResult {
         self.passes.phase_ended(recorder, recorder.written());
         if self.begun && (next.is_none() || next == Some(DELETE)) {
             self.passes.rounds += 1;
@@ -229,7 +264,8 @@ mod tests {
     #[test]
     fn settings_parse_and_errors_name_valid_values() {
         assert_eq!("".parse(), Ok(Loops::default()));
-        let loops: Loops = "profile=nvme:size=64MiB:tests=both:place=scattered:space=1GB".parse().unwrap();
+        let loops: Loops =
+            "profile=nvme:size=64MiB:tests=both:place=scattered:space=1GB".parse().unwrap();
         assert_eq!(loops.space, Some(Bytes(1_000_000_000)));
         assert_eq!(
             (loops.profile, loops.size, loops.tests, loops.placement),

@@ -48,7 +48,12 @@ pub(super) fn replay<T: Trace>(
     observer: &mut dyn Observer,
 ) -> Result<WorkloadResult, T::Error> {
     let name = &trace.name();
-    let mut pass = ReplayPass { data, until, replay: Replay::new(subject, now, trace.timing()), recorder: Recorder::new(now) };
+    let mut pass = ReplayPass {
+        data,
+        until,
+        replay: Replay::new(subject, now, trace.timing()),
+        recorder: Recorder::new(now),
+    };
     pass.recorder.begin_phase("replay", now);
     let end = loop {
         let before = pass.recorder.written();
@@ -59,7 +64,10 @@ pub(super) fn replay<T: Trace>(
             None => break RunEnd::Complete,
             Some(until) if pass.recorder.written() >= until => break RunEnd::Complete,
             Some(_) if pass.recorder.written() == before => {
-                return Err(UsageError::new(format!("{name} writes nothing, so the amount to be written is never reached")).into());
+                return Err(UsageError::new(format!(
+                    "{name} writes nothing, so the amount to be written is never reached"
+                ))
+                .into());
             }
             Some(_) => pass.replay.again(),
         }
@@ -77,19 +85,32 @@ struct ReplayPass {
 
 impl ReplayPass {
     /// Replays the trace once, or up to the amount to write; returns an early end.
-    fn once<R: RequestSource>(&mut self, requests: &mut R, name: &str, observer: &mut dyn Observer) -> Result<Option<RunEnd>, R::Error> {
+    fn once<R: RequestSource>(
+        &mut self,
+        requests: &mut R,
+        name: &str,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<RunEnd>, R::Error> {
         let mut n = 0_u64;
         while let Some(event) = requests.next_request() {
             let mut event = event?;
             if !requests.says_data() {
                 event.class = self.data;
             }
-            let too_large =
-                |problem: String| UsageError::new(format!("{}: {problem}", requests.place())).hint("a drive of a larger capacity has room");
+            let too_large = |problem: String| {
+                UsageError::new(format!("{}: {problem}", requests.place()))
+                    .hint("a drive of a larger capacity has room")
+            };
             let served = self.replay.event(&event).map_err(too_large)?;
             if let Err(refusal) = served.result {
-                let object = format!("{} bytes at {} ({})", event.len, event.offset, requests.place());
-                let error = TargetError::new(event.kind.op().name(), object, refusal.to_string(), refusal.errno());
+                let object =
+                    format!("{} bytes at {} ({})", event.len, event.offset, requests.place());
+                let error = TargetError::new(
+                    event.kind.op().name(),
+                    object,
+                    refusal.to_string(),
+                    refusal.errno(),
+                );
                 return Ok(Some(RunEnd::Failed(error)));
             }
             self.recorder.op(event.kind.op(), served.arrived, served.done, event.len);

@@ -110,12 +110,19 @@ impl PtsPlan {
     ///
     /// # Errors
     /// The drive is too small.
-    pub fn new(test: PtsTest, queue_depth: u32, capacity: Bytes, logical_block: u32) -> Result<Self, UsageError> {
+    pub fn new(
+        test: PtsTest,
+        queue_depth: u32,
+        capacity: Bytes,
+        logical_block: u32,
+    ) -> Result<Self, UsageError> {
         let largest = u64::from(BLOCKS[0].0);
         // Whole requests of every size.
         let share = |parts: u64| capacity.0 / parts / largest * largest;
         if share(POINTS_PER_CAPACITY) == 0 {
-            let problem = format!("a drive of {capacity} is too small: each test point transfers 1/{POINTS_PER_CAPACITY} of it");
+            let problem = format!(
+                "a drive of {capacity} is too small: each test point transfers 1/{POINTS_PER_CAPACITY} of it"
+            );
             return Err(UsageError::new(problem).hint("use at least --capacity 64MiB"));
         }
         let point = |reads: u8, (block, name): (u32, &str), bytes: u64| Job {
@@ -130,7 +137,8 @@ impl PtsPlan {
         };
         Ok(match test {
             PtsTest::Iops => {
-                let blocks = || BLOCKS.into_iter().filter(|(block, _)| block.is_multiple_of(logical_block));
+                let blocks =
+                    || BLOCKS.into_iter().filter(|(block, _)| block.is_multiple_of(logical_block));
                 let bytes = share(POINTS_PER_CAPACITY);
                 let precondition = Job {
                     mix: JobMix::Write,
@@ -141,7 +149,10 @@ impl PtsPlan {
                 };
                 Self {
                     precondition: Some(precondition),
-                    round: READS.into_iter().flat_map(|reads| blocks().map(move |block| point(reads, block, bytes))).collect(),
+                    round: READS
+                        .into_iter()
+                        .flat_map(|reads| blocks().map(move |block| point(reads, block, bytes)))
+                        .collect(),
                     rounds_max: IOPS_ROUNDS_MAX,
                     until_steady: true,
                 }
@@ -165,7 +176,8 @@ impl PtsPlan {
     #[must_use]
     pub fn written_max(&self, capacity: Bytes) -> Bytes {
         let round = written_max(&self.round, capacity);
-        let before = self.precondition.as_ref().map_or(Bytes::ZERO, |job| job.written_max(capacity));
+        let before =
+            self.precondition.as_ref().map_or(Bytes::ZERO, |job| job.written_max(capacity));
         Bytes(round.0.saturating_mul(self.rounds_max)).saturating_add(before)
     }
 }
@@ -247,7 +259,10 @@ fn run_jobs<E: Events<PtsTarget>>(
 }
 
 fn tracked_at(plan: &PtsPlan) -> usize {
-    plan.round.iter().position(|job| job.name == tracked_name()).expect("every test has random writes of 4 KiB")
+    plan.round
+        .iter()
+        .position(|job| job.name == tracked_name())
+        .expect("every test has random writes of 4 KiB")
 }
 
 /// The specification's rule for the last five rounds.
@@ -261,9 +276,18 @@ pub fn describe(run: &mut Run, plan: &PtsPlan, rounds: &PtsRounds) {
     if count == 0 {
         return;
     }
-    let mut metric = |name: &str, unit, better, samples| run.metrics.push(Metric { name: name.to_owned(), unit, better, samples });
-    let x: Vec<u64> = rounds.written[1..].iter().map(|(host, _)| host - rounds.written[0].0).collect();
-    let series = |name: &str, unit, y| Series { name: name.to_owned(), axis: Axis::BytesWritten, unit, x: x.clone(), y };
+    let mut metric = |name: &str, unit, better, samples| {
+        run.metrics.push(Metric { name: name.to_owned(), unit, better, samples })
+    };
+    let x: Vec<u64> =
+        rounds.written[1..].iter().map(|(host, _)| host - rounds.written[0].0).collect();
+    let series = |name: &str, unit, y| Series {
+        name: name.to_owned(),
+        axis: Axis::BytesWritten,
+        unit,
+        x: x.clone(),
+        y,
+    };
     for (at, job) in plan.round.iter().enumerate() {
         let rates = rounds.of_point(at);
         metric(&job.name, Unit::OpsPerSecond, Better::Higher, rates[rounds.window()..].to_vec());
@@ -274,13 +298,22 @@ pub fn describe(run: &mut Run, plan: &PtsPlan, rounds: &PtsRounds) {
     metric(metrics::WAF, Unit::Ratio, Better::Lower, vec![rounds.waf(rounds.window(), count)]);
     metric(ROUNDS, Unit::Count, Better::Neither, vec![count as f64]);
     let state = steady(&rounds.of_point(tracked_at(plan)));
-    metric(STEADY, Unit::Count, Better::Neither, vec![f64::from(u8::from(state.window().is_some()))]);
-    let (SteadyState::Reached { window, .. } | SteadyState::NotSteady(Some(window))) = state else { return };
+    metric(
+        STEADY,
+        Unit::Count,
+        Better::Neither,
+        vec![f64::from(u8::from(state.window().is_some()))],
+    );
+    let (SteadyState::Reached { window, .. } | SteadyState::NotSteady(Some(window))) = state else {
+        return;
+    };
     metric(RANGE, Unit::Percent, Better::Lower, vec![window.range * 100.0]);
     metric(SLOPE, Unit::OpsPerSecond, Better::Neither, vec![window.slope]);
     metric(EXCURSION, Unit::Percent, Better::Lower, vec![window.excursion * 100.0]);
     if state.window().is_none() {
-        let text = format!("not steady after {count} rounds: the figures are the last five rounds, not a steady level");
+        let text = format!(
+            "not steady after {count} rounds: the figures are the last five rounds, not a steady level"
+        );
         run.warnings.push(Warning::new("steady-state.not-reached", Severity::Caution, text));
     }
 }

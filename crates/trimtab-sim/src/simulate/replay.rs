@@ -83,7 +83,9 @@ impl HostPace {
         self.requests += 1;
         match self.timing {
             Timing::Recorded => {}
-            Timing::Rate(rate) => return self.anchor.0 + Nanos(((self.requests - 1) as f64 * 1e9 / rate) as u64),
+            Timing::Rate(rate) => {
+                return self.anchor.0 + Nanos(((self.requests - 1) as f64 * 1e9 / rate) as u64);
+            }
             Timing::ClosedLoop(depth) => {
                 while self.open.len() >= depth as usize
                     && let Some(Reverse((done, _))) = self.open.pop()
@@ -115,7 +117,15 @@ impl<D: Device> Replay<D> {
     /// A replay on `drive` from `now`.
     pub fn new(drive: SteeredDrive<D>, now: Nanos, timing: Timing) -> Self {
         let (block, size) = (u64::from(drive.logical_block()), drive.size().0);
-        Self { drive, block, size, started: now, latest: now, ended: None, pace: HostPace::from(now, timing) }
+        Self {
+            drive,
+            block,
+            size,
+            started: now,
+            latest: now,
+            ended: None,
+            pace: HostPace::from(now, timing),
+        }
     }
 
     /// Restarts the trace at the drive's current time.
@@ -128,9 +138,13 @@ impl<D: Device> Replay<D> {
         let block = self.block;
         // Requests from drives with smaller blocks are extended to whole blocks.
         let offset = event.offset / block * block;
-        let end = event.offset.checked_add(event.len).and_then(|end| end.checked_next_multiple_of(block));
+        let end =
+            event.offset.checked_add(event.len).and_then(|end| end.checked_next_multiple_of(block));
         let Some(end) = end.filter(|end| *end <= self.size) else {
-            return Err(format!("{} bytes at {} go past the end of the drive ({} bytes)", event.len, event.offset, self.size));
+            return Err(format!(
+                "{} bytes at {} go past the end of the drive ({} bytes)",
+                event.len, event.offset, self.size
+            ));
         };
         let extent = Extent { offset, len: end - offset };
         let arrived = self.pace.arrival(event);
@@ -139,7 +153,10 @@ impl<D: Device> Replay<D> {
             TraceOpKind::Write => self.drive.submit(arrived, &Command::Write(extent, event.class)),
             TraceOpKind::Trim => {
                 // Only whole blocks are free.
-                let (start, end) = (event.offset.next_multiple_of(block), (event.offset + event.len) / block * block);
+                let (start, end) = (
+                    event.offset.next_multiple_of(block),
+                    (event.offset + event.len) / block * block,
+                );
                 let freed = Extent { offset: start.min(end), len: end.saturating_sub(start) };
                 self.drive.submit(arrived, &Command::trim(&[freed]))
             }
@@ -183,7 +200,11 @@ pub fn outcome<E>(
     feed: impl FnOnce(&mut Replay<Box<dyn Model>>) -> Result<(), E>,
 ) -> Result<ReplayOutcome, E> {
     let (host_before, medium_before) = drive.written();
-    let mut replay = Replay::new(SteeredDrive::new(drive, interface, policy, now, mapped).counted(stopped), now, timing);
+    let mut replay = Replay::new(
+        SteeredDrive::new(drive, interface, policy, now, mapped).counted(stopped),
+        now,
+        timing,
+    );
     feed(&mut replay)?;
     let took = replay.ended.unwrap_or_else(|| replay.busy_until()).saturating_sub(replay.started);
     let (drive, account) = replay.into_parts().0.into_parts();
@@ -193,7 +214,8 @@ pub fn outcome<E>(
         took,
         counts: *account.counts.take().expect("counting is enabled"),
         account,
-        waf: (host > host_before).then(|| (medium - medium_before) as f64 / (host - host_before) as f64),
+        waf: (host > host_before)
+            .then(|| (medium - medium_before) as f64 / (host - host_before) as f64),
         model: drive.counters(),
     })
 }
@@ -214,7 +236,12 @@ mod tests {
         timed(events, policy, rest, Timing::Recorded)
     }
 
-    fn timed(events: &[TraceEvent], policy: Option<&str>, rest: Nanos, timing: Timing) -> ReplayOutcome {
+    fn timed(
+        events: &[TraceEvent],
+        policy: Option<&str>,
+        rest: Nanos,
+        timing: Timing,
+    ) -> ReplayOutcome {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let interface = Interface::of(&spec);
         let policy: Option<PolicySpec> = policy.map(|policy| policy.parse().unwrap());
@@ -237,13 +264,25 @@ mod tests {
     }
 
     fn event(at: Nanos, kind: TraceOpKind, offset: u64, len: u64, latency: Nanos) -> TraceEvent {
-        TraceEvent { at, kind, offset, len, class: DataClass::Random, fua: false, continues: false, latency, errno: None }
+        TraceEvent {
+            at,
+            kind,
+            offset,
+            len,
+            class: DataClass::Random,
+            fua: false,
+            continues: false,
+            latency,
+            errno: None,
+        }
     }
 
     /// Writes 16 MiB, frees 8 MiB twice, then only reads, a day later.
     fn freeing() -> Vec<TraceEvent> {
         let ms = Nanos::from_millis;
-        let mut events: Vec<TraceEvent> = (0..16).map(|n| event(ms(n), TraceOpKind::Write, n << 20, 1 << 20, Nanos::ZERO)).collect();
+        let mut events: Vec<TraceEvent> = (0..16)
+            .map(|n| event(ms(n), TraceOpKind::Write, n << 20, 1 << 20, Nanos::ZERO))
+            .collect();
         events.push(event(ms(100), TraceOpKind::Trim, 4 << 20, 8 << 20, Nanos::ZERO));
         events.push(event(ms(200), TraceOpKind::Trim, 4 << 20, 8 << 20, Nanos::ZERO));
         events.push(event(Nanos::from_secs(86_400 * 8), TraceOpKind::Read, 0, 4096, Nanos::ZERO));
@@ -253,13 +292,29 @@ mod tests {
     #[test]
     fn each_policy_trims_on_its_own_schedule() {
         let recorded = replayed(&freeing(), None);
-        assert_eq!((recorded.account.discards.effective_bytes(), recorded.account.discards.repeated_bytes), (8 << 20, 8 << 20));
-        assert_eq!(replayed(&freeing(), Some("online")).account.discards, recorded.account.discards);
+        assert_eq!(
+            (recorded.account.discards.effective_bytes(), recorded.account.discards.repeated_bytes),
+            (8 << 20, 8 << 20)
+        );
+        assert_eq!(
+            replayed(&freeing(), Some("online")).account.discards,
+            recorded.account.discards
+        );
         let none = replayed(&freeing(), Some("none"));
-        assert_eq!((none.account.discards.ranges.asked.bytes.0, none.account.never_told), (0, Bytes(8 << 20)));
+        assert_eq!(
+            (none.account.discards.ranges.asked.bytes.0, none.account.never_told),
+            (0, Bytes(8 << 20))
+        );
         for policy in ["batched", "adaptive", "idle"] {
             let outcome = replayed(&freeing(), Some(policy));
-            assert_eq!((outcome.account.discards.effective_bytes(), outcome.account.discards.repeated_bytes), (8 << 20, 0), "{policy}");
+            assert_eq!(
+                (
+                    outcome.account.discards.effective_bytes(),
+                    outcome.account.discards.repeated_bytes
+                ),
+                (8 << 20, 0),
+                "{policy}"
+            );
             assert_eq!(outcome.account.never_told, Bytes::ZERO, "{policy}");
         }
     }
@@ -268,17 +323,35 @@ mod tests {
     fn rest_lets_policies_act_and_is_not_counted() {
         let events = &freeing()[..18];
         for policy in ["batched:every=1h", "idle"] {
-            let (short, long) = (replayed(events, Some(policy)), rested(events, Some(policy), Nanos::from_secs(2 * 86_400)));
-            assert_eq!((short.account.discards.effective_bytes(), short.account.never_told), (0, Bytes(8 << 20)), "{policy}");
-            assert_eq!((long.account.discards.effective_bytes(), long.account.never_told), (8 << 20, Bytes::ZERO), "{policy}");
-            assert_eq!((long.took, long.counts.write.bytes), (short.took, short.counts.write.bytes), "{policy}");
+            let (short, long) = (
+                replayed(events, Some(policy)),
+                rested(events, Some(policy), Nanos::from_secs(2 * 86_400)),
+            );
+            assert_eq!(
+                (short.account.discards.effective_bytes(), short.account.never_told),
+                (0, Bytes(8 << 20)),
+                "{policy}"
+            );
+            assert_eq!(
+                (long.account.discards.effective_bytes(), long.account.never_told),
+                (8 << 20, Bytes::ZERO),
+                "{policy}"
+            );
+            assert_eq!(
+                (long.took, long.counts.write.bytes),
+                (short.took, short.counts.write.bytes),
+                "{policy}"
+            );
         }
     }
 
     #[test]
     fn rewritten_blocks_are_never_trimmed() {
         let mut events = freeing();
-        events.insert(18, event(Nanos::from_millis(300), TraceOpKind::Write, 6 << 20, 2 << 20, Nanos::ZERO));
+        events.insert(
+            18,
+            event(Nanos::from_millis(300), TraceOpKind::Write, 6 << 20, 2 << 20, Nanos::ZERO),
+        );
         let outcome = replayed(&events, Some("batched"));
         assert_eq!(outcome.account.discards.effective_bytes(), 6 << 20);
     }
@@ -286,17 +359,24 @@ mod tests {
     #[test]
     fn slower_drive_slows_a_waiting_host() {
         // Each request was issued 1 ms after the previous reply, which took 1 ns.
-        let events: Vec<TraceEvent> =
-            (0..50_u64).map(|n| event(Nanos::from_millis(n), TraceOpKind::Read, n << 20, 4096, Nanos(1))).collect();
+        let events: Vec<TraceEvent> = (0..50_u64)
+            .map(|n| event(Nanos::from_millis(n), TraceOpKind::Read, n << 20, 4096, Nanos(1)))
+            .collect();
         let outcome = replayed(&events, None);
         let read = outcome.counts.read.latency.mean_ns();
         let expected = 49.0 * 1e6 + 50.0 * read;
-        assert!((outcome.took.as_f64() - expected).abs() < expected * 0.01, "{} for {expected}", outcome.took);
+        assert!(
+            (outcome.took.as_f64() - expected).abs() < expected * 0.01,
+            "{} for {expected}",
+            outcome.took
+        );
     }
 
     #[test]
     fn trace_without_times_replays_at_rate_or_closed_loop() {
-        let events: Vec<TraceEvent> = (0..51_u64).map(|n| event(Nanos::ZERO, TraceOpKind::Read, n << 20, 4096, Nanos::ZERO)).collect();
+        let events: Vec<TraceEvent> = (0..51_u64)
+            .map(|n| event(Nanos::ZERO, TraceOpKind::Read, n << 20, 4096, Nanos::ZERO))
+            .collect();
         let of = |timing| timed(&events, None, Nanos::ZERO, timing);
         let alone = of(Timing::Rate(10.0)).counts.read.latency.mean_ns();
         // Fifty pauses of 100 ms plus the last read; back to back; all at once.
@@ -313,11 +393,24 @@ mod tests {
     fn event_beyond_the_drive_is_refused() {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let interface = Interface::of(&spec);
-        let drive = SteeredDrive::new(model::build(&spec, 1).unwrap(), interface, None, Nanos::ZERO, Bytes::ZERO);
+        let drive = SteeredDrive::new(
+            model::build(&spec, 1).unwrap(),
+            interface,
+            None,
+            Nanos::ZERO,
+            Bytes::ZERO,
+        );
         let mut replay = Replay::new(drive, Nanos::ZERO, Timing::Recorded);
         for (offset, len) in [(512 << 20, 512), (u64::MAX - 4096, 4096), (u64::MAX - 100, 100)] {
-            assert!(replay.event(&event(Nanos::ZERO, TraceOpKind::Write, offset, len, Nanos::ZERO)).is_err());
+            assert!(
+                replay
+                    .event(&event(Nanos::ZERO, TraceOpKind::Write, offset, len, Nanos::ZERO))
+                    .is_err()
+            );
         }
-        assert!(replay.event(&event(Nanos::ZERO, TraceOpKind::Write, 100, 10, Nanos::ZERO)).is_ok(), "smaller blocks than the drive's");
+        assert!(
+            replay.event(&event(Nanos::ZERO, TraceOpKind::Write, 100, 10, Nanos::ZERO)).is_ok(),
+            "smaller blocks than the drive's"
+        );
     }
 }

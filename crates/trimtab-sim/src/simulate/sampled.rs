@@ -77,7 +77,15 @@ impl SampledDrive {
     pub fn new(drive: Box<dyn Model>, now: Nanos, every: Bytes) -> Self {
         let medium_before = drive.written().1;
         let every = every.0.max(1);
-        let mut sampled = Self { drive, every, written: 0, next: every, samples: Vec::new(), medium_before, last_done: now };
+        let mut sampled = Self {
+            drive,
+            every,
+            written: 0,
+            next: every,
+            samples: Vec::new(),
+            medium_before,
+            last_done: now,
+        };
         sampled.sample(now);
         sampled
     }
@@ -118,7 +126,10 @@ impl SampledDrive {
 
     /// Adjacent samples with writes and elapsed time in between.
     fn steps(&self) -> impl Iterator<Item = (&DriveSample, &DriveSample)> {
-        self.samples.windows(2).map(|pair| (&pair[0], &pair[1])).filter(|(a, b)| b.at > a.at && b.written > a.written)
+        self.samples
+            .windows(2)
+            .map(|pair| (&pair[0], &pair[1]))
+            .filter(|(a, b)| b.at > a.at && b.written > a.written)
     }
 
     /// Host write rate of each step, in 10^6 bytes per second.
@@ -158,7 +169,10 @@ impl SampledDrive {
     /// Bytes written at the first sample in which a counter exceeds its initial value.
     pub fn first_growth(&self, counter: &str) -> Option<Bytes> {
         let before = self.samples.first()?.counter(counter);
-        self.samples.iter().find(|sample| sample.counter(counter) > before).map(|sample| Bytes(sample.written))
+        self.samples
+            .iter()
+            .find(|sample| sample.counter(counter) > before)
+            .map(|sample| Bytes(sample.written))
     }
 
     /// Rate, write amplification, drive state and counter growth, over bytes written.
@@ -173,7 +187,9 @@ impl SampledDrive {
         };
         let mut series = vec![
             over(metrics::WRITE_RATE, Unit::MegabytesPerSecond, &|a, b| rate(a, b)),
-            over(metrics::WAF, Unit::Ratio, &|a, b| (b.medium_written - a.medium_written) as f64 / (b.written - a.written) as f64),
+            over(metrics::WAF, Unit::Ratio, &|a, b| {
+                (b.medium_written - a.medium_written) as f64 / (b.written - a.written) as f64
+            }),
         ];
         for (counter, name) in STATES {
             if self.samples.iter().any(|sample| sample.counter(counter) > 0) {
@@ -181,7 +197,9 @@ impl SampledDrive {
             }
         }
         for (counter, name, unit, factor) in GROWTHS {
-            let growth = |a: &DriveSample, b: &DriveSample| b.counter(counter).saturating_sub(a.counter(counter)) as f64 * factor;
+            let growth = |a: &DriveSample, b: &DriveSample| {
+                b.counter(counter).saturating_sub(a.counter(counter)) as f64 * factor
+            };
             if steps.iter().any(|(a, b)| growth(a, b) > 0.0) {
                 series.push(over(name, unit, &growth));
             }

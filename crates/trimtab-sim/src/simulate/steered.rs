@@ -4,7 +4,9 @@
 //! drive at once, under `none` never. Other policies decide when the drive learns of it,
 //! window by window. No other request arrives while a policy trims.
 
-use crate::policy::{Driver, Observation, PolicySpec, PolicyState, RefusalLimits, Surface, TrimRequest, TrimResponse};
+use crate::policy::{
+    Driver, Observation, PolicySpec, PolicyState, RefusalLimits, Surface, TrimRequest, TrimResponse,
+};
 use crate::target::{TrimOutcome, TrimWindow};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -79,7 +81,13 @@ impl<D: Device> SteeredDrive<D> {
 
     /// Puts `drive`, possibly used, under `policy` from `now`; without a policy, trims pass
     /// through. The first `mapped` bytes hold data.
-    pub fn new(drive: D, interface: Interface, policy: Option<&PolicySpec>, now: Nanos, mapped: Bytes) -> Self {
+    pub fn new(
+        drive: D,
+        interface: Interface,
+        policy: Option<&PolicySpec>,
+        now: Nanos,
+        mapped: Bytes,
+    ) -> Self {
         Self { drive, steering: Some(Steering::new(interface, policy, now, mapped)) }
     }
 
@@ -100,7 +108,9 @@ impl<D: Device> SteeredDrive<D> {
 
     /// Completion time of all commands, as far as accounted.
     pub fn busy_until(&self) -> Nanos {
-        self.steering.as_ref().map_or(Nanos::ZERO, |steering| steering.host.last_done.max(steering.host.now))
+        self.steering
+            .as_ref()
+            .map_or(Nanos::ZERO, |steering| steering.host.last_done.max(steering.host.now))
     }
 
     /// Returns the drive, and the totals if kept.
@@ -120,7 +130,8 @@ impl<D: Device> Device for SteeredDrive<D> {
 
     /// A policy accepts frees even if the drive does not support TRIM.
     fn supports_trim(&self) -> bool {
-        self.drive.supports_trim() || self.steering.as_ref().is_some_and(|steering| steering.driver.is_some())
+        self.drive.supports_trim()
+            || self.steering.as_ref().is_some_and(|steering| steering.driver.is_some())
     }
 
     #[inline]
@@ -157,7 +168,10 @@ impl Steering {
         let mut ledger = Ledger::new(geometry.size, geometry.logical_block);
         ledger.wrote(0, mapped.0);
         let windows = (0..geometry.size.div_ceil(WINDOW_BYTES))
-            .map(|n| TrimWindow { start: n * WINDOW_BYTES, len: WINDOW_BYTES.min(geometry.size - n * WINDOW_BYTES) })
+            .map(|n| TrimWindow {
+                start: n * WINDOW_BYTES,
+                len: WINDOW_BYTES.min(geometry.size - n * WINDOW_BYTES),
+            })
             .collect();
         let host = SimulatedHost {
             untold: UnitMap::new(ledger.map().len()),
@@ -177,7 +191,9 @@ impl Steering {
         };
         let policy = policy.filter(|policy| !matches!(policy, PolicySpec::Online));
         Self {
-            driver: policy.map(|policy| Driver::new(policy.build(&PolicyState::default()), RefusalLimits::ENDLESS)),
+            driver: policy.map(|policy| {
+                Driver::new(policy.build(&PolicyState::default()), RefusalLimits::ENDLESS)
+            }),
             period: policy.map_or(Nanos::MAX, PolicySpec::period).max(Nanos(1)),
             stopped: || false,
             host,
@@ -189,7 +205,12 @@ impl Steering {
         Account { never_told: Bytes(untold.count() * ledger.unit()), counts, discards: ledger.sums }
     }
 
-    fn submit(&mut self, drive: &mut impl Device, arrival: Nanos, command: &Command<'_>) -> Completion {
+    fn submit(
+        &mut self,
+        drive: &mut impl Device,
+        arrival: Nanos,
+        command: &Command<'_>,
+    ) -> Completion {
         self.consult(drive, arrival);
         let host = &mut self.host;
         host.now = host.now.max(arrival);
@@ -223,7 +244,11 @@ impl Steering {
     fn consult(&mut self, drive: &mut impl Device, until: Nanos) {
         let Self { driver: Some(driver), period, stopped, host } = self else { return };
         // A trim may end after `until`: its result is reported after waiting requests.
-        while let Some(at) = driver.ask_at().map(|at| at.saturating_add(host.skipped).max(host.now)).filter(|at| *at <= until) {
+        while let Some(at) = driver
+            .ask_at()
+            .map(|at| at.saturating_add(host.skipped).max(host.now))
+            .filter(|at| *at <= until)
+        {
             if stopped() {
                 return;
             }
@@ -245,7 +270,11 @@ impl SimulatedHost {
     fn send(&mut self, drive: &mut impl Device, command: &Command<'_>) -> Completion {
         let completion = drive.submit(self.now, command);
         if let Some(counts) = &mut self.counts {
-            counts.of(command).count(completion.result.is_ok(), command.bytes(), completion.done.saturating_sub(self.now));
+            counts.of(command).count(
+                completion.result.is_ok(),
+                command.bytes(),
+                completion.done.saturating_sub(self.now),
+            );
         }
         self.last_done = self.last_done.max(completion.done);
         self.last_done_seen = self.last_done.saturating_sub(self.skipped);
@@ -337,7 +366,8 @@ impl SimulatedHost {
         let TrimRequest { window, min_extent, sizes, command_max, commands_max, .. } = request;
         let below = sizes.map_or(Bytes::MAX, |sizes| sizes.below);
         let unit = self.ledger.unit();
-        let (mut from, end) = (window.start.div_ceil(unit), self.ledger.touched(window.start, window.len).end);
+        let (mut from, end) =
+            (window.start.div_ceil(unit), self.ledger.touched(window.start, window.len).end);
         // A window that starts inside a group continues an earlier one.
         let begun = (!window.start.is_multiple_of(WINDOW_BYTES)).then_some(from);
         let began = self.now;
@@ -361,7 +391,9 @@ impl SimulatedHost {
             while at < run.start + units {
                 let next = (at + step).min(run.start + units);
                 self.untold.remove(at..next);
-                self.now = self.now.max(self.tell(drive, &[Extent { offset: at * unit, len: (next - at) * unit }]));
+                self.now = self.now.max(
+                    self.tell(drive, &[Extent { offset: at * unit, len: (next - at) * unit }]),
+                );
                 commands += 1;
                 at = next;
             }
@@ -403,7 +435,8 @@ mod tests {
             true
         }
         fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
-            self.0 = self.0.max(now) + if matches!(command, Command::Trim(_)) { TRIM } else { OTHER };
+            self.0 =
+                self.0.max(now) + if matches!(command, Command::Trim(_)) { TRIM } else { OTHER };
             Completion { done: self.0, result: Ok(()) }
         }
         fn idle(&mut self, _until: Nanos) {}
@@ -412,7 +445,13 @@ mod tests {
     /// A drive without frees for a hundred years.
     fn over_an_empty_century(policy: &str) -> SteeredDrive<Slow> {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
-        let mut drive = SteeredDrive::new(Slow::default(), Interface::of(&spec), Some(&policy.parse().unwrap()), Nanos::ZERO, Bytes::ZERO);
+        let mut drive = SteeredDrive::new(
+            Slow::default(),
+            Interface::of(&spec),
+            Some(&policy.parse().unwrap()),
+            Nanos::ZERO,
+            Bytes::ZERO,
+        );
         let extent = Extent { offset: 0, len: 1 << 20 };
         drive.submit(Nanos::ZERO, &Command::Write(extent, DataClass::Random));
         drive.submit(Nanos::from_secs(CENTURY_S), &Command::Read(extent));
@@ -436,7 +475,13 @@ mod tests {
             TURNS.store(0, Ordering::Relaxed);
             let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
             let parsed = policy.parse().unwrap();
-            let drive = SteeredDrive::new(Slow::default(), Interface::of(&spec), Some(&parsed), Nanos::ZERO, Bytes::ZERO);
+            let drive = SteeredDrive::new(
+                Slow::default(),
+                Interface::of(&spec),
+                Some(&parsed),
+                Nanos::ZERO,
+                Bytes::ZERO,
+            );
             let mut drive = drive.counted(count);
             for at in [0, CENTURY_S] {
                 drive.submit(Nanos::from_secs(at), &Command::Read(Extent { offset: 0, len: 4096 }));
@@ -452,7 +497,11 @@ mod tests {
         for (days, trimmed) in [(5, 0), (7, 1 << 20)] {
             let mut drive = over_an_empty_century("batched:every=7d");
             drive.idle(Nanos::from_secs(CENTURY_S + days * 86_400));
-            assert_eq!(drive.into_parts().1.unwrap().discards.effective_bytes(), trimmed, "after {days} days");
+            assert_eq!(
+                drive.into_parts().1.unwrap().discards.effective_bytes(),
+                trimmed,
+                "after {days} days"
+            );
         }
         let mut idle = over_an_empty_century("idle");
         idle.idle(Nanos::from_secs(CENTURY_S + 2 * 86_400));
@@ -468,7 +517,13 @@ mod tests {
         }
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let policy = "adaptive".parse().unwrap();
-        let drive = SteeredDrive::new(Slow::default(), Interface::of(&spec), Some(&policy), Nanos::ZERO, Bytes::ZERO);
+        let drive = SteeredDrive::new(
+            Slow::default(),
+            Interface::of(&spec),
+            Some(&policy),
+            Nanos::ZERO,
+            Bytes::ZERO,
+        );
         drive.counted(after_ten).idle(Nanos::from_secs(CENTURY_S));
         assert_eq!(TURNS.load(Ordering::Relaxed), 11);
     }
@@ -478,7 +533,8 @@ mod tests {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let policy = "batched:every=20s".parse().unwrap();
         let interface = Interface::of(&spec);
-        let mut drive = SteeredDrive::new(Slow::default(), interface, Some(&policy), Nanos::ZERO, Bytes::ZERO);
+        let mut drive =
+            SteeredDrive::new(Slow::default(), interface, Some(&policy), Nanos::ZERO, Bytes::ZERO);
         for window in 0..4 {
             let extent = Extent { offset: window * WINDOW_BYTES, len: 1 << 20 };
             drive.submit(Nanos::ZERO, &Command::Write(extent, DataClass::Random));
@@ -486,7 +542,9 @@ mod tests {
         }
         // Four windows from 20 s take a second each.
         let read = |drive: &mut SteeredDrive<Slow>, at_ms| {
-            drive.submit(Nanos::from_millis(at_ms), &Command::Read(Extent { offset: 0, len: 4096 })).done
+            drive
+                .submit(Nanos::from_millis(at_ms), &Command::Read(Extent { offset: 0, len: 4096 }))
+                .done
         };
         assert_eq!(read(&mut drive, 19_000), Nanos::from_secs(19) + OTHER);
         assert_eq!(read(&mut drive, 20_500), Nanos::from_secs(21) + OTHER);

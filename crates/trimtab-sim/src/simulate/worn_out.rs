@@ -18,7 +18,12 @@ pub const WORN_OUT: &str = "drive.worn-out";
 #[must_use]
 pub fn concluded(end: RunEnd, drive: &dyn Model) -> RunEnd {
     match end {
-        RunEnd::Failed(error) if error.errno == Refusal::ReadOnly.errno() && counter(&drive.counters(), READ_ONLY) != 0 => RunEnd::Complete,
+        RunEnd::Failed(error)
+            if error.errno == Refusal::ReadOnly.errno()
+                && counter(&drive.counters(), READ_ONLY) != 0 =>
+        {
+            RunEnd::Complete
+        }
         other => other,
     }
 }
@@ -47,8 +52,11 @@ fn of_run(run: &Run, name: &str) -> u64 {
 
 /// Adds host writes until the first retirement and until wear-out to `run`.
 pub fn describe(run: &mut Run) {
-    let (first, written, retired) =
-        (of_run(run, "first_retired_written_bytes"), of_run(run, "host_written_bytes"), of_run(run, "now_worn_out_superblocks"));
+    let (first, written, retired) = (
+        of_run(run, "first_retired_written_bytes"),
+        of_run(run, "host_written_bytes"),
+        of_run(run, "now_worn_out_superblocks"),
+    );
     let figure = |name, bytes: u64| Metric::single(name, Unit::Bytes, Better::Higher, bytes as f64);
     if retired > 0 {
         run.metrics.push(figure(metrics::FIRST_RETIRED_WRITTEN, first));
@@ -102,8 +110,16 @@ mod tests {
         };
         let mut simulated = run(&spec, &plan, &mut ()).unwrap();
         let end = simulated.end.clone();
-        let header = crate::run::Run::new("simulate", vec![], crate::run::TargetKind::ModelledDrive, "x", "", 1);
-        let mut run = header.into_run(core::mem::take(&mut simulated.recorded), end == RunEnd::Complete);
+        let header = crate::run::Run::new(
+            "simulate",
+            vec![],
+            crate::run::TargetKind::ModelledDrive,
+            "x",
+            "",
+            1,
+        );
+        let mut run =
+            header.into_run(core::mem::take(&mut simulated.recorded), end == RunEnd::Complete);
         simulated.describe(&mut run);
         (run, end)
     }
@@ -113,16 +129,33 @@ mod tests {
         for (separate_gc, fill_permille) in [(true, 1000), (false, 1000), (false, 0)] {
             let (run, end) = worn(6, separate_gc, fill_permille);
             assert_eq!(end, RunEnd::Complete);
-            let value = |name: &str| run.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.samples[0]);
-            let (first, worn) = (value(metrics::FIRST_RETIRED_WRITTEN).unwrap(), value(metrics::WORN_OUT_WRITTEN).unwrap());
+            let value = |name: &str| {
+                run.metrics
+                    .iter()
+                    .find(|metric| metric.name == name)
+                    .map(|metric| metric.samples[0])
+            };
+            let (first, worn) = (
+                value(metrics::FIRST_RETIRED_WRITTEN).unwrap(),
+                value(metrics::WORN_OUT_WRITTEN).unwrap(),
+            );
             let raw = 256.0 * 1.0735 * 1_048_576.0;
             // The erases of all superblocks limit flash writes.
             let flash = of_run(&run, "nand_written_bytes") as f64;
             assert!(flash < 6.7 * raw && flash > 4.0 * raw, "{flash} of {raw}");
             assert!(first <= worn && worn < flash && worn > raw, "{first} {worn} {flash}");
             assert_eq!(worn, of_run(&run, "host_written_bytes") as f64);
-            assert!(run.warnings.iter().any(|warning| warning.code == WORN_OUT), "{:?}", run.warnings);
-            assert!(run.series.iter().any(|series| series.name == metrics::WRITE_RATE && !series.y.is_empty()), "no curve until wear-out");
+            assert!(
+                run.warnings.iter().any(|warning| warning.code == WORN_OUT),
+                "{:?}",
+                run.warnings
+            );
+            assert!(
+                run.series
+                    .iter()
+                    .any(|series| series.name == metrics::WRITE_RATE && !series.y.is_empty()),
+                "no curve until wear-out"
+            );
         }
     }
 

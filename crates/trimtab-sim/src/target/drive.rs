@@ -1,6 +1,8 @@
 //! A modelled drive as a block target, in virtual time.
 
-use crate::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, PacedTarget, TargetError, TargetResult};
+use crate::target::{
+    BlockCompletion, BlockInfo, BlockTarget, Clock, PacedTarget, TargetError, TargetResult,
+};
 use alloc::borrow::ToOwned as _;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::format;
@@ -45,7 +47,8 @@ impl CompletionQueue {
     #[inline]
     fn pop(&mut self, now: Nanos, wait: bool) -> Option<InFlightCommand> {
         let (first, other) = (self.queue.front(), self.late.peek().map(|Reverse(other)| other));
-        let from_late = other.is_some_and(|other| first.is_none_or(|first| other.order <= first.order));
+        let from_late =
+            other.is_some_and(|other| first.is_none_or(|first| other.order <= first.order));
         if (if from_late { other } else { first }).is_none_or(|next| next.done() > now && !wait) {
             return None;
         }
@@ -71,7 +74,12 @@ impl InFlightCommand {
 impl<D: Device> DriveTarget<D> {
     /// A target on `drive` that allows `queue_depth_max` operations in flight.
     pub fn new(drive: D, queue_depth_max: u32) -> Self {
-        let info = BlockInfo { size: drive.size(), block_size: drive.logical_block(), queue_depth_max, trim: drive.supports_trim() };
+        let info = BlockInfo {
+            size: drive.size(),
+            block_size: drive.logical_block(),
+            queue_depth_max,
+            trim: drive.supports_trim(),
+        };
         Self { drive, info, now: Nanos::ZERO, in_flight: CompletionQueue::default(), submitted: 0 }
     }
 
@@ -88,7 +96,9 @@ impl<D: Device> DriveTarget<D> {
     /// The drive refuses the operation.
     pub fn start(&mut self, tag: u32, op: &Command<'_>) -> TargetResult {
         let completion = self.drive.submit(self.now, op);
-        let error = |refusal: Refusal| TargetError::new(op.kind().name(), describe(op), refusal.to_string(), refusal.errno());
+        let error = |refusal: Refusal| {
+            TargetError::new(op.kind().name(), describe(op), refusal.to_string(), refusal.errno())
+        };
         completion.result.map_err(error)?;
         let order = u128::from(completion.done.0) << 64 | u128::from(self.submitted);
         self.in_flight.push(InFlightCommand { order, tag, issued: self.now });
@@ -142,7 +152,13 @@ impl<D: Device> BlockTarget for DriveTarget<D> {
             let (completed, tag, issued) = (next.done(), next.tag, next.issued);
             self.now = self.now.max(completed);
             // Modelled submission takes no time: the drive's latency includes command overhead.
-            done.push(BlockCompletion { tag, issued, submitted: issued, completed, result: Ok(()) });
+            done.push(BlockCompletion {
+                tag,
+                issued,
+                submitted: issued,
+                completed,
+                result: Ok(()),
+            });
             reaped += 1;
         }
         Ok(())
@@ -151,7 +167,8 @@ impl<D: Device> BlockTarget for DriveTarget<D> {
 
 impl<D: Device> PacedTarget for DriveTarget<D> {
     fn reap_until(&mut self, instant: Nanos, done: &mut Vec<BlockCompletion>) -> TargetResult {
-        let next = [self.in_flight.queue.front(), self.in_flight.late.peek().map(|Reverse(late)| late)];
+        let next =
+            [self.in_flight.queue.front(), self.in_flight.late.peek().map(|Reverse(late)| late)];
         let next = next.into_iter().flatten().map(InFlightCommand::done).min();
         if next.is_some_and(|next| next <= instant) {
             return self.reap(1, done);
@@ -162,7 +179,10 @@ impl<D: Device> PacedTarget for DriveTarget<D> {
 }
 
 fn describe(op: &Command<'_>) -> String {
-    op.extent().map_or_else(|| "the write cache".to_owned(), |extent| format!("{} bytes at {}", op.bytes(), extent.offset))
+    op.extent().map_or_else(
+        || "the write cache".to_owned(),
+        |extent| format!("{} bytes at {}", op.bytes(), extent.offset),
+    )
 }
 
 #[cfg(test)]
@@ -186,7 +206,9 @@ mod tests {
         }
         fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
             let (took, result) = match command {
-                Command::Read(extent) if extent.offset >= 1_000_000 => (0, Err(Refusal::OutOfRange)),
+                Command::Read(extent) if extent.offset >= 1_000_000 => {
+                    (0, Err(Refusal::OutOfRange))
+                }
                 Command::Read(_) => (1, Ok(())),
                 _ => (3, Ok(())),
             };
@@ -203,7 +225,11 @@ mod tests {
         target.submit(1, Command::Read(Extent { offset: 0, len: 512 })).unwrap();
         target.submit(2, Command::Read(Extent { offset: 512, len: 512 })).unwrap();
         target.reap(1, &mut done).unwrap();
-        assert_eq!(done.iter().map(|c| c.tag).collect::<Vec<_>>(), [1, 2], "both are complete at 1 ms");
+        assert_eq!(
+            done.iter().map(|c| c.tag).collect::<Vec<_>>(),
+            [1, 2],
+            "both are complete at 1 ms"
+        );
         assert_eq!(target.now(), Nanos::from_millis(1));
         target.reap(1, &mut done).unwrap();
         assert_eq!((done[2].tag, target.now()), (0, Nanos::from_millis(3)));
@@ -229,7 +255,12 @@ mod tests {
 
     #[test]
     fn refusal_names_the_operation() {
-        let error = DriveTarget::new(Stub, 1).submit(0, Command::Read(Extent { offset: 1_000_000, len: 512 })).unwrap_err();
-        assert_eq!(error.to_string(), "cannot read 512 bytes at 1000000: range goes past the end of the drive");
+        let error = DriveTarget::new(Stub, 1)
+            .submit(0, Command::Read(Extent { offset: 1_000_000, len: 512 }))
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot read 512 bytes at 1000000: range goes past the end of the drive"
+        );
     }
 }

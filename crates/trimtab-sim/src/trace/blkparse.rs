@@ -1,6 +1,9 @@
 //! Parser for blkparse's default output.
 
-use super::{LineError, SECTOR_BYTES, SkipReason, TraceLine, TraceOpKind, TraceRecord, Volume, bytes, decimal, number};
+use super::{
+    LineError, SECTOR_BYTES, SkipReason, TraceLine, TraceOpKind, TraceRecord, Volume, bytes,
+    decimal, number,
+};
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
@@ -19,7 +22,8 @@ pub enum BlkparseEvent {
 }
 
 impl BlkparseEvent {
-    const ALL: [(&'static str, Self); 3] = [("Q", Self::Queued), ("D", Self::Issued), ("C", Self::Completed)];
+    const ALL: [(&'static str, Self); 3] =
+        [("Q", Self::Queued), ("D", Self::Issued), ("C", Self::Completed)];
 
     fn of(letter: &str) -> Option<Self> {
         Self::ALL.iter().find(|(name, _)| *name == letter).map(|(_, action)| *action)
@@ -36,7 +40,9 @@ impl FromStr for BlkparseEvent {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::of(text).ok_or_else(|| format!("'{text}' is not an event: Q (queued), D (issued) or C (completed)"))
+        Self::of(text).ok_or_else(|| {
+            format!("'{text}' is not an event: Q (queued), D (issued) or C (completed)")
+        })
     }
 }
 
@@ -60,7 +66,10 @@ impl BlkparseState {
 
     /// Another event in the text, and its count.
     pub(super) fn other(&self) -> Option<(BlkparseEvent, u64)> {
-        BlkparseEvent::ALL.iter().map(|(_, action)| (*action, self.unwanted[*action as usize])).find(|(_, count)| *count > 0)
+        BlkparseEvent::ALL
+            .iter()
+            .map(|(_, action)| (*action, self.unwanted[*action as usize]))
+            .find(|(_, count)| *count > 0)
     }
 
     /// `maj,min cpu sequence seconds pid action RWBS sector + sectors [process]`. Skips input
@@ -85,8 +94,10 @@ impl BlkparseState {
 
     fn between(&mut self, line: &str) -> Result<TraceLine, LineError> {
         const BEFORE: [&str; 2] = ["Input file ", "Trace started at "];
-        const SUMMARY: [&str; 6] = ["CPU", "Total", "Throughput (R/W):", "Events (", "Skips:", "==="];
-        let begins = |starts: &[&str]| starts.iter().any(|start| line.trim_start().starts_with(start));
+        const SUMMARY: [&str; 6] =
+            ["CPU", "Total", "Throughput (R/W):", "Events (", "Skips:", "==="];
+        let begins =
+            |starts: &[&str]| starts.iter().any(|start| line.trim_start().starts_with(start));
         self.summary |= begins(&SUMMARY);
         if self.summary || begins(&BEFORE) {
             Ok(TraceLine::Other)
@@ -103,8 +114,13 @@ fn device(field: &str) -> Option<Volume> {
 }
 
 /// The request of an event, if replayed.
-fn request<'a>(volume: Volume, at_ns: u128, mut fields: impl Iterator<Item = &'a str>) -> Result<TraceLine, LineError> {
-    let flags = fields.next().ok_or_else(|| LineError::Short("the event has no RWBS field".into()))?;
+fn request<'a>(
+    volume: Volume,
+    at_ns: u128,
+    mut fields: impl Iterator<Item = &'a str>,
+) -> Result<TraceLine, LineError> {
+    let flags =
+        fields.next().ok_or_else(|| LineError::Short("the event has no RWBS field".into()))?;
     let (preflush, kind, fua) = rwbs(flags);
     let without_data = |volume: Volume, why| match preflush {
         true => TraceLine::Request(TraceRecord::new(at_ns, volume, TraceOpKind::Flush, 0, 0)),
@@ -121,11 +137,21 @@ fn request<'a>(volume: Volume, at_ns: u128, mut fields: impl Iterator<Item = &'a
     match fields.next() {
         Some("+") => {}
         // No data: a flush, or a passed-through command with its length and bytes in parentheses.
-        Some(next) if next.starts_with(['(', '[']) => return Ok(without_data(volume, SkipReason::PassedThrough)),
+        Some(next) if next.starts_with(['(', '[']) => {
+            return Ok(without_data(volume, SkipReason::PassedThrough));
+        }
         _ => return Err(LineError::new("the event has no '+ sectors'")),
     }
-    let len = bytes(number(fields.next(), "the number of sectors")?, SECTOR_BYTES, "the number of sectors")?;
-    Ok(TraceLine::Request(TraceRecord { preflush, fua, ..TraceRecord::new(at_ns, volume, kind, offset, len) }))
+    let len = bytes(
+        number(fields.next(), "the number of sectors")?,
+        SECTOR_BYTES,
+        "the number of sectors",
+    )?;
+    Ok(TraceLine::Request(TraceRecord {
+        preflush,
+        fua,
+        ..TraceRecord::new(at_ns, volume, kind, offset, len)
+    }))
 }
 
 /// RWBS: F for a preceding flush, the operation, F for FUA, other flags. A second F in place

@@ -21,6 +21,9 @@ pub(super) fn line(line: &str) -> Result<TraceLine, LineError> {
     let Some((kind, volume, first, count)) = request else {
         return Err(LineError::new("it has no 'sector sectors W|R major minor'"));
     };
-    let (offset, len) = (bytes(first, SECTOR_BYTES, "the sector")?, bytes(count, SECTOR_BYTES, "the number of sectors")?);
+    let (offset, len) = (
+        bytes(first, SECTOR_BYTES, "the sector")?,
+        bytes(count, SECTOR_BYTES, "the number of sectors")?,
+    );
     Ok(TraceLine::Request(TraceRecord::new(at_ns.into(), volume, kind, offset, len)))
 }

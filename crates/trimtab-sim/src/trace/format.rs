@@ -37,19 +37,38 @@ impl TraceFormat {
         ("blkparse", Self::Blkparse, "the default text of blkparse"),
         ("msr", Self::Table(&table::MSR), "MSR Cambridge"),
         ("alibaba", Self::Table(&table::ALIBABA), "Alibaba block traces"),
-        ("tencent", Self::Table(&table::TENCENT), "Tencent block storage: seconds, sector, sectors, 0 read 1 write, volume"),
+        (
+            "tencent",
+            Self::Table(&table::TENCENT),
+            "Tencent block storage: seconds, sector, sectors, 0 read 1 write, volume",
+        ),
         ("spc", Self::Table(&table::SPC), "SPC traces, as of UMass"),
         ("fiu", Self::Fiu, "FIU IODedup and SRCMap"),
         ("systor17", Self::Table(&table::SYSTOR17), "SYSTOR '17"),
-        ("mqsim", Self::Table(&table::MQSIM), "MQSim: nanoseconds, device, sector, sectors, 0 write 1 read"),
-        ("disksim", Self::Table(&table::DISKSIM), "DiskSim ASCII: milliseconds, device, sector, sectors, 0 write 1 read"),
-        ("columns", Self::Table(&table::COLUMNS), "seconds, 0 read 1 write 3 trim, block of 4 KiB, bytes, stream"),
+        (
+            "mqsim",
+            Self::Table(&table::MQSIM),
+            "MQSim: nanoseconds, device, sector, sectors, 0 write 1 read",
+        ),
+        (
+            "disksim",
+            Self::Table(&table::DISKSIM),
+            "DiskSim ASCII: milliseconds, device, sector, sectors, 0 write 1 read",
+        ),
+        (
+            "columns",
+            Self::Table(&table::COLUMNS),
+            "seconds, 0 read 1 write 3 trim, block of 4 KiB, bytes, stream",
+        ),
     ];
 
     /// Description of the format.
     #[must_use]
     pub fn description(self) -> &'static str {
-        Self::ALL.iter().find(|(_, format, _)| *format == self).map_or("", |(.., description)| description)
+        Self::ALL
+            .iter()
+            .find(|(_, format, _)| *format == self)
+            .map_or("", |(.., description)| description)
     }
 
     /// All names as text.
@@ -100,7 +119,12 @@ impl TraceFormat {
 
 impl fmt::Display for TraceFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(Self::ALL.iter().find(|(_, format, _)| format == self).map_or("unknown", |(name, ..)| name))
+        f.pad(
+            Self::ALL
+                .iter()
+                .find(|(_, format, _)| format == self)
+                .map_or("unknown", |(name, ..)| name),
+        )
     }
 }
 
@@ -109,6 +133,8 @@ impl FromStr for TraceFormat {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|(name, ..)| *name == text);
-        found.map(|(_, format, _)| *format).ok_or_else(|| format!("'{text}' is not a trace format; they are {}", Self::names()))
+        found
+            .map(|(_, format, _)| *format)
+            .ok_or_else(|| format!("'{text}' is not a trace format; they are {}", Self::names()))
     }
 }

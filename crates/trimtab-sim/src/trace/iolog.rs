@@ -23,19 +23,30 @@ impl IologState {
             self.version = match line.trim() {
                 "fio version 2 iolog" => 2,
                 "fio version 3 iolog" => 3,
-                _ => return Err(LineError::new("the log does not begin with 'fio version 2 iolog' or 'fio version 3 iolog'")),
+                _ => {
+                    return Err(LineError::new(
+                        "the log does not begin with 'fio version 2 iolog' or 'fio version 3 iolog'",
+                    ));
+                }
             };
             return Ok(TraceLine::Characteristic);
         }
         let mut fields = line.split_ascii_whitespace();
-        let stamp = if self.version == 3 { u128::from(number::<u64>(fields.next(), "the timestamp")?) * 1000 } else { 0 };
+        let stamp = if self.version == 3 {
+            u128::from(number::<u64>(fields.next(), "the timestamp")?) * 1000
+        } else {
+            0
+        };
         let at_ns = self.waited_ns.max(stamp);
-        let file = fields.next().ok_or_else(|| LineError::Short("the file name is missing".into()))?;
-        let action = fields.next().ok_or_else(|| LineError::Short("the action is missing".into()))?;
+        let file =
+            fields.next().ok_or_else(|| LineError::Short("the file name is missing".into()))?;
+        let action =
+            fields.next().ok_or_else(|| LineError::Short("the action is missing".into()))?;
         let kind = match action {
             "add" | "open" | "close" => return Ok(TraceLine::Other),
             "wait" => {
-                let until_ns = u128::from(number::<u64>(fields.next(), "the time to wait for")?) * 1_000_000;
+                let until_ns =
+                    u128::from(number::<u64>(fields.next(), "the time to wait for")?) * 1_000_000;
                 self.waited_ns = self.waited_ns.max(until_ns);
                 return Ok(TraceLine::Other);
             }
@@ -43,7 +54,12 @@ impl IologState {
             "write" => TraceOpKind::Write,
             "trim" => TraceOpKind::Trim,
             "sync" | "datasync" | "sync_file_range" | "syncfs" => TraceOpKind::Flush,
-            other => return Err(LineError::Wrong(format!("'{}' is not an action of an iolog", shortened(other)))),
+            other => {
+                return Err(LineError::Wrong(format!(
+                    "'{}' is not an action of an iolog",
+                    shortened(other)
+                )));
+            }
         };
         let volume = self.volume(file)?;
         if kind == TraceOpKind::Flush {

@@ -1,7 +1,9 @@
 //! A text trace of one volume, line by line.
 
 use super::skipped::SkipCounts;
-use super::{BlkparseEvent, LineError, Parser, TraceFormat, TraceLine, TraceReadOptions, TraceRecord, Volume};
+use super::{
+    BlkparseEvent, LineError, Parser, TraceFormat, TraceLine, TraceReadOptions, TraceRecord, Volume,
+};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -87,7 +89,10 @@ impl Lines {
         self.number += 1;
         let may_be_cut = is_last && self.parser.begun;
         let raw = match self.parser.line(line) {
-            Err(error) if may_be_cut && (matches!(error, LineError::Short(_)) || !line.ends_with('\n')) => {
+            Err(error)
+                if may_be_cut
+                    && (matches!(error, LineError::Short(_)) || !line.ends_with('\n')) =>
+            {
                 self.cut = true;
                 return Ok(());
             }
@@ -117,8 +122,11 @@ impl Lines {
         if self.given.is_some_and(|(_, latest)| raw.at_ns < latest) {
             return Err(TextError::Late);
         }
-        let earliest =
-            self.given.map(|(earliest, _)| earliest).or(self.waiting.keys().next().map(|(at_ns, _)| *at_ns)).unwrap_or(raw.at_ns);
+        let earliest = self
+            .given
+            .map(|(earliest, _)| earliest)
+            .or(self.waiting.keys().next().map(|(at_ns, _)| *at_ns))
+            .unwrap_or(raw.at_ns);
         let latest = self.latest_ns.max(raw.at_ns);
         if latest - earliest.min(raw.at_ns) > u128::from(u64::MAX) {
             return Err(LineError::new("the time is out of range").into());
@@ -143,7 +151,8 @@ impl Lines {
     /// Warnings after the last line: deviations from the text.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let cut = self.cut.then(|| format!("the last line, {}, is cut off and left out", self.number));
+        let cut =
+            self.cut.then(|| format!("the last line, {}, is cut off and left out", self.number));
         let backwards = match self.backwards {
             0 => None,
             1 => Some("1 line goes back in time; the requests are sorted by time".to_string()),
@@ -161,13 +170,21 @@ impl Lines {
             return Ok(());
         }
         if let Some(wanted) = self.wanted.clone().filter(|_| !self.skipped_volumes.is_empty()) {
-            let named: Vec<String> = self.skipped_volumes.iter().take(NAMED_MAX).map(Volume::to_string).collect();
+            let named: Vec<String> =
+                self.skipped_volumes.iter().take(NAMED_MAX).map(Volume::to_string).collect();
             let more = if self.skipped_volumes.len() > NAMED_MAX { " and others" } else { "" };
-            return Err(TextError::NoVolume(wanted, format!("; it has {}{more}", named.join(", "))));
+            return Err(TextError::NoVolume(
+                wanted,
+                format!("; it has {}{more}", named.join(", ")),
+            ));
         }
         match self.parser.blkparse.other() {
-            Some((other, count)) => Err(TextError::OtherEvents(self.parser.blkparse.wanted(), other, count)),
-            None => Err(TextError::Empty(self.warnings().iter().map(|warning| format!("; {warning}")).collect())),
+            Some((other, count)) => {
+                Err(TextError::OtherEvents(self.parser.blkparse.wanted(), other, count))
+            }
+            None => Err(TextError::Empty(
+                self.warnings().iter().map(|warning| format!("; {warning}")).collect(),
+            )),
         }
     }
 }

@@ -35,7 +35,8 @@ impl SkipCounts {
 
     /// `3 lines are left out: size 0 (2), zone command (1)`; `None` if none is.
     pub(super) fn text(&self) -> Option<String> {
-        let reasons: Vec<String> = self.0.iter().map(|(why, count)| format!("{why} ({count})")).collect();
+        let reasons: Vec<String> =
+            self.0.iter().map(|(why, count)| format!("{why} ({count})")).collect();
         let lines = match self.0.values().sum::<u64>() {
             0 => return None,
             1 => "1 line is".into(),

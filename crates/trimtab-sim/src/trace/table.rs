@@ -1,6 +1,9 @@
 //! Formats with one request per line in fixed columns.
 
-use super::{LineError, SECTOR_BYTES, SkipReason, TraceLine, TraceOpKind, TraceRecord, Volume, bytes, decimal, number, shortened};
+use super::{
+    LineError, SECTOR_BYTES, SkipReason, TraceLine, TraceOpKind, TraceRecord, Volume, bytes,
+    decimal, number, shortened,
+};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -47,7 +50,11 @@ enum ColumnContent {
     Text,
 }
 
-const fn column(name: &'static str, header: &'static [&'static str], content: ColumnContent) -> TraceColumn {
+const fn column(
+    name: &'static str,
+    header: &'static [&'static str],
+    content: ColumnContent,
+) -> TraceColumn {
     TraceColumn { name, header, content }
 }
 
@@ -55,7 +62,17 @@ const TIME: &[&str] = &["timestamp", "time", "ts"];
 const OFFSET: &[&str] = &["offset", "lba", "startinglba", "address"];
 const SIZE: &[&str] = &["size", "length", "len", "iosize"];
 const KIND: &[&str] = &["type", "opcode", "op", "iotype", "operation", "rw"];
-const VOLUME: &[&str] = &["volumeid", "volume", "deviceid", "device", "disknumber", "disk", "lun", "asu", "devicenumber"];
+const VOLUME: &[&str] = &[
+    "volumeid",
+    "volume",
+    "deviceid",
+    "device",
+    "disknumber",
+    "disk",
+    "lun",
+    "asu",
+    "devicenumber",
+];
 const NAMED: &[(&str, Option<TraceOpKind>)] = &[
     ("Read", Some(TraceOpKind::Read)),
     ("Write", Some(TraceOpKind::Write)),
@@ -63,7 +80,8 @@ const NAMED: &[(&str, Option<TraceOpKind>)] = &[
     ("W", Some(TraceOpKind::Write)),
 ];
 /// As in DiskSim: bit 0 is set for a read.
-const SIMULATED: &[(&str, Option<TraceOpKind>)] = &[("0", Some(TraceOpKind::Write)), ("1", Some(TraceOpKind::Read))];
+const SIMULATED: &[(&str, Option<TraceOpKind>)] =
+    &[("0", Some(TraceOpKind::Write)), ("1", Some(TraceOpKind::Read))];
 
 const SECOND: u32 = 1_000_000_000;
 
@@ -101,7 +119,11 @@ pub(super) static TENCENT: ColumnFormat = ColumnFormat {
         column("the timestamp", TIME, ColumnContent::Ticks(SECOND)),
         column("the offset", OFFSET, ColumnContent::Offset(SECTOR_BYTES)),
         column("the size", SIZE, ColumnContent::Len(SECTOR_BYTES)),
-        column("the kind of request", KIND, ColumnContent::Kind(&[("0", Some(TraceOpKind::Read)), ("1", Some(TraceOpKind::Write))])),
+        column(
+            "the kind of request",
+            KIND,
+            ColumnContent::Kind(&[("0", Some(TraceOpKind::Read)), ("1", Some(TraceOpKind::Write))]),
+        ),
         column("the volume", VOLUME, ColumnContent::Volume),
     ],
     least: 5,
@@ -154,7 +176,11 @@ pub(super) static COLUMNS: ColumnFormat = ColumnFormat {
         column(
             "the request type",
             KIND,
-            ColumnContent::Kind(&[("0", Some(TraceOpKind::Read)), ("1", Some(TraceOpKind::Write)), ("3", Some(TraceOpKind::Trim))]),
+            ColumnContent::Kind(&[
+                ("0", Some(TraceOpKind::Read)),
+                ("1", Some(TraceOpKind::Write)),
+                ("3", Some(TraceOpKind::Trim)),
+            ]),
         ),
         column("the block", &["lba", "block", "offset"], ColumnContent::Offset(4096)),
         column("the size", SIZE, ColumnContent::Len(1)),
@@ -170,23 +196,40 @@ const fn simulator(time: ColumnContent) -> [TraceColumn; 5] {
     [
         column("the time", &["requestarrivaltime", "arrivaltime", "time", "timestamp"], time),
         column("the device", VOLUME, ColumnContent::Volume),
-        column("the sector", &["startinglogicalsectoraddress", "lba", "lsa", "sector", "blkno"], ColumnContent::Offset(SECTOR_BYTES)),
-        column("the number of sectors", &["requestsizeinsectors", "size", "sectors", "bcount"], ColumnContent::Len(SECTOR_BYTES)),
-        column("the request type", &["typeofrequests", "type", "flags"], ColumnContent::Kind(SIMULATED)),
+        column(
+            "the sector",
+            &["startinglogicalsectoraddress", "lba", "lsa", "sector", "blkno"],
+            ColumnContent::Offset(SECTOR_BYTES),
+        ),
+        column(
+            "the number of sectors",
+            &["requestsizeinsectors", "size", "sectors", "bcount"],
+            ColumnContent::Len(SECTOR_BYTES),
+        ),
+        column(
+            "the request type",
+            &["typeofrequests", "type", "flags"],
+            ColumnContent::Kind(SIMULATED),
+        ),
     ]
 }
 
 static MQSIM_COLUMNS: [TraceColumn; 5] = simulator(ColumnContent::Ticks(1));
 static DISKSIM_COLUMNS: [TraceColumn; 5] = simulator(ColumnContent::Decimal(1_000_000));
-pub(super) static MQSIM: ColumnFormat = ColumnFormat { separator: None, columns: &MQSIM_COLUMNS, least: 5, most: 5 };
-pub(super) static DISKSIM: ColumnFormat = ColumnFormat { separator: None, columns: &DISKSIM_COLUMNS, least: 5, most: 5 };
+pub(super) static MQSIM: ColumnFormat =
+    ColumnFormat { separator: None, columns: &MQSIM_COLUMNS, least: 5, most: 5 };
+pub(super) static DISKSIM: ColumnFormat =
+    ColumnFormat { separator: None, columns: &DISKSIM_COLUMNS, least: 5, most: 5 };
 
 impl ColumnFormat {
     /// True if each request has a letter at a fixed position; otherwise any numbers fit.
     pub(super) fn has_letters(&self) -> bool {
-        let letters =
-            |words: &[(&str, Option<TraceOpKind>)]| words.iter().any(|(word, _)| word.starts_with(|c: char| c.is_ascii_alphabetic()));
-        self.columns.iter().any(|column| matches!(column.content, ColumnContent::Kind(words) if letters(words)))
+        let letters = |words: &[(&str, Option<TraceOpKind>)]| {
+            words.iter().any(|(word, _)| word.starts_with(|c: char| c.is_ascii_alphabetic()))
+        };
+        self.columns
+            .iter()
+            .any(|column| matches!(column.content, ColumnContent::Kind(words) if letters(words)))
     }
 
     /// Parses a line, which may be a header if it is the `first`.
@@ -197,14 +240,28 @@ impl ColumnFormat {
         // One more than allowed, to detect extra columns.
         let few = self.columns.len() + 1;
         let fields: Vec<&str> = match self.separator {
-            Some(separator) => line.trim_end().trim_end_matches(separator).split(separator).map(str::trim).take(few).collect(),
+            Some(separator) => line
+                .trim_end()
+                .trim_end_matches(separator)
+                .split(separator)
+                .map(str::trim)
+                .take(few)
+                .collect(),
             None => line.split_ascii_whitespace().take(few).collect(),
         };
-        if first && fields.iter().all(|field| field.trim_matches('"').starts_with(|c: char| c.is_ascii_alphabetic())) {
+        if first
+            && fields
+                .iter()
+                .all(|field| field.trim_matches('"').starts_with(|c: char| c.is_ascii_alphabetic()))
+        {
             return self.header(&fields);
         }
-        if let Some(separator) = self.separator.filter(|separator| first && !line.contains(*separator)) {
-            return Err(LineError::Wrong(format!("the columns are not separated by '{separator}'")));
+        if let Some(separator) =
+            self.separator.filter(|separator| first && !line.contains(*separator))
+        {
+            return Err(LineError::Wrong(format!(
+                "the columns are not separated by '{separator}'"
+            )));
         }
         if let Some(missing) = self.columns[..self.least].get(fields.len()) {
             return Err(LineError::Short(format!("{} is missing", missing.name)));
@@ -216,44 +273,73 @@ impl ColumnFormat {
     }
 
     fn header(&self, fields: &[&str]) -> Result<TraceLine, LineError> {
-        let known = |(column, field): (&TraceColumn, &&str)| column.header.contains(&plain(field).as_str());
-        let fits = (self.least..=self.most).contains(&fields.len()) && self.columns.iter().zip(fields).all(known);
-        if fits { Ok(TraceLine::Characteristic) } else { Err(LineError::new("the header's columns do not match the format")) }
+        let known =
+            |(column, field): (&TraceColumn, &&str)| column.header.contains(&plain(field).as_str());
+        let fits = (self.least..=self.most).contains(&fields.len())
+            && self.columns.iter().zip(fields).all(known);
+        if fits {
+            Ok(TraceLine::Characteristic)
+        } else {
+            Err(LineError::new("the header's columns do not match the format"))
+        }
     }
 
     fn request(&self, fields: &[&str]) -> Result<TraceLine, LineError> {
         let mut raw = TraceRecord::new(0, Volume::default(), TraceOpKind::Flush, 0, 0);
         let mut host = "";
         let mut served = true;
-        for (TraceColumn { name, content, .. }, text) in self.columns.iter().zip(fields.iter().copied()) {
+        for (TraceColumn { name, content, .. }, text) in
+            self.columns.iter().zip(fields.iter().copied())
+        {
             let field = Some(text);
             match *content {
                 ColumnContent::Decimal(unit_ns) => raw.at_ns = decimal(field, name, unit_ns)?,
-                ColumnContent::Ticks(ns) => raw.at_ns = u128::from(number::<u64>(field, name)?) * u128::from(ns),
+                ColumnContent::Ticks(ns) => {
+                    raw.at_ns = u128::from(number::<u64>(field, name)?) * u128::from(ns)
+                }
                 ColumnContent::Volume => {
                     let number = number(field, name)?;
-                    raw.volume = if host.is_empty() { Volume::Number(number) } else { Volume::named(&format!("{host},{number}"), number)? };
+                    raw.volume = if host.is_empty() {
+                        Volume::Number(number)
+                    } else {
+                        Volume::named(&format!("{host},{number}"), number)?
+                    };
                 }
                 ColumnContent::Host => host = text,
                 ColumnContent::Kind(words) => match kind(text, name, words)? {
                     Some(kind) => raw.kind = kind,
                     None => served = false,
                 },
-                ColumnContent::Offset(unit) => raw.offset = bytes(number(field, name)?, unit, name)?,
+                ColumnContent::Offset(unit) => {
+                    raw.offset = bytes(number(field, name)?, unit, name)?
+                }
                 ColumnContent::Len(unit) => raw.len = bytes(number(field, name)?, unit, name)?,
                 ColumnContent::Number => drop(number::<u64>(field, name)?),
                 ColumnContent::Text => {}
             }
         }
-        Ok(if served { TraceLine::Request(raw) } else { TraceLine::Skipped(raw.volume, SkipReason::NoResponse) })
+        Ok(if served {
+            TraceLine::Request(raw)
+        } else {
+            TraceLine::Skipped(raw.volume, SkipReason::NoResponse)
+        })
     }
 }
 
-fn kind(field: &str, name: &str, words: &[(&str, Option<TraceOpKind>)]) -> Result<Option<TraceOpKind>, LineError> {
+fn kind(
+    field: &str,
+    name: &str,
+    words: &[(&str, Option<TraceOpKind>)],
+) -> Result<Option<TraceOpKind>, LineError> {
     let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(field));
     found.map(|(_, kind)| *kind).ok_or_else(|| {
-        let known: Vec<&str> = words.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect();
-        LineError::Wrong(format!("{name} '{}' is not one of {}", shortened(field), known.join(", ")))
+        let known: Vec<&str> =
+            words.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect();
+        LineError::Wrong(format!(
+            "{name} '{}' is not one of {}",
+            shortened(field),
+            known.join(", ")
+        ))
     })
 }
 

@@ -52,23 +52,38 @@ fn holds(name: &str, text: &str, expected: &[TraceRecord]) {
 fn msr_with_and_without_header_reads_file_times() {
     let text = "128166372003061629,hm,1,Read,383496192,32768,413\n128166372016382155,hm,1,Write,2822144,4096,1217\n";
     let disk = named("hm,1", 1);
-    let expected =
-        [record(0, disk.clone(), TraceOpKind::Read, 383_496_192, 32_768), record(1_332_052_600, disk, TraceOpKind::Write, 2_822_144, 4096)];
+    let expected = [
+        record(0, disk.clone(), TraceOpKind::Read, 383_496_192, 32_768),
+        record(1_332_052_600, disk, TraceOpKind::Write, 2_822_144, 4096),
+    ];
     holds("msr", text, &expected);
-    holds("msr", &alloc::format!("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n{text}"), &expected);
+    holds(
+        "msr",
+        &alloc::format!("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n{text}"),
+        &expected,
+    );
     holds("msr", &text.replace('\n', "\r\n"), &expected);
-    holds("msr", &alloc::format!("\u{feff}{}", text.replace(",413", "").replace(",1217", "")), &expected);
+    holds(
+        "msr",
+        &alloc::format!("\u{feff}{}", text.replace(",413", "").replace(",1217", "")),
+        &expected,
+    );
 }
 
 #[test]
 fn alibaba_with_and_without_header_keeps_devices_apart() {
-    let text = "419,W,8792731648,16384,1577808144360767\n725,R,59110326272,360448,1577808144360813\n";
+    let text =
+        "419,W,8792731648,16384,1577808144360767\n725,R,59110326272,360448,1577808144360813\n";
     let expected = [
         record(0, number(419), TraceOpKind::Write, 8_792_731_648, 16_384),
         record(46_000, number(725), TraceOpKind::Read, 59_110_326_272, 360_448),
     ];
     holds("alibaba", text, &expected);
-    holds("alibaba", &alloc::format!("device_id,opcode,offset,length,timestamp\n{text}"), &expected);
+    holds(
+        "alibaba",
+        &alloc::format!("device_id,opcode,offset,length,timestamp\n{text}"),
+        &expected,
+    );
 }
 
 #[test]
@@ -89,7 +104,8 @@ fn tencent_is_in_sectors_and_recognised_by_header_only() {
 
 #[test]
 fn spc_addresses_are_sectors_and_sizes_bytes() {
-    let text = "0,20941264,8192,W,0.551706\n0,20939840,8192,w,0.554041\n1,3072256,4096,r,1.2,x,y,z\n";
+    let text =
+        "0,20941264,8192,W,0.551706\n0,20939840,8192,w,0.554041\n1,3072256,4096,r,1.2,x,y,z\n";
     let expected = [
         record(0, number(0), TraceOpKind::Write, 20_941_264 * 512, 8192),
         record(2_335_000, number(0), TraceOpKind::Write, 20_939_840 * 512, 8192),
@@ -115,8 +131,10 @@ fn fiu_processes_may_have_spaces() {
 fn systor17_requests_without_response_are_skipped() {
     let text = "Timestamp,Response,IOType,LUN,Offset,Size\n1455592160.000037000,0.000257000,W,0,5678080,4096\n\
                 1455592160.000137000,,,0,0,512\n1455592161.000037000,0.000257,R,2,512,512\n";
-    let expected =
-        [record(0, number(0), TraceOpKind::Write, 5_678_080, 4096), record(1_000_000_000, number(2), TraceOpKind::Read, 512, 512)];
+    let expected = [
+        record(0, number(0), TraceOpKind::Write, 5_678_080, 4096),
+        record(1_000_000_000, number(2), TraceOpKind::Read, 512, 512),
+    ];
     holds("systor17", text, &expected);
     holds("systor17", text.split_once('\n').unwrap().1, &expected);
 }
@@ -132,7 +150,10 @@ fn simulator_traces_are_in_sectors_and_never_guessed() {
     assert_eq!(parse("disksim", "48.513 0 6160447 8 1\n180.000000 0 4096000 32 0\n"), expected);
     // The first line also fits `columns`, as a read of 4 KiB at block 0.
     for text in [text, "0 0 0 4096 1\n", "4851300 1 524288 16 0\n", "0.5 1 10 4096 0\n"] {
-        assert!(matches!(TraceFormat::recognise(text), FormatMatch::Possible(possible) if !possible.is_empty()), "{text}");
+        assert!(
+            matches!(TraceFormat::recognise(text), FormatMatch::Possible(possible) if !possible.is_empty()),
+            "{text}"
+        );
     }
 }
 
@@ -145,7 +166,8 @@ fn columns_have_trims_and_need_whole_sectors() {
         record(500_000_001, number(0), TraceOpKind::Read, 28_672, 4096),
     ];
     assert_eq!(parse("columns", text), expected);
-    let error = Parser::new(format("columns"), None).line("4851300 1 524288 16 0").unwrap_err().to_string();
+    let error =
+        Parser::new(format("columns"), None).line("4851300 1 524288 16 0").unwrap_err().to_string();
     assert!(error.starts_with("16 bytes at byte 2147483648 are not whole sectors"), "{error}");
 }
 
@@ -211,13 +233,17 @@ Skips: 0 forward (0 -   0.0%)
     ];
     holds("blkparse", text, &expected);
     assert!(Parser::new(format("blkparse"), None).line("garbage line,,,").is_err());
-    assert!(Parser::new(format("blkparse"), None).line(" Reads Queued:  1").is_err(), "a summary begins with its CPU");
+    assert!(
+        Parser::new(format("blkparse"), None).line(" Reads Queued:  1").is_err(),
+        "a summary begins with its CPU"
+    );
 }
 
 #[test]
 fn blkparse_f_before_the_operation_is_flush_and_after_it_fua() {
     let flags = |flags: &str| {
-        let line = alloc::format!("  8,16   3      101     0.000000000   812  Q {flags} 4096 + 8 [x]");
+        let line =
+            alloc::format!("  8,16   3      101     0.000000000   812  Q {flags} 4096 + 8 [x]");
         parse("blkparse", &line).first().map(|record| (record.kind, record.preflush, record.fua))
     };
     assert_eq!(flags("W"), Some((TraceOpKind::Write, false, false)));
@@ -229,8 +255,12 @@ fn blkparse_f_before_the_operation_is_flush_and_after_it_fua() {
     assert_eq!(flags("FN"), Some((TraceOpKind::Flush, false, false)));
     assert_eq!(flags("FF"), Some((TraceOpKind::Flush, false, false)));
     assert_eq!(flags("N"), None);
-    let both: Vec<TraceEvent> = parse("blkparse", "8,0 1 1 0.5 1 Q FWF 8 + 8 [x]").into_iter().flat_map(TraceRecord::events).collect();
-    let shape: Vec<_> = both.iter().map(|event| (event.kind, event.offset, event.len, event.fua)).collect();
+    let both: Vec<TraceEvent> = parse("blkparse", "8,0 1 1 0.5 1 Q FWF 8 + 8 [x]")
+        .into_iter()
+        .flat_map(TraceRecord::events)
+        .collect();
+    let shape: Vec<_> =
+        both.iter().map(|event| (event.kind, event.offset, event.len, event.fua)).collect();
     assert_eq!(shape, [(TraceOpKind::Flush, 0, 0, false), (TraceOpKind::Write, 4096, 4096, true)]);
     let empty = parse("blkparse", "8,0 1 1 0.5 1 D FF 0 + 0 [x]\n8,0 1 1 0.5 1 Q FW 0 + 0 [x]");
     assert_eq!(empty, [record(0, SDA, TraceOpKind::Flush, 0, 0)]);
@@ -241,12 +271,21 @@ fn blkparse_other_events_are_counted_and_can_be_chosen() {
     let text = "202,16 7 50007 675.722691803 661 D W 95839968 + 80 [kswapd0]\n202,16 7 50008 675.822691803 661 C R 8 + 8 [0]\n";
     const SDB: Volume = Volume::Device(202, 16);
     assert_eq!(recognised(text).as_deref(), Some("blkparse"));
-    assert_eq!(parse_events("blkparse", Some(BlkparseEvent::Issued), text), [record(0, SDB, TraceOpKind::Write, 95_839_968 * 512, 40_960)]);
-    assert_eq!(parse_events("blkparse", Some(BlkparseEvent::Completed), text), [record(0, SDB, TraceOpKind::Read, 4096, 4096)]);
+    assert_eq!(
+        parse_events("blkparse", Some(BlkparseEvent::Issued), text),
+        [record(0, SDB, TraceOpKind::Write, 95_839_968 * 512, 40_960)]
+    );
+    assert_eq!(
+        parse_events("blkparse", Some(BlkparseEvent::Completed), text),
+        [record(0, SDB, TraceOpKind::Read, 4096, 4096)]
+    );
     let mut lines = Lines::new(format("blkparse"), &TraceReadOptions::default());
     text.split_inclusive('\n').for_each(|line| assert_eq!(lines.line(line, false), Ok(())));
     assert!(lines.next(true).is_none());
-    assert_eq!(lines.end(), Err(TextError::OtherEvents(BlkparseEvent::Queued, BlkparseEvent::Issued, 1)));
+    assert_eq!(
+        lines.end(),
+        Err(TextError::OtherEvents(BlkparseEvent::Queued, BlkparseEvent::Issued, 1))
+    );
 }
 
 /// As printed by blkparse 1.2.0 with -t.
@@ -263,7 +302,11 @@ fn blkparse_events_without_data_are_flushes_or_no_requests() {
     const SDB: Volume = Volume::Device(8, 16);
     assert_eq!(parse("blkparse", text), [record(0, SDB, TraceOpKind::Flush, 0, 0)]);
     let fua = TraceRecord { fua: true, ..record(3_000_000, SDB, TraceOpKind::Write, 1 << 44, 512) };
-    let completed = [record(0, SDB, TraceOpKind::Flush, 0, 0), record(2_000_000, SDB, TraceOpKind::Trim, 16_384 * 512, 1 << 20), fua];
+    let completed = [
+        record(0, SDB, TraceOpKind::Flush, 0, 0),
+        record(2_000_000, SDB, TraceOpKind::Trim, 16_384 * 512, 1 << 20),
+        fua,
+    ];
     assert_eq!(parse_events("blkparse", Some(BlkparseEvent::Completed), text), completed);
 }
 
@@ -278,20 +321,32 @@ fn read_all(name: &str, volume: Option<Volume>, text: &str) -> Result<Requests, 
         lines.line(line, number == last)?;
     }
     lines.end()?;
-    let given = core::iter::from_fn(|| lines.next(true)).map(|(record, line)| (record.at_ns as u64, line)).collect();
+    let given = core::iter::from_fn(|| lines.next(true))
+        .map(|(record, line)| (record.at_ns as u64, line))
+        .collect();
     Ok((given, lines.warnings()))
 }
 
 /// Number of requests, and true if the last line is cut off.
 fn read(name: &str, volume: Option<Volume>, text: &str) -> Result<(usize, bool), TextError> {
-    read_all(name, volume, text).map(|(given, warnings)| (given.len(), warnings.iter().any(|warning| warning.contains("cut off"))))
+    read_all(name, volume, text).map(|(given, warnings)| {
+        (given.len(), warnings.iter().any(|warning| warning.contains("cut off")))
+    })
 }
 
 #[test]
 fn skipped_requests_are_counted_by_reason() {
     for (name, text, expected) in [
-        ("msr", "1,hm,1,Write,0,512,1\n2,hm,1,Write,0,0,1\n3,hm,1,Read,0,0,1\n", "2 lines are left out: size 0 (2)"),
-        ("fio", "fio version 3 iolog\n1 x write 0 512\n2 x write 0 0\n3 x wait 1\n4 x close\n", "1 line is left out: size 0 (1)"),
+        (
+            "msr",
+            "1,hm,1,Write,0,512,1\n2,hm,1,Write,0,0,1\n3,hm,1,Read,0,0,1\n",
+            "2 lines are left out: size 0 (2)",
+        ),
+        (
+            "fio",
+            "fio version 3 iolog\n1 x write 0 512\n2 x write 0 0\n3 x wait 1\n4 x close\n",
+            "1 line is left out: size 0 (1)",
+        ),
         ("systor17", "1.5,0.1,W,0,0,512\n1.6,,,0,0,512\n", "1 line is left out: no response (1)"),
         (
             "blkparse",
@@ -311,9 +366,13 @@ fn skipped_requests_are_counted_by_reason() {
 
 #[test]
 fn times_that_go_back_are_sorted_and_counted() {
-    let merged = "8,0 1 1 0.2 1 Q W 8 + 8 [x]\n8,0 1 1 0.1 1 Q W 8 + 8 [x]\n8,0 1 1 0.3 1 Q W 8 + 8 [x]\n";
+    let merged =
+        "8,0 1 1 0.2 1 Q W 8 + 8 [x]\n8,0 1 1 0.1 1 Q W 8 + 8 [x]\n8,0 1 1 0.3 1 Q W 8 + 8 [x]\n";
     let warning = "1 line goes back in time; the requests are sorted by time".to_string();
-    assert_eq!(read_all("blkparse", None, merged), Ok((vec![(0, 2), (100_000_000, 1), (200_000_000, 3)], vec![warning])));
+    assert_eq!(
+        read_all("blkparse", None, merged),
+        Ok((vec![(0, 2), (100_000_000, 1), (200_000_000, 3)], vec![warning]))
+    );
     let reversed = "30000,hm,1,Write,0,512,1\n20000,hm,1,Write,0,512,1\n10000,hm,1,Write,0,512,1\n";
     let (given, warnings) = read_all("msr", None, reversed).unwrap();
     assert_eq!(given, [(0, 3), (1_000_000, 2), (2_000_000, 1)]);
@@ -338,7 +397,10 @@ fn trace_time_too_far_back_is_refused() {
 fn volumes_of_the_same_number_are_separated_by_name() {
     let hosts = "1,hm,1,Write,0,512,1\n2,src,1,Write,0,512,1\n3,src,1,Write,0,512,1\n";
     for volume in [None, Some(number(1))] {
-        assert_eq!(read("msr", volume, hosts), Err(TextError::Several(named("hm,1", 1), named("src,1", 1))));
+        assert_eq!(
+            read("msr", volume, hosts),
+            Err(TextError::Several(named("hm,1", 1), named("src,1", 1)))
+        );
     }
     assert_eq!(read("msr", Some("src,1".parse().unwrap()), hosts), Ok((2, false)));
     let files = "fio version 3 iolog\n1 /dev/sdb write 0 512\n2 /dev/sdc write 0 512\n3 /dev/sdc write 0 512\n";
@@ -352,14 +414,18 @@ fn volumes_of_the_same_number_are_separated_by_name() {
 #[test]
 fn bad_only_line_is_an_error_not_a_truncation() {
     for text in ["1538323200\t87046144\t8\t1\t1283\n", "1538323200\t87046144\t8\t1\t1283"] {
-        assert_eq!(read("tencent", None, text).unwrap_err().to_string(), "the columns are not separated by ','");
+        assert_eq!(
+            read("tencent", None, text).unwrap_err().to_string(),
+            "the columns are not separated by ','"
+        );
     }
     assert_eq!(read("columns", None, "0.5 1 10\n").unwrap_err().to_string(), "the size is missing");
 }
 
 #[test]
 fn several_volumes_require_a_selection() {
-    let text = "8,0 1 1 0.5 1 Q W 8 + 8 [x]\n8,16 1 1 0.5 1 Q W 8 + 8 [x]\n8,16 1 1 0.6 1 Q W 8 + 8 [x]\n";
+    let text =
+        "8,0 1 1 0.5 1 Q W 8 + 8 [x]\n8,16 1 1 0.5 1 Q W 8 + 8 [x]\n8,16 1 1 0.6 1 Q W 8 + 8 [x]\n";
     let sdb: Volume = "8,16".parse().unwrap();
     assert_eq!(read("blkparse", None, text), Err(TextError::Several(SDA, "8,16".parse().unwrap())));
     assert_eq!(read("blkparse", Some(sdb), text), Ok((2, false)));
@@ -384,7 +450,14 @@ fn short_last_line_is_a_truncation_and_others_are_errors() {
 
 #[test]
 fn text_without_a_trace_is_not_recognised() {
-    for text in ["", "Lorem ipsum\n", "1 2 3\n", "a,b,c,d,e\n", "CPU0 (sda):\n Reads Queued: 0\n", "{\"a\": 1}\n"] {
+    for text in [
+        "",
+        "Lorem ipsum\n",
+        "1 2 3\n",
+        "a,b,c,d,e\n",
+        "CPU0 (sda):\n Reads Queued: 0\n",
+        "{\"a\": 1}\n",
+    ] {
         assert_eq!(TraceFormat::recognise(text), FormatMatch::Possible(Vec::new()), "{text}");
     }
 }
@@ -397,14 +470,26 @@ fn invalid_lines_state_the_fault() {
         ("msr", "1,hm,1,Read,0,512,1,2", "there are more than 7 columns"),
         ("alibaba", "1,W,x,1,1", "the offset 'x' is not a number in range"),
         ("alibaba", "1,W,18446744073709551104,1024,1", "the range ends beyond 2^64 bytes"),
-        ("alibaba", "1,W,100,512,1", "512 bytes at byte 100 are not whole sectors of 512 bytes: is it another format?"),
+        (
+            "alibaba",
+            "1,W,100,512,1",
+            "512 bytes at byte 100 are not whole sectors of 512 bytes: is it another format?",
+        ),
         ("tencent", "1,36028797018963968,8,1,0", "the offset 36028797018963968 is out of range"),
         ("columns", "0 2 0 0 0", "the request type '2' is not one of 0, 1, 3"),
         ("fiu", "1 2 x W 6 0", "it has no 'sector sectors W|R major minor'"),
         ("blkparse", "8,0 1 1 0.5 1 Q W 8 8", "the event has no '+ sectors'"),
-        ("fio", "0 /dev/sda read 0 1", "the log does not begin with 'fio version 2 iolog' or 'fio version 3 iolog'"),
+        (
+            "fio",
+            "0 /dev/sda read 0 1",
+            "the log does not begin with 'fio version 2 iolog' or 'fio version 3 iolog'",
+        ),
     ] {
-        assert_eq!(Parser::new(format(name), None).line(line).unwrap_err().to_string(), expected, "{line}");
+        assert_eq!(
+            Parser::new(format(name), None).line(line).unwrap_err().to_string(),
+            expected,
+            "{line}"
+        );
     }
 }
 

@@ -28,7 +28,9 @@ impl Volume {
     /// The name is too long.
     pub(super) fn named(name: &str, number: u64) -> Result<Self, LineError> {
         if name.len() > NAME_BYTES_MAX {
-            return Err(LineError::Wrong(format!("the name of a volume is longer than {NAME_BYTES_MAX} bytes")));
+            return Err(LineError::Wrong(format!(
+                "the name of a volume is longer than {NAME_BYTES_MAX} bytes"
+            )));
         }
         Ok(Self::Named(name.into(), Some(number)))
     }
@@ -64,10 +66,17 @@ impl FromStr for Volume {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("write a number such as 1, device numbers such as 8,16, or a name such as /dev/sda".into());
+            return Err(
+                "write a number such as 1, device numbers such as 8,16, or a name such as /dev/sda"
+                    .into(),
+            );
         }
         let numbers = match text.split_once([',', ':']) {
-            Some((major, minor)) => major.parse().ok().zip(minor.parse().ok()).map(|(major, minor)| Self::Device(major, minor)),
+            Some((major, minor)) => major
+                .parse()
+                .ok()
+                .zip(minor.parse().ok())
+                .map(|(major, minor)| Self::Device(major, minor)),
             None => text.parse().ok().map(Self::Number),
         };
         Ok(numbers.unwrap_or_else(|| Self::Named(text.into(), None)))

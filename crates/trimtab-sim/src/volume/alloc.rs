@@ -63,9 +63,15 @@ impl Allocator {
     /// All blocks free except those reserved by the layout.
     #[must_use]
     pub fn new(layout: &VolumeLayout) -> Self {
-        let groups = (0..layout.groups).map(|group| BlockGroup::new(layout.group_blocks(group))).collect();
-        let mut allocator =
-            Self { groups, shared: Default::default(), stream: None, blocks: layout.blocks, group_lists: layout.group_lists };
+        let groups =
+            (0..layout.groups).map(|group| BlockGroup::new(layout.group_blocks(group))).collect();
+        let mut allocator = Self {
+            groups,
+            shared: Default::default(),
+            stream: None,
+            blocks: layout.blocks,
+            group_lists: layout.group_lists,
+        };
         for (start, len) in &layout.reserved {
             allocator.take(*start, *len);
         }
@@ -98,10 +104,17 @@ impl Allocator {
     }
 
     /// Allocates up to `len` blocks near `goal` as one run. `None` if nothing is free.
-    pub fn allocate(&mut self, goal: u32, len: u32, purpose: AllocationPurpose) -> Option<BlockRun> {
+    pub fn allocate(
+        &mut self,
+        goal: u32,
+        len: u32,
+        purpose: AllocationPurpose,
+    ) -> Option<BlockRun> {
         debug_assert!(len > 0 && goal < self.blocks);
         match purpose {
-            AllocationPurpose::Data { file_blocks, .. } if file_blocks <= SMALL_BLOCKS => self.allocate_shared(goal, len),
+            AllocationPurpose::Data { file_blocks, .. } if file_blocks <= SMALL_BLOCKS => {
+                self.allocate_shared(goal, len)
+            }
             AllocationPurpose::Data { open, .. } => {
                 let goal = if open { self.stream.unwrap_or(goal) } else { goal };
                 let run = self.search(goal, len.min(EXTENT_MAX), true)?;
@@ -118,8 +131,10 @@ impl Allocator {
     fn allocate_shared(&mut self, goal: u32, len: u32) -> Option<BlockRun> {
         let first = order(len).min(SHARED_LISTS - 1);
         for list in first..SHARED_LISTS {
-            let long_enough = self.shared[list].iter().enumerate().filter(|(_, shared)| shared.len >= len);
-            if let Some((at, _)) = long_enough.min_by_key(|(_, shared)| shared.start.abs_diff(goal)) {
+            let long_enough =
+                self.shared[list].iter().enumerate().filter(|(_, shared)| shared.len >= len);
+            if let Some((at, _)) = long_enough.min_by_key(|(_, shared)| shared.start.abs_diff(goal))
+            {
                 let SmallFileReserve { start, len: left } = self.shared[list].remove(at);
                 self.keep(SmallFileReserve { start: start + len, len: left - len });
                 return Some((start, len));
@@ -165,7 +180,10 @@ impl Allocator {
             let next = range.clone().filter_map(|number| {
                 let mean = self.groups[number].run_mean();
                 let place = (list(mean), number);
-                (mean >= len && self.groups[number].may_hold(len) && tried.is_none_or(|tried| place > tried)).then_some(place)
+                (mean >= len
+                    && self.groups[number].may_hold(len)
+                    && tried.is_none_or(|tried| place > tried))
+                .then_some(place)
             });
             let (list, number) = next.min()?;
             if let Some((start, found)) = Criterion::LongRuns.find(&self.groups[number], len) {
@@ -178,12 +196,16 @@ impl Allocator {
 
     fn search_groups(&mut self, first: usize, len: u32, data: bool) -> Option<BlockRun> {
         for criterion in Criterion::ALL {
-            if criterion == Criterion::WholeBuddy && !(len.is_power_of_two() && len.ilog2() >= ORDER_MIN) {
+            if criterion == Criterion::WholeBuddy
+                && !(len.is_power_of_two() && len.ilog2() >= ORDER_MIN)
+            {
                 continue;
             }
             let groups = self.groups.len();
             if criterion == Criterion::LongRuns && self.group_lists {
-                let found = self.search_lists(first..groups, len).or_else(|| self.search_lists(0..first, len));
+                let found = self
+                    .search_lists(first..groups, len)
+                    .or_else(|| self.search_lists(0..first, len));
                 if found.is_some() {
                     return found;
                 }
@@ -235,11 +257,15 @@ impl Criterion {
         match self {
             // The first group of a flexible group is reserved for directories while possible.
             Self::WholeBuddy if data && number.is_multiple_of(FLEX as usize) => false,
-            Self::WholeBuddy => group.largest_order().is_some_and(|largest| largest >= len.ilog2() as usize),
+            Self::WholeBuddy => {
+                group.largest_order().is_some_and(|largest| largest >= len.ilog2() as usize)
+            }
             Self::LongRuns => group.run_mean() >= len && group.may_hold(len),
             // A run contains a buddy of at least a quarter of its length.
             Self::EnoughFree => {
-                group.free() >= len && group.may_hold(len) && group.largest_order().is_some_and(|largest| len >> largest < 4)
+                group.free() >= len
+                    && group.may_hold(len)
+                    && group.largest_order().is_some_and(|largest| len >> largest < 4)
             }
             Self::Anything => true,
         }
@@ -286,7 +312,8 @@ impl Criterion {
                 break;
             }
         }
-        best.map(|(start, found)| (start, found.min(len))).filter(|(_, found)| *found == len || self == Self::Anything)
+        best.map(|(start, found)| (start, found.min(len)))
+            .filter(|(_, found)| *found == len || self == Self::Anything)
     }
 }
 

@@ -38,10 +38,13 @@ impl<D: Device> Volume<D> {
     /// Time at which the commit can continue; `None` while its requests are queued.
     pub(super) fn commit_ready(&self, commit: &Commit) -> Option<Nanos> {
         match &commit.stage {
-            CommitStage::Ordered | CommitStage::Stragglers => (!self.batches_under_way(commit.batches)).then_some(self.now),
-            CommitStage::Log(ticket) | CommitStage::Flush(ticket) | CommitStage::Record(ticket) | CommitStage::FlushRecord(ticket) => {
-                self.queue.done(*ticket)
+            CommitStage::Ordered | CommitStage::Stragglers => {
+                (!self.batches_under_way(commit.batches)).then_some(self.now)
             }
+            CommitStage::Log(ticket)
+            | CommitStage::Flush(ticket)
+            | CommitStage::Record(ticket)
+            | CommitStage::FlushRecord(ticket) => self.queue.done(*ticket),
             CommitStage::Discards(_, until) => Some(*until),
         }
     }
@@ -54,7 +57,8 @@ impl<D: Device> Volume<D> {
     pub(super) fn start_commit(&mut self) {
         debug_assert!(self.commit.is_none() && self.journal.anything_running());
         let transaction = self.journal.close();
-        let commit = Commit { transaction, stage: CommitStage::Ordered, batches: self.batches_begun };
+        let commit =
+            Commit { transaction, stage: CommitStage::Ordered, batches: self.batches_begun };
         let ordered = !self.spec.journal.converts_after_write;
         self.commit = Some(commit);
         self.batch_open = false;
@@ -107,7 +111,8 @@ impl<D: Device> Volume<D> {
                 self.queue.finish(ticket);
                 commit.stage = CommitStage::Stragglers;
                 // Only freed blocks need this wait.
-                if commit.transaction.freed.blocks() == 0 || !self.batches_under_way(commit.batches) {
+                if commit.transaction.freed.blocks() == 0 || !self.batches_under_way(commit.batches)
+                {
                     return self.after_stragglers(commit);
                 }
             }
@@ -123,7 +128,10 @@ impl<D: Device> Volume<D> {
     }
 
     fn after_stragglers(&mut self, mut commit: Commit) {
-        if self.spec.discard == Discard::Freed && self.queue.drive.supports_trim() && commit.transaction.freed.blocks() > 0 {
+        if self.spec.discard == Discard::Freed
+            && self.queue.drive.supports_trim()
+            && commit.transaction.freed.blocks() > 0
+        {
             let mut freed: Vec<(u32, u32)> = commit.transaction.freed.iter().collect();
             freed.reverse();
             commit.stage = CommitStage::Discards(freed, self.now);
@@ -218,7 +226,13 @@ impl<D: Device> Volume<D> {
         // Not waited for: the flush before it takes the time, and the next commit flushes again.
         let ticket = self.queue.ticket();
         self.queue.flush(self.now, ticket);
-        self.write_blocks(self.journal.superblock(), 1, self.spec.metadata_class, ticket, Urgency::Sync);
+        self.write_blocks(
+            self.journal.superblock(),
+            1,
+            self.spec.metadata_class,
+            ticket,
+            Urgency::Sync,
+        );
         self.queue.unplug();
         self.counters.journal_written += Bytes(BLOCK);
         self.queue.forget(ticket);

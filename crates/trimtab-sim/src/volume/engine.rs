@@ -117,9 +117,15 @@ impl<D: Device> Volume<D> {
         if let Some(commit) = &self.commit {
             consider(self.commit_ready(commit), VolumeEvent::Commit);
         } else if let Some(since) = self.journal.since {
-            consider(Some(since.saturating_add(self.spec.journal.commit_interval)), VolumeEvent::CommitDue);
+            consider(
+                Some(since.saturating_add(self.spec.journal.commit_interval)),
+                VolumeEvent::CommitDue,
+            );
         }
-        consider(self.checkpoint.and_then(|ticket| self.queue.done(ticket)), VolumeEvent::CheckpointDone);
+        consider(
+            self.checkpoint.and_then(|ticket| self.queue.done(ticket)),
+            VolumeEvent::CheckpointDone,
+        );
         match self.flushing {
             None => consider(self.flusher_due(), VolumeEvent::FlusherWakes),
             Some(_) if self.flusher_held || self.queue.congested() => {}

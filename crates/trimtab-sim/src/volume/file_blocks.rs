@@ -63,7 +63,15 @@ impl<'v, D: Device> FileBlocks<'v, D> {
         }
         let size = Bytes(file.size / BLOCK * BLOCK);
         let info = BlockInfo { size, block_size: BLOCK as u32, queue_depth_max, trim: false };
-        Ok(Self { volume, path: path.to_string(), info, runs, waiting: Vec::new(), known: BinaryHeap::new(), submitted: 0 })
+        Ok(Self {
+            volume,
+            path: path.to_string(),
+            info,
+            runs,
+            waiting: Vec::new(),
+            known: BinaryHeap::new(),
+            submitted: 0,
+        })
     }
 
     /// The volume.
@@ -109,11 +117,16 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
 
     fn submit(&mut self, tag: u32, op: Command<'static>) -> TargetResult {
         let (offset, len) = match op {
-            Command::Read(Extent { offset, len }) | Command::Write(Extent { offset, len }, _) => (offset, len),
+            Command::Read(Extent { offset, len }) | Command::Write(Extent { offset, len }, _) => {
+                (offset, len)
+            }
             Command::Flush => (0, 0),
             Command::Trim(_) => return Err(self.refused(&op, errno::EOPNOTSUPP)),
         };
-        if !offset.is_multiple_of(BLOCK) || !len.is_multiple_of(BLOCK) || offset.saturating_add(len) > self.info.size.0 {
+        if !offset.is_multiple_of(BLOCK)
+            || !len.is_multiple_of(BLOCK)
+            || offset.saturating_add(len) > self.info.size.0
+        {
             return Err(self.refused(&op, errno::EINVAL));
         }
         let parts = self.parts(offset, len);
@@ -150,12 +163,22 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
                 Some((completed, InFlightOp { tag, ticket, issued, .. })) if completed <= now => {
                     self.known.pop();
                     self.volume.queue.finish(ticket);
-                    done.push(BlockCompletion { tag, issued, submitted: issued, completed, result: Ok(()) });
+                    done.push(BlockCompletion {
+                        tag,
+                        issued,
+                        submitted: issued,
+                        completed,
+                        result: Ok(()),
+                    });
                     reaped += 1;
                 }
-                next if reaped >= min || (next.is_none() && self.waiting.is_empty()) => return Ok(()),
+                next if reaped >= min || (next.is_none() && self.waiting.is_empty()) => {
+                    return Ok(());
+                }
                 // Queued operations may complete before the known ones.
-                Some((completed, _)) if self.volume.queue.queued() == 0 => self.volume.run_until(completed),
+                Some((completed, _)) if self.volume.queue.queued() == 0 => {
+                    self.volume.run_until(completed)
+                }
                 _ => self.volume.step(),
             }
         }

@@ -34,18 +34,23 @@ impl FreedExtents {
 
     /// Adds a newly freed run.
     pub fn add(&mut self, start: u32, len: u32, merging: MergeRule) {
-        super::alloc::split_by_group(start, len, |group, at, len| self.add_in_group(group as u32 * GROUP_BLOCKS + at, len, merging));
+        super::alloc::split_by_group(start, len, |group, at, len| {
+            self.add_in_group(group as u32 * GROUP_BLOCKS + at, len, merging)
+        });
     }
 
     fn add_in_group(&mut self, start: u32, len: u32, merging: MergeRule) {
         self.blocks += u64::from(len);
         let group = start / GROUP_BLOCKS;
         let same_group = |(at, _): &(u32, (u32, u32))| *at / GROUP_BLOCKS == group;
-        let before = self.extents.range(..start).next_back().map(|(at, e)| (*at, *e)).filter(same_group);
-        let after = self.extents.range(start + 1..).next().map(|(at, e)| (*at, *e)).filter(same_group);
+        let before =
+            self.extents.range(..start).next_back().map(|(at, e)| (*at, *e)).filter(same_group);
+        let after =
+            self.extents.range(start + 1..).next().map(|(at, e)| (*at, *e)).filter(same_group);
         let touches_before = before.is_some_and(|(at, (n, _))| at + n == start);
         let touches_after = after.is_some_and(|(at, _)| start + len == at);
-        let mut tree = (merging == MergeRule::SearchPath).then(|| self.trees.entry(group).or_default());
+        let mut tree =
+            (merging == MergeRule::SearchPath).then(|| self.trees.entry(group).or_default());
         let found = match &tree {
             None => touches_before || touches_after,
             Some(tree) => {
@@ -55,7 +60,8 @@ impl FreedExtents {
         };
         self.inserted += 1;
         let mut extent = (start, len, self.inserted);
-        let (before, after) = (before.filter(|_| found && touches_before), after.filter(|_| found && touches_after));
+        let (before, after) =
+            (before.filter(|_| found && touches_before), after.filter(|_| found && touches_after));
         if let Some((at, (n, stamp))) = after {
             self.extents.remove(&at);
             extent = (start, len + n, stamp);
@@ -75,7 +81,8 @@ impl FreedExtents {
     }
 
     pub fn into_order(self) -> Vec<(u32, u32)> {
-        let mut extents: Vec<(u32, u32, u32)> = self.extents.into_iter().map(|(start, (len, stamp))| (stamp, start, len)).collect();
+        let mut extents: Vec<(u32, u32, u32)> =
+            self.extents.into_iter().map(|(start, (len, stamp))| (stamp, start, len)).collect();
         extents.sort_unstable();
         extents.into_iter().map(|(_, start, len)| (start, len)).collect()
     }

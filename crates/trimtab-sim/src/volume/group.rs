@@ -35,7 +35,10 @@ impl BlockGroup {
     /// A group of `blocks` free blocks.
     #[must_use]
     pub fn new(blocks: u32) -> Self {
-        assert!(blocks > 0 && blocks <= GROUP_BLOCKS, "a group has 1 to {GROUP_BLOCKS} blocks, not {blocks}");
+        assert!(
+            blocks > 0 && blocks <= GROUP_BLOCKS,
+            "a group has 1 to {GROUP_BLOCKS} blocks, not {blocks}"
+        );
         let mut words = vec![0; GROUP_BLOCKS as usize / 64];
         // Blocks past the end are permanently in use, so searches need no length check.
         for block in blocks..GROUP_BLOCKS {
@@ -83,7 +86,10 @@ impl BlockGroup {
 
     /// Records that a full search found no free run of `len` blocks.
     pub fn holds_none(&mut self, len: u32) {
-        debug_assert!(self.runs_from(0, GROUP_BLOCKS).all(|(_, run)| run < len), "there is a run of {len} blocks");
+        debug_assert!(
+            self.runs_from(0, GROUP_BLOCKS).all(|(_, run)| run < len),
+            "there is a run of {len} blocks"
+        );
         self.run_max = self.run_max.min(len - 1);
     }
 
@@ -146,7 +152,10 @@ impl BlockGroup {
     /// Allocates `len` free blocks from `start`.
     pub fn take(&mut self, start: u32, len: u32) {
         let (from, to) = self.run_around(start);
-        assert!(self.is_free(start) && len > 0 && start + len <= to, "blocks {start}+{len} are not all free");
+        assert!(
+            self.is_free(start) && len > 0 && start + len <= to,
+            "blocks {start}+{len} are not all free"
+        );
         self.count_buddies(from, to, false);
         self.count_buddies(from, start, true);
         self.count_buddies(start + len, to, true);
@@ -161,8 +170,12 @@ impl BlockGroup {
     /// Frees `len` blocks in use from `start`.
     pub fn give(&mut self, start: u32, len: u32) {
         assert!(len > 0 && start + len <= self.blocks, "blocks {start}+{len} are not in the group");
-        assert!(self.scan(start, |word| !word).is_none_or(|free| free >= start + len), "blocks {start}+{len} are not all in use");
-        let before = if start > 0 && self.is_free(start - 1) { self.run_around(start - 1).0 } else { start };
+        assert!(
+            self.scan(start, |word| !word).is_none_or(|free| free >= start + len),
+            "blocks {start}+{len} are not all in use"
+        );
+        let before =
+            if start > 0 && self.is_free(start - 1) { self.run_around(start - 1).0 } else { start };
         let end = start + len;
         let after = if end < self.blocks && self.is_free(end) { self.next_used(end) } else { end };
         self.count_buddies(before, start, false);
@@ -295,7 +308,11 @@ mod tests {
         group.take(0, 513);
         // 513, 514.., 516.., 520 … 1024, 2048, 4096, 8192 …
         assert_eq!(group.buddy_of(0), Some(513));
-        assert_eq!(group.buddy_of(9), Some(1024), "no buddy of 512 blocks, so the first of 1024 is split");
+        assert_eq!(
+            group.buddy_of(9),
+            Some(1024),
+            "no buddy of 512 blocks, so the first of 1024 is split"
+        );
         assert_eq!(group.extent_at(513, 1), 1);
         assert_eq!(group.extent_at(513, 2), 3);
         assert_eq!(group.extent_at(514, 2), 2);

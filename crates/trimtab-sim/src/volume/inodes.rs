@@ -74,7 +74,12 @@ impl Inodes {
 
     /// Inode for a file of directory inode `parent`: in its flexible group, in the group of the
     /// last overflow, or in one chosen by Orlov's rule. Returns the last two for reuse.
-    pub(super) fn for_file(&mut self, parent: u32, overflow: Option<u32>, space: &Allocator) -> Option<(u32, Option<u32>)> {
+    pub(super) fn for_file(
+        &mut self,
+        parent: u32,
+        overflow: Option<u32>,
+        space: &Allocator,
+    ) -> Option<(u32, Option<u32>)> {
         let own = self.group(parent) / FLEX * FLEX;
         if let Some(inode) = self.first_in_flex(own) {
             return Some((inode, overflow));
@@ -91,7 +96,13 @@ impl Inodes {
 
     /// Inode for a directory in `parent`. Top-level directories are spread, starting at `seed`;
     /// others stay with their parent while there is room.
-    pub(super) fn for_dir(&mut self, parent: u32, parent_inode: u32, seed: u64, space: &Allocator) -> Option<u32> {
+    pub(super) fn for_dir(
+        &mut self,
+        parent: u32,
+        parent_inode: u32,
+        seed: u64,
+        space: &Allocator,
+    ) -> Option<u32> {
         let flex = if parent == ROOT {
             let start = (seed % u64::from(self.flexes())) as u32;
             self.emptiest(start, space).or_else(|| self.near(start, space))
@@ -110,11 +121,14 @@ impl Inodes {
 
     fn first_in_flex(&mut self, first: u32) -> Option<u32> {
         let last = (first + FLEX).min(self.bits.len() as u32);
-        (first..last).find(|group| self.free[*group as usize] > 0).and_then(|group| self.take_first(group as usize))
+        (first..last)
+            .find(|group| self.free[*group as usize] > 0)
+            .and_then(|group| self.take_first(group as usize))
     }
 
     fn flex(&self, number: u32, space: &Allocator) -> FlexGroup {
-        let groups = (number * FLEX) as usize..((number + 1) * FLEX).min(self.bits.len() as u32) as usize;
+        let groups =
+            (number * FLEX) as usize..((number + 1) * FLEX).min(self.bits.len() as u32) as usize;
         FlexGroup {
             inodes: self.free[groups.clone()].iter().map(|n| u64::from(*n)).sum(),
             blocks: space.groups[groups.clone()].iter().map(|group| u64::from(group.free())).sum(),
@@ -132,8 +146,12 @@ impl Inodes {
     fn emptiest(&self, start: u32, space: &Allocator) -> Option<u32> {
         let n = u64::from(self.flexes());
         let (inodes, blocks) = (self.free() / n, space.free() / n);
-        let suits = |flex: &FlexGroup| flex.inodes > 0 && flex.inodes >= inodes && flex.blocks >= blocks;
-        let all = self.around(start).map(|number| (number, self.flex(number, space))).filter(|(_, flex)| suits(flex));
+        let suits =
+            |flex: &FlexGroup| flex.inodes > 0 && flex.inodes >= inodes && flex.blocks >= blocks;
+        let all = self
+            .around(start)
+            .map(|number| (number, self.flex(number, space)))
+            .filter(|(_, flex)| suits(flex));
         all.min_by_key(|(_, flex)| flex.dirs).map(|(number, _)| number * FLEX)
     }
 
@@ -144,9 +162,11 @@ impl Inodes {
         let members = u64::from(FLEX.min(self.bits.len() as u32));
         let inodes_per_flex = u64::from(self.per_group) * members;
         let inodes = (self.free() / n).saturating_sub(inodes_per_flex / 4).max(1);
-        let blocks = (space.free() / n).saturating_sub(u64::from(super::group::GROUP_BLOCKS) * members / 4);
+        let blocks =
+            (space.free() / n).saturating_sub(u64::from(super::group::GROUP_BLOCKS) * members / 4);
         let dirs = self.dirs.iter().map(|n| u64::from(*n)).sum::<u64>() / n + inodes_per_flex / 16;
-        let suits = |flex: &FlexGroup| flex.dirs < dirs && flex.inodes >= inodes && flex.blocks >= blocks;
+        let suits =
+            |flex: &FlexGroup| flex.dirs < dirs && flex.inodes >= inodes && flex.blocks >= blocks;
         self.around(start)
             .find(|number| suits(&self.flex(*number, space)))
             .or_else(|| self.around(start).find(|number| self.flex(*number, space).inodes > 0))
@@ -164,8 +184,10 @@ mod tests {
         let layout = VolumeLayout::new(&VolumeSpec::ext4(), 16 << 30).unwrap();
         let space = Allocator::new(&layout);
         let mut inodes = Inodes::new(&layout);
-        let tops: Vec<u32> = (0..8).map(|i| inodes.for_dir(ROOT, 1, i * 12345, &space).unwrap()).collect();
-        let mut flexes: Vec<u32> = tops[..6].iter().map(|inode| inodes.group(*inode) / FLEX).collect();
+        let tops: Vec<u32> =
+            (0..8).map(|i| inodes.for_dir(ROOT, 1, i * 12345, &space).unwrap()).collect();
+        let mut flexes: Vec<u32> =
+            tops[..6].iter().map(|inode| inodes.group(*inode) / FLEX).collect();
         flexes.sort_unstable();
         // Group 0 has fewer inodes than average; group 4 has fewer blocks because of the journal.
         assert_eq!(flexes, [1, 2, 3, 5, 6, 7]);
@@ -174,12 +196,20 @@ mod tests {
         let (file, overflow) = inodes.for_file(tops[3], None, &space).unwrap();
         assert_eq!((file, overflow), (tops[3] + 2, None));
         inodes.give(file, false);
-        assert_eq!(inodes.for_file(tops[3], None, &space).unwrap().0, file, "the first free inode is reused");
+        assert_eq!(
+            inodes.for_file(tops[3], None, &space).unwrap().0,
+            file,
+            "the first free inode is reused"
+        );
     }
 
     #[test]
     fn full_groups_overflow_until_no_inode_is_left() {
-        let layout = VolumeLayout::new(&VolumeSpec { bytes_per_inode: 1 << 20, ..VolumeSpec::ext4() }, 4 << 30).unwrap();
+        let layout = VolumeLayout::new(
+            &VolumeSpec { bytes_per_inode: 1 << 20, ..VolumeSpec::ext4() },
+            4 << 30,
+        )
+        .unwrap();
         let space = Allocator::new(&layout);
         let mut inodes = Inodes::new(&layout);
         let mut overflow = None;

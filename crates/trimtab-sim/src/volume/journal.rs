@@ -105,7 +105,13 @@ pub struct Journal {
 }
 
 impl Journal {
-    pub(super) fn new(start: u32, blocks: u32, volume_blocks: u32, tags_per_descriptor: u32, transaction_max: Option<u32>) -> Self {
+    pub(super) fn new(
+        start: u32,
+        blocks: u32,
+        volume_blocks: u32,
+        tags_per_descriptor: u32,
+        transaction_max: Option<u32>,
+    ) -> Self {
         Self {
             start,
             blocks,
@@ -154,7 +160,8 @@ impl Journal {
 
     /// True if the log has room for the running transaction at its maximum size.
     pub fn has_room(&self) -> bool {
-        let largest = self.log_blocks(self.transaction_max.max(self.running_blocks) + LAST_CHANGE, self.revokes);
+        let largest = self
+            .log_blocks(self.transaction_max.max(self.running_blocks) + LAST_CHANGE, self.revokes);
         self.used + largest < self.blocks - 1
     }
 
@@ -164,7 +171,8 @@ impl Journal {
             self.committing.insert(block);
         }
         let log_blocks = self.log_blocks(self.running_blocks, self.revokes);
-        let closed = CommitTransaction { id: self.id, log_blocks, freed: core::mem::take(&mut self.freed) };
+        let closed =
+            CommitTransaction { id: self.id, log_blocks, freed: core::mem::take(&mut self.freed) };
         self.id += 1;
         self.running_blocks = 0;
         self.revokes = 0;
@@ -199,7 +207,11 @@ impl Journal {
         if left > 0 {
             self.home_since.get_or_insert(now);
         }
-        self.logged.push_back(LoggedTransaction { id: committing.id, log_blocks: committing.log_blocks, left });
+        self.logged.push_back(LoggedTransaction {
+            id: committing.id,
+            log_blocks: committing.log_blocks,
+            left,
+        });
         self.free_tail();
     }
 
@@ -239,9 +251,12 @@ impl Journal {
     /// Takes the blocks to write in place, sorted: all, or those of the oldest transaction in the
     /// log. Skips blocks changed again by an open transaction.
     pub fn take_home(&mut self, only_oldest: bool) -> Vec<u32> {
-        let oldest = if only_oldest { self.logged.front().map_or(0, |logged| logged.id) } else { u64::MAX };
+        let oldest =
+            if only_oldest { self.logged.front().map_or(0, |logged| logged.id) } else { u64::MAX };
         let ready = |(block, id): (&u32, &u64)| {
-            let ready = *id <= oldest && !self.running.contains(*block) && !self.committing.contains(*block);
+            let ready = *id <= oldest
+                && !self.running.contains(*block)
+                && !self.committing.contains(*block);
             ready.then_some(*block)
         };
         let blocks: Vec<u32> = self.home.iter().filter_map(ready).collect();
@@ -271,7 +286,12 @@ mod tests {
         /// Panics if an invariant does not hold.
         pub fn check(&self) {
             let logged: u32 = self.logged.iter().map(|logged| logged.log_blocks).sum();
-            assert!(logged <= self.used && self.used < self.blocks, "{logged} of {} used of {}", self.used, self.blocks);
+            assert!(
+                logged <= self.used && self.used < self.blocks,
+                "{logged} of {} used of {}",
+                self.used,
+                self.blocks
+            );
             let left: u32 = self.logged.iter().map(|logged| logged.left).sum();
             assert_eq!(left as usize, self.home.len());
             assert!(self.head >= 1 && self.head < self.blocks);
@@ -282,7 +302,9 @@ mod tests {
     fn commit_size_matches_jbd2() {
         // From jbd2_run_stats of a tree of 38,905 inodes created and removed: 4645 blocks logged as
         // 4665, 2436 as 2447, and 2447 with 2199 freed directory blocks as 2463.
-        for (blocks, revokes, logged) in [(4645, 0, 4665), (2436, 0, 2447), (11, 0, 13), (2447, 2199, 2463)] {
+        for (blocks, revokes, logged) in
+            [(4645, 0, 4665), (2436, 0, 2447), (11, 0, 13), (2447, 2199, 2463)]
+        {
             let mut journal = Journal::new(1000, 16_384, 1 << 20, 254, None);
             for block in 0..blocks {
                 journal.dirty(block, Nanos(1));

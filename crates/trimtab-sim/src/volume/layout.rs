@@ -44,15 +44,21 @@ impl VolumeLayout {
     /// The layout of a volume of `size` bytes.
     pub fn new(spec: &VolumeSpec, size: u64) -> Result<Self, VolumeError> {
         if !(SIZE_MIN..=SIZE_MAX).contains(&size) {
-            return Err(VolumeError::new(format!("the volume size must be {SIZE_MIN} to {SIZE_MAX} bytes, not {size}")));
+            return Err(VolumeError::new(format!(
+                "the volume size must be {SIZE_MIN} to {SIZE_MAX} bytes, not {size}"
+            )));
         }
         if !(1024..=4 << 20).contains(&spec.bytes_per_inode) {
-            return Err(VolumeError::new(format!("the bytes per inode must be 1024 to 4194304, not {}", spec.bytes_per_inode)));
+            return Err(VolumeError::new(format!(
+                "the bytes per inode must be 1024 to 4194304, not {}",
+                spec.bytes_per_inode
+            )));
         }
         let blocks = (size / BLOCK) as u32;
         let groups = blocks.div_ceil(GROUP_BLOCKS);
         let inodes = (size / u64::from(spec.bytes_per_inode)).div_ceil(u64::from(groups)) as u32;
-        let inodes_per_group = inodes.next_multiple_of(INODES_PER_BLOCK).clamp(INODES_PER_BLOCK, GROUP_BLOCKS);
+        let inodes_per_group =
+            inodes.next_multiple_of(INODES_PER_BLOCK).clamp(INODES_PER_BLOCK, GROUP_BLOCKS);
         let mut layout = Self {
             blocks,
             groups,
@@ -71,7 +77,10 @@ impl VolumeLayout {
     fn place_metadata(&mut self) -> Result<(), VolumeError> {
         let descriptors = self.groups.div_ceil(DESCRIPTORS_PER_BLOCK);
         // Room for the descriptors of a volume 1000 times as large, at most one block of pointers.
-        let growth = (self.groups * 1024).div_ceil(DESCRIPTORS_PER_BLOCK).saturating_sub(descriptors).min(1024);
+        let growth = (self.groups * 1024)
+            .div_ceil(DESCRIPTORS_PER_BLOCK)
+            .saturating_sub(descriptors)
+            .min(1024);
         for group in 0..self.groups {
             let start = group * GROUP_BLOCKS;
             let mut at = start;
@@ -84,7 +93,10 @@ impl VolumeLayout {
                 at += members * (2 + self.table_blocks());
             }
             if at > self.blocks {
-                return Err(VolumeError::new(format!("{} blocks are too few for the metadata of group {group}", self.blocks)));
+                return Err(VolumeError::new(format!(
+                    "{} blocks are too few for the metadata of group {group}",
+                    self.blocks
+                )));
             }
             self.reserve(start, at - start);
         }
@@ -94,19 +106,27 @@ impl VolumeLayout {
     fn place_journal(&mut self, wanted: Option<u32>) -> Result<(), VolumeError> {
         let len = wanted.unwrap_or_else(|| default_journal_blocks(self.blocks));
         if !(1024..=self.blocks / 2).contains(&len) {
-            return Err(VolumeError::new(format!("a journal of {len} blocks does not fit into a volume of {}", self.blocks)));
+            return Err(VolumeError::new(format!(
+                "a journal of {len} blocks does not fit into a volume of {}",
+                self.blocks
+            )));
         }
         // As mke2fs: near the middle, in the group with the most room.
         let middle = self.groups / 2;
         let from = if middle > FLEX { middle / FLEX * FLEX } else { middle.saturating_sub(1) };
-        let room = |group: &u32| self.group_blocks(*group) - (self.first_unreserved(group * GROUP_BLOCKS) - group * GROUP_BLOCKS);
+        let room = |group: &u32| {
+            self.group_blocks(*group)
+                - (self.first_unreserved(group * GROUP_BLOCKS) - group * GROUP_BLOCKS)
+        };
         let best = (from..=(middle + 1).min(self.groups - 1)).rev().max_by_key(room).unwrap_or(0);
         let start = core::iter::once(best)
             .chain(0..self.groups)
             .map(|group| self.first_unreserved(group * GROUP_BLOCKS))
             .find(|start| self.unreserved(*start, len));
         let Some(start) = start else {
-            return Err(VolumeError::new(format!("no {len} contiguous free blocks for the journal")));
+            return Err(VolumeError::new(format!(
+                "no {len} contiguous free blocks for the journal"
+            )));
         };
         self.journal = start;
         self.journal_blocks = len;
@@ -128,7 +148,8 @@ impl VolumeLayout {
 
     fn unreserved(&self, start: u32, len: u32) -> bool {
         let end = u64::from(start) + u64::from(len);
-        end <= u64::from(self.blocks) && self.reserved.iter().all(|(other, n)| other + n <= start || u64::from(*other) >= end)
+        end <= u64::from(self.blocks)
+            && self.reserved.iter().all(|(other, n)| other + n <= start || u64::from(*other) >= end)
     }
 
     /// Blocks per inode table.
@@ -163,7 +184,9 @@ impl VolumeLayout {
     pub fn inode_block(&self, inode: u32) -> u32 {
         let group = inode / self.inodes_per_group;
         let tables = self.flex_metadata[(group / FLEX) as usize] + 2 * self.flex_members(group);
-        tables + group % FLEX * self.table_blocks() + inode % self.inodes_per_group / INODES_PER_BLOCK
+        tables
+            + group % FLEX * self.table_blocks()
+            + inode % self.inodes_per_group / INODES_PER_BLOCK
     }
 
     fn flex_members(&self, group: u32) -> u32 {
@@ -219,21 +242,37 @@ mod tests {
         assert_eq!((l.groups, l.inodes_per_group, l.table_blocks()), (32, 8192, 512));
         assert_eq!((l.block_bitmap(0), l.inode_bitmap(0), l.inode_block(0)), (513, 529, 545));
         assert_eq!((l.block_bitmap(1), l.inode_bitmap(1), l.inode_block(8192)), (514, 530, 1057));
-        assert_eq!((l.block_bitmap(17), l.inode_bitmap(17), l.inode_block(17 * 8192)), (524_289, 524_305, 524_832));
+        assert_eq!(
+            (l.block_bitmap(17), l.inode_bitmap(17), l.inode_block(17 * 8192)),
+            (524_289, 524_305, 524_832)
+        );
         assert_eq!((l.journal, l.journal_blocks), (491_520, 16_384));
         let free: u32 = l.blocks - l.reserved.iter().map(|(_, len)| len).sum::<u32>();
         // mke2fs counts 1,011,634, without root directory, lost+found and resize inode.
         assert!((1_011_634..1_011_650).contains(&free), "{free}");
 
         let l = layout(1 << 30);
-        assert_eq!((l.block_bitmap(0), l.inode_bitmap(0), l.inode_block(0), l.journal_blocks), (129, 137, 145, 8192));
+        assert_eq!(
+            (l.block_bitmap(0), l.inode_bitmap(0), l.inode_block(0), l.journal_blocks),
+            (129, 137, 145, 8192)
+        );
         let l = layout(16 << 30);
-        assert_eq!((l.block_bitmap(0), l.descriptor(127), l.journal, l.journal_blocks), (1027, 2, 2_129_920, 32_768));
+        assert_eq!(
+            (l.block_bitmap(0), l.descriptor(127), l.journal, l.journal_blocks),
+            (1027, 2, 2_129_920, 32_768)
+        );
     }
 
     #[test]
     fn layout_fits_odd_sizes_and_refuses_impossible_ones() {
-        for size in [SIZE_MIN, SIZE_MIN + 12345, (128 << 20) + 4096 * 40, 100_030_242_816, 480_103_981_056, 4_000_787_030_016] {
+        for size in [
+            SIZE_MIN,
+            SIZE_MIN + 12345,
+            (128 << 20) + 4096 * 40,
+            100_030_242_816,
+            480_103_981_056,
+            4_000_787_030_016,
+        ] {
             let l = layout(size);
             let mut end = 0;
             for (start, len) in &l.reserved {

@@ -52,7 +52,8 @@ pub struct Node {
 /// Hash of a name in a directory.
 #[must_use]
 pub fn hash(parent: u32, name: &str) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut hash =
+        0xcbf2_9ce4_8422_2325_u64 ^ u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for byte in name.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
@@ -62,7 +63,16 @@ pub fn hash(parent: u32, name: &str) -> u64 {
 
 impl Node {
     pub(super) fn new(inode: u32, parent: u32, name: &str, generation: u32, now: Nanos) -> Self {
-        Self { inode, parent, name: name.into(), generation, dirty_from: u32::MAX, accessed: now, modified: now, ..Self::default() }
+        Self {
+            inode,
+            parent,
+            name: name.into(),
+            generation,
+            dirty_from: u32::MAX,
+            accessed: now,
+            modified: now,
+            ..Self::default()
+        }
     }
 
     /// Hash of its name in its directory.

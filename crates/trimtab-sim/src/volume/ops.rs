@@ -36,7 +36,11 @@ const RESERVE: u64 = 4096;
 /// Age at which a `relatime` access time is updated.
 const RELATIME_AGE: Nanos = Nanos::from_secs(86_400);
 
-pub fn refused(action: &'static str, object: impl Into<String>, (errno, reason): (i32, &str)) -> TargetError {
+pub fn refused(
+    action: &'static str,
+    object: impl Into<String>,
+    (errno, reason): (i32, &str),
+) -> TargetError {
     TargetError::new(action, object, reason, Some(errno))
 }
 
@@ -90,12 +94,18 @@ impl<D: Device> Volume<D> {
     // Names.
 
     fn lookup(&self, parent: u32, name: &str) -> Option<u32> {
-        let is = |node: &u32| self.nodes[*node as usize].parent == parent && *self.nodes[*node as usize].name == *name;
+        let is = |node: &u32| {
+            self.nodes[*node as usize].parent == parent && *self.nodes[*node as usize].name == *name
+        };
         self.names.find(hash(parent, name), is).copied()
     }
 
     /// Parent directory and last component of `path`.
-    fn parent_of<'p>(&mut self, action: &'static str, path: &'p str) -> TargetResult<(u32, &'p str)> {
+    fn parent_of<'p>(
+        &mut self,
+        action: &'static str,
+        path: &'p str,
+    ) -> TargetResult<(u32, &'p str)> {
         let trimmed = path.trim_end_matches('/');
         let (dir, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
         if name.is_empty() || name == "." || name == ".." || name.len() > 255 {
@@ -103,8 +113,12 @@ impl<D: Device> Volume<D> {
         }
         if self.last_dir.0 != dir {
             let mut at = ROOT;
-            for component in dir.split('/').filter(|component| !component.is_empty() && *component != ".") {
-                at = self.lookup(at, component).ok_or_else(|| refused(action, path, errno::ENOENT))?;
+            for component in
+                dir.split('/').filter(|component| !component.is_empty() && *component != ".")
+            {
+                at = self
+                    .lookup(at, component)
+                    .ok_or_else(|| refused(action, path, errno::ENOENT))?;
                 if self.nodes[at as usize].dir.is_none() {
                     return Err(refused(action, path, errno::ENOTDIR));
                 }
@@ -149,8 +163,10 @@ impl<D: Device> Volume<D> {
         let key = self.key(hash, &self.nodes[node as usize].name);
         // A catalogue leaf holds the file's record and the thread back to it, both with the name.
         let name = &self.nodes[node as usize].name;
-        let bytes = if self.spec.catalogue { 300 + 2 * entry_bytes(name) } else { entry_bytes(name) };
-        let dir = self.nodes[parent as usize].dir.as_mut().expect("parents are looked up as directories");
+        let bytes =
+            if self.spec.catalogue { 300 + 2 * entry_bytes(name) } else { entry_bytes(name) };
+        let dir =
+            self.nodes[parent as usize].dir.as_mut().expect("parents are looked up as directories");
         let before = dir.blocks();
         dir.insert(key, bytes);
         let after = dir.blocks();
@@ -159,7 +175,8 @@ impl<D: Device> Volume<D> {
         }
         if after > before {
             // The split leaf, the new one, and the root.
-            let all: Vec<u32> = self.nodes[parent as usize].extents.part(0, 1).map(|(start, _)| start).collect();
+            let all: Vec<u32> =
+                self.nodes[parent as usize].extents.part(0, 1).map(|(start, _)| start).collect();
             for block in all {
                 self.journal.dirty(block, self.now);
             }
@@ -199,7 +216,10 @@ impl<D: Device> Volume<D> {
         if let Some(dir) = self.nodes[parent as usize].dir.as_mut() {
             dir.remove(key);
         }
-        self.names.find_entry(hash, |other| *other == node).expect("the node has its name").remove();
+        self.names
+            .find_entry(hash, |other| *other == node)
+            .expect("the node has its name")
+            .remove();
         self.touch_inode(parent);
     }
 
@@ -213,7 +233,11 @@ impl<D: Device> Volume<D> {
         self.dirty_blocks -= u64::from(if dir { 0 } else { file.dirty_blocks() });
         self.reserved -= u64::from(if dir { 0 } else { file.unallocated() });
         self.cached_blocks -= u64::from(file.cached);
-        let (inode, extents, tree) = (file.inode, core::mem::take(&mut file.extents), core::mem::take(&mut file.tree_blocks));
+        let (inode, extents, tree) = (
+            file.inode,
+            core::mem::take(&mut file.extents),
+            core::mem::take(&mut file.tree_blocks),
+        );
         // Queues that still refer to the node must not mistake it for a file.
         self.generations = self.generations.wrapping_add(1);
         file.generation = self.generations;
@@ -256,7 +280,10 @@ impl<D: Device> Volume<D> {
         let file = &self.nodes[node as usize];
         let update = match self.spec.atime {
             Atime::Strict => true,
-            Atime::Relative => file.accessed <= file.modified || self.now.saturating_sub(file.accessed) > RELATIME_AGE,
+            Atime::Relative => {
+                file.accessed <= file.modified
+                    || self.now.saturating_sub(file.accessed) > RELATIME_AGE
+            }
             Atime::Never => false,
         };
         if update {
@@ -295,7 +322,9 @@ impl<D: Device> Volume<D> {
         self.batch_open = false;
         // Its own batch, if any, and earlier ones of the flusher with this file.
         let file = self.nodes[node as usize].generation;
-        while self.batches.iter().any(|batch| batch.number > before || batch.files.iter().any(|(other, _)| *other == file)) {
+        while self.batches.iter().any(|batch| {
+            batch.number > before || batch.files.iter().any(|(other, _)| *other == file)
+        }) {
             self.step();
         }
         // Conversions complete in order, so all of them must be done.
@@ -315,7 +344,9 @@ impl<D: Device> Volume<D> {
 
     /// Ends a change; may wait for the commit of a full transaction.
     fn end_change(&mut self) {
-        if self.spec.journal.full_waits && self.journal.running_blocks() >= self.journal.transaction_max {
+        if self.spec.journal.full_waits
+            && self.journal.running_blocks() >= self.journal.transaction_max
+        {
             self.commit_and_wait();
         }
     }
@@ -429,10 +460,14 @@ impl<D: Device> Volume<D> {
     pub(super) fn op_remove_dir(&mut self, path: &str) -> TargetResult {
         self.begin("remove directory", path, self.spec.host.dir)?;
         let (parent, name) = self.parent_of("remove directory", path)?;
-        let node = self.lookup(parent, name).ok_or_else(|| refused("remove directory", path, errno::ENOENT))?;
+        let node = self
+            .lookup(parent, name)
+            .ok_or_else(|| refused("remove directory", path, errno::ENOENT))?;
         match &self.nodes[node as usize].dir {
             None => return Err(refused("remove directory", path, errno::ENOTDIR)),
-            Some(dir) if dir.entries > 0 => return Err(refused("remove directory", path, errno::ENOTEMPTY)),
+            Some(dir) if dir.entries > 0 => {
+                return Err(refused("remove directory", path, errno::ENOTEMPTY));
+            }
             Some(_) => {}
         }
         self.leave(node);
@@ -469,7 +504,11 @@ impl<D: Device> Volume<D> {
         let node = self.find_file("append to", path)?;
         let file = &self.nodes[node as usize];
         let (size, blocks) = (file.size, file.blocks());
-        self.has_space("append to", path, (size + payload.len()).div_ceil(BLOCK) - u64::from(blocks))?;
+        self.has_space(
+            "append to",
+            path,
+            (size + payload.len()).div_ceil(BLOCK) - u64::from(blocks),
+        )?;
         if !size.is_multiple_of(BLOCK) && file.cached < blocks && file.dirty_from >= blocks {
             // A partial last block must be read before it can be rewritten.
             self.read_blocks(node, blocks - 1, 1);

@@ -172,12 +172,26 @@ impl<D> BlockQueue<D> {
     }
 
     /// Queues a write. May merge with the previous one.
-    pub fn write(&mut self, now: Nanos, offset: u64, len: u64, class: DataClass, ticket: Ticket, urgency: Urgency) {
-        self.gather(QueuedRequest { kind: RequestKind::Write(class), offset, len, ready: now, ticket }, urgency);
+    pub fn write(
+        &mut self,
+        now: Nanos,
+        offset: u64,
+        len: u64,
+        class: DataClass,
+        ticket: Ticket,
+        urgency: Urgency,
+    ) {
+        self.gather(
+            QueuedRequest { kind: RequestKind::Write(class), offset, len, ready: now, ticket },
+            urgency,
+        );
     }
 
     pub fn read(&mut self, now: Nanos, offset: u64, len: u64, ticket: Ticket) {
-        self.gather(QueuedRequest { kind: RequestKind::Read, offset, len, ready: now, ticket }, Urgency::Sync);
+        self.gather(
+            QueuedRequest { kind: RequestKind::Read, offset, len, ready: now, ticket },
+            Urgency::Sync,
+        );
     }
 
     /// Queues a cache flush. The caller first waits for the writes that it should cover.
@@ -185,7 +199,13 @@ impl<D> BlockQueue<D> {
         self.unplug();
         if self.layer.write_cache {
             self.tickets[ticket.0 as usize].waiting += 1;
-            self.sync.push_back(QueuedRequest { kind: RequestKind::Flush, offset: 0, len: 0, ready: now, ticket });
+            self.sync.push_back(QueuedRequest {
+                kind: RequestKind::Flush,
+                offset: 0,
+                len: 0,
+                ready: now,
+                ticket,
+            });
         } else {
             let done = &mut self.tickets[ticket.0 as usize].done;
             *done = (*done).max(now);
@@ -211,7 +231,9 @@ impl<D> BlockQueue<D> {
                 len -= n;
                 continue;
             }
-            if self.plug.len() >= PLUG_REQUESTS || self.plug.last().is_some_and(|(last, _)| last.len >= PLUG_BYTES) {
+            if self.plug.len() >= PLUG_REQUESTS
+                || self.plug.last().is_some_and(|(last, _)| last.len >= PLUG_BYTES)
+            {
                 self.unplug();
             }
             let n = len.min(most);
@@ -278,7 +300,11 @@ impl<D: Device> BlockQueue<D> {
     /// Sends the next request, at the time returned by [`next_dispatch`](Self::next_dispatch).
     pub fn dispatch(&mut self, at: Nanos) {
         let urgent = self.sync.front().is_some_and(|request| request.ready <= at);
-        let Some(request) = (if urgent { self.sync.pop_front() } else { self.background.pop_front() }) else { return };
+        let Some(request) =
+            (if urgent { self.sync.pop_front() } else { self.background.pop_front() })
+        else {
+            return;
+        };
         let extent = Extent { offset: request.offset, len: request.len };
         let command = match request.kind {
             RequestKind::Read => Command::Read(extent),

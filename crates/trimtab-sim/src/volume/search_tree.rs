@@ -227,7 +227,8 @@ mod tests {
                 assert!(side == NIL || self.nodes[side].parent == at);
                 assert!(!red || !self.nodes[side].red, "red below red");
             }
-            let [a, b] = [self.black_height(child[0], low, key), self.black_height(child[1], key, high)];
+            let [a, b] =
+                [self.black_height(child[0], low, key), self.black_height(child[1], key, high)];
             assert_eq!(a, b, "black heights below {key}");
             a + u32::from(!red)
         }

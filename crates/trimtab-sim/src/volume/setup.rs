@@ -40,7 +40,9 @@ impl<D: Device> Volume<D> {
     /// Creates a filesystem on `drive` like `mkfs` and mounts it. The clock starts at `now`.
     pub fn format(drive: D, spec: VolumeSpec, now: Nanos) -> Result<Self, VolumeError> {
         let room = drive.size().0.checked_sub(spec.start.0);
-        let room = room.ok_or_else(|| VolumeError::new(format!("the volume starts at {}, past the drive's end", spec.start.0)))?;
+        let room = room.ok_or_else(|| {
+            VolumeError::new(format!("the volume starts at {}, past the drive's end", spec.start.0))
+        })?;
         let size = spec.size.map_or(room, |size| size.0);
         if size > room {
             return Err(VolumeError::new(format!(
@@ -52,10 +54,13 @@ impl<D: Device> Volume<D> {
         let sector = u64::from(drive.logical_block());
         if sector == 0 || !spec.start.0.is_multiple_of(sector) || !BLOCK.is_multiple_of(sector) {
             let start = spec.start.0;
-            return Err(VolumeError::new(format!("a volume at byte {start} is not aligned to the drive's blocks of {sector} bytes")));
+            return Err(VolumeError::new(format!(
+                "a volume at byte {start} is not aligned to the drive's blocks of {sector} bytes"
+            )));
         }
         let layout = VolumeLayout::new(&spec, size)?;
-        let merging = if spec.journal.converts_after_write { MergeRule::SearchPath } else { MergeRule::Full };
+        let merging =
+            if spec.journal.converts_after_write { MergeRule::SearchPath } else { MergeRule::Full };
         let journal = Journal::new(
             layout.journal,
             layout.journal_blocks,
@@ -164,7 +169,11 @@ impl<D: Device> Volume<D> {
     /// Unmounts and mounts: writes everything, drops preallocations, page cache and trim marks,
     /// and recomputes free space from the files.
     pub fn remount(&mut self) {
-        while !self.dirty.is_empty() || self.journal.anything_running() || self.commit.is_some() || self.contents_under_way() {
+        while !self.dirty.is_empty()
+            || self.journal.anything_running()
+            || self.commit.is_some()
+            || self.contents_under_way()
+        {
             let _ = self.op_sync();
         }
         while self.discards.next().is_some() || self.trimming.is_some() {
@@ -207,7 +216,10 @@ impl<D: Device> Volume<D> {
             len => lengths[rng.below(len) as usize],
         };
         if !(0.0..=0.99).contains(&age.fill) {
-            return Err(VolumeError::new(format!("a volume cannot be {:.0} % full", age.fill * 100.0)));
+            return Err(VolumeError::new(format!(
+                "a volume cannot be {:.0} % full",
+                age.fill * 100.0
+            )));
         }
         self.space.drop_preallocations();
         let total = u64::from(self.layout.blocks);
@@ -222,7 +234,8 @@ impl<D: Device> Volume<D> {
         let mut taken = Vec::new();
         for group in 0..self.space.groups.len() {
             let base = group as u32 * super::group::GROUP_BLOCKS;
-            let runs: Vec<(u32, u32)> = self.space.groups[group].runs_from(0, super::group::GROUP_BLOCKS).collect();
+            let runs: Vec<(u32, u32)> =
+                self.space.groups[group].runs_from(0, super::group::GROUP_BLOCKS).collect();
             for (start, len) in runs {
                 cut(&mut rng, (base + start, len), keep_share, (mean, &free_len), &mut taken);
             }
@@ -245,8 +258,11 @@ impl<D: Device> Volume<D> {
         let mut runs = Vec::new();
         for group in 0..self.space.groups.len() {
             let base = group as u32 * super::group::GROUP_BLOCKS;
-            let free = self.space.groups[group].runs_from(0, self.layout.group_blocks(group as u32));
-            runs.extend(free.filter(|_| rng.unit() < share).map(|(start, len)| (base + start, len)));
+            let free =
+                self.space.groups[group].runs_from(0, self.layout.group_blocks(group as u32));
+            runs.extend(
+                free.filter(|_| rng.unit() < share).map(|(start, len)| (base + start, len)),
+            );
         }
         self.write_ballast(&runs, class);
     }
@@ -254,7 +270,11 @@ impl<D: Device> Volume<D> {
     /// Lengths of the free extents in blocks, by group.
     #[must_use]
     pub fn free_extents(&self) -> Vec<u32> {
-        let of = |group: usize| self.space.groups[group].runs_from(0, self.layout.group_blocks(group as u32)).map(|(_, len)| len);
+        let of = |group: usize| {
+            self.space.groups[group]
+                .runs_from(0, self.layout.group_blocks(group as u32))
+                .map(|(_, len)| len)
+        };
         (0..self.space.groups.len()).flat_map(of).collect()
     }
 
@@ -264,7 +284,8 @@ impl<D: Device> Volume<D> {
             for (start, len) in part {
                 self.write_blocks(*start, *len, class, ticket, Urgency::Async);
             }
-            self.counters.data_written += Bytes(part.iter().map(|(_, len)| u64::from(*len) * BLOCK).sum());
+            self.counters.data_written +=
+                Bytes(part.iter().map(|(_, len)| u64::from(*len) * BLOCK).sum());
             self.wait_for(ticket);
         }
     }

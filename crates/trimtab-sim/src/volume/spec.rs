@@ -213,7 +213,12 @@ impl VolumeSpec {
             delayed_allocation: true,
             write_on_close: false,
             catalogue: false,
-            block_layer: BlockLayer { request_max: 512 << 10, queue_depth: 31, queue_max: 128, write_cache: true },
+            block_layer: BlockLayer {
+                request_max: 512 << 10,
+                queue_depth: 31,
+                queue_max: 128,
+                write_cache: true,
+            },
             host: HostCost::CURRENT,
             metadata_class: DataClass::Compressible(75),
         }
@@ -250,7 +255,11 @@ impl VolumeSpec {
     /// Enables online discard in the mode of the specified kernel.
     #[must_use]
     pub fn with_online_discard(mut self) -> Self {
-        self.discard = if self.journal.converts_after_write { Discard::FreedAndFollowing } else { Discard::Freed };
+        self.discard = if self.journal.converts_after_write {
+            Discard::FreedAndFollowing
+        } else {
+            Discard::Freed
+        };
         self
     }
 }
@@ -275,15 +284,42 @@ mod tests {
             discard_max: _,
             ..
         } = VolumeSpec::ext4();
-        let VolumeSpec { discard_ranges: _, journal, writeback, delayed_allocation: _, write_on_close: _, catalogue: _, .. } =
-            VolumeSpec::ext4();
+        let VolumeSpec {
+            discard_ranges: _,
+            journal,
+            writeback,
+            delayed_allocation: _,
+            write_on_close: _,
+            catalogue: _,
+            ..
+        } = VolumeSpec::ext4();
         let VolumeSpec { block_layer, host, metadata_class: _, .. } = VolumeSpec::ext4();
         let Mkfs { discard: _, lazy: _ } = mkfs;
-        let JournalSpec { commit_interval: _, transaction_blocks: _, full_waits: _, tags_per_descriptor: _, converts_after_write: _ } =
-            journal;
-        let Writeback { memory: _, background_percent: _, limit_percent: _, expire: _, interval: _ } = writeback;
-        let BlockLayer { request_max: _, queue_depth: _, queue_max: _, write_cache: _ } = block_layer;
-        let HostCost { create: _, open: _, delete: _, dir: _, write_block: _, read_block: _, extent: _ } = host;
+        let JournalSpec {
+            commit_interval: _,
+            transaction_blocks: _,
+            full_waits: _,
+            tags_per_descriptor: _,
+            converts_after_write: _,
+        } = journal;
+        let Writeback {
+            memory: _,
+            background_percent: _,
+            limit_percent: _,
+            expire: _,
+            interval: _,
+        } = writeback;
+        let BlockLayer { request_max: _, queue_depth: _, queue_max: _, write_cache: _ } =
+            block_layer;
+        let HostCost {
+            create: _,
+            open: _,
+            delete: _,
+            dir: _,
+            write_block: _,
+            read_block: _,
+            extent: _,
+        } = host;
         let changes: [Change; 37] = [
             |s| s.name = "other",
             |s| s.start.0 += 1,

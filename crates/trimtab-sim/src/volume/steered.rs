@@ -3,7 +3,9 @@
 
 use super::{BLOCK, Volume};
 use crate::op::FileOp;
-use crate::policy::{Driver, Observation, Policy, RefusalLimits, Surface, TrimRequest, TrimResponse, TurnResult};
+use crate::policy::{
+    Driver, Observation, Policy, RefusalLimits, Surface, TrimRequest, TrimResponse, TurnResult,
+};
 use crate::target::{Clock, FileTarget, TargetResult, TrimOutcome, TrimTarget, TrimWindow};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -112,8 +114,20 @@ impl<D: Device> SteeredVolume<D> {
     pub fn new(volume: Volume<D>, policy: Box<dyn Policy>, counter_step: Bytes) -> Self {
         let windows = volume.trim_windows();
         let taken = discards(&volume);
-        let surface = ObservedVolume { volume, windows, counter_step: counter_step.max(Bytes(1)), shutting_down: false };
-        Self { driver: driver(policy), surface, sent: None, last_start: 0, log: TrimLog::default(), taken }
+        let surface = ObservedVolume {
+            volume,
+            windows,
+            counter_step: counter_step.max(Bytes(1)),
+            shutting_down: false,
+        };
+        Self {
+            driver: driver(policy),
+            surface,
+            sent: None,
+            last_start: 0,
+            log: TrimLog::default(),
+            taken,
+        }
     }
 
     /// The volume.
@@ -264,7 +278,10 @@ impl<D: Device> Clock for SteeredVolume<D> {
             if self.surface.volume.trimming() {
                 self.surface.volume.run_until_trimmed(instant);
             } else {
-                let next = self.driver.ask_at().map_or(instant, |at| at.max(Nanos(now.0 + 1)).min(instant));
+                let next = self
+                    .driver
+                    .ask_at()
+                    .map_or(instant, |at| at.max(Nanos(now.0 + 1)).min(instant));
                 self.surface.volume.idle_until(next);
             }
         }
@@ -336,10 +353,20 @@ mod tests {
     fn steered(policy: &str, trim_command_ns: u64, trim_mib_ns: u64) -> SteeredVolume<Slow> {
         let mut spec = VolumeSpec::ext4();
         spec.mkfs.discard = false;
-        let drive =
-            Slow { trim_command_ns, trim_mib_ns, busy_until: Nanos::ZERO, trimmed: 0, trim_max: Nanos::ZERO, wait_max: Nanos::ZERO };
+        let drive = Slow {
+            trim_command_ns,
+            trim_mib_ns,
+            busy_until: Nanos::ZERO,
+            trimmed: 0,
+            trim_max: Nanos::ZERO,
+            wait_max: Nanos::ZERO,
+        };
         let volume = Volume::format(drive, spec, Nanos::ZERO).unwrap();
-        SteeredVolume::new(volume, policy.parse::<PolicySpec>().unwrap().build(&PolicyState::default()), Bytes(512))
+        SteeredVolume::new(
+            volume,
+            policy.parse::<PolicySpec>().unwrap().build(&PolicyState::default()),
+            Bytes(512),
+        )
     }
 
     const S: u64 = 1_000_000_000;
@@ -394,7 +421,11 @@ mod tests {
         let longest = target.volume().drive().trim_max;
         assert!(longest > Nanos::ZERO && longest <= Nanos::from_millis(5), "{longest}");
         let free = target.volume().free_space();
-        assert!(target.log().sent.bytes > Bytes(free.0 / 10 * 9), "{} of {free} trimmed", target.log().sent.bytes);
+        assert!(
+            target.log().sent.bytes > Bytes(free.0 / 10 * 9),
+            "{} of {free} trimmed",
+            target.log().sent.bytes
+        );
         assert_eq!(target.log().sent.bytes.0, target.volume().drive().trimmed);
     }
 
@@ -403,7 +434,12 @@ mod tests {
         let mut target = steered("adaptive:poll=1s:share=10%:at-most=0s", 0, 0);
         for i in 0..4_u64 {
             for j in 0..8 {
-                target.create(&format!("f{j}"), &Payload::Fill { len: 16 << 20, class: DataClass::Random }).unwrap();
+                target
+                    .create(
+                        &format!("f{j}"),
+                        &Payload::Fill { len: 16 << 20, class: DataClass::Random },
+                    )
+                    .unwrap();
             }
             target.sync().unwrap();
             for j in 0..8 {

@@ -26,7 +26,11 @@ impl<D: Device> Volume<D> {
     /// `min_extent` exceeds a group, or the device refuses the discard.
     pub fn trim(&mut self, window: TrimWindow, min_extent: Bytes) -> TargetResult<TrimOutcome> {
         if min_extent.0 > u64::from(GROUP_BLOCKS) * BLOCK {
-            return Err(refused("trim", format!("extents of at least {} bytes", min_extent.0), errno::EINVAL));
+            return Err(refused(
+                "trim",
+                format!("extents of at least {} bytes", min_extent.0),
+                errno::EINVAL,
+            ));
         }
         while self.trimming() {
             self.step();
@@ -37,7 +41,11 @@ impl<D: Device> Volume<D> {
         }
         let run = self.take_trimmed().unwrap_or_default();
         if run.refused > 0 {
-            return Err(refused("trim", format!("{} bytes at {}", window.len, window.start), errno::EOPNOTSUPP));
+            return Err(refused(
+                "trim",
+                format!("{} bytes at {}", window.len, window.start),
+                errno::EOPNOTSUPP,
+            ));
         }
         Ok(run.outcome)
     }

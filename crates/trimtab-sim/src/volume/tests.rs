@@ -31,12 +31,25 @@ struct Recorder {
 impl Recorder {
     fn new(size: u64) -> Self {
         let content = vec![NOTHING; (size / BLOCK) as usize];
-        Self { content, write_ns: 20_000, trim_ns: 1_000_000, busy_until: Nanos::ZERO, now: Nanos::ZERO, trims: Vec::new() }
+        Self {
+            content,
+            write_ns: 20_000,
+            trim_ns: 1_000_000,
+            busy_until: Nanos::ZERO,
+            now: Nanos::ZERO,
+            trims: Vec::new(),
+        }
     }
 
     fn fill(&mut self, extent: &Extent, with: u8) {
-        assert!(extent.offset.is_multiple_of(BLOCK) && extent.len.is_multiple_of(BLOCK) && extent.len > 0);
-        self.content[(extent.offset / BLOCK) as usize..((extent.offset + extent.len) / BLOCK) as usize].fill(with);
+        assert!(
+            extent.offset.is_multiple_of(BLOCK)
+                && extent.len.is_multiple_of(BLOCK)
+                && extent.len > 0
+        );
+        self.content
+            [(extent.offset / BLOCK) as usize..((extent.offset + extent.len) / BLOCK) as usize]
+            .fill(with);
     }
 }
 
@@ -58,7 +71,10 @@ impl Device for Recorder {
         let cost = match command {
             Command::Read(_) => 10_000,
             Command::Write(extent, class) => {
-                self.fill(extent, if let DataClass::Compressible(tag) = class { *tag } else { NOTHING });
+                self.fill(
+                    extent,
+                    if let DataClass::Compressible(tag) = class { *tag } else { NOTHING },
+                );
                 self.write_ns
             }
             Command::Trim(ranges) => {
@@ -95,7 +111,8 @@ impl Volume<Recorder> {
                 at = self
                     .names
                     .find(node::hash(at, component), |n| {
-                        self.nodes[*n as usize].parent == at && *self.nodes[*n as usize].name == *component
+                        self.nodes[*n as usize].parent == at
+                            && *self.nodes[*n as usize].name == *component
                     })
                     .copied()
                     .unwrap_or_else(|| panic!("{path} is gone"));
@@ -148,8 +165,14 @@ fn steps() -> impl Strategy<Value = Vec<VolumeStep>> {
     proptest::collection::vec(step, 1..80)
 }
 
-fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>, step: &VolumeStep) {
-    let path = |n: u8| if n.is_multiple_of(3) { format!("f{}", n / 8) } else { format!("d{}/f{}", n % 3, n / 8) };
+fn apply(
+    volume: &mut Volume<Recorder>,
+    files: &mut BTreeMap<String, (u64, u8)>,
+    step: &VolumeStep,
+) {
+    let path = |n: u8| {
+        if n.is_multiple_of(3) { format!("f{}", n / 8) } else { format!("d{}/f{}", n % 3, n / 8) }
+    };
     let full = |result: crate::target::TargetResult| match result {
         Ok(()) => false,
         Err(error) => {
@@ -199,7 +222,9 @@ fn apply(volume: &mut Volume<Recorder>, files: &mut BTreeMap<String, (u64, u8)>,
             assert!(result.is_err() || !files.keys().any(|path| path.starts_with(&dir)));
         }
         VolumeStep::Sync => volume.sync().unwrap(),
-        VolumeStep::Fsync(n) => assert_eq!(volume.fsync(&path(n)).is_ok(), files.contains_key(&path(n))),
+        VolumeStep::Fsync(n) => {
+            assert_eq!(volume.fsync(&path(n)).is_ok(), files.contains_key(&path(n)))
+        }
         VolumeStep::Idle(ms) => {
             let until = volume.now() + Nanos::from_millis(u64::from(ms));
             volume.idle_until(until);
@@ -226,21 +251,27 @@ const fn small_commands(window: TrimWindow) -> TrimRequest {
 }
 
 fn specs() -> impl Strategy<Value = VolumeSpec> {
-    let base = prop_oneof![Just(VolumeSpec::ext4()), Just(VolumeSpec::ext4_2011()), Just(VolumeSpec::desktop_2011())];
-    (base, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(mut spec, online, small_memory, small_journal)| {
-        if online {
-            spec = spec.with_online_discard();
-        }
-        if small_memory {
-            spec.writeback.memory = Bytes(40 << 20);
-        }
-        if small_journal {
-            spec.journal_blocks = Some(1024);
-        }
-        // Metadata must be distinguishable from file data.
-        spec.metadata_class = DataClass::Zero;
-        spec
-    })
+    let base = prop_oneof![
+        Just(VolumeSpec::ext4()),
+        Just(VolumeSpec::ext4_2011()),
+        Just(VolumeSpec::desktop_2011())
+    ];
+    (base, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(mut spec, online, small_memory, small_journal)| {
+            if online {
+                spec = spec.with_online_discard();
+            }
+            if small_memory {
+                spec.writeback.memory = Bytes(40 << 20);
+            }
+            if small_journal {
+                spec.journal_blocks = Some(1024);
+            }
+            // Metadata must be distinguishable from file data.
+            spec.metadata_class = DataClass::Zero;
+            spec
+        },
+    )
 }
 
 proptest! {
@@ -359,13 +390,20 @@ fn large_file_is_contiguous_and_small_files_are_packed() {
     }
     v.sync().unwrap();
     let extents = |name: &str| {
-        let node = v.names.find(node::hash(node::ROOT, name), |n| *v.nodes[*n as usize].name == *name).unwrap();
+        let node = v
+            .names
+            .find(node::hash(node::ROOT, name), |n| *v.nodes[*n as usize].name == *name)
+            .unwrap();
         v.nodes[*node as usize].extents.iter().collect::<Vec<_>>()
     };
     assert!(extents("large").len() <= 16, "{:?}", extents("large"));
     let small: Vec<(u32, u32)> = (0..200).flat_map(|i| extents(&format!("small{i}"))).collect();
     let breaks = small.windows(2).filter(|w| w[0].0 + w[0].1 != w[1].0).count();
-    assert_eq!((small.len(), breaks), (200, 1), "512 blocks hold 170 files of 3, then the next preallocation follows: {small:?}");
+    assert_eq!(
+        (small.len(), breaks),
+        (200, 1),
+        "512 blocks hold 170 files of 3, then the next preallocation follows: {small:?}"
+    );
 }
 
 #[test]
@@ -404,7 +442,12 @@ fn new_online_discard_sends_adjoining_free_space() {
     let until = v.now() + Nanos::from_secs(1);
     v.idle_until(until);
     let sent: u64 = v.queue.drive.trims.iter().map(|(_, len)| len).sum();
-    assert_eq!(v.queue.drive.trims.len(), 1, "deleted in order, all merge: {:?}", v.queue.drive.trims);
+    assert_eq!(
+        v.queue.drive.trims.len(),
+        1,
+        "deleted in order, all merge: {:?}",
+        v.queue.drive.trims
+    );
     assert!(sent >= 500, "{sent}");
     // Followed by the rest of their preallocation, which is not free.
     assert_eq!(sent, 500);
@@ -448,15 +491,33 @@ fn fitrim_skips_trimmed_groups_like_ext4() {
     // Mixed minimums lose space silently: after a trim with a large minimum and one group with a
     // small one, all groups count as trimmed.
     v.remount();
-    v.age_like(&Age { fill: 0.5, free_extent: Bytes(64 << 10), class: DataClass::Zero, write: false, seed: 1 }, &[]).unwrap();
+    v.age_like(
+        &Age {
+            fill: 0.5,
+            free_extent: Bytes(64 << 10),
+            class: DataClass::Zero,
+            write: false,
+            seed: 1,
+        },
+        &[],
+    )
+    .unwrap();
     assert_eq!(v.trim(all, Bytes(16 << 20)).unwrap().returned, Bytes::ZERO);
     let group = v.trim_windows()[2];
     assert!(v.trim(group, Bytes::ZERO).unwrap().returned > Bytes::ZERO);
-    assert_eq!(v.trim(all, Bytes::ZERO).unwrap().returned, Bytes::ZERO, "although the other groups were not sent");
+    assert_eq!(
+        v.trim(all, Bytes::ZERO).unwrap().returned,
+        Bytes::ZERO,
+        "although the other groups were not sent"
+    );
 }
 
 /// Trims in rounds of decreasing size; calls `between` after the first.
-fn trim_by_size(v: &mut Volume<Recorder>, command_max: Bytes, between: impl FnOnce(&mut Volume<Recorder>)) -> u64 {
+fn trim_by_size(
+    v: &mut Volume<Recorder>,
+    command_max: Bytes,
+    between: impl FnOnce(&mut Volume<Recorder>),
+) -> u64 {
     let least = [Bytes(1 << 20), Bytes(64 << 10), Bytes::ZERO];
     let mut between = Some(between);
     let mut sent = 0;
@@ -466,9 +527,15 @@ fn trim_by_size(v: &mut Volume<Recorder>, command_max: Bytes, between: impl FnOn
             let end = window.start + window.len;
             while at < end {
                 let below = round.checked_sub(1).map_or(Bytes::MAX, |before| least[before]);
-                let sizes = ExtentSizeClasses { below, round: round as u32, rounds: least.len() as u32 };
+                let sizes =
+                    ExtentSizeClasses { below, round: round as u32, rounds: least.len() as u32 };
                 let rest = TrimWindow { start: at, len: end - at };
-                v.begin_trim(TrimRequest { sizes: Some(sizes), commands_max: 3, command_max, ..TrimRequest::whole(rest, least[round]) });
+                v.begin_trim(TrimRequest {
+                    sizes: Some(sizes),
+                    commands_max: 3,
+                    command_max,
+                    ..TrimRequest::whole(rest, least[round])
+                });
                 v.run_until_trimmed(Nanos::MAX);
                 let outcome = v.take_trimmed().unwrap().outcome;
                 sent += outcome.returned.0;
@@ -488,15 +555,32 @@ fn trim_by_size_sends_all_once_and_marks_groups() {
     let mut spec = VolumeSpec::ext4();
     spec.mkfs.discard = false;
     let mut v = volume(spec, 1 << 30);
-    v.age_like(&Age { fill: 0.5, free_extent: Bytes(256 << 10), class: DataClass::Zero, write: false, seed: 1 }, &[]).unwrap();
+    v.age_like(
+        &Age {
+            fill: 0.5,
+            free_extent: Bytes(256 << 10),
+            class: DataClass::Zero,
+            write: false,
+            seed: 1,
+        },
+        &[],
+    )
+    .unwrap();
     v.create("f", &fill(BLOCK, 1)).unwrap();
     v.sync().unwrap();
     v.space.drop_preallocations();
     let free = v.space.free() * BLOCK;
-    let lengths: Vec<u64> =
-        v.space.groups.iter().flat_map(|group| group.runs_from(0, GROUP_BLOCKS)).map(|(_, len)| u64::from(len) * BLOCK).collect();
+    let lengths: Vec<u64> = v
+        .space
+        .groups
+        .iter()
+        .flat_map(|group| group.runs_from(0, GROUP_BLOCKS))
+        .map(|(_, len)| u64::from(len) * BLOCK)
+        .collect();
     assert!(
-        [0..64 << 10, 64 << 10..1 << 20, 1 << 20..u64::MAX].iter().all(|sizes| lengths.iter().any(|len| sizes.contains(len))),
+        [0..64 << 10, 64 << 10..1 << 20, 1 << 20..u64::MAX]
+            .iter()
+            .all(|sizes| lengths.iter().any(|len| sizes.contains(len))),
         "of each size"
     );
     let all = TrimWindow { start: 0, len: u64::MAX };
@@ -547,12 +631,19 @@ fn trim_in_small_commands_interleaves_with_reads() {
 #[test]
 fn age_leaves_requested_free_space() {
     let mut v = volume(VolumeSpec::ext4(), 4 << 30);
-    let age = Age { fill: 0.6, free_extent: Bytes(256 << 10), class: DataClass::Compressible(7), write: true, seed: 1 };
+    let age = Age {
+        fill: 0.6,
+        free_extent: Bytes(256 << 10),
+        class: DataClass::Compressible(7),
+        write: true,
+        seed: 1,
+    };
     v.age_like(&age, &[]).unwrap();
     v.check();
     let free = v.free_space().as_f64() / v.size().as_f64();
     assert!((0.38..0.42).contains(&free), "{free}");
-    let runs: usize = v.space.groups.iter().map(|g| g.runs_from(0, group::GROUP_BLOCKS).count()).sum();
+    let runs: usize =
+        v.space.groups.iter().map(|g| g.runs_from(0, group::GROUP_BLOCKS).count()).sum();
     let mean = v.free_space().as_f64() / runs as f64;
     assert!((200e3..330e3).contains(&mean), "{mean}");
     assert!(v.counters().data_written > Bytes(2 << 30));
@@ -634,7 +725,8 @@ fn partition_at_sector_63_misaligns_all_writes() {
 
 #[test]
 fn format_refuses_impossible_sizes() {
-    let refused = |spec: VolumeSpec| Volume::format(Recorder::new(1 << 30), spec, Nanos::ZERO).unwrap_err();
+    let refused =
+        |spec: VolumeSpec| Volume::format(Recorder::new(1 << 30), spec, Nanos::ZERO).unwrap_err();
     for spec in [
         VolumeSpec { start: Bytes(2 << 30), ..VolumeSpec::ext4() },
         VolumeSpec { size: Some(Bytes(2 << 30)), ..VolumeSpec::ext4() },
@@ -687,12 +779,15 @@ fn writeback_of_removed_file_never_hits_later_file() {
 #[test]
 fn removed_directory_blocks_are_not_written_in_place() {
     for during_commit in [false, true] {
-        let mut v = volume(VolumeSpec { metadata_class: DataClass::Zero, ..VolumeSpec::ext4() }, 64 << 20);
+        let mut v =
+            volume(VolumeSpec { metadata_class: DataClass::Zero, ..VolumeSpec::ext4() }, 64 << 20);
         v.queue.drive.write_ns = 100_000;
         let mut files = BTreeMap::new();
         fill_up(&mut v, &mut files, 4);
         for i in 0..500 {
-            v.delete(&format!("fill4-{}", i % 8)).map(|()| files.remove(&format!("fill4-{}", i % 8))).ok();
+            v.delete(&format!("fill4-{}", i % 8))
+                .map(|()| files.remove(&format!("fill4-{}", i % 8)))
+                .ok();
         }
         v.sync().unwrap();
         for i in 0..300 {
@@ -700,7 +795,8 @@ fn removed_directory_blocks_are_not_written_in_place() {
         }
         v.queue.drive.write_ns = 100_000_000;
         // During the commit, or after it and before any write in place.
-        let until = v.now() + if during_commit { Nanos::from_millis(5050) } else { Nanos::from_secs(8) };
+        let until =
+            v.now() + if during_commit { Nanos::from_millis(5050) } else { Nanos::from_secs(8) };
         v.idle_until(until);
         assert_eq!(v.commit.is_some(), during_commit);
         for i in 0..300 {
@@ -727,7 +823,8 @@ fn volume_filled_and_emptied_repeatedly_stays_consistent() {
     let mut full = 0;
     for _ in 0..6000 {
         if rng.chance(0.75) {
-            let (path, size, tag) = (format!("f{number}"), rng.below(200_000), rng.below(100) as u8);
+            let (path, size, tag) =
+                (format!("f{number}"), rng.below(200_000), rng.below(100) as u8);
             number += 1;
             match v.create(&path, &fill(size, tag)) {
                 Ok(()) => drop(files.insert(path, (size, tag))),
@@ -736,7 +833,9 @@ fn volume_filled_and_emptied_repeatedly_stays_consistent() {
                     full += 1;
                 }
             }
-        } else if let Some(path) = files.keys().nth(rng.below(files.len().max(1) as u64) as usize).cloned() {
+        } else if let Some(path) =
+            files.keys().nth(rng.below(files.len().max(1) as u64) as usize).cloned()
+        {
             v.delete(&path).unwrap();
             files.remove(&path);
         }
@@ -756,7 +855,8 @@ fn volume_filled_and_emptied_repeatedly_stays_consistent() {
 /// More inode blocks than the smallest journal holds change at once.
 #[test]
 fn small_journal_holds_any_synced_batch() {
-    let spec = VolumeSpec { journal_blocks: Some(1024), bytes_per_inode: 16384, ..VolumeSpec::ext4() };
+    let spec =
+        VolumeSpec { journal_blocks: Some(1024), bytes_per_inode: 16384, ..VolumeSpec::ext4() };
     let mut volume = volume(spec, 1 << 30);
     volume.make_dir("d").unwrap();
     let payload = Payload::Fill { len: 4096, class: DataClass::Random };
@@ -770,7 +870,11 @@ fn small_journal_holds_any_synced_batch() {
         volume.append(&format!("d/f{file}"), &payload).unwrap();
     }
     volume.sync().unwrap();
-    assert!(volume.counters().commits >= commits + 2 * 10_000 / 16 / 341, "{}", volume.counters().commits);
+    assert!(
+        volume.counters().commits >= commits + 2 * 10_000 / 16 / 341,
+        "{}",
+        volume.counters().commits
+    );
     volume.check();
 }
 
@@ -779,7 +883,8 @@ fn aged_volume_has_the_same_free_extents() {
     let lengths = [1, 4, 16, 300, 2];
     let mean = 323.0 / 5.0;
     let mut v = Volume::format(Offsets(Vec::new()), VolumeSpec::ext4(), Nanos::ZERO).unwrap();
-    let age = Age { fill: 0.5, free_extent: Bytes::ZERO, class: DataClass::Zero, write: false, seed: 1 };
+    let age =
+        Age { fill: 0.5, free_extent: Bytes::ZERO, class: DataClass::Zero, write: false, seed: 1 };
     v.age_like(&age, &lengths).unwrap();
     let free = v.free_extents();
     assert_eq!(free.iter().map(|len| u64::from(*len)).sum::<u64>() * BLOCK, v.free_space().0);

@@ -100,14 +100,21 @@ impl<D: Device> Volume<D> {
             return self.discard(start, len).0;
         }
         let taken = left.split_off(left.len() - ranges);
-        let extents: Vec<Extent> =
-            taken.iter().rev().map(|(start, len)| Extent { offset: self.offset(*start), len: u64::from(*len) * BLOCK }).collect();
+        let extents: Vec<Extent> = taken
+            .iter()
+            .rev()
+            .map(|(start, len)| Extent {
+                offset: self.offset(*start),
+                len: u64::from(*len) * BLOCK,
+            })
+            .collect();
         self.queue.trim(self.now, &extents)
     }
 
     /// Frees the blocks of a committed transaction and queues them for online discard.
     pub(super) fn release(&mut self, freed: FreedExtents) {
-        let online = self.spec.discard == Discard::FreedAndFollowing && self.queue.drive.supports_trim();
+        let online =
+            self.spec.discard == Discard::FreedAndFollowing && self.queue.drive.supports_trim();
         for (start, len) in freed.iter() {
             self.space.give(start, len);
             if self.spec.discard == Discard::Off {
@@ -126,12 +133,22 @@ impl<D: Device> Volume<D> {
             self.space.give(start, len);
         }
         loop {
-            let Some((from, end)) = self.discards.extent.take().or_else(|| self.discards.queue.pop_front().map(|(s, n)| (s, s + n))) else {
+            let Some((from, end)) = self
+                .discards
+                .extent
+                .take()
+                .or_else(|| self.discards.queue.pop_front().map(|(s, n)| (s, s + n)))
+            else {
                 return;
             };
             // Skip blocks allocated since; include free space up to the end of the group.
-            let (group, base) = ((from / GROUP_BLOCKS) as usize, from / GROUP_BLOCKS * GROUP_BLOCKS);
-            let Some((start, len)) = self.space.groups[group].runs_from(from - base, end - base).next() else { continue };
+            let (group, base) =
+                ((from / GROUP_BLOCKS) as usize, from / GROUP_BLOCKS * GROUP_BLOCKS);
+            let Some((start, len)) =
+                self.space.groups[group].runs_from(from - base, end - base).next()
+            else {
+                continue;
+            };
             let run = (base + start, len);
             if run.0 + len < end {
                 self.discards.extent = Some((run.0 + len, end));
@@ -152,8 +169,10 @@ impl<D: Device> Volume<D> {
     // FITRIM.
 
     pub(super) fn trim_windows(&self) -> Vec<TrimWindow> {
-        let window =
-            |group| TrimWindow { start: u64::from(group * GROUP_BLOCKS) * BLOCK, len: u64::from(self.layout.group_blocks(group)) * BLOCK };
+        let window = |group| TrimWindow {
+            start: u64::from(group * GROUP_BLOCKS) * BLOCK,
+            len: u64::from(self.layout.group_blocks(group)) * BLOCK,
+        };
         (0..self.layout.groups).map(window).collect()
     }
 
@@ -168,7 +187,8 @@ impl<D: Device> Volume<D> {
     /// group sets the mark. A free extent that begins in the window is sent to its own end.
     pub fn begin_trim(&mut self, request: TrimRequest) {
         let TrimRequest { window, min_extent, sizes, command_max, commands_max, .. } = request;
-        let (below, last) = sizes.map_or((Bytes::MAX, false), |sizes| (sizes.below, sizes.are_last()));
+        let (below, last) =
+            sizes.map_or((Bytes::MAX, false), |sizes| (sizes.below, sizes.are_last()));
         assert!(self.trimming.is_none(), "one trim at a time");
         let blocks = u64::from(self.layout.blocks);
         let first = window.start.div_ceil(BLOCK).min(blocks) as u32;
@@ -235,7 +255,9 @@ impl<D: Device> Volume<D> {
                 self.trimming = Some(trim);
                 return;
             }
-            if let Some(group) = trim.whole.take().map(|group| &mut self.space.groups[group as usize]) {
+            if let Some(group) =
+                trim.whole.take().map(|group| &mut self.space.groups[group as usize])
+            {
                 group.trimmed = !trim.by_size || (trim.last && !group.touched);
             }
             if trim.next >= trim.end {
@@ -273,13 +295,17 @@ impl<D: Device> Volume<D> {
         }
         // As many as commands remain, plus one that shows that there are more.
         let most = usize::try_from(trim.commands_left).unwrap_or(usize::MAX).saturating_add(1);
-        let runs = state.runs_from(from, to).filter(|(_, len)| (trim.min_extent..trim.max_extent).contains(len)).take(most);
+        let runs = state
+            .runs_from(from, to)
+            .filter(|(_, len)| (trim.min_extent..trim.max_extent).contains(len))
+            .take(most);
         trim.runs = runs.map(|(start, len)| (base + start, len)).collect();
         if trim.runs.len() == most {
             trim.next = trim.runs.last().map_or(last, |(start, len)| start + len);
         } else {
             // Selection by size visits a group in several requests.
-            trim.whole = ((from == 0 || trim.last) && to == self.layout.group_blocks(group)).then_some(group);
+            trim.whole = ((from == 0 || trim.last) && to == self.layout.group_blocks(group))
+                .then_some(group);
         }
         trim.runs.reverse();
     }
@@ -299,7 +325,10 @@ impl<D: Device> Volume<D> {
         let bytes = u64::from(n) * BLOCK;
         let outcome = &mut trim.run.outcome;
         outcome.returned += Bytes(bytes);
-        let taken = Amount { count: commands - refused, bytes: if refused == 0 { Bytes(bytes) } else { Bytes::ZERO } };
+        let taken = Amount {
+            count: commands - refused,
+            bytes: if refused == 0 { Bytes(bytes) } else { Bytes::ZERO },
+        };
         outcome.counted = Some(outcome.counted.unwrap_or_default() + taken);
         trim.run.refused += refused;
     }

@@ -23,9 +23,23 @@ pub(super) enum WriteoutObstacle {
 }
 
 impl<D: Device> Volume<D> {
-    pub(super) fn write_blocks(&mut self, start: u32, len: u32, class: DataClass, ticket: Ticket, urgency: Urgency) {
+    pub(super) fn write_blocks(
+        &mut self,
+        start: u32,
+        len: u32,
+        class: DataClass,
+        ticket: Ticket,
+        urgency: Urgency,
+    ) {
         if len > 0 {
-            self.queue.write(self.now, self.offset(start), u64::from(len) * BLOCK, class, ticket, urgency);
+            self.queue.write(
+                self.now,
+                self.offset(start),
+                u64::from(len) * BLOCK,
+                class,
+                ticket,
+                urgency,
+            );
         }
     }
 
@@ -50,7 +64,11 @@ impl<D: Device> Volume<D> {
     }
 
     /// Allocates and writes the dirty blocks of a file.
-    pub(super) fn write_out(&mut self, node: u32, urgency: Urgency) -> Result<(), WriteoutObstacle> {
+    pub(super) fn write_out(
+        &mut self,
+        node: u32,
+        urgency: Urgency,
+    ) -> Result<(), WriteoutObstacle> {
         self.allocate(node)?;
         let file = &mut self.nodes[node as usize];
         let (from, blocks, class) = (file.dirty_from, file.dirty_blocks(), file.class);
@@ -82,19 +100,26 @@ impl<D: Device> Volume<D> {
         self.batches_begun += 1;
         self.batch_open = true;
         let ticket = self.queue.ticket();
-        self.batches.push_back(Batch { number: self.batches_begun, ticket, files: alloc::vec![file] });
+        self.batches.push_back(Batch {
+            number: self.batches_begun,
+            ticket,
+            files: alloc::vec![file],
+        });
         ticket
     }
 
     /// Completion time and index of the first batch to complete, if known.
     pub(super) fn next_batch_done(&self) -> Option<(Nanos, usize)> {
-        let done = |(at, batch): (usize, &Batch)| self.queue.done(batch.ticket).map(|done| (done, at));
+        let done =
+            |(at, batch): (usize, &Batch)| self.queue.done(batch.ticket).map(|done| (done, at));
         self.batches.iter().enumerate().filter_map(done).min()
     }
 
     /// Marks the extents of a completed batch as written.
     pub(super) fn batch_done(&mut self) {
-        let Some(batch) = self.next_batch_done().and_then(|(_, at)| self.batches.remove(at)) else { return };
+        let Some(batch) = self.next_batch_done().and_then(|(_, at)| self.batches.remove(at)) else {
+            return;
+        };
         self.queue.finish(batch.ticket);
         if self.spec.journal.converts_after_write {
             self.conversions.extend(batch.files.into_iter().map(|(_, block)| block));
@@ -142,10 +167,14 @@ impl<D: Device> Volume<D> {
         let file = &mut self.nodes[node as usize];
         file.extents.push(start, len);
         self.touch_inode(node);
-        while self.nodes[node as usize].tree_blocks.len() < self.nodes[node as usize].tree_blocks_needed() {
+        while self.nodes[node as usize].tree_blocks.len()
+            < self.nodes[node as usize].tree_blocks_needed()
+        {
             let goal = self.goal(self.nodes[node as usize].inode, Some(start), false);
             // A full volume reserves blocks for this; see `RESERVE`.
-            let Some((block, _)) = self.space.allocate(goal, 1, AllocationPurpose::Metadata) else { break };
+            let Some((block, _)) = self.space.allocate(goal, 1, AllocationPurpose::Metadata) else {
+                break;
+            };
             self.free_blocks -= 1;
             self.touch_bitmaps(block, 1);
             self.nodes[node as usize].tree_blocks.push(block);
@@ -185,15 +214,20 @@ impl<D: Device> Volume<D> {
     }
 
     pub(super) fn wake_flusher(&mut self) {
-        self.flushing = Some(Flushing::Expired(self.now.saturating_sub(self.spec.writeback.expire)));
+        self.flushing =
+            Some(Flushing::Expired(self.now.saturating_sub(self.spec.writeback.expire)));
     }
 
     /// Step of the flusher: writes one file or all metadata, or stops.
     pub(super) fn flusher_step(&mut self) {
         let Some(goal) = self.flushing else { return };
         let wanted = match goal {
-            Flushing::Expired(limit) => self.dirty.front().is_some_and(|(_, _, since)| *since <= limit),
-            Flushing::Background => self.dirty_bytes() > self.dirty_background() && !self.dirty.is_empty(),
+            Flushing::Expired(limit) => {
+                self.dirty.front().is_some_and(|(_, _, since)| *since <= limit)
+            }
+            Flushing::Background => {
+                self.dirty_bytes() > self.dirty_background() && !self.dirty.is_empty()
+            }
         };
         if wanted {
             if self.write_oldest(Urgency::Async).is_err() {
@@ -257,7 +291,8 @@ impl<D: Device> Volume<D> {
         if self.flushing.is_none() && !self.dirty.is_empty() {
             self.flushing = Some(Flushing::Background);
         }
-        let limit = self.spec.writeback.memory.0 / 100 * u64::from(self.spec.writeback.limit_percent);
+        let limit =
+            self.spec.writeback.memory.0 / 100 * u64::from(self.spec.writeback.limit_percent);
         if self.dirty_bytes() > limit.max(background) {
             self.counters.throttled += 1;
             let enough = u64::midpoint(background, limit.max(background));

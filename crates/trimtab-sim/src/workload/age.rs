@@ -58,16 +58,38 @@ pub struct FileGroup {
 
 /// The groups of files.
 pub const GROUPS: [FileGroup; 4] = [
-    FileGroup { name: "os", percent: 20, sizes: FileSizes::LogNormal(12e3, 1.8, 64 << 20), class: DataClass::Compressible(50) },
-    FileGroup { name: "games", percent: 35, sizes: FileSizes::LogNormal(400e3, 2.0, 1 << 30), class: DataClass::Compressible(15) },
-    FileGroup { name: "music", percent: 10, sizes: FileSizes::Uniform(3_000_000, 9_000_000), class: DataClass::Random },
-    FileGroup { name: "videos", percent: 35, sizes: FileSizes::Uniform(350_000_000, 4_500_000_000), class: DataClass::Random },
+    FileGroup {
+        name: "os",
+        percent: 20,
+        sizes: FileSizes::LogNormal(12e3, 1.8, 64 << 20),
+        class: DataClass::Compressible(50),
+    },
+    FileGroup {
+        name: "games",
+        percent: 35,
+        sizes: FileSizes::LogNormal(400e3, 2.0, 1 << 30),
+        class: DataClass::Compressible(15),
+    },
+    FileGroup {
+        name: "music",
+        percent: 10,
+        sizes: FileSizes::Uniform(3_000_000, 9_000_000),
+        class: DataClass::Random,
+    },
+    FileGroup {
+        name: "videos",
+        percent: 35,
+        sizes: FileSizes::Uniform(350_000_000, 4_500_000_000),
+        class: DataClass::Random,
+    },
 ];
 
 impl FileSizes {
     fn draw(self, rng: &mut Stream, most: u64) -> u64 {
         let size = match self {
-            Self::LogNormal(median, sigma, largest) => (rng.log_normal(median, sigma) as u64).min(largest),
+            Self::LogNormal(median, sigma, largest) => {
+                (rng.log_normal(median, sigma) as u64).min(largest)
+            }
             Self::Uniform(low, high) => rng.between(low.min(most), high.min(most)),
         };
         size.clamp(1, most)
@@ -151,7 +173,10 @@ impl Age {
             return Err(AgeSettingsError::NoRound);
         }
         if settings.total.0 / u64::from(settings.rounds) < ROUND_MIN.0 {
-            return Err(AgeSettingsError::TooSmall { total: settings.total, rounds: settings.rounds });
+            return Err(AgeSettingsError::TooSmall {
+                total: settings.total,
+                rounds: settings.rounds,
+            });
         }
         Ok(Self {
             settings,
@@ -168,7 +193,11 @@ impl Age {
     /// Bytes of a round; the last one takes the remainder.
     fn round_bytes(&self, round: u32) -> u64 {
         let each = self.settings.total.0 / u64::from(self.settings.rounds);
-        if round + 1 == self.settings.rounds { self.settings.total.0 - each * u64::from(round) } else { each }
+        if round + 1 == self.settings.rounds {
+            self.settings.total.0 - each * u64::from(round)
+        } else {
+            each
+        }
     }
 
     fn begin_round(&mut self) {
@@ -176,7 +205,11 @@ impl Age {
         let mut rest = bytes;
         self.queue.push_back(Item::Phase(FILL));
         for (i, group) in GROUPS.iter().enumerate() {
-            let share = if i + 1 == GROUPS.len() { rest } else { (u128::from(bytes) * u128::from(group.percent) / 100) as u64 };
+            let share = if i + 1 == GROUPS.len() {
+                rest
+            } else {
+                (u128::from(bytes) * u128::from(group.percent) / 100) as u64
+            };
             self.left[i] = share;
             rest -= share;
             self.files[i] = 0;
@@ -240,9 +273,9 @@ impl Age {
     fn step(&mut self, item: Item) -> FileStep<'_> {
         let (group, dir, file) = match item {
             Item::MakeDir(group, dir) | Item::RemoveDir(group, dir) => (group, dir, None),
-            Item::Create(group, file, _) | Item::Append(group, file, _) | Item::Delete(group, file) => {
-                (group, Some(file / DIR_FILES), Some(file))
-            }
+            Item::Create(group, file, _)
+            | Item::Append(group, file, _)
+            | Item::Delete(group, file) => (group, Some(file / DIR_FILES), Some(file)),
             Item::Phase(name) => return FileStep::Phase(name),
             Item::Sync => return FileStep::Op(FileOp::Sync),
         };
@@ -266,7 +299,11 @@ impl FileWorkload for Age {
     fn plan(&self) -> WorkloadPlan {
         // The last round is the largest. Small files waste at most 4 KiB each per 8 kB.
         let largest = self.round_bytes(self.settings.rounds - 1);
-        WorkloadPlan { written: self.settings.total, space: Bytes(largest.saturating_add(largest / 8)), ops: None }
+        WorkloadPlan {
+            written: self.settings.total,
+            space: Bytes(largest.saturating_add(largest / 8)),
+            ops: None,
+        }
     }
 
     fn next_step(&mut self) -> Option<FileStep<'_>> {
@@ -282,7 +319,11 @@ impl FileWorkload for Age {
                 }
                 AgeStage::Fill => {
                     if !self.decide_file() {
-                        self.queue.extend([Item::Phase(FILL_SYNC), Item::Sync, Item::Phase(DELETE)]);
+                        self.queue.extend([
+                            Item::Phase(FILL_SYNC),
+                            Item::Sync,
+                            Item::Phase(DELETE),
+                        ]);
                         self.state = AgeStage::Delete(0, 0);
                     }
                 }
@@ -295,14 +336,24 @@ impl FileWorkload for Age {
 /// Metrics of the rounds, one sample each: fill rate and duration of the deletion.
 #[must_use]
 pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
-    let seconds = |name: &str| -> Vec<f64> { phases.iter().filter(|p| p.name == name).map(|p| p.took.as_secs_f64()).collect() };
-    let sum = |a: Vec<f64>, b: Vec<f64>| -> Vec<f64> { a.iter().zip(&b).map(|(a, b)| a + b).collect() };
+    let seconds = |name: &str| -> Vec<f64> {
+        phases.iter().filter(|p| p.name == name).map(|p| p.took.as_secs_f64()).collect()
+    };
+    let sum =
+        |a: Vec<f64>, b: Vec<f64>| -> Vec<f64> { a.iter().zip(&b).map(|(a, b)| a + b).collect() };
     let filling = sum(seconds(FILL), seconds(FILL_SYNC));
-    let filled: Vec<f64> = phases.iter().filter(|p| p.name == FILL).map(|p| p.written.as_f64() / 1e6).collect();
-    let rates = filled.iter().zip(&filling).filter(|(_, s)| **s > 0.0).map(|(mb, s)| mb / s).collect();
+    let filled: Vec<f64> =
+        phases.iter().filter(|p| p.name == FILL).map(|p| p.written.as_f64() / 1e6).collect();
+    let rates =
+        filled.iter().zip(&filling).filter(|(_, s)| **s > 0.0).map(|(mb, s)| mb / s).collect();
     let all = [
         ("fill+sync.rate", Unit::MegabytesPerSecond, Better::Higher, rates),
-        ("delete+sync.seconds", Unit::Seconds, Better::Lower, sum(seconds(DELETE), seconds(DELETE_SYNC))),
+        (
+            "delete+sync.seconds",
+            Unit::Seconds,
+            Better::Lower,
+            sum(seconds(DELETE), seconds(DELETE_SYNC)),
+        ),
     ];
     Metric::measured(all)
 }
@@ -324,20 +375,32 @@ mod tests {
             match step {
                 FileStep::Phase(name) => phases.push(name.to_string()),
                 FileStep::Op(FileOp::MakeDir(path)) => {
-                    assert!(path.rsplit_once('/').is_none_or(|(parent, _)| dirs.iter().any(|d| d == parent)), "{path}");
+                    assert!(
+                        path.rsplit_once('/')
+                            .is_none_or(|(parent, _)| dirs.iter().any(|d| d == parent)),
+                        "{path}"
+                    );
                     assert!(!dirs.iter().any(|d| d == path), "{path} exists");
                     dirs.push(path.to_string());
                 }
                 FileStep::Op(FileOp::RemoveDir(path)) => {
                     let inside = alloc::format!("{path}/");
-                    assert!(!files.keys().any(|f| f.starts_with(&inside)) && !dirs.iter().any(|d| d.starts_with(&inside)), "{path}");
+                    assert!(
+                        !files.keys().any(|f| f.starts_with(&inside))
+                            && !dirs.iter().any(|d| d.starts_with(&inside)),
+                        "{path}"
+                    );
                     let at = dirs.iter().position(|d| d == path).expect("the directory exists");
                     dirs.swap_remove(at);
                 }
                 FileStep::Op(FileOp::Create(path, payload)) => {
                     assert!(dirs.iter().any(|d| d == path.rsplit_once('/').unwrap().0), "{path}");
-                    assert!(files.insert(path.to_string(), payload.len()).is_none(), "{path} exists");
-                    let group = groups.entry(path.split('/').next().unwrap().to_string()).or_insert((0, 0));
+                    assert!(
+                        files.insert(path.to_string(), payload.len()).is_none(),
+                        "{path} exists"
+                    );
+                    let group =
+                        groups.entry(path.split('/').next().unwrap().to_string()).or_insert((0, 0));
                     *group = (group.0 + payload.len(), group.1 + 1);
                     held += payload.len();
                 }
@@ -371,7 +434,11 @@ mod tests {
             assert!(most <= plan.space.0, "{most}");
             for group in GROUPS {
                 let share = groups[group.name].0 as f64 / total as f64;
-                assert!((share - group.percent as f64 / 100.0).abs() < 0.001, "{} {share}", group.name);
+                assert!(
+                    (share - group.percent as f64 / 100.0).abs() < 0.001,
+                    "{} {share}",
+                    group.name
+                );
             }
             assert_eq!(phases.len(), rounds as usize * 4);
         }

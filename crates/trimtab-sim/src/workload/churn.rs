@@ -55,7 +55,8 @@ impl Settings {
     /// All settings, for reports and the store.
     #[must_use]
     pub fn fields(&self) -> Vec<Field> {
-        let session = if self.session == Bytes::MAX { "all".to_string() } else { self.session.0.to_string() };
+        let session =
+            if self.session == Bytes::MAX { "all".to_string() } else { self.session.0.to_string() };
         [
             ("live", self.live.0.to_string()),
             ("written", self.written.0.to_string()),
@@ -234,13 +235,24 @@ impl FileWorkload for Churn {
     fn next_step(&mut self) -> Option<FileStep<'_>> {
         let (step, next) = match self.stage {
             ChurnStage::New => (FileStep::Phase(FILL), ChurnStage::Filling),
-            ChurnStage::Filling if self.live >= self.settings.live.0 => (FileStep::Op(FileOp::Sync), ChurnStage::Filled),
+            ChurnStage::Filling if self.live >= self.settings.live.0 => {
+                (FileStep::Op(FileOp::Sync), ChurnStage::Filled)
+            }
             ChurnStage::Filled => (FileStep::Phase(CHURN), ChurnStage::Churning),
-            ChurnStage::Churning if self.written >= self.settings.written.0 => (FileStep::Op(FileOp::Sync), ChurnStage::Ended),
-            ChurnStage::Churning if self.session_is_over() => (FileStep::Op(FileOp::Sync), ChurnStage::Pause),
+            ChurnStage::Churning if self.written >= self.settings.written.0 => {
+                (FileStep::Op(FileOp::Sync), ChurnStage::Ended)
+            }
+            ChurnStage::Churning if self.session_is_over() => {
+                (FileStep::Op(FileOp::Sync), ChurnStage::Pause)
+            }
             ChurnStage::Pause => {
                 self.sessions += 1;
-                (FileStep::NotBefore(Nanos(self.settings.session_every.0.saturating_mul(self.sessions))), ChurnStage::Churning)
+                (
+                    FileStep::NotBefore(Nanos(
+                        self.settings.session_every.0.saturating_mul(self.sessions),
+                    )),
+                    ChurnStage::Churning,
+                )
             }
             ChurnStage::Ended => return None,
             ChurnStage::Filling | ChurnStage::Churning => return Some(FileStep::Op(self.change())),
@@ -273,7 +285,9 @@ mod tests {
         }
 
         fn step(&mut self, step: &FileStep<'_>) {
-            self.log = format!("{step:?}").bytes().fold(self.log, |log, byte| log.wrapping_mul(31).wrapping_add(byte.into()));
+            self.log = format!("{step:?}")
+                .bytes()
+                .fold(self.log, |log, byte| log.wrapping_mul(31).wrapping_add(byte.into()));
             match step {
                 FileStep::Phase(name) => self.churning = *name == CHURN,
                 FileStep::NotBefore(at) => self.pauses.push(*at),
@@ -282,7 +296,10 @@ mod tests {
                     self.dirs.push((*path).into());
                 }
                 FileStep::Op(FileOp::Create(path, payload)) => {
-                    assert!(self.dirs.iter().any(|dir| path.starts_with(&format!("{dir}/"))), "{path} has no directory");
+                    assert!(
+                        self.dirs.iter().any(|dir| path.starts_with(&format!("{dir}/"))),
+                        "{path} has no directory"
+                    );
                     assert!(self.files.insert((*path).into(), payload.len()).is_none());
                     self.written += payload.len();
                     self.changes += 1;
@@ -326,7 +343,11 @@ mod tests {
                 seen.step(&step);
                 if seen.log.is_multiple_of(64) {
                     let now = seen.live();
-                    assert!(now <= plan.space.0 && (!seen.churning || now >= live - settings.file_max() - BLOCK), "{now}");
+                    assert!(
+                        now <= plan.space.0
+                            && (!seen.churning || now >= live - settings.file_max() - BLOCK),
+                        "{now}"
+                    );
                 }
             }
             assert!(seen.written <= plan.written.0);
@@ -336,7 +357,12 @@ mod tests {
         let seen = run();
         let due: Vec<u64> = seen.pauses.iter().map(|at| at.0 / 1_000_000_000).collect();
         assert_eq!(due, [100, 200, 300, 400, 500, 600, 700, 800, 900]);
-        assert!((seen.reads as f64 / seen.changes as f64 - 0.1).abs() < 0.02, "{} reads, {} changes", seen.reads, seen.changes);
+        assert!(
+            (seen.reads as f64 / seen.changes as f64 - 0.1).abs() < 0.02,
+            "{} reads, {} changes",
+            seen.reads,
+            seen.changes
+        );
         assert_eq!(run(), seen);
     }
 
@@ -358,7 +384,11 @@ mod tests {
         }
         assert_eq!(seen.files.len(), 10_000);
         assert!(seen.files.values().all(|size| *size == 4096));
-        let old = seen.files.keys().filter(|name| name.split_once('f').unwrap().1.parse::<u64>().unwrap() < 10_000).count();
+        let old = seen
+            .files
+            .keys()
+            .filter(|name| name.split_once('f').unwrap().1.parse::<u64>().unwrap() < 10_000)
+            .count();
         assert!((3500..3860).contains(&old), "{old}");
     }
 }

@@ -73,9 +73,36 @@ impl Profile {
     #[must_use]
     pub const fn tests(self) -> &'static [Test] {
         match self {
-            Self::Cdm3 => &const { [sequential(1 << 20, 1), random(512 << 10, 1, 1), random(4096, 1, 1), random(4096, 32, 1)] },
-            Self::Cdm8 => &const { [sequential(1 << 20, 8), sequential(1 << 20, 1), random(4096, 32, 1), random(4096, 1, 1)] },
-            Self::Nvme => &const { [sequential(1 << 20, 8), sequential(128 << 10, 32), random(4096, 32, 16), random(4096, 1, 1)] },
+            Self::Cdm3 => {
+                &const {
+                    [
+                        sequential(1 << 20, 1),
+                        random(512 << 10, 1, 1),
+                        random(4096, 1, 1),
+                        random(4096, 32, 1),
+                    ]
+                }
+            }
+            Self::Cdm8 => {
+                &const {
+                    [
+                        sequential(1 << 20, 8),
+                        sequential(1 << 20, 1),
+                        random(4096, 32, 1),
+                        random(4096, 1, 1),
+                    ]
+                }
+            }
+            Self::Nvme => {
+                &const {
+                    [
+                        sequential(1 << 20, 8),
+                        sequential(128 << 10, 32),
+                        random(4096, 32, 16),
+                        random(4096, 1, 1),
+                    ]
+                }
+            }
         }
     }
 
@@ -102,7 +129,11 @@ impl Test {
     /// Short name: `seq1m-q8`, `rnd4k-q32t16`.
     #[must_use]
     pub fn name(&self) -> String {
-        let size = if self.block >= 1 << 20 { format!("{}m", self.block >> 20) } else { format!("{}k", self.block >> 10) };
+        let size = if self.block >= 1 << 20 {
+            format!("{}m", self.block >> 20)
+        } else {
+            format!("{}k", self.block >> 10)
+        };
         let threads = if self.threads > 1 { format!("t{}", self.threads) } else { String::new() };
         format!("{}{size}-q{}{threads}", if self.random { "rnd" } else { "seq" }, self.queue)
     }
@@ -208,7 +239,10 @@ impl Crystal {
             "the amount to be written must be above 0"
         } else if matches!(settings.pass, Limit::Time(time) if time > PASS_MAX) {
             "a pass may take at most a day"
-        } else if matches!(settings.pass, Limit::Stream | Limit::Ops(0) | Limit::Bytes(Bytes(0)) | Limit::Time(Nanos(0))) {
+        } else if matches!(
+            settings.pass,
+            Limit::Stream | Limit::Ops(0) | Limit::Bytes(Bytes(0)) | Limit::Time(Nanos(0))
+        ) {
             "a pass must end after some time or some bytes"
         } else {
             ""
@@ -252,8 +286,15 @@ impl Crystal {
     pub fn in_flight_max(&self) -> (u32, u64) {
         let tests = self.settings.profile.tests();
         let deepest = tests.iter().map(Test::depth).max().unwrap_or(1);
-        let largest = tests.iter().map(|test| u64::from(test.depth()) * u64::from(test.block)).max().unwrap_or(0);
-        (deepest.max(PREPARE_DEPTH), largest.max(u64::from(PREPARE_DEPTH) * u64::from(PREPARE_BLOCK)))
+        let largest = tests
+            .iter()
+            .map(|test| u64::from(test.depth()) * u64::from(test.block))
+            .max()
+            .unwrap_or(0);
+        (
+            deepest.max(PREPARE_DEPTH),
+            largest.max(u64::from(PREPARE_DEPTH) * u64::from(PREPARE_BLOCK)),
+        )
     }
 
     /// Bytes written by the passes of one round, excluding preparation.
@@ -261,7 +302,9 @@ impl Crystal {
         let write = |step: &CrystalStep| match (step, self.settings.pass) {
             (CrystalStep::Pass { write: true, .. }, Limit::Bytes(bytes)) => bytes.0,
             (CrystalStep::Pass { write: true, .. }, Limit::Time(time)) => written_at_most(time),
-            (CrystalStep::Pass { write: true, test, .. }, Limit::Ops(ops)) => ops.saturating_mul(u64::from(test.block)),
+            (CrystalStep::Pass { write: true, test, .. }, Limit::Ops(ops)) => {
+                ops.saturating_mul(u64::from(test.block))
+            }
             _ => 0,
         };
         self.steps.iter().map(write).fold(0, u64::saturating_add)
@@ -269,7 +312,10 @@ impl Crystal {
 
     fn begin(&mut self, step: CrystalStep) {
         let (test, write) = match step {
-            CrystalStep::Prepare => (Test { block: PREPARE_BLOCK, queue: PREPARE_DEPTH, threads: 1, random: false }, true),
+            CrystalStep::Prepare => (
+                Test { block: PREPARE_BLOCK, queue: PREPARE_DEPTH, threads: 1, random: false },
+                true,
+            ),
             CrystalStep::Pass { test, write, .. } => (test, write),
         };
         self.random = test.random;
@@ -280,11 +326,14 @@ impl Crystal {
         self.left = match (step, self.settings.pass) {
             (CrystalStep::Prepare, _) => self.count,
             // The user has not agreed to more.
-            (CrystalStep::Pass { write: true, .. }, Limit::Time(time)) => (written_at_most(time) / u64::from(test.block)).max(1),
+            (CrystalStep::Pass { write: true, .. }, Limit::Time(time)) => {
+                (written_at_most(time) / u64::from(test.block)).max(1)
+            }
             _ => u64::MAX,
         };
         // Each pass has its own stream, so that a resumed round repeats the same operations.
-        self.places = Stream::new(self.seed, &format!("crystal.{}.{}", self.rounds, self.next_step));
+        self.places =
+            Stream::new(self.seed, &format!("crystal.{}.{}", self.rounds, self.next_step));
     }
 }
 
@@ -301,7 +350,11 @@ fn steps(settings: &CrystalSettings) -> Vec<CrystalStep> {
     let first = u32::from(!settings.profile.warms_up());
     let mut passes = |test: &Test, write: bool| {
         if if write { settings.writes } else { settings.reads } {
-            steps.extend((first..=settings.passes).map(|number| CrystalStep::Pass { test: *test, write, number }));
+            steps.extend((first..=settings.passes).map(|number| CrystalStep::Pass {
+                test: *test,
+                write,
+                number,
+            }));
         }
     };
     let tests = settings.profile.tests();
@@ -318,7 +371,8 @@ impl BlockWorkload for Crystal {
     fn plan(&self) -> WorkloadPlan {
         let prepared = if self.settings.prepare { self.settings.size.0 } else { 0 };
         let round = prepared.saturating_add(self.passes_written());
-        let left = self.settings.until_written.map_or(0, |until| until.saturating_sub(self.written).0);
+        let left =
+            self.settings.until_written.map_or(0, |until| until.saturating_sub(self.written).0);
         WorkloadPlan {
             written: Bytes(round.max(left.saturating_add(if left > 0 { round } else { 0 }))),
             space: self.settings.size,
@@ -348,7 +402,11 @@ impl BlockWorkload for Crystal {
                 queue_depth: test.depth(),
                 limit: self.settings.pass,
                 record: number > 0,
-                idle_before: if number == u32::from(!self.settings.profile.warms_up()) { self.settings.interval } else { Nanos::ZERO },
+                idle_before: if number == u32::from(!self.settings.profile.warms_up()) {
+                    self.settings.interval
+                } else {
+                    Nanos::ZERO
+                },
             },
         })
     }
@@ -379,7 +437,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn settings(profile: Profile) -> CrystalSettings {
-        CrystalSettings { profile, size: Bytes(64 << 20), passes: 2, pass: Limit::Bytes(Bytes(8 << 20)), ..CrystalSettings::default() }
+        CrystalSettings {
+            profile,
+            size: Bytes(64 << 20),
+            passes: 2,
+            pass: Limit::Bytes(Bytes(8 << 20)),
+            ..CrystalSettings::default()
+        }
     }
 
     fn drain(workload: &mut Crystal, phase: &BlockPhase) -> Vec<Command<'static>> {
@@ -408,11 +472,16 @@ mod tests {
     #[test]
     fn cdm3_pairs_tests_and_cdm8_reads_first() {
         let names = |profile| {
-            let mut workload = Crystal::new(CrystalSettings { passes: 1, ..settings(profile) }, 1).unwrap();
-            let phases = phases(&mut workload).into_iter().map(|(p, _)| (p.name, p.queue_depth, p.record));
+            let mut workload =
+                Crystal::new(CrystalSettings { passes: 1, ..settings(profile) }, 1).unwrap();
+            let phases =
+                phases(&mut workload).into_iter().map(|(p, _)| (p.name, p.queue_depth, p.record));
             phases.filter(|(name, ..)| name != PREPARE).collect::<Vec<_>>()
         };
-        let old: Vec<_> = names(Profile::Cdm3).into_iter().map(|(name, depth, record)| format!("{name} {depth} {record}")).collect();
+        let old: Vec<_> = names(Profile::Cdm3)
+            .into_iter()
+            .map(|(name, depth, record)| format!("{name} {depth} {record}"))
+            .collect();
         assert_eq!(
             old,
             [
@@ -429,7 +498,10 @@ mod tests {
         let new = names(Profile::Nvme);
         assert_eq!(new.len(), 16);
         assert!(new.iter().position(|(n, ..)| n.ends_with("write")) == Some(8));
-        assert!(new.chunks(2).all(|pair| pair[0].0 == pair[1].0 && !pair[0].2 && pair[1].2), "{new:?}");
+        assert!(
+            new.chunks(2).all(|pair| pair[0].0 == pair[1].0 && !pair[0].2 && pair[1].2),
+            "{new:?}"
+        );
         assert!(new.contains(&("rnd4k-q32t16.write".to_string(), 512, true)));
     }
 
@@ -440,7 +512,9 @@ mod tests {
         assert_eq!((phase.name.as_str(), phase.record), (PREPARE, false));
         let mut end = 0;
         for op in drain(&mut workload, &phase) {
-            let Command::Write(Extent { offset, len }, DataClass::Random) = op else { panic!("{op:?}") };
+            let Command::Write(Extent { offset, len }, DataClass::Random) = op else {
+                panic!("{op:?}")
+            };
             assert_eq!(offset, end);
             end += len;
         }
@@ -451,7 +525,11 @@ mod tests {
     fn crystal_rounds_continue_until_written_amount() {
         // A round writes the file (64 MiB) and four tests of three passes of 8 MiB.
         let round = (64 << 20) + 4 * 3 * (8 << 20);
-        let limited = CrystalSettings { until_written: Some(Bytes(2 * round + 1)), reads: false, ..settings(Profile::Cdm8) };
+        let limited = CrystalSettings {
+            until_written: Some(Bytes(2 * round + 1)),
+            reads: false,
+            ..settings(Profile::Cdm8)
+        };
         let mut workload = Crystal::new(limited, 1).unwrap();
         let all = phases(&mut workload);
         assert_eq!((workload.rounds, workload.written), (3, Bytes(3 * round)));
@@ -461,7 +539,8 @@ mod tests {
 
     #[test]
     fn rounds_differ_from_each_other() {
-        let limited = CrystalSettings { until_written: Some(Bytes(1 << 30)), ..settings(Profile::Cdm3) };
+        let limited =
+            CrystalSettings { until_written: Some(Bytes(1 << 30)), ..settings(Profile::Cdm3) };
         let mut whole = Crystal::new(limited, 7).unwrap();
         let all = phases(&mut whole);
         let (first, rest) = all.split_at(all.len() / whole.rounds as usize);

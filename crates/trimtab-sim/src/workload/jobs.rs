@@ -185,21 +185,30 @@ impl Job {
         let wrong = |text: String| Err(format!("job '{}': {text}", self.name));
         let block = u64::from(self.block);
         if !self.block.is_multiple_of(logical_block) {
-            return wrong(format!("bs is {block} bytes, but the target has blocks of {logical_block} bytes; set a multiple"));
+            return wrong(format!(
+                "bs is {block} bytes, but the target has blocks of {logical_block} bytes; set a multiple"
+            ));
         }
         let offset = match self.offset {
             JobSize::Bytes(bytes) if bytes % u64::from(logical_block) != 0 => {
-                return wrong(format!("offset is {bytes} bytes, but the target has blocks of {logical_block} bytes; set a multiple"));
+                return wrong(format!(
+                    "offset is {bytes} bytes, but the target has blocks of {logical_block} bytes; set a multiple"
+                ));
             }
             offset => offset.of(target.0) / u64::from(logical_block) * u64::from(logical_block),
         };
         let rest = target.0.saturating_sub(offset);
         let size = self.size.map_or(rest, |size| size.of(target.0));
         if size > rest {
-            return wrong(format!("size is {size} bytes from offset {offset}, but the target has {}; set a smaller size", target.0));
+            return wrong(format!(
+                "size is {size} bytes from offset {offset}, but the target has {}; set a smaller size",
+                target.0
+            ));
         }
         if size < block {
-            return wrong(format!("size is {size} bytes, less than one request of {block}; set a larger size or a smaller bs"));
+            return wrong(format!(
+                "size is {size} bytes, less than one request of {block}; set a larger size or a smaller bs"
+            ));
         }
         Ok((offset, size / block * block))
     }
@@ -228,14 +237,26 @@ impl Job {
         }
         let requests = self.space(target, 1).map_or(0, |(_, span)| self.requests(span));
         let in_time = self.ends_after().as_secs_f64() * ASSUMED_RATE.as_f64();
-        Bytes(requests.saturating_mul(u64::from(self.block)).min(in_time as u64).saturating_mul(u64::from(self.clones)))
+        Bytes(
+            requests
+                .saturating_mul(u64::from(self.block))
+                .min(in_time as u64)
+                .saturating_mul(u64::from(self.clones)),
+        )
     }
 
     /// The requests of clone `nth` of all clones of all jobs, on a target of this size.
     ///
     /// # Errors
     /// The job does not fit on the target, or its settings contradict each other.
-    fn stream(&self, nth: u64, target: Bytes, logical_block: u32, data: DataClass, seed: u64) -> Result<JobStream, String> {
+    fn stream(
+        &self,
+        nth: u64,
+        target: Bytes,
+        logical_block: u32,
+        data: DataClass,
+        seed: u64,
+    ) -> Result<JobStream, String> {
         let (offset, span) = self.space(target, logical_block)?;
         let seed = derive_seed(self.seed.unwrap_or(seed), &format!("job.{nth}"));
         let synthetic = |pattern, offset, span, seed| {
@@ -266,14 +287,22 @@ impl Job {
                 let block = u64::from(self.block);
                 let (mut space, mut requests) = (0, 0);
                 for (nth, (of_requests, of_space)) in (0_u64..).zip(zones) {
-                    let bound = |percent: u64| (u128::from(span / block) * u128::from(percent) / 100) as u64 * block;
+                    let bound = |percent: u64| {
+                        (u128::from(span / block) * u128::from(percent) / 100) as u64 * block
+                    };
                     let (from, to) = (bound(space), bound(space + u64::from(*of_space)));
                     space += u64::from(*of_space);
                     requests += *of_requests;
                     if to == from {
-                        return Err(format!("job '{}': a zone has no room for a request; set a larger size", self.name));
+                        return Err(format!(
+                            "job '{}': a zone has no room for a request; set a larger size",
+                            self.name
+                        ));
                     }
-                    draws.push((requests, synthetic(Pattern::Uniform, offset + from, to - from, seed ^ (nth + 1))?));
+                    draws.push((
+                        requests,
+                        synthetic(Pattern::Uniform, offset + from, to - from, seed ^ (nth + 1))?,
+                    ));
                 }
             }
         }
@@ -309,8 +338,16 @@ impl fmt::Display for Job {
             JobMix::ReadWrite(_) => "rw",
             JobMix::TrimWrite => "trimwrite",
         };
-        write!(f, "rw={}{rw} bs={} iodepth={}", if random { "rand" } else { "" }, self.block, self.depth)?;
-        let mut key = |given: bool, key: &str, value: &dyn fmt::Display| if given { write!(f, " {key}={value}") } else { Ok(()) };
+        write!(
+            f,
+            "rw={}{rw} bs={} iodepth={}",
+            if random { "rand" } else { "" },
+            self.block,
+            self.depth
+        )?;
+        let mut key = |given: bool, key: &str, value: &dyn fmt::Display| {
+            if given { write!(f, " {key}={value}") } else { Ok(()) }
+        };
         if let JobMix::ReadWrite(percent) = self.mix {
             key(true, "rwmixread", &percent)?;
         }
@@ -319,14 +356,19 @@ impl fmt::Display for Job {
             JobAddresses::Drawn(pattern, percent) => {
                 key(true, "norandommap", &1)?;
                 match pattern {
-                    Pattern::Zipf { theta } => key(true, "random_distribution", &format!("zipf:{theta}"))?,
-                    Pattern::Pareto { share } => key(true, "random_distribution", &format!("pareto:{share}"))?,
+                    Pattern::Zipf { theta } => {
+                        key(true, "random_distribution", &format!("zipf:{theta}"))?
+                    }
+                    Pattern::Pareto { share } => {
+                        key(true, "random_distribution", &format!("pareto:{share}"))?
+                    }
                     _ => {}
                 }
                 key(*percent < 100, "percentage_random", percent)?;
             }
             JobAddresses::Zoned(zones) => {
-                let zones: Vec<String> = zones.iter().map(|(requests, space)| format!("{requests}/{space}")).collect();
+                let zones: Vec<String> =
+                    zones.iter().map(|(requests, space)| format!("{requests}/{space}")).collect();
                 key(true, "norandommap", &1)?;
                 key(true, "random_distribution", &format!("zoned:{}", zones.join(":")))?;
             }
@@ -342,15 +384,23 @@ impl fmt::Display for Job {
         key(self.ramp > Nanos::ZERO, "ramp_time", &time(self.ramp))?;
         match self.pace {
             JobPace::Unlimited => {}
-            JobPace::Even(per_second) if libm::trunc(per_second) == per_second => key(true, "rate_iops", &per_second)?,
-            JobPace::Even(per_second) => key(true, "rate", &libm::round(per_second * f64::from(self.block)))?,
-            JobPace::Random(per_second) => key(true, "rate_process=poisson rate_iops", &per_second)?,
+            JobPace::Even(per_second) if libm::trunc(per_second) == per_second => {
+                key(true, "rate_iops", &per_second)?
+            }
+            JobPace::Even(per_second) => {
+                key(true, "rate", &libm::round(per_second * f64::from(self.block)))?
+            }
+            JobPace::Random(per_second) => {
+                key(true, "rate_process=poisson rate_iops", &per_second)?
+            }
         }
         key(self.flush_every > 0, "fsync", &self.flush_every)?;
         key(self.pause > Nanos::ZERO, "thinktime", &time(self.pause))?;
         match self.data {
             Some(DataClass::Zero) => key(true, "zero_buffers", &1)?,
-            Some(DataClass::Compressible(percent)) => key(true, "buffer_compress_percentage", &percent)?,
+            Some(DataClass::Compressible(percent)) => {
+                key(true, "buffer_compress_percentage", &percent)?
+            }
             _ => {}
         }
         self.seed.iter().try_for_each(|seed| key(true, "randseed", seed))?;
@@ -396,11 +446,19 @@ pub fn written_max(jobs: &[Job], target: Bytes) -> Bytes {
 ///
 /// # Errors
 /// A job does not fit on the target.
-pub fn groups(jobs: &[Job], target: Bytes, logical_block: u32, data: DataClass, seed: u64) -> Result<Vec<JobGroup<'_>>, String> {
+pub fn groups(
+    jobs: &[Job],
+    target: Bytes,
+    logical_block: u32,
+    data: DataClass,
+    seed: u64,
+) -> Result<Vec<JobGroup<'_>>, String> {
     let (mut groups, mut clones): (Vec<JobGroup<'_>>, _) = (Vec::new(), 0..);
     for job in jobs {
         let numbers = clones.by_ref().take(job.clones as usize);
-        let streams = numbers.map(|nth| job.stream(nth, target, logical_block, data, seed)).collect::<Result<_, _>>()?;
+        let streams = numbers
+            .map(|nth| job.stream(nth, target, logical_block, data, seed))
+            .collect::<Result<_, _>>()?;
         match groups.last_mut() {
             Some(group) if !job.waits => group.push((job, streams)),
             _ => groups.push(vec![(job, streams)]),
@@ -481,7 +539,9 @@ impl JobStream {
             self.due = self.due.saturating_add(Nanos(gap as u64));
         }
         let writes = self.issued[RequestKind::Write as usize];
-        self.flush_due = kind == RequestKind::Write && self.flush_every > 0 && writes.is_multiple_of(self.flush_every);
+        self.flush_due = kind == RequestKind::Write
+            && self.flush_every > 0
+            && writes.is_multiple_of(self.flush_every);
         let extent = self.extent(kind);
         let command = match kind {
             RequestKind::Read => Command::Read(extent),
@@ -496,7 +556,9 @@ impl JobStream {
             JobMix::Read => RequestKind::Read,
             JobMix::Write => RequestKind::Write,
             JobMix::Trim => RequestKind::Trim,
-            JobMix::ReadWrite(percent) if self.choices.below(100) < u64::from(percent) => RequestKind::Read,
+            JobMix::ReadWrite(percent) if self.choices.below(100) < u64::from(percent) => {
+                RequestKind::Read
+            }
             JobMix::ReadWrite(_) => RequestKind::Write,
             JobMix::TrimWrite if self.trimmed.is_some() => RequestKind::Write,
             JobMix::TrimWrite => RequestKind::Trim,
@@ -511,7 +573,9 @@ impl JobStream {
             JobPace::Random(_) => return (kind, self.due),
             JobPace::Even(per_second) => per_second,
         };
-        let due = |kind: RequestKind| Nanos((self.issued[kind as usize] as f64 * 1e9 / per_second) as u64);
+        let due = |kind: RequestKind| {
+            Nanos((self.issued[kind as usize] as f64 * 1e9 / per_second) as u64)
+        };
         let other = match kind {
             RequestKind::Read => RequestKind::Write,
             RequestKind::Write | RequestKind::Trim => RequestKind::Read,
@@ -530,7 +594,8 @@ impl JobStream {
             return extent;
         }
         let (offset, span) = self.space;
-        let follows = self.follow_percent > 0 && self.choices.below(100) < u64::from(self.follow_percent);
+        let follows =
+            self.follow_percent > 0 && self.choices.below(100) < u64::from(self.follow_percent);
         let source = match self.draws.len() {
             1 => 0,
             2 if self.sequential => usize::from(kind != RequestKind::Read),
@@ -541,7 +606,8 @@ impl JobStream {
         };
         let mut extent = self.draws[source].1.draw();
         if follows {
-            extent.offset = if self.follows + extent.len > offset + span { offset } else { self.follows };
+            extent.offset =
+                if self.follows + extent.len > offset + span { offset } else { self.follows };
         }
         self.follows = extent.offset + extent.len;
         if self.mix == JobMix::TrimWrite {

@@ -53,7 +53,8 @@ pub struct NfsSettings {
 /// Mean bytes written per operation (upper bound).
 #[must_use]
 pub fn written_per_op() -> f64 {
-    let share = MIX.iter().find(|(kind, _)| *kind == OpKind::Write).map_or(0, |(_, percent)| *percent);
+    let share =
+        MIX.iter().find(|(kind, _)| *kind == OpKind::Write).map_or(0, |(_, percent)| *percent);
     f64::from(share) / 100.0 * mean_size(&WRITE_SIZES)
 }
 
@@ -84,7 +85,11 @@ impl NfsStream {
     }
 
     /// Creates directories, links and files on `target`; calls `made` with the bytes of each.
-    pub fn prepare<T: NfsTarget + ?Sized>(&mut self, target: &mut T, mut made: impl FnMut(u64) -> TargetResult) -> TargetResult {
+    pub fn prepare<T: NfsTarget + ?Sized>(
+        &mut self,
+        target: &mut T,
+        mut made: impl FnMut(u64) -> TargetResult,
+    ) -> TargetResult {
         target.make_dir(self.files.root())?;
         for dir in 0..self.files.dirs() {
             self.files.dir_path(dir, &mut self.path);
@@ -245,7 +250,10 @@ mod tests {
         }
         let mean = bytes as f64 / f64::from(writes);
         // New files are filled with smaller writes, so the mean is below the table's.
-        assert!(mean <= mean_size(&WRITE_SIZES) * 1.02 && mean > mean_size(&WRITE_SIZES) * 0.7, "{mean}");
+        assert!(
+            mean <= mean_size(&WRITE_SIZES) * 1.02 && mean > mean_size(&WRITE_SIZES) * 0.7,
+            "{mean}"
+        );
     }
 
     proptest! {

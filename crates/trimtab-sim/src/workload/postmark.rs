@@ -101,7 +101,9 @@ pub enum PostmarkSettingsError {
         high: u32,
     },
     /// The text or the table does not fit into memory.
-    #[error("cannot get {0} of memory for the text pool and the table of files; use fewer or smaller files")]
+    #[error(
+        "cannot get {0} of memory for the text pool and the table of files; use fewer or smaller files"
+    )]
     Memory(Bytes),
 }
 
@@ -126,7 +128,11 @@ impl PostmarkSettings {
     pub fn check(&self) -> Result<(), PostmarkSettingsError> {
         let range = |setting, value: u64, least: u32, most: u32| {
             let within = (u64::from(least)..=u64::from(most)).contains(&value);
-            if within { Ok(()) } else { Err(PostmarkSettingsError::Range { setting, value, least, most }) }
+            if within {
+                Ok(())
+            } else {
+                Err(PostmarkSettingsError::Range { setting, value, least, most })
+            }
         };
         for (setting, value) in [
             ("the low size bound", self.size_low),
@@ -169,7 +175,10 @@ impl PostmarkSettings {
     pub fn stream(&self, index: u32) -> Self {
         let seed = match index {
             0 => self.seed,
-            _ => 1 + (derive_seed(self.seed.into(), &format!("postmark.stream.{index}")) % u64::from(SETTING_MAX)) as u32,
+            _ => {
+                1 + (derive_seed(self.seed.into(), &format!("postmark.stream.{index}"))
+                    % u64::from(SETTING_MAX)) as u32
+            }
         };
         Self { seed, ..self.clone() }
     }
@@ -177,7 +186,8 @@ impl PostmarkSettings {
     /// Settings as fields, for results.
     #[must_use]
     pub fn fields(&self) -> Vec<Field> {
-        let bias = |bias: Option<u8>| bias.map_or_else(|| String::from("-1"), |bias| bias.to_string());
+        let bias =
+            |bias: Option<u8>| bias.map_or_else(|| String::from("-1"), |bias| bias.to_string());
         let mut fields = Vec::from([
             Field::new("size.low_bytes", self.size_low.to_string()),
             Field::new("size.high_bytes", self.size_high.to_string()),

@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn synced_keeps_the_workload_unchanged() {
-        let settings = PostmarkSettings { number: 20, transactions: 30, ..PostmarkSettings::default() };
+        let settings =
+            PostmarkSettings { number: 20, transactions: 30, ..PostmarkSettings::default() };
         let postmark = Postmark::new(&settings).unwrap();
         let text = |workload: &mut dyn FileWorkload| -> Vec<String> {
             core::iter::from_fn(|| {

@@ -50,20 +50,26 @@ impl Pattern {
     /// No such workload; `others` are known too.
     pub fn parse(text: &str, others: &[&'static str]) -> Result<Self, String> {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
-        let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is not a number"));
+        let number =
+            |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is not a number"));
         Ok(match (kind, rest) {
             ("sequential", "") => Self::Sequential,
             ("random", "") => Self::Uniform,
             ("hot-cold", "") => Self::HotCold { space: 0.2, ops: 0.8 },
             ("hot-cold", rest) => {
-                let (space, ops) = rest.split_once('/').ok_or("write hot-cold:SPACE/OPERATIONS, such as hot-cold:0.2/0.8")?;
+                let (space, ops) = rest
+                    .split_once('/')
+                    .ok_or("write hot-cold:SPACE/OPERATIONS, such as hot-cold:0.2/0.8")?;
                 Self::HotCold { space: number(space)?, ops: number(ops)? }
             }
             ("zipf", "") => Self::Zipf { theta: 0.99 },
             ("zipf", rest) => Self::Zipf { theta: number(rest)? },
             _ => {
                 let known = [&["sequential", "random", "hot-cold", "zipf"], others].concat();
-                return Err(format!("there is no workload '{text}'; {}", suggest(kind, "workloads", &known)));
+                return Err(format!(
+                    "there is no workload '{text}'; {}",
+                    suggest(kind, "workloads", &known)
+                ));
             }
         })
     }
@@ -198,7 +204,10 @@ impl Synthetic {
     pub fn trimming_in_use(mut self, in_use: u64) -> Result<Self, SyntheticSettingsError> {
         let Mix { read_percent, trim_percent } = self.settings.mix;
         if u32::from(trim_percent) * 2 + u32::from(read_percent) >= 100 {
-            return Err(SyntheticSettingsError("trims of blocks in use must be fewer than writes, or no block stays in use".to_string()));
+            return Err(SyntheticSettingsError(
+                "trims of blocks in use must be fewer than writes, or no block stays in use"
+                    .to_string(),
+            ));
         }
         self.in_use_first = (trim_percent > 0).then(|| in_use.min(self.settings.span) / self.grain);
         Ok(self)
@@ -231,7 +240,8 @@ impl Synthetic {
             Pattern::HotCold { space, ops } => {
                 let hot = ((self.places as f64 * space) as u64).clamp(1, self.places.max(2) - 1);
                 // Without a branch, which would be unpredictable.
-                let (first, places) = if self.addresses.chance(ops) { (0, hot) } else { (hot, self.places - hot) };
+                let (first, places) =
+                    if self.addresses.chance(ops) { (0, hot) } else { (hot, self.places - hot) };
                 let rank = first + self.addresses.below(places);
                 self.spread.place(rank.min(self.places - 1)).min(last)
             }
@@ -277,11 +287,17 @@ fn check(settings: &SyntheticSettings) -> Result<u64, SyntheticSettingsError> {
         "the queue depth must be at least 1"
     } else {
         match settings.pattern {
-            Pattern::HotCold { space, ops } if !(space > 0.0 && space < 1.0 && ops > 0.0 && ops < 1.0) => {
+            Pattern::HotCold { space, ops }
+                if !(space > 0.0 && space < 1.0 && ops > 0.0 && ops < 1.0) =>
+            {
                 "the hot shares of space and operations must lie between 0 and 1"
             }
-            Pattern::Zipf { theta } if !(0.0..10.0).contains(&theta) => "the Zipf exponent must be at least 0 and below 10",
-            Pattern::Pareto { share } if !(share > 0.0 && share < 1.0) => "the Pareto share must lie between 0 and 1",
+            Pattern::Zipf { theta } if !(0.0..10.0).contains(&theta) => {
+                "the Zipf exponent must be at least 0 and below 10"
+            }
+            Pattern::Pareto { share } if !(share > 0.0 && share < 1.0) => {
+                "the Pareto share must lie between 0 and 1"
+            }
             _ => return Ok(smallest),
         }
     };
@@ -290,11 +306,15 @@ fn check(settings: &SyntheticSettings) -> Result<u64, SyntheticSettingsError> {
 
 impl BlockWorkload for Synthetic {
     fn plan(&self) -> WorkloadPlan {
-        let write_share = u64::from(100 - self.settings.mix.read_percent - self.settings.mix.trim_percent);
+        let write_share =
+            u64::from(100 - self.settings.mix.read_percent - self.settings.mix.trim_percent);
         let (written, ops) = match self.settings.limit {
-            Limit::Bytes(bytes) => (Bytes((u128::from(bytes.0) * u128::from(write_share) / 100) as u64), None),
+            Limit::Bytes(bytes) => {
+                (Bytes((u128::from(bytes.0) * u128::from(write_share) / 100) as u64), None)
+            }
             Limit::Ops(ops) => {
-                let largest = self.settings.sizes.iter().map(|(size, _)| u64::from(*size)).max().unwrap_or(0);
+                let largest =
+                    self.settings.sizes.iter().map(|(size, _)| u64::from(*size)).max().unwrap_or(0);
                 (Bytes(ops.saturating_mul(largest)), Some(ops))
             }
             Limit::Time(_) | Limit::Stream => (Bytes::MAX, None),
@@ -307,7 +327,8 @@ impl BlockWorkload for Synthetic {
             return None;
         }
         self.started = true;
-        self.in_use = self.in_use_first.map(|first| UsedPositions::new(self.places, first, self.seed));
+        self.in_use =
+            self.in_use_first.map(|first| UsedPositions::new(self.places, first, self.seed));
         let name = match self.settings.pattern {
             Pattern::Sequential => "sequential",
             // Names as on the command line.
@@ -332,7 +353,8 @@ impl BlockWorkload for Synthetic {
         let len = self.size();
         let place = self.place(u64::from(len));
         let Mix { read_percent, trim_percent } = self.settings.mix;
-        let draw = if read_percent == 0 && trim_percent == 0 { 100 } else { self.kinds.below(100) as u8 };
+        let draw =
+            if read_percent == 0 && trim_percent == 0 { 100 } else { self.kinds.below(100) as u8 };
         let reads = draw < read_percent;
         let trims = !reads && draw < read_percent + trim_percent;
         let count = u64::from(len).div_ceil(self.grain);
@@ -370,7 +392,12 @@ struct UsedPositions {
 impl UsedPositions {
     fn new(places: u64, first: u64, seed: u64) -> Self {
         let words = places.div_ceil(64) as usize;
-        let mut in_use = Self { bits: alloc::vec![0; words], places, used: 0, draws: Stream::new(seed, "synthetic.trims") };
+        let mut in_use = Self {
+            bits: alloc::vec![0; words],
+            places,
+            used: 0,
+            draws: Stream::new(seed, "synthetic.trims"),
+        };
         in_use.put(0, first.min(places));
         in_use
     }
@@ -546,7 +573,9 @@ mod tests {
         let mut workload = Synthetic::new(settings(pattern), 1).unwrap();
         let mut counts = vec![0; 1000];
         for _ in 0..draws {
-            let Some(Command::Write(Extent { offset, .. }, _)) = workload.next_op() else { panic!("only writes were asked for") };
+            let Some(Command::Write(Extent { offset, .. }, _)) = workload.next_op() else {
+                panic!("only writes were asked for")
+            };
             counts[(offset / 4096) as usize] += 1;
         }
         counts
@@ -584,7 +613,8 @@ mod tests {
         // Bins with few draws are merged with their neighbours.
         let (mut chi_square, mut bins, mut pending) = (0.0, 0, (0.0, 0.0));
         for (weight, count) in expected.iter().zip(&counts) {
-            pending = (pending.0 + weight / total * f64::from(draws), pending.1 + f64::from(*count));
+            pending =
+                (pending.0 + weight / total * f64::from(draws), pending.1 + f64::from(*count));
             if pending.0 >= 10.0 {
                 chi_square += (pending.1 - pending.0).powi(2) / pending.0;
                 (bins, pending) = (bins + 1, (0.0, 0.0));
@@ -604,8 +634,12 @@ mod tests {
                     continue;
                 }
                 let n = f64::from(freedom);
-                let deviation = (libm::cbrt(chi_square / n) - (1.0 - 2.0 / (9.0 * n))) / libm::sqrt(2.0 / (9.0 * n));
-                assert!(deviation < 5.0, "theta {theta}, {places} places: chi-square {chi_square:.1} of {freedom}");
+                let deviation = (libm::cbrt(chi_square / n) - (1.0 - 2.0 / (9.0 * n)))
+                    / libm::sqrt(2.0 / (9.0 * n));
+                assert!(
+                    deviation < 5.0,
+                    "theta {theta}, {places} places: chi-square {chi_square:.1} of {freedom}"
+                );
             }
         }
     }
@@ -613,7 +647,8 @@ mod tests {
     #[test]
     fn zipf_first_rank_is_as_frequent_as_its_term() {
         // 1 / H(1000, 1) = 1 / 7.485470861 and 1 / H(1000, 0.99) = 1 / 7.728933.
-        for (theta, expected) in [(1.0, 1.0 / 7.485_470_861), (0.99, 1.0 / 7.728_933), (0.0, 0.001)] {
+        for (theta, expected) in [(1.0, 1.0 / 7.485_470_861), (0.99, 1.0 / 7.728_933), (0.0, 0.001)]
+        {
             let (zipf, mut stream) = (Zipf::new(1000, theta), Stream::new(5, "first"));
             let first = (0..2_000_000).filter(|_| zipf.rank(&mut stream) == 0).count() as f64 / 2e6;
             let deviation = libm::sqrt(expected * (1.0 - expected) / 2e6);
@@ -642,7 +677,8 @@ mod tests {
     /// Mean share of positions in use over the second half of many requests.
     fn share_in_use(trims_of: TrimPattern, trim_percent: u8) -> f64 {
         let mix = Mix { read_percent: 0, trim_percent };
-        let mut workload = Synthetic::new(SyntheticSettings { mix, ..settings(Pattern::Uniform) }, 7).unwrap();
+        let mut workload =
+            Synthetic::new(SyntheticSettings { mix, ..settings(Pattern::Uniform) }, 7).unwrap();
         if trims_of == TrimPattern::InUse {
             workload = workload.trimming_in_use(4096 * 1000).unwrap();
         }
@@ -654,7 +690,10 @@ mod tests {
                 Command::Write(Extent { offset, .. }, _) => used[(offset / 4096) as usize] = true,
                 Command::Trim(Ranges::One(Extent { offset, .. })) => {
                     let place = &mut used[(offset / 4096) as usize];
-                    assert!(*place || trims_of == TrimPattern::All, "a trim of a position not in use");
+                    assert!(
+                        *place || trims_of == TrimPattern::All,
+                        "a trim of a position not in use"
+                    );
                     *place = false;
                 }
                 other => panic!("{other:?} is unexpected"),
@@ -672,7 +711,10 @@ mod tests {
     fn share_in_use_matches_theory_for_both_trim_mixes() {
         for percent in [10, 30, 45] {
             let q = f64::from(percent) / 100.0;
-            let (all, in_use) = (share_in_use(TrimPattern::All, percent), share_in_use(TrimPattern::InUse, percent));
+            let (all, in_use) = (
+                share_in_use(TrimPattern::All, percent),
+                share_in_use(TrimPattern::InUse, percent),
+            );
             assert!((all - (1.0 - q)).abs() < 0.006, "{percent}: {all}");
             assert!((in_use - (1.0 - 2.0 * q) / (1.0 - q)).abs() < 0.012, "{percent}: {in_use}");
         }
@@ -688,8 +730,12 @@ mod tests {
             (0..hot).for_each(|rank| found[(spread.place(rank) * slices / places) as usize] += 1);
             let (n, p, share) = (hot as f64, 1.0 / slices as f64, hot as f64 / places as f64);
             let deviation = libm::sqrt(n * p * (1.0 - p) * (1.0 - share));
-            assert!(found.iter().all(|found| (*found as f64 - n * p).abs() < 5.0 * deviation), "{places}: {found:?}, {deviation:.1}");
-            let together = (1..hot).filter(|rank| spread.place(*rank) == spread.place(rank - 1) + 1).count();
+            assert!(
+                found.iter().all(|found| (*found as f64 - n * p).abs() < 5.0 * deviation),
+                "{places}: {found:?}, {deviation:.1}"
+            );
+            let together =
+                (1..hot).filter(|rank| spread.place(*rank) == spread.place(rank - 1) + 1).count();
             assert!(together < 20, "neighbours are apart: {together}");
         }
     }

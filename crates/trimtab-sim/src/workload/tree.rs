@@ -68,25 +68,40 @@ impl FileWorkload for Tree {
         let tries = u64::from(self.tries);
         let written = Bytes(self.list.size().0.saturating_mul(tries));
         // A file occupies whole blocks, a directory at least one.
-        let space = Bytes(self.list.size().0.saturating_add(4096 * (self.list.files() + self.list.dirs())));
-        WorkloadPlan { written, space, ops: Some(1 + tries * (2 * (self.list.files() + self.list.dirs()) + 2)) }
+        let space =
+            Bytes(self.list.size().0.saturating_add(4096 * (self.list.files() + self.list.dirs())));
+        WorkloadPlan {
+            written,
+            space,
+            ops: Some(1 + tries * (2 * (self.list.files() + self.list.dirs()) + 2)),
+        }
     }
 
     fn next_step(&mut self) -> Option<FileStep<'_>> {
         let entries = self.list.entries().len();
         let (step, next) = match self.part {
             TreeStage::Settle => (FileStep::Phase(SETTLE), TreeStage::SettleSync),
-            TreeStage::SettleSync => (FileStep::Op(FileOp::Sync), if self.tries == 0 { TreeStage::End } else { TreeStage::Unpack }),
+            TreeStage::SettleSync => (
+                FileStep::Op(FileOp::Sync),
+                if self.tries == 0 { TreeStage::End } else { TreeStage::Unpack },
+            ),
             TreeStage::Unpack => (FileStep::Phase(UNPACK), TreeStage::Entry(0)),
-            TreeStage::Entry(i) if i < entries => (FileStep::Op(self.list.unpack(i)), TreeStage::Entry(i + 1)),
+            TreeStage::Entry(i) if i < entries => {
+                (FileStep::Op(self.list.unpack(i)), TreeStage::Entry(i + 1))
+            }
             TreeStage::Entry(_) => (FileStep::Phase(UNPACK_SYNC), TreeStage::UnpackSync),
             TreeStage::UnpackSync => (FileStep::Op(FileOp::Sync), TreeStage::Delete),
             TreeStage::Delete => (FileStep::Phase(DELETE), TreeStage::Removal(0)),
-            TreeStage::Removal(i) if i < entries => (FileStep::Op(self.list.removal(i)), TreeStage::Removal(i + 1)),
+            TreeStage::Removal(i) if i < entries => {
+                (FileStep::Op(self.list.removal(i)), TreeStage::Removal(i + 1))
+            }
             TreeStage::Removal(_) => (FileStep::Phase(DELETE_SYNC), TreeStage::DeleteSync),
             TreeStage::DeleteSync => {
                 self.done += 1;
-                (FileStep::Op(FileOp::Sync), if self.done == self.tries { TreeStage::End } else { TreeStage::Unpack })
+                (
+                    FileStep::Op(FileOp::Sync),
+                    if self.done == self.tries { TreeStage::End } else { TreeStage::Unpack },
+                )
             }
             TreeStage::End => return None,
         };
@@ -100,13 +115,18 @@ impl TreeList {
         let entry = self.entries()[i];
         match entry.kind {
             EntryKind::Dir => FileOp::MakeDir(self.path(entry)),
-            EntryKind::File { size, offset } => FileOp::Create(self.path(entry), self.payload(size, offset)),
+            EntryKind::File { size, offset } => {
+                FileOp::Create(self.path(entry), self.payload(size, offset))
+            }
         }
     }
 
     fn payload(&self, size: u64, offset: usize) -> Payload<'_> {
         match self.content() {
-            Some(content) => Payload::Bytes { bytes: &content[offset..offset + size as usize], class: self.class() },
+            Some(content) => Payload::Bytes {
+                bytes: &content[offset..offset + size as usize],
+                class: self.class(),
+            },
             None => Payload::Fill { len: size, class: self.class() },
         }
     }
@@ -125,8 +145,11 @@ impl TreeList {
 /// `unpack+sync.rate` is the size over the time of unpacking and its sync in MB/s.
 #[must_use]
 pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
-    let seconds = |name: &str| -> Vec<f64> { phases.iter().filter(|p| p.name == name).map(|p| p.took.as_secs_f64()).collect() };
-    let (unpack, unpack_sync, delete, delete_sync) = (seconds(UNPACK), seconds(UNPACK_SYNC), seconds(DELETE), seconds(DELETE_SYNC));
+    let seconds = |name: &str| -> Vec<f64> {
+        phases.iter().filter(|p| p.name == name).map(|p| p.took.as_secs_f64()).collect()
+    };
+    let (unpack, unpack_sync, delete, delete_sync) =
+        (seconds(UNPACK), seconds(UNPACK_SYNC), seconds(DELETE), seconds(DELETE_SYNC));
     let sum = |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| a + b).collect() };
     let unpacked = || phases.iter().filter(|p| p.name == UNPACK);
     let removed = || phases.iter().filter(|p| p.name == DELETE);
@@ -137,7 +160,9 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
         phase
             .ops
             .iter()
-            .filter(|(kind, _)| matches!(kind, trimtab_drive::OpKind::Create | trimtab_drive::OpKind::Delete))
+            .filter(|(kind, _)| {
+                matches!(kind, trimtab_drive::OpKind::Create | trimtab_drive::OpKind::Delete)
+            })
             .map(|(_, n)| *n as f64)
             .sum()
     };
@@ -145,12 +170,27 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
     let all = [
         ("unpack.seconds", Unit::Seconds, Better::Lower, unpack.clone()),
         ("unpack-sync.seconds", Unit::Seconds, Better::Lower, unpack_sync),
-        ("unpack+sync.rate", Unit::MegabytesPerSecond, Better::Higher, rate(unpacked().map(|p| p.written.as_f64() / 1e6).collect(), &both)),
-        ("unpack.files.rate", Unit::OpsPerSecond, Better::Higher, rate(unpacked().map(files).collect(), &unpack)),
+        (
+            "unpack+sync.rate",
+            Unit::MegabytesPerSecond,
+            Better::Higher,
+            rate(unpacked().map(|p| p.written.as_f64() / 1e6).collect(), &both),
+        ),
+        (
+            "unpack.files.rate",
+            Unit::OpsPerSecond,
+            Better::Higher,
+            rate(unpacked().map(files).collect(), &unpack),
+        ),
         (metrics::DELETE_SECONDS, Unit::Seconds, Better::Lower, delete.clone()),
         ("delete-sync.seconds", Unit::Seconds, Better::Lower, delete_sync.clone()),
         ("delete+sync.seconds", Unit::Seconds, Better::Lower, sum(&delete, &delete_sync)),
-        ("delete.files.rate", Unit::OpsPerSecond, Better::Higher, rate(removed().map(files).collect(), &delete)),
+        (
+            "delete.files.rate",
+            Unit::OpsPerSecond,
+            Better::Higher,
+            rate(removed().map(files).collect(), &delete),
+        ),
     ];
     Metric::measured(all)
 }
@@ -180,11 +220,19 @@ mod tests {
                     assert!(parent(path).is_none_or(|p| dirs.contains(&p)), "{path}");
                     assert!(files.insert(String::from(path)), "{path} exists");
                 }
-                FileStep::Op(FileOp::Delete(path)) => assert!(files.remove(path), "{path} does not exist"),
+                FileStep::Op(FileOp::Delete(path)) => {
+                    assert!(files.remove(path), "{path} does not exist")
+                }
                 FileStep::Op(FileOp::RemoveDir(path)) => {
                     assert!(dirs.remove(path), "{path} does not exist");
                     let inside = format!("{path}/");
-                    assert!(!files.range(inside.clone()..).next().is_some_and(|f| f.starts_with(&inside)), "{path} is not empty");
+                    assert!(
+                        !files
+                            .range(inside.clone()..)
+                            .next()
+                            .is_some_and(|f| f.starts_with(&inside)),
+                        "{path} is not empty"
+                    );
                 }
                 FileStep::Op(FileOp::Sync) => peaks.push(files.len() as u64),
                 step => panic!("{step:?}"),
@@ -196,7 +244,8 @@ mod tests {
 
     #[test]
     fn each_try_has_four_phases_and_leaves_nothing() {
-        let list = Arc::new(TreeList::synthetic(400, Bytes(5_000_000), DataClass::Zero, 3).unwrap());
+        let list =
+            Arc::new(TreeList::synthetic(400, Bytes(5_000_000), DataClass::Zero, 3).unwrap());
         let tree = Tree::new(list, 2);
         let ops = tree.plan().ops.unwrap();
         let mut counting = tree.clone();
@@ -206,7 +255,20 @@ mod tests {
         }
         assert_eq!(counted, ops);
         let (phases, peaks) = replay(tree);
-        assert_eq!(phases, [SETTLE, UNPACK, UNPACK_SYNC, DELETE, DELETE_SYNC, UNPACK, UNPACK_SYNC, DELETE, DELETE_SYNC]);
+        assert_eq!(
+            phases,
+            [
+                SETTLE,
+                UNPACK,
+                UNPACK_SYNC,
+                DELETE,
+                DELETE_SYNC,
+                UNPACK,
+                UNPACK_SYNC,
+                DELETE,
+                DELETE_SYNC
+            ]
+        );
         assert_eq!(peaks, [0, 400, 0, 400, 0]);
     }
 
@@ -242,7 +304,12 @@ mod tests {
             discards: None,
         };
         let phases = [
-            phase(UNPACK, 1210, vec![(OpKind::MakeDir, 2000), (OpKind::Create, 36_706)], 493_000_000),
+            phase(
+                UNPACK,
+                1210,
+                vec![(OpKind::MakeDir, 2000), (OpKind::Create, 36_706)],
+                493_000_000,
+            ),
             phase(UNPACK_SYNC, 1660, vec![], 0),
             phase(DELETE, 470, vec![(OpKind::Delete, 36_706)], 0),
             phase(DELETE_SYNC, 170, vec![], 0),
@@ -251,7 +318,10 @@ mod tests {
         let value = |name: &str| metrics.iter().find(|m| m.name == name).unwrap().samples[0];
         assert!((value("unpack+sync.rate") - 171.8).abs() < 0.1, "the published row says 172 MB/s");
         assert!((value("delete+sync.seconds") - 0.64).abs() < 1e-9);
-        let online = [phase(DELETE, 480, vec![(OpKind::Delete, 36_706)], 0), phase(DELETE_SYNC, 40_410, vec![], 0)];
+        let online = [
+            phase(DELETE, 480, vec![(OpKind::Delete, 36_706)], 0),
+            phase(DELETE_SYNC, 40_410, vec![], 0),
+        ];
         let online = super::metrics(&online);
         let online = online.iter().find(|m| m.name == "delete+sync.seconds").unwrap().samples[0];
         let ratio = online / value("delete+sync.seconds");

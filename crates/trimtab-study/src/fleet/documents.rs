@@ -165,8 +165,12 @@ impl Host {
     pub fn add(&mut self, document: HostDocument) -> Result<(), String> {
         let HostDocument { schema, version, diagnoses, drives, failures, error } = document;
         match (schema.as_str(), version) {
-            ("trimtab.doctor", 1) if self.diagnoses.is_some() => Err("is a second diagnosis of its host; the first is used".to_owned()),
-            ("trimtab.wear", 1) if self.wear.is_some() => Err("is a second reading of its host; the first is used".to_owned()),
+            ("trimtab.doctor", 1) if self.diagnoses.is_some() => {
+                Err("is a second diagnosis of its host; the first is used".to_owned())
+            }
+            ("trimtab.wear", 1) if self.wear.is_some() => {
+                Err("is a second reading of its host; the first is used".to_owned())
+            }
             ("trimtab.doctor", 1) => {
                 self.diagnoses = Some(diagnoses.ok_or("has no diagnoses")?);
                 Ok(())
@@ -176,11 +180,17 @@ impl Host {
                 Ok(())
             }
             ("trimtab.error", _) => {
-                let why = error.map_or_else(|| "without a message".to_owned(), |error| error.message);
+                let why =
+                    error.map_or_else(|| "without a message".to_owned(), |error| error.message);
                 Err(format!("says that trimtab failed there: {why}"))
             }
-            ("trimtab.doctor" | "trimtab.wear", _) => Err(format!("is {schema} of version {version}, and this trimtab reads version 1")),
-            _ => Err("is JSON, but not of 'trimtab doctor --json' or 'trimtab wear --json'".to_owned()),
+            ("trimtab.doctor" | "trimtab.wear", _) => {
+                Err(format!("is {schema} of version {version}, and this trimtab reads version 1"))
+            }
+            _ => {
+                Err("is JSON, but not of 'trimtab doctor --json' or 'trimtab wear --json'"
+                    .to_owned())
+            }
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::ReportedProperties;
 use super::probes::{AREA_WRITES, ProbePlan};
 use trimtab_drive::spec::{
-    Compression, DriveSpec, Flash, FlushBehaviour, Ftl, GarbageCollection, Geometry, Interface, Medium, NandTiming, SlcCache, SlcFull,
-    SlcSize, Streams, Trim, VictimPolicy, WriteCache,
+    Compression, DriveSpec, Flash, FlushBehaviour, Ftl, GarbageCollection, Geometry, Interface,
+    Medium, NandTiming, SlcCache, SlcFull, SlcSize, Streams, Trim, VictimPolicy, WriteCache,
 };
 
 /// Number of continuous parameters (`classes::PARAMETERS`).
@@ -193,7 +193,8 @@ impl Candidate {
     /// The same drive with this many pages per block; the visible erase time per page stays.
     #[must_use]
     pub fn paged(mut self, pages: u32) -> Self {
-        self.logs[at::ERASE] += libm::log(f64::from(pages) / f64::from(self.hidden.pages_per_block));
+        self.logs[at::ERASE] +=
+            libm::log(f64::from(pages) / f64::from(self.hidden.pages_per_block));
         self.hidden.pages_per_block = pages;
         self
     }
@@ -220,8 +221,11 @@ impl Candidate {
             SlcSize::Dynamic { bytes_min: share(least), bytes_max: share(most) }
         };
         // A permanent SLC cache is not part of the spare space.
-        let always = if self.kind.slc { least * u32::from(self.hidden.bits_per_cell) / 1000 } else { 0 };
-        let geometry = self.geometry(self.pages_per_block(capacity)).with_over_provisioning(capacity, self.spare_permille() + always);
+        let always =
+            if self.kind.slc { least * u32::from(self.hidden.bits_per_cell) / 1000 } else { 0 };
+        let geometry = self
+            .geometry(self.pages_per_block(capacity))
+            .with_over_provisioning(capacity, self.spare_permille() + always);
         let mut spec = self.assemble((name, description), reported, capacity, geometry, size);
         if let Medium::Flash(flash) = &mut spec.medium {
             flash.ftl.mapping_cache_bytes = self.map_bytes(capacity);
@@ -248,7 +252,14 @@ impl Candidate {
     #[must_use]
     pub fn slc_ppm(&self) -> (u32, u32) {
         let least = self.rounded(at::SLC_LEAST).clamp(500, 300_000) as u32;
-        (least, if self.hidden.slc_shrinks { least + self.rounded(at::SLC_MORE).clamp(500, 900_000) as u32 } else { least })
+        (
+            least,
+            if self.hidden.slc_shrinks {
+                least + self.rounded(at::SLC_MORE).clamp(500, 900_000) as u32
+            } else {
+                least
+            },
+        )
     }
 
     /// Memory for the map in its unit ([`at::MAP`]); 0 if all of it is in memory.
@@ -260,7 +271,8 @@ impl Candidate {
     /// Memory for the map of a drive of `capacity` bytes; `None` if all of it is in memory.
     #[must_use]
     pub fn map_bytes(&self, capacity: u64) -> Option<u64> {
-        let bytes = u128::from(capacity) * u128::from(self.map_ppm()) * u128::from(SMALLEST_UNIT) / u128::from(self.kind.unit_bytes);
+        let bytes = u128::from(capacity) * u128::from(self.map_ppm()) * u128::from(SMALLEST_UNIT)
+            / u128::from(self.kind.unit_bytes);
         self.hidden.maps_in_part.then(|| ((bytes / 1_000_000) as u64).max(self.kind.page_bytes))
     }
 
@@ -277,13 +289,23 @@ impl Candidate {
         let capacity = plan.start + 2 * plan.area;
         let slc_bytes = AREA_WRITES * plan.area;
         let geometry = self.geometry(LABORATORY_PAGES);
-        let slc_permille = if self.kind.slc { slc_bytes * 1000 / capacity * u64::from(self.hidden.bits_per_cell) } else { 0 };
+        let slc_permille = if self.kind.slc {
+            slc_bytes * 1000 / capacity * u64::from(self.hidden.bits_per_cell)
+        } else {
+            0
+        };
         // Room for all writes and 8 more superblocks.
         let spare = (AREA_WRITES * plan.area) * 1000 / capacity + slc_permille;
         let few = (8 * geometry.superblock_bytes() * 1000 / u128::from(capacity)) as u64;
         let geometry = geometry.with_over_provisioning(capacity, (spare + few + 200) as u32);
         let reported = ReportedProperties { capacity_bytes: capacity, ..plan.reported };
-        let mut spec = self.assemble(("candidate", "a candidate"), &reported, capacity, geometry, SlcSize::Fixed { bytes: slc_bytes });
+        let mut spec = self.assemble(
+            ("candidate", "a candidate"),
+            &reported,
+            capacity,
+            geometry,
+            SlcSize::Fixed { bytes: slc_bytes },
+        );
         // Superblocks of a large drive stay open for long; data in an open one are not moved.
         if let Medium::Flash(flash) = &mut spec.medium
             && let Some(slc) = flash.slc_cache.as_mut().filter(|_| !self.kind.folds)
@@ -348,7 +370,11 @@ impl Candidate {
             size: slc,
             program_ns: self.rounded(at::SLC_PROGRAM),
             read_ns: self.rounded(at::SLC_READ),
-            when_full: if self.hidden.slc_direct { SlcFull::WriteDirect } else { SlcFull::FoldFirst },
+            when_full: if self.hidden.slc_direct {
+                SlcFull::WriteDirect
+            } else {
+                SlcFull::FoldFirst
+            },
             idle_fold_ns: Some(2_000_000_000),
         });
         flash.compression = kind.compresses.then(|| Compression {
@@ -376,7 +402,9 @@ impl Candidate {
 
     fn trim(&self, reported: &ReportedProperties) -> Trim {
         let kind = &self.kind;
-        let Some(limits) = reported.trim else { return Trim { supported: false, ..Trim::default() } };
+        let Some(limits) = reported.trim else {
+            return Trim { supported: false, ..Trim::default() };
+        };
         Trim {
             supported: true,
             queued: kind.trim_queued,

@@ -27,7 +27,11 @@ pub struct Parameter {
 }
 
 const fn of(field: &'static str, sata: (f64, f64), pcie: (f64, f64)) -> Parameter {
-    Parameter { field, sata: Prior { median: sata.0, sigma: sata.1 }, pcie: Prior { median: pcie.0, sigma: pcie.1 } }
+    Parameter {
+        field,
+        sata: Prior { median: sata.0, sigma: sata.1 },
+        pcie: Prior { median: pcie.0, sigma: pcie.1 },
+    }
 }
 
 /// Field and priors (median, standard deviation of the logarithm) of each parameter, on a SATA and
@@ -73,8 +77,12 @@ const WITHOUT_MEMORY: f64 = 0.2;
 const MAP_PPM: (f64, f64) = (20.0, 600.0);
 
 /// Victim selection policies and the number of drives in ten that use each.
-pub const VICTIMS: [(VictimPolicy, f64); 4] =
-    [(VictimPolicy::Greedy, 7.0), (VictimPolicy::CostBenefit, 1.0), (VictimPolicy::Fifo, 1.0), (VictimPolicy::DChoices(8), 1.0)];
+pub const VICTIMS: [(VictimPolicy, f64); 4] = [
+    (VictimPolicy::Greedy, 7.0),
+    (VictimPolicy::CostBenefit, 1.0),
+    (VictimPolicy::Fifo, 1.0),
+    (VictimPolicy::DChoices(8), 1.0),
+];
 
 /// Pages per block.
 pub const PAGES: [u32; 3] = [192, 384, 768];
@@ -114,9 +122,14 @@ pub fn rarity_of_bits(found: u8, slc: bool) -> f64 {
 pub fn rarity_of_hidden(candidate: &Candidate, reported: &ReportedProperties) -> f64 {
     let hidden = &candidate.hidden;
     let less = |chance: f64| -2.0 * libm::log(chance);
-    let victim = VICTIMS.iter().find(|(victim, _)| *victim == hidden.victim).map_or(0.05, |(_, of_ten)| of_ten / 10.0);
+    let victim = VICTIMS
+        .iter()
+        .find(|(victim, _)| *victim == hidden.victim)
+        .map_or(0.05, |(_, of_ten)| of_ten / 10.0);
     let either = |is: bool, chance: f64| less(if is { chance } else { 1.0 - chance });
-    let slc = |direct: f64| rarity_of_bits(hidden.bits_per_cell, true) + either(hidden.slc_direct, direct);
+    let slc = |direct: f64| {
+        rarity_of_bits(hidden.bits_per_cell, true) + either(hidden.slc_direct, direct)
+    };
     less(victim)
         + either(hidden.separate_gc, 0.7)
         + either(hidden.maps_in_part, WITHOUT_MEMORY)
@@ -126,13 +139,21 @@ pub fn rarity_of_hidden(candidate: &Candidate, reported: &ReportedProperties) ->
 /// Samples the properties that small probes cannot identify. SLC caches exist for cells of three
 /// or more bits.
 #[must_use]
-pub fn with_hidden_drawn(mut candidate: Candidate, random: &mut Stream, reported: &ReportedProperties) -> Candidate {
+pub fn with_hidden_drawn(
+    mut candidate: Candidate,
+    random: &mut Stream,
+    reported: &ReportedProperties,
+) -> Candidate {
     let slc = candidate.kind.slc;
     let [few, many] = bits(slc);
     let bits_per_cell = if random.chance(MANY_BITS[usize::from(slc)]) { many } else { few };
     let least = 1000 * random.between(5, 25);
     let slc_shrinks = !random.chance(0.5);
-    let more = if slc_shrinks { 1000.0 * random.between(20, 150) as f64 } else { PARAMETERS[at::SLC_MORE].sata.median };
+    let more = if slc_shrinks {
+        1000.0 * random.between(20, 150) as f64
+    } else {
+        PARAMETERS[at::SLC_MORE].sata.median
+    };
     let [spare, erase] = [at::SPARE, at::ERASE].map(|number| priors(reported)[number]);
     let spare = libm::floor(random.log_normal(spare.median, spare.sigma).clamp(70.0, 280.0));
     let pages_per_block = PAGES[random.below(PAGES.len() as u64) as usize];
@@ -147,13 +168,29 @@ pub fn with_hidden_drawn(mut candidate: Candidate, random: &mut Stream, reported
     let separate_gc = random.chance(0.7);
     let maps_in_part = random.chance(WITHOUT_MEMORY);
     let map = PARAMETERS[at::MAP].sata;
-    let map = if maps_in_part { random.log_normal(map.median, map.sigma).clamp(MAP_PPM.0, MAP_PPM.1) } else { map.median };
-    for (number, value) in
-        [(at::SPARE, spare), (at::ERASE, erase), (at::SLC_LEAST, least as f64), (at::SLC_MORE, more), (at::MAP, libm::floor(map))]
-    {
+    let map = if maps_in_part {
+        random.log_normal(map.median, map.sigma).clamp(MAP_PPM.0, MAP_PPM.1)
+    } else {
+        map.median
+    };
+    for (number, value) in [
+        (at::SPARE, spare),
+        (at::ERASE, erase),
+        (at::SLC_LEAST, least as f64),
+        (at::SLC_MORE, more),
+        (at::MAP, libm::floor(map)),
+    ] {
         candidate.logs[number] = libm::log(value);
     }
-    candidate.hidden = HiddenProperties { bits_per_cell, pages_per_block, slc_shrinks, slc_direct, victim, separate_gc, maps_in_part };
+    candidate.hidden = HiddenProperties {
+        bits_per_cell,
+        pages_per_block,
+        slc_shrinks,
+        slc_direct,
+        victim,
+        separate_gc,
+        maps_in_part,
+    };
     candidate
 }
 
@@ -198,7 +235,9 @@ const fn chances(pcie: bool) -> KindProbabilities {
 pub fn rarity(kind: &DriveKind, reported: &ReportedProperties) -> f64 {
     let chances = chances(reported.full_duplex);
     let either = |is: bool, chance: f64| -2.0 * libm::log(if is { chance } else { 1.0 - chance });
-    let off = |value: u64, low: u64, high: u64| libm::log2((value as f64 / high as f64).max(low as f64 / value as f64).max(1.0));
+    let off = |value: u64, low: u64, high: u64| {
+        libm::log2((value as f64 / high as f64).max(low as f64 / value as f64).max(1.0))
+    };
     // One drive in five has each doubling beyond the common value.
     let arrangement = off(kind.channels.into(), 4, 10)
         + off(kind.dies_per_channel.into(), 1, 8)
@@ -211,7 +250,11 @@ pub fn rarity(kind: &DriveKind, reported: &ReportedProperties) -> f64 {
         + either(kind.suspends, chances.suspends)
         + either(kind.protected, chances.protected)
         + either(kind.slc, chances.slc)
-        + if kind.slc { either(kind.folds, chances.folds) } else { either(kind.compresses, chances.compresses) }
+        + if kind.slc {
+            either(kind.folds, chances.folds)
+        } else {
+            either(kind.compresses, chances.compresses)
+        }
         + either(kind.trim_queued, chances.queued)
         + either(kind.read_spread_permille > 0, chances.spread)
 }
@@ -226,19 +269,23 @@ pub fn draw(random: &mut Stream, reported: &ReportedProperties) -> Candidate {
     let slc = random.chance(chances.slc);
     let mut logs = [0.0; NUMBERS];
     for (log, prior) in logs.iter_mut().zip(priors(reported)).take(OF_SMALL_PROBES) {
-        *log = libm::log(prior.median) + prior.sigma * random.normal().clamp(-SIGMAS_MAX, SIGMAS_MAX);
+        *log =
+            libm::log(prior.median) + prior.sigma * random.normal().clamp(-SIGMAS_MAX, SIGMAS_MAX);
     }
     // Writes occupy a SATA processor as long as reads or longer, most PCIe ones far longer.
     if !pcie {
-        logs[at::WRITE_OVERHEAD] = logs[at::OVERHEAD] + if random.chance(0.5) { 0.0 } else { random.unit() };
+        logs[at::WRITE_OVERHEAD] =
+            logs[at::OVERHEAD] + if random.chance(0.5) { 0.0 } else { random.unit() };
     }
     // At most one kind of TRIM cost is high; the others are close to zero.
     let expensive = random.below(5) as usize;
     for number in [at::TRIM_COMMAND, at::TRIM_RANGE, at::TRIM_UNIT, at::TRIM_GB] {
         if number != at::TRIM_COMMAND + expensive {
-            logs[number] = logs[number].min(libm::log(priors(reported)[number].median)) - random.unit();
+            logs[number] =
+                logs[number].min(libm::log(priors(reported)[number].median)) - random.unit();
         } else {
-            logs[number] = logs[number].max(libm::log(priors(reported)[number].median)) + random.unit();
+            logs[number] =
+                logs[number].max(libm::log(priors(reported)[number].median)) + random.unit();
         }
     }
     let unit_bytes = 4096 << [0, 0, 0, 1, 2, 3][random.below(6) as usize];
@@ -252,13 +299,21 @@ pub fn draw(random: &mut Stream, reported: &ReportedProperties) -> Candidate {
         protected: random.chance(chances.protected),
         slc,
         folds: true,
-        read_spread_permille: if random.chance(chances.spread) { random.between(100, 400) as u16 } else { 0 },
+        read_spread_permille: if random.chance(chances.spread) {
+            random.between(100, 400) as u16
+        } else {
+            0
+        },
         compresses: !slc && !pcie && random.chance(chances.compresses),
         trim_queued: random.chance(chances.queued),
         trim_bytes_min: if random.chance(0.7) { 0 } else { 8192 << random.below(5) },
         trim_alignment_bytes: if random.chance(0.8) { 0 } else { unit_bytes * 2 },
     };
-    programs_as_bits(with_hidden_drawn(Candidate { kind, logs, hidden: common(slc) }, random, reported))
+    programs_as_bits(with_hidden_drawn(
+        Candidate { kind, logs, hidden: common(slc) },
+        random,
+        reported,
+    ))
 }
 
 #[cfg(test)]
@@ -271,16 +326,21 @@ mod tests {
     /// 0.56 and 1.38), so bits and program times behind an SLC cache are sampled together.
     #[test]
     fn drawn_native_program_time_matches_bits_per_cell() {
-        let reported = ReportedProperties::of(&shipped::named("nvme-tlc-500gb").unwrap().spec).unwrap();
+        let reported =
+            ReportedProperties::of(&shipped::named("nvme-tlc-500gb").unwrap().spec).unwrap();
         let mut random = Stream::new(1, "bits");
         let drawn: Vec<Candidate> = (0..2000).map(|_| draw(&mut random, &reported)).collect();
         let mean = |slc: bool, bits: u8| {
-            let of = drawn.iter().filter(|one| one.kind.slc == slc && one.hidden.bits_per_cell == bits);
+            let of =
+                drawn.iter().filter(|one| one.kind.slc == slc && one.hidden.bits_per_cell == bits);
             let logs: Vec<f64> = of.map(|one| one.logs[at::PROGRAM]).collect();
             assert!(logs.len() > 200);
             logs.iter().sum::<f64>() / logs.len() as f64
         };
         assert!((libm::exp(mean(true, 4) - mean(true, 3)) / 2.2 - 1.0).abs() < 0.12);
-        assert!((libm::exp(mean(false, 3) - mean(false, 2)) - 1.0).abs() < 0.12, "visible without an SLC cache");
+        assert!(
+            (libm::exp(mean(false, 3) - mean(false, 2)) - 1.0).abs() < 0.12,
+            "visible without an SLC cache"
+        );
     }
 }

@@ -59,7 +59,9 @@ impl Stream {
     pub fn percentile_ns(&self, percent: usize) -> f64 {
         let mut sorted = self.latencies.clone();
         sorted.sort_unstable();
-        sorted.get((sorted.len().saturating_sub(1)) * percent / 100).map_or(0.0, |latency| latency.0 as f64)
+        sorted
+            .get((sorted.len().saturating_sub(1)) * percent / 100)
+            .map_or(0.0, |latency| latency.0 as f64)
     }
 }
 
@@ -88,7 +90,11 @@ impl<'a> ProbeSession<'a> {
     }
 
     /// Runs a TRIM with `beside` right after it. Returns its latency and the other commands.
-    pub fn trim_beside(&mut self, ranges: &[Extent], beside: &[Command<'static>]) -> TargetResult<(Nanos, Stream)> {
+    pub fn trim_beside(
+        &mut self,
+        ranges: &[Extent],
+        beside: &[Command<'static>],
+    ) -> TargetResult<(Nanos, Stream)> {
         let begun = self.target.now();
         self.target.trim(0, ranges)?;
         for (tag, command) in (1..).zip(beside) {
@@ -111,7 +117,11 @@ impl<'a> ProbeSession<'a> {
     }
 
     /// Keeps `depth` of `commands` in flight until all have completed.
-    pub fn stream(&mut self, depth: u32, commands: impl Iterator<Item = Command<'static>>) -> TargetResult<Stream> {
+    pub fn stream(
+        &mut self,
+        depth: u32,
+        commands: impl Iterator<Item = Command<'static>>,
+    ) -> TargetResult<Stream> {
         let (stream, _) = self.streams(depth, commands, || None)?;
         Ok(stream)
     }

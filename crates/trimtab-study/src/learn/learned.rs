@@ -70,43 +70,72 @@ impl LearnMeasurements {
         seed: u64,
         observer: &mut dyn Observer,
     ) -> Result<Self, LearnError> {
-        let reported = ReportedProperties::of(spec).ok_or_else(|| UsageError::new(format!("{called} is a disk, which has no twin")))?;
+        let reported = ReportedProperties::of(spec)
+            .ok_or_else(|| UsageError::new(format!("{called} is a disk, which has no twin")))?;
         let unit = spec.flash().map_or(0, |flash| flash.ftl.mapping_unit_bytes);
         if unit > UNIT_MAX {
             let (unit, most) = (unit >> 10, UNIT_MAX >> 10);
-            return Err(UsageError::new(format!("{called} has mapping units of {unit} KiB; a twin supports at most {most} KiB"))
-                .hint("learn a drive with a smaller flash.ftl.mapping_unit_bytes")
-                .into());
+            return Err(UsageError::new(format!(
+                "{called} has mapping units of {unit} KiB; a twin supports at most {most} KiB"
+            ))
+            .hint("learn a drive with a smaller flash.ftl.mapping_unit_bytes")
+            .into());
         }
-        let limit = write_limit.unwrap_or_else(|| ProbePlan::usual_limit(budget, spec.capacity_bytes));
-        let mut plan = ProbePlan::new(budget, reported, limit, seed).ok_or_else(|| too_little(called, limit, AREA_MIN * AREA_WRITES))?;
+        let limit =
+            write_limit.unwrap_or_else(|| ProbePlan::usual_limit(budget, spec.capacity_bytes));
+        let mut plan = ProbePlan::new(budget, reported, limit, seed)
+            .ok_or_else(|| too_little(called, limit, AREA_MIN * AREA_WRITES))?;
         let mut target = DriveTarget::new(model::build(spec, plan.seed)?, DEPTH_MAX);
         probes::there_already(&mut ProbeSession::new(&mut target), &plan)?;
         let found = super::probe(&mut target, &plan, observer)?;
         let (mut whole, mut notes) = (None, Vec::new());
         if budget == Budget::Full {
             plan.whole = Some(ProbeRegion::all(spec.capacity_bytes));
-            let small = SmallDrive::of(spec, SIZE).map_err(|problem| UsageError::new(format!("{problem}")))?.spec;
+            let small = SmallDrive::of(spec, SIZE)
+                .map_err(|problem| UsageError::new(format!("{problem}")))?
+                .spec;
             let mut target = DriveTarget::new(model::build(&small, plan.seed)?, DEPTH_MAX);
             let part = plan.whole.map(|whole| whole.on(small.capacity_bytes));
-            whole = Some(super::probe_whole(&mut target, &ProbePlan { whole: part, ..plan }, observer)?);
+            whole = Some(super::probe_whole(
+                &mut target,
+                &ProbePlan { whole: part, ..plan },
+                observer,
+            )?);
             if small.capacity_bytes < spec.capacity_bytes {
                 let size = Bytes(small.capacity_bytes);
-                notes.push(format!("probes of the whole drive ran on a {size} drive with the same proportions"));
+                notes.push(format!(
+                    "probes of the whole drive ran on a {size} drive with the same proportions"
+                ));
             }
         }
-        Ok(Self { plan, found, whole, model: format!("drive:{}", spec.name), firmware: None, which: None, is_of_a_drive: true, notes })
+        Ok(Self {
+            plan,
+            found,
+            whole,
+            model: format!("drive:{}", spec.name),
+            firmware: None,
+            which: None,
+            is_of_a_drive: true,
+            notes,
+        })
     }
 
     /// Fits drives to the measurements: first to the small probes, then to the whole drive.
     /// Returns `None` if stopped, or if no candidate could be tried.
-    pub fn fitted(&self, tries: &dyn CandidateEvaluator, observer: &mut dyn Observer) -> Option<FitResult> {
+    pub fn fitted(
+        &self,
+        tries: &dyn CandidateEvaluator,
+        observer: &mut dyn Observer,
+    ) -> Option<FitResult> {
         fit::fit(&self.found, self.whole.as_ref(), &self.plan, tries, observer)
     }
 
     /// All observations.
     pub fn observations(&self) -> impl Iterator<Item = &Observation> {
-        self.found.observations.iter().chain(self.whole.iter().flat_map(|whole| &whole.observations))
+        self.found
+            .observations
+            .iter()
+            .chain(self.whole.iter().flat_map(|whole| &whole.observations))
     }
 
     /// Bytes that the probes wrote.
@@ -120,16 +149,23 @@ impl LearnMeasurements {
     pub fn twin(&self, name: &str, day: &str, fitted: &FitResult) -> Drive {
         let mut twin = format!("twin-of-{name}");
         twin.truncate(IDENTIFIER_MAX);
-        let description = format!("Twin of {name}, learned by probes ({} budget)", self.plan.budget.name());
+        let description =
+            format!("Twin of {name}, learned by probes ({} budget)", self.plan.budget.name());
         let of = |candidate: &Candidate| candidate.spec(&twin, &description, &self.plan.reported);
         // An impossible drive cannot be an explanation.
-        let members = fitted.members.iter().map(of).filter(|spec| spec.validate().is_ok()).collect();
+        let members =
+            fitted.members.iter().map(of).filter(|spec| spec.validate().is_ok()).collect();
         let mut parameters = summary::parameters(fitted, &self.plan);
         if !self.is_of_a_drive {
             summary::bound(&mut parameters);
         }
         let twin = Twin { origin: self.origin(day, fitted), parameters, members };
-        Drive { spec: of(&fitted.best), sources: twin.sources(), alternatives: Vec::new(), twin: Some(twin) }
+        Drive {
+            spec: of(&fitted.best),
+            sources: twin.sources(),
+            alternatives: Vec::new(),
+            twin: Some(twin),
+        }
     }
 
     fn origin(&self, day: &str, fitted: &FitResult) -> Origin {
@@ -138,7 +174,9 @@ impl LearnMeasurements {
             format!("{}: measured {found}, twin {shown}; no modelled drive matches both this and the other figures", one.name)
         });
         let more = fitted.odd.len().saturating_sub(ODD_MAX);
-        let odd = odd.chain((more > 0).then(|| format!("{more} more figures that no modelled drive explains")));
+        let odd = odd.chain(
+            (more > 0).then(|| format!("{more} more figures that no modelled drive explains")),
+        );
         Origin {
             model: one_line(&self.model),
             firmware: self.firmware.as_deref().map(one_line),
@@ -152,7 +190,9 @@ impl LearnMeasurements {
             off_of_whole_permille: permille(fitted.whole.map_or(0.0, |whole| whole.off)),
             notes: doubts(fitted)
                 .into_iter()
-                .chain(self.notes.iter().map(|note| one_line(note).chars().take(TEXT_MAX).collect()))
+                .chain(
+                    self.notes.iter().map(|note| one_line(note).chars().take(TEXT_MAX).collect()),
+                )
                 .chain(odd)
                 .collect(),
         }
@@ -230,7 +270,11 @@ fn doubts(fitted: &FitResult) -> Vec<String> {
     }
     let in_part = fitted.members.iter().filter(|one| one.hidden.maps_in_part).count();
     if in_part > 0 && !fitted.best.hidden.maps_in_part {
-        let hint = if fitted.whole.is_none() { "; the probe 'map' (--budget full) can decide this" } else { "" };
+        let hint = if fitted.whole.is_none() {
+            "; the probe 'map' (--budget full) can decide this"
+        } else {
+            ""
+        };
         doubts.push(format!(
             "{in_part} of {members} members keep only part of the map in memory, like DRAM-less drives: access to the whole drive is slower on these{hint}"
         ));
@@ -241,7 +285,11 @@ fn doubts(fitted: &FitResult) -> Vec<String> {
 /// Formats a time per command or per byte; below 1 µs in nanoseconds with two decimals.
 #[must_use]
 pub fn time(name: &str, ns: f64) -> String {
-    let time = if ns < 1000.0 { format!("{ns:.2} ns") } else { format!("{}", Nanos(libm::round(ns) as u64)) };
+    let time = if ns < 1000.0 {
+        format!("{ns:.2} ns")
+    } else {
+        format!("{}", Nanos(libm::round(ns) as u64))
+    };
     if is_of_a_byte(name) { format!("{time} per byte") } else { time }
 }
 
@@ -269,7 +317,9 @@ mod tests {
 
     fn fitted(misfit: f64, explained: u32) -> (LearnMeasurements, FitResult) {
         let spec = shipped::named("sata-tlc-500gb").unwrap().spec;
-        let plan = ProbePlan::new(Budget::Small, ReportedProperties::of(&spec).unwrap(), 1 << 30, 1).unwrap();
+        let plan =
+            ProbePlan::new(Budget::Small, ReportedProperties::of(&spec).unwrap(), 1 << 30, 1)
+                .unwrap();
         let best = invert(&Findings::default(), &plan);
         let (members, learned) = (vec![best.clone(); 64], [0.0; NUMBERS]);
         let fitted = FitResult {
@@ -304,12 +354,20 @@ mod tests {
 
     #[test]
     fn unexplained_figures_are_listed_worst_first() {
-        let one = |name: usize, value_ns: f64| Observation { name: format!("{name}"), probe: "reads", value_ns, sigma: 0.1 };
+        let one = |name: usize, value_ns: f64| Observation {
+            name: format!("{name}"),
+            probe: "reads",
+            value_ns,
+            sigma: 0.1,
+        };
         let (measured, mut fitted) = fitted(0.1, 64);
         fitted.odd = (1..=8).map(|nth| (one(nth, nth as f64), 1.0)).collect();
         let notes = measured.origin("2026-11-22", &fitted).notes;
         assert_eq!(notes.len(), 1 + ODD_MAX + 1, "{notes:?}");
-        assert!(notes[1].starts_with("8: measured 8.00 ns") && notes[7].starts_with("2 more figures"), "{notes:?}");
+        assert!(
+            notes[1].starts_with("8: measured 8.00 ns") && notes[7].starts_with("2 more figures"),
+            "{notes:?}"
+        );
     }
 
     #[test]
@@ -347,7 +405,10 @@ mod tests {
         let is_measured = |misfit, explained| {
             let (measured, mut fitted) = fitted(misfit, explained);
             fitted.learned = [1.0; NUMBERS];
-            summary::parameters(&fitted, &measured.plan).iter().filter(|one| one.known == Known::Measured).count()
+            summary::parameters(&fitted, &measured.plan)
+                .iter()
+                .filter(|one| one.known == Known::Measured)
+                .count()
         };
         assert!(is_measured(1.0, 64) > 5);
         assert_eq!((is_measured(1.0, 3), is_measured(5.0, 64)), (0, 0));
@@ -358,7 +419,10 @@ mod tests {
         let (measured, mut fitted) = fitted(1.0, 64);
         fitted.learned = [1.0; NUMBERS];
         let of = |is_of_a_drive| {
-            let twin = LearnMeasurements { is_of_a_drive, ..measured.clone() }.twin("x", "2026-11-22", &fitted).twin.unwrap();
+            let twin = LearnMeasurements { is_of_a_drive, ..measured.clone() }
+                .twin("x", "2026-11-22", &fitted)
+                .twin
+                .unwrap();
             twin.parameters.iter().filter(|one| one.known == Known::Measured).count()
         };
         assert!(of(true) > 5);
@@ -378,14 +442,27 @@ mod tests {
     fn in_virtual_time_refuses_unlearnable_drives() {
         let learn = |name: &str, limit| {
             let spec = shipped::named(name).unwrap().spec;
-            LearnMeasurements::in_virtual_time(&spec, name, Budget::Small, limit, 1, &mut ()).unwrap_err()
+            LearnMeasurements::in_virtual_time(&spec, name, Budget::Small, limit, 1, &mut ())
+                .unwrap_err()
         };
-        assert!(matches!(learn("laptop-7200rpm", None), LearnError::Asked(why) if why.message().contains("a disk")), "a disk");
-        assert!(matches!(learn("sata-tlc-500gb", Some(1 << 20)), LearnError::Asked(why) if why.advice().is_some()));
+        assert!(
+            matches!(learn("laptop-7200rpm", None), LearnError::Asked(why) if why.message().contains("a disk")),
+            "a disk"
+        );
+        assert!(
+            matches!(learn("sata-tlc-500gb", Some(1 << 20)), LearnError::Asked(why) if why.advice().is_some())
+        );
         let mut spec = shipped::named("sata-tlc-500gb").unwrap().spec;
         let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!() };
         flash.ftl.mapping_unit_bytes = 128 << 10;
-        let said = format!("{}", LearnMeasurements::in_virtual_time(&spec, "x", Budget::Small, None, 1, &mut ()).unwrap_err());
-        assert!(said.starts_with("x has mapping units of 128 KiB; a twin supports at most 64 KiB; "), "{said}");
+        let said = format!(
+            "{}",
+            LearnMeasurements::in_virtual_time(&spec, "x", Budget::Small, None, 1, &mut ())
+                .unwrap_err()
+        );
+        assert!(
+            said.starts_with("x has mapping units of 128 KiB; a twin supports at most 64 KiB; "),
+            "{said}"
+        );
     }
 }

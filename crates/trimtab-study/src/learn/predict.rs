@@ -92,7 +92,11 @@ impl Area {
     /// Maximum number of bytes that [`Area::run`] writes.
     #[must_use]
     pub const fn written_max(&self) -> u64 {
-        if self.writes { self.bytes + (MIXED as u64 / 4) * 3 * SMALL + LARGE_COUNT as u64 * LARGE } else { 0 }
+        if self.writes {
+            self.bytes + (MIXED as u64 / 4) * 3 * SMALL + LARGE_COUNT as u64 * LARGE
+        } else {
+            0
+        }
     }
 
     /// Runs the workloads. If writes are permitted, first writes the whole area sequentially:
@@ -111,7 +115,11 @@ impl Area {
             let mut random = Random::new(seed, name);
             let commands = (0..count).map(|_| {
                 let extent = Extent { offset: random.below(self.bytes / len) * len, len };
-                if random.chance(reads) { Command::Read(extent) } else { Command::Write(extent, DataClass::Random) }
+                if random.chance(reads) {
+                    Command::Read(extent)
+                } else {
+                    Command::Write(extent, DataClass::Random)
+                }
             });
             let stream = lab.stream(depth, commands)?;
             if self.writes {
@@ -125,7 +133,9 @@ impl Area {
         }
         mix("reads of 32 KiB, 4 in flight", 4, 32 << 10, MIXED / 8, 1.0)?;
         if self.writes {
-            for (name, depth) in [("mixed, 1 in flight", 1), ("mixed, 4 in flight", 4), ("mixed, 32 in flight", 32)] {
+            for (name, depth) in
+                [("mixed, 1 in flight", 1), ("mixed, 4 in flight", 4), ("mixed, 32 in flight", 32)]
+            {
                 mix(name, depth, SMALL, MIXED / 4, 0.7)?;
             }
             mix("mixed, 32 KiB, 8 in flight", 8, LARGE, LARGE_COUNT, 0.5)?;
@@ -159,7 +169,9 @@ fn phase(nth: usize) -> f64 {
 /// Bytes of an SLC cache superblock; 0 without an SLC cache.
 fn open_slc_bytes(spec: &DriveSpec) -> f64 {
     let slc = spec.flash().filter(|flash| flash.slc_cache.is_some());
-    slc.map_or(0.0, |flash| flash.geometry.superblock_bytes() as f64 / f64::from(flash.geometry.bits_per_cell.max(1)))
+    slc.map_or(0.0, |flash| {
+        flash.geometry.superblock_bytes() as f64 / f64::from(flash.geometry.bits_per_cell.max(1))
+    })
 }
 
 /// A drive of `spec` with less capacity that never collects garbage. Superblocks and write
@@ -247,7 +259,11 @@ impl Prediction {
             return self;
         }
         let half = |ratio: f64| libm::sqrt(libm::log(ratio) * libm::log(ratio) + more * more);
-        Self { low: median / libm::exp(half(median / low)), high: median * libm::exp(half(high / median)), ..self }
+        Self {
+            low: median / libm::exp(half(median / low)),
+            high: median * libm::exp(half(high / median)),
+            ..self
+        }
     }
 
     fn collects(&self) -> bool {
@@ -266,17 +282,26 @@ impl Prediction {
 pub fn predictions(shown: &[Vec<WorkloadFigure>]) -> Vec<Prediction> {
     let Some(first) = shown.first() else { return Vec::new() };
     let one = |(nth, figure): (usize, &WorkloadFigure)| {
-        let mut values: Vec<f64> = shown.iter().filter_map(|all| all.get(nth)).map(|one| one.value).collect();
+        let mut values: Vec<f64> =
+            shown.iter().filter_map(|all| all.get(nth)).map(|one| one.value).collect();
         values.sort_by(f64::total_cmp);
         let (low, high) = interval(&values);
-        Prediction { workload: figure.workload, what: figure.what, median: analysis::middle(&values), low, high }
+        Prediction {
+            workload: figure.workload,
+            what: figure.what,
+            median: analysis::middle(&values),
+            low,
+            high,
+        }
     };
     first.iter().enumerate().map(one).collect()
 }
 
 /// 95th percentile of Student's t for 1 to 17 degrees of freedom.
-const STUDENT: [f64; 17] =
-    [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753, 1.746, 1.740];
+const STUDENT: [f64; 17] = [
+    6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771,
+    1.761, 1.753, 1.746, 1.740,
+];
 
 /// Bounds that the next value exceeds with a probability of one in twenty per side.
 ///
@@ -291,11 +316,21 @@ fn interval(sorted: &[f64]) -> (f64, f64) {
         let below = place as usize;
         let share = place - below as f64;
         let between = |near: f64, far: f64| near + (far - near) * share;
-        return (between(sorted[below - 1], sorted[below]), between(sorted[count - below], sorted[count - below - 1]));
+        return (
+            between(sorted[below - 1], sorted[below]),
+            between(sorted[count - below], sorted[count - below - 1]),
+        );
     }
-    let Some(student) = count.checked_sub(2).and_then(|freedom| STUDENT.get(freedom)).filter(|_| least > 0.0) else { return (least, most) };
+    let Some(student) =
+        count.checked_sub(2).and_then(|freedom| STUDENT.get(freedom)).filter(|_| least > 0.0)
+    else {
+        return (least, most);
+    };
     let mean = sorted.iter().map(|value| libm::log(*value)).sum::<f64>() / count as f64;
-    let squares = sorted.iter().map(|value| (libm::log(*value) - mean) * (libm::log(*value) - mean)).sum::<f64>();
+    let squares = sorted
+        .iter()
+        .map(|value| (libm::log(*value) - mean) * (libm::log(*value) - mean))
+        .sum::<f64>();
     let half = student * libm::sqrt(squares / (count - 1) as f64 * (1.0 + 1.0 / count as f64));
     (least.min(libm::exp(mean - half)), most.max(libm::exp(mean + half)))
 }
@@ -303,7 +338,11 @@ fn interval(sorted: &[f64]) -> (f64, f64) {
 fn add(all: &mut Vec<WorkloadFigure>, workload: &'static str, stream: &Stream) {
     let count = stream.latencies.len().max(1) as f64;
     let mean = stream.latencies.iter().map(|latency| latency.0 as f64).sum::<f64>() / count;
-    all.push(WorkloadFigure { workload, what: What::Rate, value: count * 1e9 / stream.took.0.max(1) as f64 });
+    all.push(WorkloadFigure {
+        workload,
+        what: What::Rate,
+        value: count * 1e9 / stream.took.0.max(1) as f64,
+    });
     all.push(WorkloadFigure { workload, what: What::Mean, value: mean });
     all.push(WorkloadFigure { workload, what: What::P99, value: stream.percentile_ns(99) });
 }
@@ -315,21 +354,31 @@ fn blocks(spec: &DriveSpec, seed: u64, all: &mut Vec<WorkloadFigure>) -> TargetR
     let mut lab = ProbeSession::new(&mut target);
     let capacity = spec.capacity_bytes / FILL * FILL;
     fill(&mut lab, 0, capacity / 2)?;
-    for (depth, name) in [(1, "mixed, 1 in flight"), (4, "mixed, 4 in flight"), (32, "mixed, 32 in flight")] {
+    for (depth, name) in
+        [(1, "mixed, 1 in flight"), (4, "mixed, 4 in flight"), (32, "mixed, 32 in flight")]
+    {
         lab.idle(Nanos::from_secs(60));
         let mut random = Random::new(seed, name);
         let commands = (0..MIXED).map(|_| {
             let place = random.below(capacity / 2 / SMALL) * SMALL;
             let extent = Extent { offset: place, len: SMALL };
-            if random.chance(0.7) { Command::Read(extent) } else { Command::Write(extent, DataClass::Random) }
+            if random.chance(0.7) {
+                Command::Read(extent)
+            } else {
+                Command::Write(extent, DataClass::Random)
+            }
         });
         add(all, name, &lab.stream(depth, commands)?);
     }
     fill(&mut lab, capacity / 2, capacity)?;
     let mut random = Random::new(seed, "random writes");
     let writes = (capacity * 2 / SMALL) as usize;
-    let mut places =
-        (0..writes).map(|_| Command::Write(Extent { offset: random.below(capacity / SMALL) * SMALL, len: SMALL }, DataClass::Random));
+    let mut places = (0..writes).map(|_| {
+        Command::Write(
+            Extent { offset: random.below(capacity / SMALL) * SMALL, len: SMALL },
+            DataClass::Random,
+        )
+    });
     lab.stream(32, places.by_ref().take(writes * 3 / 4))?;
     add(all, IN_THE_END, &lab.stream(32, places)?);
     if spec.flash().is_some_and(|flash| flash.trim.supported) {
@@ -339,7 +388,12 @@ fn blocks(spec: &DriveSpec, seed: u64, all: &mut Vec<WorkloadFigure>) -> TargetR
 }
 
 /// Sequential TRIMs of many sizes, with one read in flight during each.
-fn trims(lab: &mut ProbeSession<'_>, capacity: u64, seed: u64, all: &mut Vec<WorkloadFigure>) -> TargetResult {
+fn trims(
+    lab: &mut ProbeSession<'_>,
+    capacity: u64,
+    seed: u64,
+    all: &mut Vec<WorkloadFigure>,
+) -> TargetResult {
     lab.idle(Nanos::from_secs(60));
     let mut random = Random::new(seed, "trims");
     let commands = (0..TRIMS).map(|nth| {
@@ -349,7 +403,12 @@ fn trims(lab: &mut ProbeSession<'_>, capacity: u64, seed: u64, all: &mut Vec<Wor
         Command::Trim(Ranges::One(Extent { offset: nth * part, len }))
     });
     let mut places = Random::new(seed, "reads beside trims");
-    let beside = || Some(Command::Read(Extent { offset: capacity / 2 + places.below(capacity / 2 / SMALL) * SMALL, len: SMALL }));
+    let beside = || {
+        Some(Command::Read(Extent {
+            offset: capacity / 2 + places.below(capacity / 2 / SMALL) * SMALL,
+            len: SMALL,
+        }))
+    };
     let (trims, reads) = lab.streams(1, commands, beside)?;
     add(all, "trims", &trims);
     add(all, "reads beside trims", &reads);
@@ -369,7 +428,8 @@ fn write(lab: &mut ProbeSession<'_>, from: u64, to: u64) -> TargetResult {
     if to < from + FILL {
         return Ok(());
     }
-    let commands = (from / FILL..to / FILL).map(|nth| Command::Write(Extent { offset: nth * FILL, len: FILL }, DataClass::Random));
+    let commands = (from / FILL..to / FILL)
+        .map(|nth| Command::Write(Extent { offset: nth * FILL, len: FILL }, DataClass::Random));
     lab.stream(4, commands)?;
     lab.one(Command::Flush)?;
     Ok(())
@@ -382,15 +442,27 @@ fn volume(spec: &DriveSpec) -> Option<SteeredVolume<Box<dyn Model>>> {
 }
 
 fn tree(spec: &DriveSpec, seed: u64, all: &mut Vec<WorkloadFigure>) -> Option<()> {
-    let list = TreeList::synthetic(3000, Bytes(60_000_000), DataClass::Compressible(30), seed).ok()?;
+    let list =
+        TreeList::synthetic(3000, Bytes(60_000_000), DataClass::Compressible(30), seed).ok()?;
     let outcome = files::run(&mut Tree::new(Arc::new(list), 1), &mut volume(spec)?, &mut ());
     let took = outcome.recorded.phases.iter().map(|phase| phase.took.as_secs_f64()).sum();
-    (outcome.end == RunEnd::Complete).then(|| all.push(WorkloadFigure { workload: "tree", what: What::Time, value: took }))
+    (outcome.end == RunEnd::Complete)
+        .then(|| all.push(WorkloadFigure { workload: "tree", what: What::Time, value: took }))
 }
 
 fn postmark(spec: &DriveSpec, all: &mut Vec<WorkloadFigure>) -> Option<()> {
-    let settings = PostmarkSettings { number: 1000, transactions: 2000, size_high: 60_000, ..PostmarkSettings::default() };
-    let outcome = files::run(&mut SyncedWorkload::new(Postmark::new(&settings).ok()?), &mut volume(spec)?, &mut ());
+    let settings = PostmarkSettings {
+        number: 1000,
+        transactions: 2000,
+        size_high: 60_000,
+        ..PostmarkSettings::default()
+    };
+    let outcome = files::run(
+        &mut SyncedWorkload::new(Postmark::new(&settings).ok()?),
+        &mut volume(spec)?,
+        &mut (),
+    );
     let took = outcome.recorded.phases.iter().map(|phase| phase.took.as_secs_f64()).sum();
-    (outcome.end == RunEnd::Complete).then(|| all.push(WorkloadFigure { workload: "postmark", what: What::Time, value: took }))
+    (outcome.end == RunEnd::Complete)
+        .then(|| all.push(WorkloadFigure { workload: "postmark", what: What::Time, value: took }))
 }

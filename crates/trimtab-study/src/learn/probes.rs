@@ -53,7 +53,12 @@ impl AccessPath {
     /// Direct access.
     #[must_use]
     pub fn bare(reported: &ReportedProperties) -> Self {
-        Self { rest: REST, trim_ranges_max: reported.trim.map(|limits| limits.ranges_per_command_max), flushes: true, sends_flushes: true }
+        Self {
+            rest: REST,
+            trim_ranges_max: reported.trim.map(|limits| limits.ranges_per_command_max),
+            flushes: true,
+            sends_flushes: true,
+        }
     }
 
     /// Error of the time of a flush: `sigma` if flushes reach the drive.
@@ -85,16 +90,31 @@ impl ProbePlan {
     /// The plan for a drive that may receive at most `write_limit` bytes; `None` if that is too
     /// little. Small probes use the first bytes of the target.
     #[must_use]
-    pub fn new(budget: Budget, reported: ReportedProperties, write_limit: u64, seed: u64) -> Option<Self> {
+    pub fn new(
+        budget: Budget,
+        reported: ReportedProperties,
+        write_limit: u64,
+        seed: u64,
+    ) -> Option<Self> {
         let most = match budget {
             Budget::Reads => reported.capacity_bytes / 2,
-            Budget::Small | Budget::Full => (write_limit / AREA_WRITES).min(reported.capacity_bytes / 2),
+            Budget::Small | Budget::Full => {
+                (write_limit / AREA_WRITES).min(reported.capacity_bytes / 2)
+            }
         };
         if most < AREA_MIN {
             return None;
         }
         let area = 1_u64 << most.min(AREA_MAX).ilog2();
-        Some(Self { budget, reported, reach: AccessPath::bare(&reported), start: 0, area, seed, whole: None })
+        Some(Self {
+            budget,
+            reported,
+            reach: AccessPath::bare(&reported),
+            start: 0,
+            area,
+            seed,
+            whole: None,
+        })
     }
 
     /// Default write limit for a drive of `capacity_bytes`: 1 %, up to 4 GB.
@@ -123,7 +143,10 @@ impl ProbePlan {
 
     /// Limits of a TRIM command and of ranges per request; `None` if TRIM is not probed.
     fn trims(&self) -> Option<(TrimLimits, u64)> {
-        self.reported.trim.zip(self.reach.trim_ranges_max).map(|(limits, most)| (limits, u64::from(most)))
+        self.reported
+            .trim
+            .zip(self.reach.trim_ranges_max)
+            .map(|(limits, most)| (limits, u64::from(most)))
     }
 
     fn deepest(&self) -> u32 {
@@ -155,7 +178,12 @@ impl Findings {
 
     /// Adds a figure of the current probe; `sigma` is the error of its logarithm.
     fn add(&mut self, name: impl Into<String>, value_ns: f64, sigma: f64) {
-        self.observations.push(Observation { name: name.into(), probe: "", value_ns: value_ns.max(SHORTEST_NS), sigma });
+        self.observations.push(Observation {
+            name: name.into(),
+            probe: "",
+            value_ns: value_ns.max(SHORTEST_NS),
+            sigma,
+        });
     }
 }
 
@@ -182,12 +210,22 @@ static OF_AREAS: [Probe; 7] = [
     probe(
         "burst",
         area::burst,
-        &["flash.write_cache.bytes", "flash.nand.program_ns", "flash.slc_cache.program_ns", "interface.rate_bytes_per_s"],
+        &[
+            "flash.write_cache.bytes",
+            "flash.nand.program_ns",
+            "flash.slc_cache.program_ns",
+            "interface.rate_bytes_per_s",
+        ],
     ),
     probe(
         "flush",
         area::flush,
-        &["flash.write_cache.flush_ns", "flash.write_cache.power_loss_protection", "flash.nand.program_ns", "interface.latency_ns"],
+        &[
+            "flash.write_cache.flush_ns",
+            "flash.write_cache.power_loss_protection",
+            "flash.nand.program_ns",
+            "interface.latency_ns",
+        ],
     ),
     probe("just written", area::just_written, &["flash.slc_cache", "flash.slc_cache.read_ns"]),
     probe(
@@ -203,8 +241,16 @@ static OF_AREAS: [Probe; 7] = [
             "flash.geometry",
         ],
     ),
-    probe("random writes", area::random_writes, &["flash.ftl.mapping_unit_bytes", "interface.write_overhead_ns"]),
-    probe("compression", area::compression, &["flash.compression", "flash.compression.stored_permille_min"]),
+    probe(
+        "random writes",
+        area::random_writes,
+        &["flash.ftl.mapping_unit_bytes", "interface.write_overhead_ns"],
+    ),
+    probe(
+        "compression",
+        area::compression,
+        &["flash.compression", "flash.compression.stored_permille_min"],
+    ),
     probe("stalls", area::stalls, &["flash.nand.suspend_ns", "flash.nand.channel_bytes_per_s"]),
 ];
 
@@ -213,24 +259,52 @@ static OF_TRIMS: [Probe; 3] = [
     probe(
         "trim cost",
         trims::cost,
-        &["flash.trim.command_ns", "flash.trim.range_ns", "flash.trim.unit_ns", "flash.trim.gb_ns", "flash.trim.queued"],
+        &[
+            "flash.trim.command_ns",
+            "flash.trim.range_ns",
+            "flash.trim.unit_ns",
+            "flash.trim.gb_ns",
+            "flash.trim.queued",
+        ],
     ),
-    probe("trimmed reads", trims::trimmed_reads, &["interface.command_overhead_ns", "interface.latency_ns", "interface.rate_bytes_per_s"]),
-    probe("trim effect", trims::effect, &["flash.trim.bytes_min", "flash.trim.alignment_bytes", "flash.ftl.mapping_unit_bytes"]),
+    probe(
+        "trimmed reads",
+        trims::trimmed_reads,
+        &["interface.command_overhead_ns", "interface.latency_ns", "interface.rate_bytes_per_s"],
+    ),
+    probe(
+        "trim effect",
+        trims::effect,
+        &["flash.trim.bytes_min", "flash.trim.alignment_bytes", "flash.ftl.mapping_unit_bytes"],
+    ),
 ];
 
 /// Probes of a whole drive in order.
 static OF_WHOLES: [Probe; 4] = [
-    probe("slc cache", whole::slc_cache, &["flash.slc_cache.size", "flash.slc_cache.when_full", "flash.nand.program_ns"]),
+    probe(
+        "slc cache",
+        whole::slc_cache,
+        &["flash.slc_cache.size", "flash.slc_cache.when_full", "flash.nand.program_ns"],
+    ),
     probe(
         "recovery",
         whole::recovery,
-        &["flash.slc_cache.size", "flash.slc_cache.when_full", "flash.nand.program_ns", "flash.nand.read_ns"],
+        &[
+            "flash.slc_cache.size",
+            "flash.slc_cache.when_full",
+            "flash.nand.program_ns",
+            "flash.nand.read_ns",
+        ],
     ),
     probe(
         "collection",
         whole::collection,
-        &["flash.over_provisioning_permille", "flash.ftl.victim", "flash.ftl.streams", "flash.nand.erase_ns"],
+        &[
+            "flash.over_provisioning_permille",
+            "flash.ftl.victim",
+            "flash.ftl.streams",
+            "flash.nand.erase_ns",
+        ],
     ),
     probe("map", whole::map, &["flash.ftl.mapping_cache_bytes"]),
 ];
@@ -253,7 +327,11 @@ pub fn all_of(plan: &ProbePlan) -> impl Iterator<Item = &'static Probe> {
 }
 
 /// Runs the small probes of the plan. On a modelled drive, call [`there_already`] first.
-pub fn run(lab: &mut ProbeSession<'_>, plan: &ProbePlan, observer: &mut dyn Observer) -> TargetResult<Findings> {
+pub fn run(
+    lab: &mut ProbeSession<'_>,
+    plan: &ProbePlan,
+    observer: &mut dyn Observer,
+) -> TargetResult<Findings> {
     run_these(of(plan), lab, plan, observer)
 }
 
@@ -261,7 +339,11 @@ pub fn run(lab: &mut ProbeSession<'_>, plan: &ProbePlan, observer: &mut dyn Obse
 ///
 /// # Errors
 /// The target fails.
-pub fn run_whole(lab: &mut ProbeSession<'_>, plan: &ProbePlan, observer: &mut dyn Observer) -> TargetResult<Findings> {
+pub fn run_whole(
+    lab: &mut ProbeSession<'_>,
+    plan: &ProbePlan,
+    observer: &mut dyn Observer,
+) -> TargetResult<Findings> {
     run_these(OF_WHOLES.iter(), lab, plan, observer)
 }
 
@@ -302,7 +384,9 @@ pub fn there_already(lab: &mut ProbeSession<'_>, plan: &ProbePlan) -> TargetResu
 
 fn sequential(extent: Extent, class: DataClass) -> impl Iterator<Item = Command<'static>> {
     let step = SEQUENTIAL.min(extent.len);
-    (0..extent.len / step).map(move |nth| Command::Write(Extent { offset: extent.offset + nth * step, len: step }, class))
+    (0..extent.len / step).map(move |nth| {
+        Command::Write(Extent { offset: extent.offset + nth * step, len: step }, class)
+    })
 }
 
 /// Random aligned offsets of `len` bytes in `within`.
@@ -327,22 +411,36 @@ impl Iterator for RandomOffsets {
     }
 }
 
-fn reads(plan: &ProbePlan, purpose: &str, within: Extent, len: u64, count: usize) -> impl Iterator<Item = Command<'static>> + use<> {
+fn reads(
+    plan: &ProbePlan,
+    purpose: &str,
+    within: Extent,
+    len: u64,
+    count: usize,
+) -> impl Iterator<Item = Command<'static>> + use<> {
     RandomOffsets::new(plan, purpose, within, len).take(count).map(Command::Read)
 }
 
 /// Reads at random offsets, aligned to small operations within a [`PIECE`]. The layout of
 /// flash rows on a used drive is unknown; fully aligned reads would all touch one row each,
 /// or all touch two.
-fn crossing_reads(plan: &ProbePlan, purpose: &str, within: Extent, len: u64, count: usize) -> impl Iterator<Item = Command<'static>> {
+fn crossing_reads(
+    plan: &ProbePlan,
+    purpose: &str,
+    within: Extent,
+    len: u64,
+    count: usize,
+) -> impl Iterator<Item = Command<'static>> {
     let small = plan.small();
     let piece = PIECE.min(within.len).max(len);
     let begins = (piece - len) / small + 1;
     let mut random = Random::new(plan.seed, purpose);
-    RandomOffsets::new(plan, &alloc::format!("pieces of {purpose}"), within, piece).take(count).map(move |place| {
-        let offset = place.offset + random.below(begins) * small;
-        Command::Read(Extent { offset, len })
-    })
+    RandomOffsets::new(plan, &alloc::format!("pieces of {purpose}"), within, piece).take(count).map(
+        move |place| {
+            let offset = place.offset + random.below(begins) * small;
+            Command::Read(Extent { offset, len })
+        },
+    )
 }
 
 /// Minimum contiguous length of a file on the drive.
@@ -356,14 +454,22 @@ mod tests {
     #[test]
     fn crossing_reads_start_anywhere_within_a_piece() {
         let trim = None;
-        let reported = ReportedProperties { capacity_bytes: 1 << 34, logical_block_bytes: 512, queue_depth: 32, full_duplex: false, trim };
+        let reported = ReportedProperties {
+            capacity_bytes: 1 << 34,
+            logical_block_bytes: 512,
+            queue_depth: 32,
+            full_duplex: false,
+            trim,
+        };
         let plan = ProbePlan::new(Budget::Small, reported, 48 << 20, 1).unwrap();
         let within = plan.part(8, 12);
         let mut begun = [0; 4];
         for command in crossing_reads(&plan, "x", within, 16 << 10, 400) {
             let Command::Read(read) = command else { panic!("{command:?}") };
             assert!(
-                read.len == 16 << 10 && read.offset >= within.offset && read.offset + read.len <= within.offset + within.len,
+                read.len == 16 << 10
+                    && read.offset >= within.offset
+                    && read.offset + read.len <= within.offset + within.len,
                 "{read:?}"
             );
             assert_eq!(read.offset % 4096, 0, "{read:?}");

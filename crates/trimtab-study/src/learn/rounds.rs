@@ -39,7 +39,9 @@ pub fn together(rounds: &[Findings]) -> CombinedFindings {
     }
     all.drift = if drifts.is_empty() { 0.0 } else { spread(drifts).0 };
     // A value on which rounds disagree is unknown.
-    let same = |of: fn(&Findings) -> Option<u64>| of(first).filter(|value| rounds.iter().all(|round| of(round) == Some(*value)));
+    let same = |of: fn(&Findings) -> Option<u64>| {
+        of(first).filter(|value| rounds.iter().all(|round| of(round) == Some(*value)))
+    };
     let least = same(|round| round.trim_least.map(|(_, least)| least));
     all.found.trim_least = first.trim_least.filter(|_| least.is_some());
     all.found.trim_granularity = same(|round| round.trim_granularity);
@@ -61,8 +63,15 @@ mod tests {
     use alloc::vec;
 
     fn round(read_ns: f64, least: u64) -> Findings {
-        let one = Observation { name: "read".into(), probe: "reads", value_ns: read_ns, sigma: 0.03 };
-        Findings { observations: vec![one], trim_least: Some((0, least)), trim_granularity: Some(4096), written: 10, read: 20 }
+        let one =
+            Observation { name: "read".into(), probe: "reads", value_ns: read_ns, sigma: 0.03 };
+        Findings {
+            observations: vec![one],
+            trim_least: Some((0, least)),
+            trim_granularity: Some(4096),
+            written: 10,
+            read: 20,
+        }
     }
 
     #[test]
@@ -73,9 +82,15 @@ mod tests {
         let expected = libm::sqrt(0.03 * 0.03 + 0.0589 * 0.0589);
         assert!((all.found.observations[0].sigma - expected).abs() < 1e-4);
         assert!(all.unsteady.is_empty() && (all.drift + 0.0741).abs() < 1e-4, "{all:?}");
-        assert_eq!((all.found.trim_least, all.found.trim_granularity, all.found.written), (None, Some(4096), 30));
+        assert_eq!(
+            (all.found.trim_least, all.found.trim_granularity, all.found.written),
+            (None, Some(4096), 30)
+        );
         let all = together(&[round(100.0, 4096), round(130.0, 4096)]);
-        assert_eq!((all.found.observations[0].value_ns, all.found.trim_least), (115.0, Some((0, 4096))));
+        assert_eq!(
+            (all.found.observations[0].value_ns, all.found.trim_least),
+            (115.0, Some((0, 4096)))
+        );
         assert_eq!(all.unsteady, [("read".into(), 100.0, 130.0)]);
     }
 

@@ -18,8 +18,10 @@ const BOUNDED: f64 = 0.3;
 /// Every parameter of the best candidate with its interval and source.
 #[must_use]
 pub fn parameters(fitted: &FitResult, plan: &ProbePlan) -> Vec<Parameter> {
-    let mut all: Vec<Parameter> =
-        (0..OF_SMALL_PROBES).filter(|number| fitted.best.has(*number)).map(|number| of_number(fitted, plan, number)).collect();
+    let mut all: Vec<Parameter> = (0..OF_SMALL_PROBES)
+        .filter(|number| fitted.best.has(*number))
+        .map(|number| of_number(fitted, plan, number))
+        .collect();
     if plan.reported.trim.is_none() {
         all.retain(|one| !one.field.starts_with("flash.trim"));
     }
@@ -36,7 +38,9 @@ pub fn parameters(fitted: &FitResult, plan: &ProbePlan) -> Vec<Parameter> {
 
 /// True if another arrangement of dies and rows would change the field.
 fn is_of_the_flash(field: &str) -> bool {
-    ["flash.nand.", "flash.slc_cache.", "flash.geometry.", "flash.write_cache.", SPARE, MAP].iter().any(|part| field.starts_with(part))
+    ["flash.nand.", "flash.slc_cache.", "flash.geometry.", "flash.write_cache.", SPARE, MAP]
+        .iter()
+        .any(|part| field.starts_with(part))
 }
 
 /// Downgrades measured parameters to bounded.
@@ -51,15 +55,23 @@ fn of_number(fitted: &FitResult, plan: &ProbePlan, number: usize) -> Parameter {
     let same = fitted.members.iter().filter(|member| member.has(number));
     let (low, high) = bounds(same.map(value).collect(), value(&fitted.best));
     let nearly = nearly_as_good(fitted).iter().filter(|other| other.has(number)).map(value);
-    let (low, high) = nearly.fold((low, high), |(low, high), other| (low.min(other), high.max(other)));
-    let known = known(fitted.learned[number].min(told_by(low, high, classes::priors(&plan.reported)[number].sigma)));
+    let (low, high) =
+        nearly.fold((low, high), |(low, high), other| (low.min(other), high.max(other)));
+    let known = known(fitted.learned[number].min(told_by(
+        low,
+        high,
+        classes::priors(&plan.reported)[number].sigma,
+    )));
     let (low, known) = of_cost(PARAMETERS[number].field, (low, high), known);
     let may_be_none = match number {
         at::FLUSH => !tells_flushes(plan, fitted),
-        at::STORED => is_a_block(high, plan.reported.logical_block_bytes, fitted.best.kind.unit_bytes),
+        at::STORED => {
+            is_a_block(high, plan.reported.logical_block_bytes, fitted.best.kind.unit_bytes)
+        }
         _ => false,
     };
-    let (low, known) = if may_be_none && known != Known::Typical { (0, Known::Bounded) } else { (low, known) };
+    let (low, known) =
+        if may_be_none && known != Known::Typical { (0, Known::Bounded) } else { (low, known) };
     Parameter {
         field: PARAMETERS[number].field.to_string(),
         estimate: value(&fitted.best),
@@ -86,7 +98,11 @@ const MAY_BE_NONE: u64 = 4;
 
 /// Lower bound and source of a TRIM cost; bounds too far apart leave only the upper one.
 fn of_cost(field: &str, (low, high): (u64, u64), known: Known) -> (u64, Known) {
-    if field.starts_with("flash.trim.") && known != Known::Typical && high > MAY_BE_NONE * low { (0, Known::Bounded) } else { (low, known) }
+    if field.starts_with("flash.trim.") && known != Known::Typical && high > MAY_BE_NONE * low {
+        (0, Known::Bounded)
+    } else {
+        (low, known)
+    }
 }
 
 /// True if the figures reveal the flush time. A filesystem that writes a log before a flush
@@ -116,23 +132,32 @@ fn told_by(low: u64, high: u64, sigma: f64) -> f64 {
 
 fn bounds(mut values: Vec<u64>, estimate: u64) -> (u64, u64) {
     values.sort_unstable();
-    let at = |share: usize| values.get((values.len().saturating_sub(1)) * share / 100).copied().unwrap_or(estimate);
+    let at = |share: usize| {
+        values.get((values.len().saturating_sub(1)) * share / 100).copied().unwrap_or(estimate)
+    };
     (at(5).min(estimate), at(95).max(estimate))
 }
 
 fn is_about(probe: &Probe, field: &str) -> bool {
-    probe.identifies.iter().any(|about| field.strip_prefix(about).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+    probe.identifies.iter().any(|about| {
+        field.strip_prefix(about).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
 }
 
 /// Ratio, at least 1, between measured figures of the probes that identify a field and those
 /// of the best drive, if they are unexplained; otherwise 1.
 fn unexplained(odd: &[(Observation, f64)], field: &str) -> f64 {
-    let of_it = odd.iter().filter(|(one, _)| probes::every().any(|probe| probe.name == one.probe && is_about(probe, field)));
+    let of_it = odd.iter().filter(|(one, _)| {
+        probes::every().any(|probe| probe.name == one.probe && is_about(probe, field))
+    });
     of_it.map(|(one, shown)| (one.value_ns / shown).max(shown / one.value_ns)).fold(1.0, f64::max)
 }
 
 fn source(known: Known, field: &str, plan: &ProbePlan) -> String {
-    let names: Vec<&str> = probes::all_of(plan).filter(|probe| is_about(probe, field)).map(|probe| probe.name).collect();
+    let names: Vec<&str> = probes::all_of(plan)
+        .filter(|probe| is_about(probe, field))
+        .map(|probe| probe.name)
+        .collect();
     if known != Known::Typical && !names.is_empty() {
         return names.join(", ");
     }
@@ -155,18 +180,32 @@ fn of_kinds(fitted: &FitResult, plan: &ProbePlan) -> Vec<Parameter> {
         ("flash.trim.alignment_bytes", |one| one.kind.trim_alignment_bytes),
         ("flash.trim.queued", |one| one.kind.trim_queued.into()),
     ];
-    let all = kinds.into_iter().filter(|(field, _)| plan.reported.trim.is_some() || !field.starts_with("flash.trim"));
+    let all = kinds
+        .into_iter()
+        .filter(|(field, _)| plan.reported.trim.is_some() || !field.starts_with("flash.trim"));
     all.map(|(field, of)| {
         let (low, high) = bounds(fitted.members.iter().map(of).collect(), of(&fitted.best));
         let nearly = nearly_as_good(fitted).iter().map(of);
-        let (low, high) = nearly.fold((low, high), |(low, high), other| (low.min(other), high.max(other)));
         let (low, high) =
-            of_a_row(field, fitted, !plan.reported.full_duplex).map_or((low, high), |(least, most)| (low.min(least), high.max(most)));
+            nearly.fold((low, high), |(low, high), other| (low.min(other), high.max(other)));
+        let (low, high) = of_a_row(field, fitted, !plan.reported.full_duplex)
+            .map_or((low, high), |(least, most)| (low.min(least), high.max(most)));
         let (low, high) = hidden(field, &MaskingConditions::of(&fitted.best), (low, high));
         let told = !source(Known::Bounded, field, plan).starts_with("the class");
-        let known = if told && low == high && !field.starts_with("flash.geometry") { Known::Measured } else { Known::Bounded };
+        let known = if told && low == high && !field.starts_with("flash.geometry") {
+            Known::Measured
+        } else {
+            Known::Bounded
+        };
         let known = if told { known } else { Known::Typical };
-        Parameter { field: field.to_string(), estimate: of(&fitted.best), low, high, known, source: source(known, field, plan) }
+        Parameter {
+            field: field.to_string(),
+            estimate: of(&fitted.best),
+            low,
+            high,
+            known,
+            source: source(known, field, plan),
+        }
     })
     .collect()
 }
@@ -206,12 +245,23 @@ fn hidden(field: &str, hides: &MaskingConditions, (low, high): (u64, u64)) -> (u
 
 /// Range of planes and page size. The size of a row is visible, but not its division.
 fn of_a_row(field: &str, fitted: &FitResult, sata: bool) -> Option<(u64, u64)> {
-    let rows = || fitted.members.iter().chain([&fitted.best]).chain(nearly_as_good(fitted)).map(|one| one.kind.row_bytes());
+    let rows = || {
+        fitted
+            .members
+            .iter()
+            .chain([&fitted.best])
+            .chain(nearly_as_good(fitted))
+            .map(|one| one.kind.row_bytes())
+    };
     let (least, most) = (rows().min()?, rows().max()?);
     let page_min = if sata { 4 << 10 } else { 16 << 10 };
     match field {
-        "flash.geometry.page_bytes" => Some(((least / PLANES_MAX).max(page_min).min(least), most.min(16 << 10))),
-        "flash.geometry.planes" => Some(((least >> 14).max(1), (most / page_min).clamp(1, PLANES_MAX))),
+        "flash.geometry.page_bytes" => {
+            Some(((least / PLANES_MAX).max(page_min).min(least), most.min(16 << 10)))
+        }
+        "flash.geometry.planes" => {
+            Some(((least >> 14).max(1), (most / page_min).clamp(1, PLANES_MAX)))
+        }
         _ => None,
     }
 }
@@ -233,7 +283,9 @@ fn of_hidden(fitted: &FitResult, plan: &ProbePlan) -> Vec<Parameter> {
     let bytes = move |ppm: u32| (capacity * u128::from(ppm) / 1_000_000) as u64;
     let mut all = alloc::vec![
         drawn(fitted, plan, BITS, None, |one| one.hidden.bits_per_cell.into()),
-        drawn(fitted, plan, "flash.nand.erase_ns", Some(at::ERASE), |one| libm::round(one.number(at::ERASE)) as u64),
+        drawn(fitted, plan, "flash.nand.erase_ns", Some(at::ERASE), |one| libm::round(
+            one.number(at::ERASE)
+        ) as u64),
         drawn(fitted, plan, SPARE, Some(at::SPARE), |one| one.spare_permille().into()),
     ];
     if fitted.best.hidden.maps_in_part {
@@ -245,23 +297,53 @@ fn of_hidden(fitted: &FitResult, plan: &ProbePlan) -> Vec<Parameter> {
         return all;
     }
     if least == most {
-        all.push(drawn(fitted, plan, "flash.slc_cache.size.fixed.bytes", Some(at::SLC_LEAST), |one| bytes(one.slc_ppm().1)));
+        all.push(drawn(
+            fitted,
+            plan,
+            "flash.slc_cache.size.fixed.bytes",
+            Some(at::SLC_LEAST),
+            |one| bytes(one.slc_ppm().1),
+        ));
     } else {
-        all.push(drawn(fitted, plan, "flash.slc_cache.size.dynamic.bytes_min", Some(at::SLC_LEAST), |one| bytes(one.slc_ppm().0)));
-        all.push(drawn(fitted, plan, "flash.slc_cache.size.dynamic.bytes_max", Some(at::SLC_MORE), |one| bytes(one.slc_ppm().1)));
+        all.push(drawn(
+            fitted,
+            plan,
+            "flash.slc_cache.size.dynamic.bytes_min",
+            Some(at::SLC_LEAST),
+            |one| bytes(one.slc_ppm().0),
+        ));
+        all.push(drawn(
+            fitted,
+            plan,
+            "flash.slc_cache.size.dynamic.bytes_max",
+            Some(at::SLC_MORE),
+            |one| bytes(one.slc_ppm().1),
+        ));
     }
     all
 }
 
-fn drawn(fitted: &FitResult, plan: &ProbePlan, field: &str, number: Option<usize>, of: impl Fn(&Candidate) -> u64) -> Parameter {
+fn drawn(
+    fitted: &FitResult,
+    plan: &ProbePlan,
+    field: &str,
+    number: Option<usize>,
+    of: impl Fn(&Candidate) -> u64,
+) -> Parameter {
     let like = |member: &&Candidate| match field {
         MAP => member.hidden.maps_in_part,
         _ => !field.starts_with("flash.slc_cache") || member.kind.slc,
     };
-    let (low, high) = bounds(fitted.members.iter().filter(like).map(&of).collect(), of(&fitted.best));
+    let (low, high) =
+        bounds(fitted.members.iter().filter(like).map(&of).collect(), of(&fitted.best));
     // The erase time depends on the pages per block, in which members differ.
-    let learned =
-        number.map_or(0.0, |number| fitted.learned[number].min(told_by(low, high, classes::priors(&plan.reported)[number].sigma)));
+    let learned = number.map_or(0.0, |number| {
+        fitted.learned[number].min(told_by(
+            low,
+            high,
+            classes::priors(&plan.reported)[number].sigma,
+        ))
+    });
     // If its figures are unexplained, the parameter stands in for a property not modelled.
     let off = unexplained(&fitted.odd, field);
     let (low, high) = widened(field, (low, high), off);
@@ -271,9 +353,15 @@ fn drawn(fitted: &FitResult, plan: &ProbePlan, field: &str, number: Option<usize
     };
     let of_a_full_drive = field == SPARE || field == MAP || field.starts_with("flash.slc_cache");
     let source = match (known, of_a_full_drive) {
-        (Known::Typical, true) if fitted.whole.is_some() => "the class: writing the whole drive revealed little about it".to_string(),
-        (Known::Typical, true) => "the class: visible only after writing the whole drive".to_string(),
-        (Known::Typical, false) => "the class: cannot be measured from outside in minutes".to_string(),
+        (Known::Typical, true) if fitted.whole.is_some() => {
+            "the class: writing the whole drive revealed little about it".to_string()
+        }
+        (Known::Typical, true) => {
+            "the class: visible only after writing the whole drive".to_string()
+        }
+        (Known::Typical, false) => {
+            "the class: cannot be measured from outside in minutes".to_string()
+        }
         _ => source(known, field, plan),
     };
     Parameter { field: field.to_string(), estimate: of(&fitted.best), low, high, known, source }
@@ -303,15 +391,24 @@ mod tests {
 
     #[test]
     fn uncertain_trim_cost_has_zero_lower_bound() {
-        assert_eq!(of_cost("flash.trim.gb_ns", (42_000, 1_310_000), Known::Bounded), (0, Known::Bounded));
+        assert_eq!(
+            of_cost("flash.trim.gb_ns", (42_000, 1_310_000), Known::Bounded),
+            (0, Known::Bounded)
+        );
         assert_eq!(of_cost("flash.trim.range_ns", (4, 24), Known::Measured), (0, Known::Bounded));
-        assert_eq!(of_cost("flash.trim.command_ns", (50_000, 54_000), Known::Measured), (50_000, Known::Measured));
+        assert_eq!(
+            of_cost("flash.trim.command_ns", (50_000, 54_000), Known::Measured),
+            (50_000, Known::Measured)
+        );
         assert_eq!(
             of_cost("flash.trim.command_ns", (1000, 54_000), Known::Typical),
             (1000, Known::Typical),
             "of the class, not of the drive"
         );
-        assert_eq!(of_cost("flash.nand.read_ns", (1000, 54_000), Known::Bounded), (1000, Known::Bounded));
+        assert_eq!(
+            of_cost("flash.nand.read_ns", (1000, 54_000), Known::Bounded),
+            (1000, Known::Bounded)
+        );
     }
 
     /// 512 of 4,096 bytes are 125 per mille, of 16,384 they are 31. Drives that store 20 per
@@ -325,7 +422,9 @@ mod tests {
     /// Random writes of 180 µs that take 120 µs on the twin widen only their own parameters.
     #[test]
     fn unexplained_figures_widen_the_intervals() {
-        let one = |probe, value_ns| (Observation { name: "x".to_string(), probe, value_ns, sigma: 0.05 }, 120_000.0);
+        let one = |probe, value_ns| {
+            (Observation { name: "x".to_string(), probe, value_ns, sigma: 0.05 }, 120_000.0)
+        };
         let odd = [one("collection", 180_000.0), one("collection", 100_000.0)];
         assert!((unexplained(&odd, SPARE) - 1.5).abs() < 1e-12);
         assert_eq!((unexplained(&odd, "flash.nand.read_ns"), unexplained(&[], SPARE)), (1.0, 1.0));
@@ -347,7 +446,9 @@ mod tests {
         assert_eq!(hidden("flash.geometry.dies_per_channel", &hides, (16, 16)), (1, 16));
         assert_eq!(hidden("flash.trim.bytes_min", &hides, (0, 0)), (0, 65_536));
         let shows = MaskingConditions { dies: None, alignment: 0 };
-        for field in ["flash.geometry.channels", "flash.geometry.dies_per_channel", "flash.trim.bytes_min"] {
+        for field in
+            ["flash.geometry.channels", "flash.geometry.dies_per_channel", "flash.trim.bytes_min"]
+        {
             assert_eq!(hidden(field, &shows, (4, 4)), (4, 4), "{field}");
         }
     }
@@ -356,7 +457,11 @@ mod tests {
     #[test]
     fn parameter_with_differing_members_is_not_measured() {
         assert_eq!(known(told_by(1000, 1000, 0.5)), Known::Measured);
-        assert_eq!(known(told_by(1000, 1650, 0.5)), Known::Measured, "0.50 of 1.645: 91 % are gone");
+        assert_eq!(
+            known(told_by(1000, 1650, 0.5)),
+            Known::Measured,
+            "0.50 of 1.645: 91 % are gone"
+        );
         assert_eq!(known(told_by(1000, 1750, 0.5)), Known::Bounded, "0.56 of 1.645: 88 %");
         assert_eq!(known(told_by(1487, 3110, 0.5)), Known::Bounded);
         assert_eq!(known(told_by(1000, 4500, 0.5)), Known::Typical);

@@ -13,7 +13,8 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
 use trimtab_drive::spec::twin::Known;
 use trimtab_drive::spec::{
-    Compression, DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, SlcCache, SlcFull, SlcSize, Trim, WriteCache,
+    Compression, DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, SlcCache, SlcFull,
+    SlcSize, Trim, WriteCache,
 };
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::runner::Observer;
@@ -22,17 +23,40 @@ use trimtab_sim::target::drive::DriveTarget;
 /// A drive that differs from its class in every respect. TRIMs are expensive per range.
 fn drive(change: impl FnOnce(&mut Flash)) -> DriveSpec {
     let capacity_bytes = 4 << 30;
-    let geometry = Geometry { channels: 4, dies_per_channel: 2, superblock_dies: 8, pages_per_block: 128, ..Geometry::default() };
+    let geometry = Geometry {
+        channels: 4,
+        dies_per_channel: 2,
+        superblock_dies: 8,
+        pages_per_block: 128,
+        ..Geometry::default()
+    };
     let mut flash = Flash {
         geometry: geometry.with_over_provisioning(capacity_bytes, 120),
-        nand: NandTiming { read_ns: 83_000, program_ns: 1_370_000, channel_bytes_per_s: 310_000_000, ..NandTiming::default() },
+        nand: NandTiming {
+            read_ns: 83_000,
+            program_ns: 1_370_000,
+            channel_bytes_per_s: 310_000_000,
+            ..NandTiming::default()
+        },
         write_cache: WriteCache { bytes: 2 << 20, flush_ns: 230_000, ..WriteCache::default() },
-        trim: Trim { command_ns: 410_000, range_ns: 93_000, unit_ns: 55, gb_ns: 2_900_000, bytes_min: 16 << 10, ..Trim::default() },
+        trim: Trim {
+            command_ns: 410_000,
+            range_ns: 93_000,
+            unit_ns: 55,
+            gb_ns: 2_900_000,
+            bytes_min: 16 << 10,
+            ..Trim::default()
+        },
         ..Flash::default()
     };
     flash.ftl.mapping_unit_bytes = 8192;
     change(&mut flash);
-    let interface = Interface { rate_bytes_per_s: 430_000_000, command_overhead_ns: 7_700, latency_ns: 41_000, ..Interface::default() };
+    let interface = Interface {
+        rate_bytes_per_s: 430_000_000,
+        command_overhead_ns: 7_700,
+        latency_ns: 41_000,
+        ..Interface::default()
+    };
     DriveSpec {
         name: "x".into(),
         description: "x".into(),
@@ -47,7 +71,10 @@ fn plan(spec: &DriveSpec, budget: Budget) -> ProbePlan {
     ProbePlan::new(budget, ReportedProperties::of(spec).unwrap(), 96 << 20, 1).unwrap()
 }
 
-fn probed(spec: &DriveSpec, plan: &ProbePlan) -> (Findings, DriveTarget<alloc::boxed::Box<dyn model::Model>>) {
+fn probed(
+    spec: &DriveSpec,
+    plan: &ProbePlan,
+) -> (Findings, DriveTarget<alloc::boxed::Box<dyn model::Model>>) {
     let mut target = DriveTarget::new(model::build(spec, 1).unwrap(), probes::DEPTH_MAX);
     let mut lab = ProbeSession::new(&mut target);
     probes::there_already(&mut lab, plan).unwrap();
@@ -65,7 +92,9 @@ fn probes_match_calculated_times() {
     let found = probed(&spec, &plan(&spec, Budget::Small)).0;
     let host = 7_700.0 + 41_000.0;
     let link = |bytes: f64| bytes / 0.43;
-    let trim = |ranges: f64, units: f64, bytes: f64| host + 410_000.0 + ranges * 93_000.0 + units * 55.0 + bytes * 2.9e-3;
+    let trim = |ranges: f64, units: f64, bytes: f64| {
+        host + 410_000.0 + ranges * 93_000.0 + units * 55.0 + bytes * 2.9e-3
+    };
     let short = 65_536.0;
     for (name, expected_ns) in [
         ("trimmed read 4096 q1", host + link(4096.0)),
@@ -80,7 +109,10 @@ fn probes_match_calculated_times() {
         ("write 65536 q1", host + link(65_536.0)),
     ] {
         let value = found.ns(name).unwrap_or_else(|| panic!("no {name}"));
-        assert!((value / expected_ns - 1.0).abs() < 0.01, "{name}: {value}, {expected_ns} by arithmetic");
+        assert!(
+            (value / expected_ns - 1.0).abs() < 0.01,
+            "{name}: {value}, {expected_ns} by arithmetic"
+        );
     }
     // Eight dies program 32 KiB each in 1.37 ms: 5.2 ns per byte. A flush waits for one program.
     let rate = found.ns("burst 33554432").unwrap();
@@ -95,7 +127,14 @@ fn probes_match_calculated_times() {
 fn reads_during_queued_trims_do_not_wait_for_flushed_writes() {
     let spec = drive(|flash| {
         flash.write_cache.power_loss_protection = true;
-        flash.trim = Trim { queued: true, command_ns: 10_000, range_ns: 1000, unit_ns: 0, gb_ns: 0, ..flash.trim.clone() };
+        flash.trim = Trim {
+            queued: true,
+            command_ns: 10_000,
+            range_ns: 1000,
+            unit_ns: 0,
+            gb_ns: 0,
+            ..flash.trim.clone()
+        };
     });
     let found = probed(&spec, &plan(&spec, Budget::Small)).0;
     let lone = 7_700.0 + 41_000.0 + 83_000.0 + 8192.0 / 0.31 + 4096.0 / 0.43;
@@ -107,9 +146,15 @@ fn reads_during_queued_trims_do_not_wait_for_flushed_writes() {
 
 #[test]
 fn probes_respect_write_limit_and_reads_write_nothing() {
-    for (budget, limit) in [(Budget::Small, 24 << 20), (Budget::Small, 96 << 20), (Budget::Small, 1 << 30), (Budget::Reads, 0)] {
+    for (budget, limit) in [
+        (Budget::Small, 24 << 20),
+        (Budget::Small, 96 << 20),
+        (Budget::Small, 1 << 30),
+        (Budget::Reads, 0),
+    ] {
         let spec = drive(|_| {});
-        let plan = ProbePlan::new(budget, ReportedProperties::of(&spec).unwrap(), limit, 1).unwrap();
+        let plan =
+            ProbePlan::new(budget, ReportedProperties::of(&spec).unwrap(), limit, 1).unwrap();
         let (found, target) = probed(&spec, &plan);
         // Uses the drive's own counter. The data of a drive in use are written first.
         let there = if budget == Budget::Reads { plan.area } else { 0 };
@@ -119,7 +164,10 @@ fn probes_respect_write_limit_and_reads_write_nothing() {
         assert_eq!(budget == Budget::Reads, written == 0);
     }
     let spec = drive(|_| {});
-    assert_eq!(ProbePlan::new(Budget::Small, ReportedProperties::of(&spec).unwrap(), (24 << 20) - 1, 1), None);
+    assert_eq!(
+        ProbePlan::new(Budget::Small, ReportedProperties::of(&spec).unwrap(), (24 << 20) - 1, 1),
+        None
+    );
     assert_eq!(ProbePlan::write_limit(120_000_000_000), 1_200_000_000);
     assert_eq!(ProbePlan::write_limit(2_000_000_000_000), 4_000_000_000);
 }
@@ -130,7 +178,10 @@ fn fit_recovers_drive_unlike_its_class() {
     let plan = plan(&spec, Budget::Small);
     let fitted = learned(&spec, &plan);
     let kind = fitted.best.kind;
-    assert_eq!((kind.unit_bytes, kind.trim_bytes_min, kind.trim_queued, kind.slc, kind.compresses), (8192, 16384, false, false, false));
+    assert_eq!(
+        (kind.unit_bytes, kind.trim_bytes_min, kind.trim_queued, kind.slc, kind.compresses),
+        (8192, 16384, false, false, false)
+    );
     for (number, value, within) in [
         (at::RATE, 430e6, 0.02),
         (at::OVERHEAD, 7700.0, 0.02),
@@ -144,21 +195,36 @@ fn fit_recovers_drive_unlike_its_class() {
         (at::TRIM_GB, 2.9e6, 0.1),
     ] {
         let off = fitted.best.number(number) / value - 1.0;
-        assert!(off.abs() < within, "{}: {}, {value} in truth", super::classes::PARAMETERS[number].field, fitted.best.number(number));
+        assert!(
+            off.abs() < within,
+            "{}: {}, {value} in truth",
+            super::classes::PARAMETERS[number].field,
+            fitted.best.number(number)
+        );
     }
     assert_eq!(fitted.members.len(), fit::MEMBERS);
     assert!(fitted.misfit < 1.0, "{}", fitted.misfit);
     let parameters = summary::parameters(&fitted, &plan);
     let of = |field: &str| parameters.iter().find(|one| one.field == field).unwrap();
-    assert_eq!((of("flash.trim.range_ns").known, of("flash.nand.erase_ns").known), (Known::Measured, Known::Typical));
+    assert_eq!(
+        (of("flash.trim.range_ns").known, of("flash.nand.erase_ns").known),
+        (Known::Measured, Known::Typical)
+    );
     for one in &parameters {
         assert!(one.low <= one.estimate && one.estimate <= one.high, "{one:?}");
     }
     // With a filesystem log before each flush, the log may account for the whole flush time.
     let logged = ProbePlan { reach: probes::AccessPath { flushes: false, ..plan.reach }, ..plan };
-    let flush =
-        |plan: &ProbePlan| summary::parameters(&fitted, plan).into_iter().find(|one| one.field == "flash.write_cache.flush_ns").unwrap();
-    assert_eq!((flush(&plan).known, flush(&logged).known, flush(&logged).low), (Known::Measured, Known::Bounded, 0));
+    let flush = |plan: &ProbePlan| {
+        summary::parameters(&fitted, plan)
+            .into_iter()
+            .find(|one| one.field == "flash.write_cache.flush_ns")
+            .unwrap()
+    };
+    assert_eq!(
+        (flush(&plan).known, flush(&logged).known, flush(&logged).low),
+        (Known::Measured, Known::Bounded, 0)
+    );
     // A repetition gives identical results.
     let again = learned(&spec, &plan);
     assert_eq!((again.best, again.members), (fitted.best, fitted.members));
@@ -170,7 +236,11 @@ fn fit_recovers_drive_unlike_its_class() {
 #[test]
 fn compression_is_found_from_reads_on_slow_link() {
     let mut spec = drive(|flash| {
-        flash.compression = Some(Compression { stored_permille_min: 250, granularity_bytes: 512, engine_bytes_per_s: 0 });
+        flash.compression = Some(Compression {
+            stored_permille_min: 250,
+            granularity_bytes: 512,
+            engine_bytes_per_s: 0,
+        });
         flash.geometry.bits_per_cell = 3;
         flash.geometry.pages_per_block = 192;
         flash.geometry = flash.geometry.clone().with_over_provisioning(4 << 30, 120);
@@ -185,7 +255,8 @@ fn compression_is_found_from_reads_on_slow_link() {
     let fitted = learned(&spec, &plan);
     assert!(fitted.best.kind.compresses, "{:?}", fitted.best.kind);
     let parameters = summary::parameters(&fitted, &plan);
-    let stored = parameters.iter().find(|one| one.field == "flash.compression.stored_permille_min").unwrap();
+    let stored =
+        parameters.iter().find(|one| one.field == "flash.compression.stored_permille_min").unwrap();
     assert!(stored.low <= 250 && stored.high >= 250, "{stored:?}");
     let like = |one: &&Candidate| one.kind.compresses && one.hidden.bits_per_cell == 3;
     let like = fitted.members.iter().filter(like).count();
@@ -212,19 +283,37 @@ fn whole_drive_probes_show_slc_cache_and_native_cells() {
         flash.geometry = flash.geometry.clone().with_over_provisioning(1 << 30, 600);
     }
     let whole = ProbeRegion::all(spec.capacity_bytes);
-    let plan =
-        ProbePlan { whole: Some(whole), ..ProbePlan::new(Budget::Full, ReportedProperties::of(&spec).unwrap(), 96 << 20, 1).unwrap() };
+    let plan = ProbePlan {
+        whole: Some(whole),
+        ..ProbePlan::new(Budget::Full, ReportedProperties::of(&spec).unwrap(), 96 << 20, 1).unwrap()
+    };
     let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
     let found = probes::run_whole(&mut ProbeSession::new(&mut target), &plan, &mut ()).unwrap();
     assert_eq!(target.drive().written().0, found.written);
-    assert!(found.written <= whole.written_max() && found.written > 2 * whole.bytes, "{}", found.written);
+    assert!(
+        found.written <= whole.written_max() && found.written > 2 * whole.bytes,
+        "{}",
+        found.written
+    );
     let row = 8.0 * 32_768.0;
-    for (name, expected_ns) in [("fill 2", 0.3e6 / row), ("fill 3", 0.3e6 / row), ("fill 6", 1.37e6 / row), ("fill 32", 1.37e6 / row)] {
+    for (name, expected_ns) in [
+        ("fill 2", 0.3e6 / row),
+        ("fill 3", 0.3e6 / row),
+        ("fill 6", 1.37e6 / row),
+        ("fill 32", 1.37e6 / row),
+    ] {
         let value = found.ns(name).unwrap();
-        assert!((value / expected_ns - 1.0).abs() < 0.1, "{name}: {value}, {expected_ns} by arithmetic");
+        assert!(
+            (value / expected_ns - 1.0).abs() < 0.1,
+            "{name}: {value}, {expected_ns} by arithmetic"
+        );
     }
     // The whole cache, an eighth of the drive, is available after a long rest only.
-    let fast = |rest: &str| (1..=10).filter(|nth| found.ns(&format!("after a {rest} rest {nth}")).unwrap() < 0.7e6 / row).count();
+    let fast = |rest: &str| {
+        (1..=10)
+            .filter(|nth| found.ns(&format!("after a {rest} rest {nth}")).unwrap() < 0.7e6 / row)
+            .count()
+    };
     assert!(fast("long") >= 9, "{}", fast("long"));
     assert!(fast("short") < 5, "{}", fast("short"));
     // With spare space, a random write is one write; later it is more.
@@ -236,7 +325,8 @@ fn whole_drive_probes_show_slc_cache_and_native_cells() {
 fn probed_whole(spec: &DriveSpec, plan: &ProbePlan) -> Findings {
     let small = SmallDrive::of(spec, whole::SIZE).unwrap().spec;
     let mut target = DriveTarget::new(model::build(&small, 2).unwrap(), probes::DEPTH_MAX);
-    let at_that_size = ProbePlan { whole: Some(plan.whole.unwrap().on(small.capacity_bytes)), ..*plan };
+    let at_that_size =
+        ProbePlan { whole: Some(plan.whole.unwrap().on(small.capacity_bytes)), ..*plan };
     probes::run_whole(&mut ProbeSession::new(&mut target), &at_that_size, &mut ()).unwrap()
 }
 
@@ -245,14 +335,19 @@ fn probed_whole(spec: &DriveSpec, plan: &ProbePlan) -> Findings {
 #[test]
 #[ignore = "a minute of processor time: make soak"]
 fn full_budget_finds_spare_space() {
-    let spec = drive(|flash| flash.geometry = flash.geometry.clone().with_over_provisioning(4 << 30, 210));
-    let mut plan = ProbePlan::new(Budget::Full, ReportedProperties::of(&spec).unwrap(), 96 << 20, 1).unwrap();
+    let spec =
+        drive(|flash| flash.geometry = flash.geometry.clone().with_over_provisioning(4 << 30, 210));
+    let mut plan =
+        ProbePlan::new(Budget::Full, ReportedProperties::of(&spec).unwrap(), 96 << 20, 1).unwrap();
     let part = probed(&spec, &plan).0;
     let before = fit::fit(&part, None, &plan, &SequentialEvaluator, &mut ()).unwrap();
     plan.whole = Some(ProbeRegion::all(spec.capacity_bytes));
     let found = probed_whole(&spec, &plan);
     let after = fit::fit(&part, Some(&found), &plan, &SequentialEvaluator, &mut ()).unwrap();
-    assert_eq!((after.best.kind.dies(), after.best.kind.row_bytes()), (before.best.kind.dies(), before.best.kind.row_bytes()));
+    assert_eq!(
+        (after.best.kind.dies(), after.best.kind.row_bytes()),
+        (before.best.kind.dies(), before.best.kind.row_bytes())
+    );
     assert!(after.whole.unwrap().misfit < 0.1, "{:?}", after.whole);
     let spare = after.best.spare_permille();
     assert!((195..=225).contains(&spare), "{spare}");
@@ -260,7 +355,10 @@ fn full_budget_finds_spare_space() {
         let all = summary::parameters(fitted, &plan);
         all.into_iter().find(|one| one.field == "flash.over_provisioning_permille").unwrap()
     };
-    assert_eq!((of(&before).known, of(&after).known, of(&after).source.as_str()), (Known::Typical, Known::Measured, "collection"));
+    assert_eq!(
+        (of(&before).known, of(&after).known, of(&after).source.as_str()),
+        (Known::Typical, Known::Measured, "collection")
+    );
     assert!(of(&after).low <= 210 && of(&after).high >= 210, "{:?}", of(&after));
 }
 
@@ -272,11 +370,19 @@ fn whole_drive_reads_wait_for_map_as_calculated() {
     let spec = drive(|flash| flash.ftl.mapping_cache_bytes = Some(1 << 20));
     let flash = spec.flash().unwrap();
     let map_bytes = spec.capacity_bytes / flash.ftl.mapping_unit_bytes * 4;
-    let plan = ProbePlan { whole: Some(ProbeRegion::all(spec.capacity_bytes)), ..plan(&spec, Budget::Full) };
+    let plan = ProbePlan {
+        whole: Some(ProbeRegion::all(spec.capacity_bytes)),
+        ..plan(&spec, Budget::Full)
+    };
     let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
     let mut lab = ProbeSession::new(&mut target);
-    lab.stream(4, (0..spec.capacity_bytes >> 20).map(|nth| Command::Write(Extent { offset: nth << 20, len: 1 << 20 }, DataClass::Random)))
-        .unwrap();
+    lab.stream(
+        4,
+        (0..spec.capacity_bytes >> 20).map(|nth| {
+            Command::Write(Extent { offset: nth << 20, len: 1 << 20 }, DataClass::Random)
+        }),
+    )
+    .unwrap();
     let mut found = || {
         let mut found = probes::Findings::default();
         whole::map(&mut lab, &plan, &mut found).unwrap();
@@ -285,7 +391,8 @@ fn whole_drive_reads_wait_for_map_as_calculated() {
     let (_, found) = (found(), found());
     let waits = found.ns("read in 1/1 q1").unwrap() - found.ns("read in 1/64 q1").unwrap();
     let page = flash.geometry.page_bytes;
-    let lookup = flash.nand.read_ns as f64 + page as f64 * 1e9 / flash.nand.channel_bytes_per_s as f64;
+    let lookup =
+        flash.nand.read_ns as f64 + page as f64 * 1e9 / flash.nand.channel_bytes_per_s as f64;
     let once = (map_bytes / 64).div_ceil(page) as f64 / 192.0;
     let expected = lookup * (1.0 - (1 << 20) as f64 / map_bytes as f64 - once);
     assert!((waits / expected - 1.0).abs() < 0.15, "{waits} for {expected}");
@@ -297,27 +404,56 @@ fn reads_budget_leaves_writes_and_trims_typical() {
     let plan = plan(&spec, Budget::Reads);
     let fitted = learned(&spec, &plan);
     for one in summary::parameters(&fitted, &plan) {
-        let about = ["flash.trim", "flash.write_cache", "flash.nand.program_ns", "interface.write_overhead_ns", "flash.ftl"];
+        let about = [
+            "flash.trim",
+            "flash.write_cache",
+            "flash.nand.program_ns",
+            "interface.write_overhead_ns",
+            "flash.ftl",
+        ];
         if about.iter().any(|field| one.field.starts_with(field)) {
-            assert_eq!((one.known, one.source.starts_with("the class")), (Known::Typical, true), "{one:?}");
+            assert_eq!(
+                (one.known, one.source.starts_with("the class")),
+                (Known::Typical, true),
+                "{one:?}"
+            );
         }
     }
-    assert!((fitted.best.number(at::RATE) / 430e6 - 1.0).abs() < 0.1, "{}", fitted.best.number(at::RATE));
+    assert!(
+        (fitted.best.number(at::RATE) / 430e6 - 1.0).abs() < 0.1,
+        "{}",
+        fitted.best.number(at::RATE)
+    );
 }
 
 #[test]
 fn real_drive_workloads_write_no_more_than_stated() {
     for writes in [false, true] {
-        let area = predict::Area { bytes: 16 << 20, writes, rest: trimtab_drive::units::Nanos::from_secs(1) };
-        let mut target = DriveTarget::new(model::build(&drive(|_| {}), 1).unwrap(), probes::DEPTH_MAX);
+        let area = predict::Area {
+            bytes: 16 << 20,
+            writes,
+            rest: trimtab_drive::units::Nanos::from_secs(1),
+        };
+        let mut target =
+            DriveTarget::new(model::build(&drive(|_| {}), 1).unwrap(), probes::DEPTH_MAX);
         let shown = area.run(&mut ProbeSession::new(&mut target), 5).unwrap();
         let written = target.drive().written().0;
-        assert!(written <= area.written_max() && (written > 0) == writes, "{written} of {}", area.written_max());
+        assert!(
+            written <= area.written_max() && (written > 0) == writes,
+            "{written} of {}",
+            area.written_max()
+        );
         assert_eq!(shown.len(), if writes { 21 } else { 9 });
         if !writes {
             // Nothing is mapped: 32 KiB link transfers in sequence; the processor works ahead.
             let link = 32_768.0 / 0.43;
-            let rate = shown.iter().find(|one| one.workload == "reads of 32 KiB, 4 in flight" && one.what == What::Rate).unwrap().value;
+            let rate = shown
+                .iter()
+                .find(|one| {
+                    one.workload == "reads of 32 KiB, 4 in flight" && one.what == What::Rate
+                })
+                .unwrap()
+                .value;
             assert!((1e9 / rate / link - 1.0).abs() < 0.02, "{}, {link}", 1e9 / rate);
         }
     }
@@ -325,15 +461,29 @@ fn real_drive_workloads_write_no_more_than_stated() {
 
 #[test]
 fn area_rounds_give_equal_figures() {
-    let area = predict::Area { bytes: 32 << 20, writes: true, rest: trimtab_drive::units::Nanos::from_secs(1) };
+    let area = predict::Area {
+        bytes: 32 << 20,
+        writes: true,
+        rest: trimtab_drive::units::Nanos::from_secs(1),
+    };
     // Slow pages, so that the link does not limit reads.
     let spec = drive(|flash| flash.nand.read_ns = 300_000);
     let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
     let mut lab = ProbeSession::new(&mut target);
-    lab.stream(4, (0..32).map(|nth| Command::Write(Extent { offset: nth << 20, len: 1 << 20 }, DataClass::Random))).unwrap();
+    lab.stream(
+        4,
+        (0..32).map(|nth| {
+            Command::Write(Extent { offset: nth << 20, len: 1 << 20 }, DataClass::Random)
+        }),
+    )
+    .unwrap();
     let mut reads = || {
         let shown = area.run(&mut lab, 5).unwrap();
-        shown.iter().find(|one| one.workload == "reads of 32 KiB, 4 in flight" && one.what == What::Mean).unwrap().value
+        shown
+            .iter()
+            .find(|one| one.workload == "reads of 32 KiB, 4 in flight" && one.what == What::Mean)
+            .unwrap()
+            .value
     };
     let first = reads();
     for _ in 1..3 {
@@ -348,11 +498,16 @@ fn area_rounds_give_equal_figures() {
 fn unsent_flushes_identify_no_times() {
     let spec = drive(|_| {});
     let sent = plan(&spec, Budget::Small);
-    let not_sent = ProbePlan { reach: probes::AccessPath { sends_flushes: false, ..sent.reach }, ..sent };
+    let not_sent =
+        ProbePlan { reach: probes::AccessPath { sends_flushes: false, ..sent.reach }, ..sent };
     let sigmas = |plan: &ProbePlan| {
         let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
         let found = probes::run(&mut ProbeSession::new(&mut target), plan, &mut ()).unwrap();
-        found.observations.into_iter().map(|one| (one.name, one.sigma)).collect::<alloc::vec::Vec<_>>()
+        found
+            .observations
+            .into_iter()
+            .map(|one| (one.name, one.sigma))
+            .collect::<alloc::vec::Vec<_>>()
     };
     for ((name, sigma), (_, not_sent)) in sigmas(&sent).into_iter().zip(sigmas(&not_sent)) {
         let flush = ["burst flush", "flush", "flush small"].contains(&name.as_str());
@@ -376,12 +531,24 @@ fn stopped_fit_returns_none() {
 
 #[test]
 fn prediction_interval_excludes_a_twentieth_per_side() {
-    let figure = |value: u32| alloc::vec![WorkloadFigure { workload: "x", what: What::Rate, value: f64::from(value) }];
+    let figure = |value: u32| {
+        alloc::vec![WorkloadFigure { workload: "x", what: What::Rate, value: f64::from(value) }]
+    };
     let shown: alloc::vec::Vec<_> = (0..101).map(|value| figure(value * 37 % 101)).collect();
     let all = predict::predictions(&shown);
     // The 5.1st of 101 on either side.
-    assert!((all[0].low - 4.1).abs() < 1e-9 && (all[0].high - 95.9).abs() < 1e-9 && all[0].median == 50.0, "{all:?}");
-    assert!(all[0].holds(4.11, 0.0) && !all[0].holds(4.0, 0.0) && all[0].holds(96.3, 0.005) && !all[0].holds(96.5, 0.005));
+    assert!(
+        (all[0].low - 4.1).abs() < 1e-9
+            && (all[0].high - 95.9).abs() < 1e-9
+            && all[0].median == 50.0,
+        "{all:?}"
+    );
+    assert!(
+        all[0].holds(4.11, 0.0)
+            && !all[0].holds(4.0, 0.0)
+            && all[0].holds(96.3, 0.005)
+            && !all[0].holds(96.5, 0.005)
+    );
     assert!(predict::predictions(&[]).is_empty());
 }
 
@@ -403,10 +570,17 @@ fn real_drive_is_predicted_with_full_size_superblocks() {
         flash.geometry.pages_per_block = 384;
         flash.geometry = flash.geometry.clone().with_over_provisioning(240 << 30, 120);
     }
-    let area = predict::Area { bytes: 16 << 20, writes: false, rest: trimtab_drive::units::Nanos::from_secs(4) };
+    let area = predict::Area {
+        bytes: 16 << 20,
+        writes: false,
+        rest: trimtab_drive::units::Nanos::from_secs(4),
+    };
     let mean = |nth| {
         let all = area.figures(&spec, 5, nth).unwrap();
-        all.iter().find(|one| one.workload == "reads, 4 in flight" && one.what == What::Mean).unwrap().value
+        all.iter()
+            .find(|one| one.workload == "reads, 4 in flight" && one.what == What::Mean)
+            .unwrap()
+            .value
     };
     // Of 32 MiB in SLC mode, the first member starts with none full: all 16 MiB are in the open
     // superblock. The second starts with 61.8 %: 12.2 of the 16 MiB are in a closed one.
@@ -424,8 +598,11 @@ fn prediction_interval_of_few_members_exceeds_their_range() {
     for (members, cases) in [(8, 4000), (16, 4000), (19, 4000), (32, 4000), (64, 4000)] {
         let mut draw = || random.log_normal(7.0, 0.3);
         let held = (0..cases).filter(|_| {
-            let shown: alloc::vec::Vec<_> =
-                (0..members).map(|_| alloc::vec![WorkloadFigure { workload: "x", what: What::Rate, value: draw() }]).collect();
+            let shown: alloc::vec::Vec<_> = (0..members)
+                .map(|_| {
+                    alloc::vec![WorkloadFigure { workload: "x", what: What::Rate, value: draw() }]
+                })
+                .collect();
             predict::predictions(&shown)[0].holds(draw(), 0.0)
         });
         let held = held.count() as f64 / f64::from(cases);
@@ -439,14 +616,26 @@ fn prediction_interval_of_few_members_exceeds_their_range() {
 #[test]
 fn widened_adds_residual_deviation_of_model() {
     let tenth = libm::log(1.1);
-    let one = Prediction { workload: "x", what: What::Rate, median: 100.0, low: 100.0 / 1.1, high: 110.0 };
+    let one = Prediction {
+        workload: "x",
+        what: What::Rate,
+        median: 100.0,
+        low: 100.0 / 1.1,
+        high: 110.0,
+    };
     let of = |part: f64, whole: f64| ResidualDeviation { part, whole };
     assert_eq!(one.widened(of(0.0, 1.0)), one);
     let wide = one.widened(of(tenth / 1.645, 0.0));
     let half = libm::exp(core::f64::consts::SQRT_2 * tenth);
-    assert!((wide.high - 100.0 * half).abs() < 1e-9 && (wide.low - 100.0 / half).abs() < 1e-9 && wide.median == 100.0, "{wide:?}");
+    assert!(
+        (wide.high - 100.0 * half).abs() < 1e-9
+            && (wide.low - 100.0 / half).abs() < 1e-9
+            && wide.median == 100.0,
+        "{wide:?}"
+    );
     // Predictions that depend on garbage collection use the residual of the whole-drive probes.
-    let sure = Prediction { workload: "churn at 60 %, none", low: 100.0, high: 100.0, ..one }.widened(of(1.0, tenth / 1.645));
+    let sure = Prediction { workload: "churn at 60 %, none", low: 100.0, high: 100.0, ..one }
+        .widened(of(1.0, tenth / 1.645));
     assert!((sure.high - 110.0).abs() < 1e-9, "{sure:?}");
 }
 
@@ -454,10 +643,18 @@ fn widened_adds_residual_deviation_of_model() {
 #[test]
 fn unprobed_workloads_match_calculated_figures() {
     let expensive = |flash: &mut Flash| {
-        flash.trim = Trim { queued: true, unit_ns: 0, gb_ns: 0, range_bytes_max: 1 << 40, ..flash.trim.clone() };
+        flash.trim = Trim {
+            queued: true,
+            unit_ns: 0,
+            gb_ns: 0,
+            range_bytes_max: 1 << 40,
+            ..flash.trim.clone()
+        };
     };
     let figures = predict::figures(&drive(expensive), 1).unwrap();
-    let of = |workload: &str, what: What| figures.iter().find(|one| one.workload == workload && one.what == what).unwrap().value;
+    let of = |workload: &str, what: What| {
+        figures.iter().find(|one| one.workload == workload && one.what == what).unwrap().value
+    };
     let trim = 7_700.0 + 41_000.0 + 410_000.0 + 93_000.0;
     assert!((of("trims", What::Mean) / trim - 1.0).abs() < 0.02, "{}", of("trims", What::Mean));
     // One at a time, a second holds as many as fit (Little's law).
@@ -466,6 +663,10 @@ fn unprobed_workloads_match_calculated_figures() {
     }
     // With 8 KiB units, a 4 KiB write costs a program of two, over eight 32 KiB dies in 1.37 ms.
     let most = 8.0 * 4.0 / 1.37e-3;
-    assert!(of("random writes in the end", What::Rate) < most, "{}", of("random writes in the end", What::Rate));
+    assert!(
+        of("random writes in the end", What::Rate) < most,
+        "{}",
+        of("random writes in the end", What::Rate)
+    );
     assert_eq!(predict::figures(&drive(expensive), 1).unwrap(), figures);
 }

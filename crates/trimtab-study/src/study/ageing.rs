@@ -119,8 +119,12 @@ struct Inspection {
     burst: Option<f64>,
 }
 
-const STATES: [(&str, &str); 4] =
-    [("now_mapped_bytes", "mapped"), ("now_trimmed_bytes", "trimmed"), ("now_stale_bytes", "stale"), ("now_free_bytes", "free")];
+const STATES: [(&str, &str); 4] = [
+    ("now_mapped_bytes", "mapped"),
+    ("now_trimmed_bytes", "trimmed"),
+    ("now_stale_bytes", "stale"),
+    ("now_free_bytes", "free"),
+];
 
 type AgeingTarget = SteeredVolume<Box<dyn Model>>;
 
@@ -128,14 +132,28 @@ impl Ageing {
     /// Churn at `fill` for `drive_writes` drive-writes, a tenth of the drive per day.
     pub fn new(setup: Setup, fill: f64, class: DataClass, drive_writes: f64) -> Self {
         let mix = churn::Settings { class, ..churn::Settings::default() };
-        Self { setup, fill, mix, drive_writes, daily: DAILY, size: small::SIZE, thorough: true, notes: Vec::new(), pictured: false }
+        Self {
+            setup,
+            fill,
+            mix,
+            drive_writes,
+            daily: DAILY,
+            size: small::SIZE,
+            thorough: true,
+            notes: Vec::new(),
+            pictured: false,
+        }
     }
 
     /// Ages a new drive under `policy`.
     ///
     /// # Errors
     /// The drive or its filesystem cannot be created, or fails.
-    pub fn run(&self, policy: &PolicySpec, observer: &mut dyn Observer) -> Result<(Run, RunEnd), StudyError> {
+    pub fn run(
+        &self,
+        policy: &PolicySpec,
+        observer: &mut dyn Observer,
+    ) -> Result<(Run, RunEnd), StudyError> {
         let small = SmallDrive::of(&self.setup.drive.spec, self.size)?;
         let faster = small.faster(policy);
         let mut target = self.target(&small, &faster)?;
@@ -150,7 +168,8 @@ impl Ageing {
         );
         header.policy_settings = policy.settings();
         let mut recorder = Recorder::new(target.now());
-        let writes = RandomWrites::new(&small, self.mix.class, settings.session, faster, self.setup.seed);
+        let writes =
+            RandomWrites::new(&small, self.mix.class, settings.session, faster, self.setup.seed);
         let sessions = libm::ceil(self.drive_writes * SESSIONS_PER_DRIVE_WRITE as f64) as u64;
         let sustained_at = if self.thorough { SUSTAINED_AT.as_slice() } else { &SUSTAINED_AT[2..] };
         let mut months = Months::new(writes, sessions, sustained_at);
@@ -159,7 +178,9 @@ impl Ageing {
         let end = match months.run(&mut workload, &mut target, &mut recorder, observer) {
             Ok(end) => end,
             Err(_) if observer.stopped() => RunEnd::Interrupted,
-            Err(error) => worn_out::concluded(RunEnd::Failed(error), target.volume().drive().as_ref()),
+            Err(error) => {
+                worn_out::concluded(RunEnd::Failed(error), target.volume().drive().as_ref())
+            }
         };
         let now = target.now();
         let mut recorded = recorder.finish(now);
@@ -171,7 +192,10 @@ impl Ageing {
         super::modelled::describe(&mut run, &self.setup, &target);
         run.environment.retain(|field| field.key != "fs.fill");
         run.environment.push(Field::new("fs.fill", format!("{:.0}%", self.fill * 100.0)));
-        run.environment.push(Field::new(super::modelled::AGED_SIZE, Bytes(small.spec.capacity_bytes).to_string()));
+        run.environment.push(Field::new(
+            super::modelled::AGED_SIZE,
+            Bytes(small.spec.capacity_bytes).to_string(),
+        ));
         if small.block_share < 1.0 {
             run.environment.push(Field::new(SUPERBLOCK_SHARE, format!("{:.3}", small.block_share)));
         }
@@ -199,8 +223,12 @@ impl Ageing {
         let mut volume_spec = self.setup.mounted(policy, drive.supports_trim());
         shrink(&mut volume_spec, small.factor);
         let volume = Volume::format(drive, volume_spec, Nanos::ZERO)?;
-        let mut target = SteeredVolume::new(volume, policy.build(&PolicyState::default()), WRITTEN_STEP);
-        target.create(FILE, &Payload::Fill { len: small.spec.capacity_bytes / FILE_SHARE, class: self.mix.class })?;
+        let mut target =
+            SteeredVolume::new(volume, policy.build(&PolicyState::default()), WRITTEN_STEP);
+        target.create(
+            FILE,
+            &Payload::Fill { len: small.spec.capacity_bytes / FILE_SHARE, class: self.mix.class },
+        )?;
         target.sync()?;
         Ok(target)
     }
@@ -223,7 +251,8 @@ impl Ageing {
 fn shrink(volume: &mut VolumeSpec, factor: f64) {
     const MEMORY_MIN: u64 = 32 << 20;
     let memory = (volume.writeback.memory.as_f64() / factor) as u64;
-    volume.writeback.memory = Bytes(memory.clamp(MEMORY_MIN, volume.writeback.memory.0.max(MEMORY_MIN)));
+    volume.writeback.memory =
+        Bytes(memory.clamp(MEMORY_MIN, volume.writeback.memory.0.max(MEMORY_MIN)));
 }
 
 /// Inspections of the drive over the months.
@@ -244,7 +273,16 @@ struct Months {
 impl Months {
     const fn new(writes: RandomWrites, sessions: u64, sustained_at: &'static [u64]) -> Self {
         let inspections = Vec::new();
-        Self { writes, sessions, sustained_at, inspections, sustained: Vec::new(), pictured: false, moments: Vec::new(), counted: (0, 0) }
+        Self {
+            writes,
+            sessions,
+            sustained_at,
+            inspections,
+            sustained: Vec::new(),
+            pictured: false,
+            moments: Vec::new(),
+            counted: (0, 0),
+        }
     }
 
     fn run(
@@ -290,27 +328,49 @@ impl Months {
     }
 
     /// Handles the pause after the given session.
-    fn after_session(&mut self, session: u64, target: &AgeingTarget, workload: &Churn, observer: &dyn Observer) -> TargetResult {
+    fn after_session(
+        &mut self,
+        session: u64,
+        target: &AgeingTarget,
+        workload: &Churn,
+        observer: &dyn Observer,
+    ) -> TargetResult {
         if session * 2 > self.sessions {
             self.counted.0 += 1;
             self.counted.1 += u64::from(target.pass_under_way());
         }
         if session.is_multiple_of(INSPECT_EVERY) || session == self.sessions {
-            self.inspect(target, session.is_multiple_of(INSPECT_EVERY * BURST_EVERY) || session == self.sessions, observer)?;
+            self.inspect(
+                target,
+                session.is_multiple_of(INSPECT_EVERY * BURST_EVERY) || session == self.sessions,
+                observer,
+            )?;
         }
-        if self.sustained_at.iter().any(|eighths| session == (self.sessions * eighths).div_ceil(8)) && !observer.stopped() {
+        if self.sustained_at.iter().any(|eighths| session == (self.sessions * eighths).div_ceil(8))
+            && !observer.stopped()
+        {
             self.sustained.push(self.writes.sustained(target, workload, observer)?);
         }
         Ok(())
     }
 
-    fn inspect(&mut self, target: &AgeingTarget, with_burst: bool, observer: &dyn Observer) -> TargetResult {
-        let burst = if with_burst { Some(self.writes.burst(target, self.inspections.len() as u64, observer)?) } else { None };
+    fn inspect(
+        &mut self,
+        target: &AgeingTarget,
+        with_burst: bool,
+        observer: &dyn Observer,
+    ) -> TargetResult {
+        let burst = if with_burst {
+            Some(self.writes.burst(target, self.inspections.len() as u64, observer)?)
+        } else {
+            None
+        };
         let counters = target.volume().drive().counters();
         let count = |name: &str| counters.get(name).copied().unwrap_or(0);
         let (written, medium) = target.volume().drive().written();
         let looks = self.sessions.div_ceil(INSPECT_EVERY).max(1) as usize;
-        let due = self.inspections.len().is_multiple_of(looks.div_ceil(MOMENTS)) || self.inspections.len() == looks;
+        let due = self.inspections.len().is_multiple_of(looks.div_ceil(MOMENTS))
+            || self.inspections.len() == looks;
         if self.pictured && due {
             let volume = target.volume();
             let all = volume.drive().superblocks(&mut volume.needed());
@@ -341,12 +401,20 @@ impl Months {
             unit,
             y,
         };
-        let burst: Vec<&Inspection> = self.inspections.iter().filter(|look| look.burst.is_some()).collect();
+        let burst: Vec<&Inspection> =
+            self.inspections.iter().filter(|look| look.burst.is_some()).collect();
         let rates = burst.iter().filter_map(|look| look.burst).collect();
         run.series.push(series(BURST_SERIES, Unit::OpsPerSecond, &burst, rates));
-        let between: Vec<(&Inspection, &Inspection)> =
-            self.inspections.windows(2).map(|pair| (&pair[0], &pair[1])).filter(|(a, b)| b.written > a.written).collect();
-        let waf: Vec<f64> = between.iter().map(|(a, b)| (b.medium - a.medium) as f64 / (b.written - a.written) as f64).collect();
+        let between: Vec<(&Inspection, &Inspection)> = self
+            .inspections
+            .windows(2)
+            .map(|pair| (&pair[0], &pair[1]))
+            .filter(|(a, b)| b.written > a.written)
+            .collect();
+        let waf: Vec<f64> = between
+            .iter()
+            .map(|(a, b)| (b.medium - a.medium) as f64 / (b.written - a.written) as f64)
+            .collect();
         let after: Vec<&Inspection> = between.iter().map(|(_, b)| *b).collect();
         run.series.push(series(WAF_SERIES, Unit::Ratio, &after, waf));
         let all: Vec<&Inspection> = self.inspections.iter().collect();
@@ -356,7 +424,9 @@ impl Months {
         }
         if !self.moments.is_empty() {
             let map = run.pictures.superblocks.insert(SuperblockMap::new(Axis::BytesWritten));
-            self.moments.iter().for_each(|(written, all)| map.add(((written - first.written) as f64 * small.factor) as u64, all));
+            self.moments.iter().for_each(|(written, all)| {
+                map.add(((written - first.written) as f64 * small.factor) as u64, all)
+            });
         }
         self.rates(run, small);
         self.wear(run, full, small);
@@ -364,20 +434,39 @@ impl Months {
     }
 
     fn rates(&self, run: &mut Run, small: &SmallDrive) {
-        let mut metric = |name: &str, unit, value: f64| run.metrics.push(figure(name, unit, Better::Higher, value));
+        let mut metric = |name: &str, unit, value: f64| {
+            run.metrics.push(figure(name, unit, Better::Higher, value))
+        };
         let bursts: Vec<f64> = self.inspections.iter().filter_map(|look| look.burst).collect();
         if let Some(first) = bursts.first() {
             metric(BURST_FIRST, Unit::OpsPerSecond, *first);
             metric(BURST, Unit::OpsPerSecond, mean(last_quarter(&bursts)));
-            run.metrics.push(figure(BURST_BYTES, Unit::Bytes, Better::Neither, self.writes.burst_bytes().as_f64() / small.block_share));
+            run.metrics.push(figure(
+                BURST_BYTES,
+                Unit::Bytes,
+                Better::Neither,
+                self.writes.burst_bytes().as_f64() / small.block_share,
+            ));
         }
         if self.sustained.is_empty() {
             return;
         }
-        let of = |part: fn(&SustainedFigures) -> f64| mean(&self.sustained.iter().map(part).collect::<Vec<_>>());
+        let of = |part: fn(&SustainedFigures) -> f64| {
+            mean(&self.sustained.iter().map(part).collect::<Vec<_>>())
+        };
         // Averages the time per write, as write amplification averages the work per write.
-        run.metrics.push(figure(RATE_STEADY, Unit::OpsPerSecond, Better::Higher, 1.0 / of(|one| 1.0 / one.rate)));
-        run.metrics.push(figure(RATE_STEADY_TRIMS, Unit::Percent, Better::Neither, 100.0 * of(|one| one.trim_share)));
+        run.metrics.push(figure(
+            RATE_STEADY,
+            Unit::OpsPerSecond,
+            Better::Higher,
+            1.0 / of(|one| 1.0 / one.rate),
+        ));
+        run.metrics.push(figure(
+            RATE_STEADY_TRIMS,
+            Unit::Percent,
+            Better::Neither,
+            100.0 * of(|one| one.trim_share),
+        ));
         run.metrics.push(figure(RATE_STEADY_WAF, Unit::Ratio, Better::Lower, of(|one| one.waf)));
         let mut note = |code: &str, text: &str| {
             run.warnings.push(Warning {
@@ -407,22 +496,39 @@ impl Months {
     }
 
     fn wear(&self, run: &mut Run, full: &DriveSpec, small: &SmallDrive) {
-        let (Some(first), Some(last)) = (self.inspections.first(), self.inspections.last()) else { return };
+        let (Some(first), Some(last)) = (self.inspections.first(), self.inspections.last()) else {
+            return;
+        };
         let quarter = last_quarter(&self.inspections);
         let from = &quarter[0];
         if last.written <= from.written {
             return;
         }
-        let waf = |a: &Inspection, b: &Inspection| (b.medium - a.medium) as f64 / (b.written - a.written).max(1) as f64;
+        let waf = |a: &Inspection, b: &Inspection| {
+            (b.medium - a.medium) as f64 / (b.written - a.written).max(1) as f64
+        };
         run.metrics.push(figure(WAF_STEADY, Unit::Ratio, Better::Lower, waf(from, last)));
         run.metrics.push(figure(metrics::WAF, Unit::Ratio, Better::Lower, waf(first, last)));
         if let Medium::Flash(flash) = &small.spec.medium {
             let capacity = small.spec.capacity_bytes as f64;
-            let erased = (last.erases - from.erases) as f64 * flash.geometry.superblock_bytes() as f64;
-            let cycles = erased / flash.geometry.raw_bytes() as f64 / ((last.written - from.written) as f64 / capacity);
-            run.metrics.push(figure(CYCLES_PER_TB, Unit::Count, Better::Lower, cycles / (full.capacity_bytes as f64 / 1e12)));
+            let erased =
+                (last.erases - from.erases) as f64 * flash.geometry.superblock_bytes() as f64;
+            let cycles = erased
+                / flash.geometry.raw_bytes() as f64
+                / ((last.written - from.written) as f64 / capacity);
+            run.metrics.push(figure(
+                CYCLES_PER_TB,
+                Unit::Count,
+                Better::Lower,
+                cycles / (full.capacity_bytes as f64 / 1e12),
+            ));
             let mapped: Vec<f64> = quarter.iter().map(|look| look.states[0] as f64).collect();
-            run.metrics.push(figure(MAPPED, Unit::Percent, Better::Neither, 100.0 * mean(&mapped) / capacity));
+            run.metrics.push(figure(
+                MAPPED,
+                Unit::Percent,
+                Better::Neither,
+                100.0 * mean(&mapped) / capacity,
+            ));
         }
         if self.counted.0 > 0 {
             let share = 100.0 * self.counted.1 as f64 / self.counted.0 as f64;
@@ -432,10 +538,22 @@ impl Months {
 
     /// Adds the filesystem's write overhead during the churn.
     fn filesystem(&self, run: &mut Run) {
-        let (Some(first), Some(last)) = (self.inspections.first(), self.inspections.last()) else { return };
-        let files: u64 = run.phases.iter().filter(|phase| phase.name == churn::CHURN).map(|phase| phase.written.0).sum();
+        let (Some(first), Some(last)) = (self.inspections.first(), self.inspections.last()) else {
+            return;
+        };
+        let files: u64 = run
+            .phases
+            .iter()
+            .filter(|phase| phase.name == churn::CHURN)
+            .map(|phase| phase.written.0)
+            .sum();
         if files > 0 {
-            run.metrics.push(figure(HOST_AMPLIFICATION, Unit::Ratio, Better::Lower, (last.written - first.written) as f64 / files as f64));
+            run.metrics.push(figure(
+                HOST_AMPLIFICATION,
+                Unit::Ratio,
+                Better::Lower,
+                (last.written - first.written) as f64 / files as f64,
+            ));
         }
     }
 }
@@ -456,11 +574,22 @@ fn last_quarter<T>(all: &[T]) -> &[T] {
 fn trims(run: &mut Run, target: &AgeingTarget, factor: f64) {
     let log = target.log();
     let traffic = target.volume().counters().traffic;
-    let mut metric = |name: &str, unit, better, value: f64| run.metrics.push(figure(name, unit, better, value));
+    let mut metric =
+        |name: &str, unit, better, value: f64| run.metrics.push(figure(name, unit, better, value));
     metric("trims", Unit::Count, Better::Neither, log.trims as f64);
     metric(TRIM_TIME, Unit::Seconds, Better::Lower, log.busy.as_secs_f64() * factor);
-    metric(metrics::DISCARD_COMMANDS, Unit::Count, Better::Neither, libm::round(traffic.discards.count as f64 * factor));
-    metric(metrics::DISCARD_BYTES, Unit::Bytes, Better::Neither, traffic.discards.bytes.as_f64() * factor);
+    metric(
+        metrics::DISCARD_COMMANDS,
+        Unit::Count,
+        Better::Neither,
+        libm::round(traffic.discards.count as f64 * factor),
+    );
+    metric(
+        metrics::DISCARD_BYTES,
+        Unit::Bytes,
+        Better::Neither,
+        traffic.discards.bytes.as_f64() * factor,
+    );
 }
 
 #[cfg(test)]
@@ -509,9 +638,12 @@ mod tests {
         let transfer = 1e9 / nand.channel_bytes_per_s as f64;
         let erase = nand.erase_ns as f64 / (row * f64::from(geometry.pages_per_block));
         let moved = (waf - 1.0).max(0.0);
-        let on_die = |read: f64, transfer: f64| (waf * (program + erase + transfer) + moved * (read + transfer)) / dies;
+        let on_die = |read: f64, transfer: f64| {
+            (waf * (program + erase + transfer) + moved * (read + transfer)) / dies
+        };
         let on_channel = (waf + moved) * transfer / f64::from(geometry.channels);
-        let host = (spec.interface.overhead_of_writes_ns() as f64 / 4096.0).max(1e9 / spec.interface.rate_bytes_per_s as f64);
+        let host = (spec.interface.overhead_of_writes_ns() as f64 / 4096.0)
+            .max(1e9 / spec.interface.rate_bytes_per_s as f64);
         let rate = |on_die: f64| 1e9 / (4096.0 * on_die.max(on_channel).max(host));
         let read = nand.read_ns as f64;
         (rate(on_die(read / 4096.0, transfer)), rate(on_die(read / row, 0.0)))
@@ -520,20 +652,31 @@ mod tests {
     #[test]
     fn random_write_rate_is_flash_rate_over_waf() {
         // Greedy victim selection, other policies, and random victims behind a large cache.
-        for (name, policies) in
-            [("ocz-vertex-le-100gb", ["none", "online"].as_slice()), ("intel-320-300gb", &["none", "online"]), ("corsair-p128", &["none"])]
-        {
+        for (name, policies) in [
+            ("ocz-vertex-le-100gb", ["none", "online"].as_slice()),
+            ("intel-320-300gb", &["none", "online"]),
+            ("corsair-p128", &["none"]),
+        ] {
             for policy in policies {
                 // Excludes the cost of TRIM.
                 let mut setup = setup(name);
                 let Medium::Flash(flash) = &mut setup.drive.spec.medium else { panic!() };
-                let free = trimtab_drive::spec::Trim { command_ns: 0, range_ns: 0, unit_ns: 0, gb_ns: 0, ..flash.trim.clone() };
+                let free = trimtab_drive::spec::Trim {
+                    command_ns: 0,
+                    range_ns: 0,
+                    unit_ns: 0,
+                    gb_ns: 0,
+                    ..flash.trim.clone()
+                };
                 flash.trim = free;
                 let run = aged(&setup, 0.9, 1.0, SMALL, policy);
                 let small = SmallDrive::of(&setup.drive.spec, Bytes(SMALL)).unwrap();
                 let (rate, waf) = (value(&run, RATE_STEADY), value(&run, RATE_STEADY_WAF));
                 let (least, most) = nand_arithmetic(&small.spec, waf);
-                assert!(rate > least * 0.9 && rate < most * 1.1, "{name} {policy}: {rate:.0} of {least:.0} to {most:.0}, WAF {waf:.2}");
+                assert!(
+                    rate > least * 0.9 && rate < most * 1.1,
+                    "{name} {policy}: {rate:.0} of {least:.0} to {most:.0}, WAF {waf:.2}"
+                );
             }
         }
     }
@@ -544,9 +687,17 @@ mod tests {
             let mut ageing = Ageing::new(setup(name), 0.6, DataClass::Random, 0.2);
             (ageing.size, ageing.pictured) = (Bytes(1_000_000_000), true);
             let (run, end) = ageing.run(&"none".parse().unwrap(), &mut ()).unwrap();
-            assert_eq!((end, run.pictures.superblocks.is_some()), (RunEnd::Complete, has), "{name}");
+            assert_eq!(
+                (end, run.pictures.superblocks.is_some()),
+                (RunEnd::Complete, has),
+                "{name}"
+            );
             // The headline metric of a churn run in lists.
-            assert_eq!(trimtab_sim::run::shown::headline(run.metrics).map(|metric| metric.name).as_deref(), Some(RATE_STEADY), "{name}");
+            assert_eq!(
+                trimtab_sim::run::shown::headline(run.metrics).map(|metric| metric.name).as_deref(),
+                Some(RATE_STEADY),
+                "{name}"
+            );
         }
     }
 
@@ -569,15 +720,25 @@ mod tests {
         flash.trim.command_ns = 148_000_000;
         for (policy, what) in [
             ("online", ["discard.commands", CYCLES_PER_TB, MAPPED].as_slice()),
-            ("batched:every=48h", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED]),
+            (
+                "batched:every=48h",
+                &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED],
+            ),
             // One pass takes seven hours and is due sooner: unfinished at every size.
-            ("idle:met-per-mille=0", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED, BEHIND]),
+            (
+                "idle:met-per-mille=0",
+                &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED, BEHIND],
+            ),
             ("idle", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED]),
         ] {
-            let runs: Vec<Run> = [1_000_000_000, 2_000_000_000, 4_000_000_000].map(|size| aged(&setup, 0.9, 1.0, size, policy)).into();
+            let runs: Vec<Run> = [1_000_000_000, 2_000_000_000, 4_000_000_000]
+                .map(|size| aged(&setup, 0.9, 1.0, size, policy))
+                .into();
             for metric in what {
                 let values: Vec<f64> = runs.iter().map(|run| value(run, metric)).collect();
-                let (low, high) = values.iter().fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(*value), high.max(*value)));
+                let (low, high) = values.iter().fold((f64::MAX, 0.0_f64), |(low, high), value| {
+                    (low.min(*value), high.max(*value))
+                });
                 assert!(low > 0.0 && high <= low * 1.35, "{policy} {metric}: {values:?}");
             }
         }

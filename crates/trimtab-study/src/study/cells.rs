@@ -108,9 +108,8 @@ impl StudyCell {
         let full = &self.setup().drive.spec;
         let tables = match &self.work {
             StudyCellWork::Job { setup, size, .. } => setup.at_size(*size).drive.spec.table_bytes(),
-            StudyCellWork::Months(ageing) => {
-                SmallDrive::of(full, ageing.size).map_or_else(|_| full.table_bytes(), |small| small.spec.table_bytes())
-            }
+            StudyCellWork::Months(ageing) => SmallDrive::of(full, ageing.size)
+                .map_or_else(|_| full.table_bytes(), |small| small.spec.table_bytes()),
         };
         Bytes(2 * tables)
     }
@@ -119,10 +118,18 @@ impl StudyCell {
     pub fn title(&self) -> String {
         let drive = self.setup().label.trim_start_matches("drive:");
         match &self.work {
-            StudyCellWork::Job { job, .. } => format!("{drive}: {} under {}", job.name(), self.policy.name()),
+            StudyCellWork::Job { job, .. } => {
+                format!("{drive}: {} under {}", job.name(), self.policy.name())
+            }
             StudyCellWork::Months(ageing) => {
-                let what = Field::find(&ageing.notes, CHOICE).map(|choice| format!(", {choice}")).unwrap_or_default();
-                format!("{drive}: {} at {:.0} % full{what}", self.policy.name(), ageing.fill * 100.0)
+                let what = Field::find(&ageing.notes, CHOICE)
+                    .map(|choice| format!(", {choice}"))
+                    .unwrap_or_default();
+                format!(
+                    "{drive}: {} at {:.0} % full{what}",
+                    self.policy.name(),
+                    ageing.fill * 100.0
+                )
             }
         }
     }
@@ -143,7 +150,14 @@ impl StudyCell {
             StudyCellWork::Job { setup, job, .. } => modelled::header(setup, job, &self.policy),
             StudyCellWork::Months(ageing) => {
                 let setup = &ageing.setup;
-                let header = RunHeader::new(CHURN, Vec::new(), TargetKind::ModelledVolume, &setup.label, self.policy.name(), setup.seed);
+                let header = RunHeader::new(
+                    CHURN,
+                    Vec::new(),
+                    TargetKind::ModelledVolume,
+                    &setup.label,
+                    self.policy.name(),
+                    setup.seed,
+                );
                 RunHeader { policy_settings: self.policy.settings(), ..header }
             }
         }
@@ -173,11 +187,16 @@ impl StudyCell {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn run_from(&self, beginning: &mut VolumeFactory<'_>, observer: &mut dyn Observer) -> Result<(Run, RunEnd), StudyError> {
+    pub fn run_from(
+        &self,
+        beginning: &mut VolumeFactory<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<(Run, RunEnd), StudyError> {
         match &self.work {
             StudyCellWork::Job { setup, job, brief, size } => {
                 let used = setup.at_size(*size);
-                let (mut run, end) = modelled::run(&used, job, &self.policy, *brief, beginning, observer)?;
+                let (mut run, end) =
+                    modelled::run(&used, job, &self.policy, *brief, beginning, observer)?;
                 if size.is_some() {
                     modelled::convert_to_full_size(&mut run, &self.policy, setup, &used);
                 }
@@ -204,14 +223,19 @@ impl StudyCell {
 
     /// True if a run of `self` contains all of a run of `other`.
     pub fn covers(&self, other: &Self) -> bool {
-        let pictured = |cell: &Self| matches!(&cell.work, StudyCellWork::Months(ageing) if ageing.pictured);
-        self.months().is_some() && self.months() == other.months() && (pictured(self) || !pictured(other))
+        let pictured =
+            |cell: &Self| matches!(&cell.work, StudyCellWork::Months(ageing) if ageing.pictured);
+        self.months().is_some()
+            && self.months() == other.months()
+            && (pictured(self) || !pictured(other))
     }
 
     /// The run of this cell, from a `run` of `other`, which is this cell or [covers](Self::covers) it.
     pub fn adapt(&self, run: &Run, other: &Self) -> Run {
         let mut run = run.clone();
-        if let (StudyCellWork::Months(mine), StudyCellWork::Months(theirs)) = (&self.work, &other.work) {
+        if let (StudyCellWork::Months(mine), StudyCellWork::Months(theirs)) =
+            (&self.work, &other.work)
+        {
             run.settings.truncate(run.settings.len() - theirs.notes.len());
             run.settings.extend(mine.notes.clone());
             run.pictures.superblocks = run.pictures.superblocks.filter(|_| mine.pictured);
@@ -222,31 +246,54 @@ impl StudyCell {
 
 /// One cell for each job and each policy that the drive supports, in table order. A drive of
 /// `size` stands in for a larger SSD.
-pub fn deleting(setup: &Setup, jobs: &[Job], policies: &[PolicySpec], size: Option<Bytes>) -> Vec<StudyCell> {
+pub fn deleting(
+    setup: &Setup,
+    jobs: &[Job],
+    policies: &[PolicySpec],
+    size: Option<Bytes>,
+) -> Vec<StudyCell> {
     let possible = |policy: &&PolicySpec| setup.trims() || matches!(policy, PolicySpec::None);
     let spec = &setup.drive.spec;
     let size = size.filter(|size| size.0 < spec.capacity_bytes && spec.flash().is_some());
     let cell = |job: &Job, policy: &PolicySpec| {
-        let work = StudyCellWork::Job { setup: Box::new(setup.clone()), job: job.clone(), brief: false, size };
+        let work = StudyCellWork::Job {
+            setup: Box::new(setup.clone()),
+            job: job.clone(),
+            brief: false,
+            size,
+        };
         StudyCell { question: Question::Deleting, work, policy: *policy }
     };
-    jobs.iter().flat_map(|job| policies.iter().filter(possible).map(move |policy| cell(job, policy))).collect()
+    jobs.iter()
+        .flat_map(|job| policies.iter().filter(possible).map(move |policy| cell(job, policy)))
+        .collect()
 }
 
 /// The policies that need TRIM, if the drive has none.
 pub fn impossible(setup: &Setup, policies: &[PolicySpec]) -> Vec<OmittedPart> {
-    let others = policies.iter().filter(|policy| !setup.trims() && !matches!(policy, PolicySpec::None));
-    others.map(|policy| OmittedPart { part: StudyPart::policy(policy.name()), reason: OmissionReason::NoTrim }).collect()
+    let others =
+        policies.iter().filter(|policy| !setup.trims() && !matches!(policy, PolicySpec::None));
+    others
+        .map(|policy| OmittedPart {
+            part: StudyPart::policy(policy.name()),
+            reason: OmissionReason::NoTrim,
+        })
+        .collect()
 }
 
 /// One cell for each policy and fill level.
 pub fn ageing(setup: &Setup, policies: &[PolicySpec], extent: &StudyExtent) -> Vec<StudyCell> {
-    let possible = policies.iter().filter(|policy| setup.trims() || matches!(policy, PolicySpec::None));
+    let possible =
+        policies.iter().filter(|policy| setup.trims() || matches!(policy, PolicySpec::None));
     let at = |fill: f64, policy: &PolicySpec| {
         let ageing = Ageing::new(setup.clone(), fill, DATA, extent.drive_writes);
         StudyCell {
             question: Question::Ageing,
-            work: StudyCellWork::Months(Box::new(Ageing { size: extent.aged, pictured: true, ..ageing })),
+            work: StudyCellWork::Months(Box::new(Ageing {
+                size: extent.aged,
+                pictured: true,
+                ..ageing
+            })),
             policy: *policy,
         }
     };
@@ -259,7 +306,8 @@ pub fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &StudyExtent) -> V
     let policy = batched.copied().unwrap_or(PolicySpec::None);
     let fill = extent.fills.first().copied().unwrap_or(0.6);
     let months = |setup: Setup, class, question: &str, choice: &str| {
-        let mut ageing = Ageing::new(setup, fill, class, extent.drive_writes.min(TUNING_DRIVE_WRITES));
+        let mut ageing =
+            Ageing::new(setup, fill, class, extent.drive_writes.min(TUNING_DRIVE_WRITES));
         ageing.size = extent.aged;
         ageing.notes = vec![Field::new(QUESTION, question), Field::new(CHOICE, choice)];
         ageing
@@ -268,7 +316,9 @@ pub fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &StudyExtent) -> V
     for (class, choice) in [(DATA, "incompressible"), (COMPRESSIBLE, "compressible by 60 %")] {
         all.push(months(setup.clone(), class, "data", choice));
     }
-    for (start, choice) in [(Bytes(1 << 20), "partition from 1 MiB on"), (SECTOR_63, "partition from sector 63 on")] {
+    for (start, choice) in
+        [(Bytes(1 << 20), "partition from 1 MiB on"), (SECTOR_63, "partition from sector 63 on")]
+    {
         let mut moved = setup.clone();
         moved.volume.start = start;
         all.push(months(moved, DATA, "alignment", choice));
@@ -281,7 +331,13 @@ pub fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &StudyExtent) -> V
         ageing.drive_writes = extent.drive_writes.min(1.0);
         all.push(ageing);
     }
-    all.into_iter().map(|ageing| StudyCell { question: Question::Tuning, work: StudyCellWork::Months(Box::new(ageing)), policy }).collect()
+    all.into_iter()
+        .map(|ageing| StudyCell {
+            question: Question::Tuning,
+            work: StudyCellWork::Months(Box::new(ageing)),
+            policy,
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -293,9 +349,21 @@ mod tests {
 
     #[test]
     fn adapt_of_covered_cell_equals_its_own_run() {
-        let setup = Setup::new(shipped::drive("crucial-m4-128gb"), "x", "ext4", 0.6, FreeExtentLengths::default(), 1).unwrap();
+        let setup = Setup::new(
+            shipped::drive("crucial-m4-128gb"),
+            "x",
+            "ext4",
+            0.6,
+            FreeExtentLengths::default(),
+            1,
+        )
+        .unwrap();
         let policies = modelled::policies(&["batched".to_owned()]).unwrap();
-        let extent = StudyExtent { drive_writes: 0.1, aged: Bytes(200_000_000), ..StudyRequest::of_one(Thoroughness::Quick).extent };
+        let extent = StudyExtent {
+            drive_writes: 0.1,
+            aged: Bytes(200_000_000),
+            ..StudyRequest::of_one(Thoroughness::Quick).extent
+        };
         let months = ageing(&setup, &policies, &extent).pop().unwrap();
         let (run, _) = months.run(&mut ()).unwrap();
         let all = tuning(&setup, &policies, &extent);

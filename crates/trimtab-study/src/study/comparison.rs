@@ -6,7 +6,9 @@ pub mod gains;
 pub mod latency;
 
 use super::cells::QUESTION;
-use super::metrics::{AgeingFigures, DiscardCount, Metrics, discard_count, effective_policy, setting};
+use super::metrics::{
+    AgeingFigures, DiscardCount, Metrics, discard_count, effective_policy, setting,
+};
 use super::{Study, policy};
 use alloc::vec::Vec;
 use costs::{OnlineCost, Stall};
@@ -51,8 +53,10 @@ impl<'a> Comparison<'a> {
     /// Compares the policies of `study`.
     pub fn of(study: &'a Study) -> Self {
         let metrics = Metrics::of(study);
-        let tests: Vec<LatencyTest> =
-            [policy::ONLINE, policy::BATCHED].into_iter().filter_map(|policy| LatencyTest::of(&metrics, policy)).collect();
+        let tests: Vec<LatencyTest> = [policy::ONLINE, policy::BATCHED]
+            .into_iter()
+            .filter_map(|policy| LatencyTest::of(&metrics, policy))
+            .collect();
         let test = |policy: &str| tests.iter().find(|test| test.policy == policy);
         Self {
             gains: gains::gains(&metrics, policy::NONE),
@@ -88,7 +92,8 @@ impl<'a> Comparison<'a> {
 
     /// True if `a` gains significantly more than `b` at some fill level, and less at none.
     pub fn beats(&self, a: &str, b: &str) -> bool {
-        let ratios: Vec<f64> = self.gains_of(a).zip(self.gains_of(b)).map(|(a, b)| a.best() / b.best()).collect();
+        let ratios: Vec<f64> =
+            self.gains_of(a).zip(self.gains_of(b)).map(|(a, b)| a.best() / b.best()).collect();
         ratios.iter().any(|ratio| *ratio >= GAIN) && ratios.iter().all(|ratio| *ratio > 1.0 / GAIN)
     }
 
@@ -105,8 +110,14 @@ impl<'a> Comparison<'a> {
     /// Worst foreground latency under `policy`, with any doubt about it.
     pub fn latency(&self, policy: &'a str) -> Option<PolicyLatency<'a>> {
         let worst = self.metrics.worst_latency(policy)?;
-        let uncounted = self.metrics.is_measured() && policy != policy::NONE && !self.metrics.is_counted(policy);
-        let doubt = if uncounted { Some(LatencyDoubt::NoDiscardCounted) } else { self.test(policy).and_then(LatencyTest::doubt) };
+        let uncounted = self.metrics.is_measured()
+            && policy != policy::NONE
+            && !self.metrics.is_counted(policy);
+        let doubt = if uncounted {
+            Some(LatencyDoubt::NoDiscardCounted)
+        } else {
+            self.test(policy).and_then(LatencyTest::doubt)
+        };
         Some(PolicyLatency { policy, seconds: worst.seconds, doubt })
     }
 

@@ -73,8 +73,17 @@ impl Ensemble {
     /// Combines the results of the first members of `twin`; `None` for members that failed.
     #[must_use]
     pub fn new(twin: &Twin, fits: Vec<Option<Fit>>) -> Option<Self> {
-        let tried: Vec<(&DriveSpec, Fit)> = twin.members.iter().zip(fits).filter_map(|(member, fit)| Some((member, fit?))).collect();
-        let typical = twin.parameters.iter().filter(|one| one.known == Known::Typical).map(|one| one.field.clone());
+        let tried: Vec<(&DriveSpec, Fit)> = twin
+            .members
+            .iter()
+            .zip(fits)
+            .filter_map(|(member, fit)| Some((member, fit?)))
+            .collect();
+        let typical = twin
+            .parameters
+            .iter()
+            .filter(|one| one.known == Known::Typical)
+            .map(|one| one.field.clone());
         let mut all = Self {
             drives: tried.iter().map(|(_, fit)| fit.clone()).collect(),
             of: twin.members.len(),
@@ -83,7 +92,8 @@ impl Ensemble {
             unexplained: !twin.origin.is_explained(),
         };
         let (most, _) = *all.counts().first()?;
-        let apart: Vec<(&DriveSpec, bool)> = tried.iter().map(|(member, fit)| (*member, fit.recommended == most)).collect();
+        let apart: Vec<(&DriveSpec, bool)> =
+            tried.iter().map(|(member, fit)| (*member, fit.recommended == most)).collect();
         all.depends_on = separates(&twin.parameters, &apart);
         Some(all)
     }
@@ -121,31 +131,46 @@ impl Ensemble {
     /// True if most drives agree on a recommendation other than the twin's own.
     #[must_use]
     pub fn agrees_on_another(&self, recommended: Recommendation) -> bool {
-        self.counts().first().is_some_and(|(most, _)| *most != recommended && self.most_agree_on(*most))
+        self.counts()
+            .first()
+            .is_some_and(|(most, _)| *most != recommended && self.most_agree_on(*most))
     }
 
     /// Range of the gains of `policy` over no trimming on nine in ten drives; `None` if not run.
     #[must_use]
     pub fn gains(&self, policy: &str) -> Option<GainRanges> {
-        let tried = self.drives.iter().flat_map(|fit| &fit.policies).any(|shown| shown.policy == policy);
+        let tried =
+            self.drives.iter().flat_map(|fit| &fit.policies).any(|shown| shown.policy == policy);
         if self.unexplained || policy == policy::NONE || !tried {
             return None;
         }
         let gains = |what: fn(&PolicyResult) -> Option<f64>, less_is_better: bool| {
             let gain = |fit: &Fit| {
-                let of = |name: &str| fit.policies.iter().find(|shown| shown.policy == name).and_then(what);
+                let of = |name: &str| {
+                    fit.policies.iter().find(|shown| shown.policy == name).and_then(what)
+                };
                 let ratio = of(policy)? / of(policy::NONE)?;
                 Some(if less_is_better { 1.0 / ratio } else { ratio })
             };
             Range::of(self.drives.iter().filter_map(gain).collect())
         };
-        Some(GainRanges { rate: gains(|shown| shown.rate, false), life: gains(|shown| shown.cycles_per_tb, true) })
+        Some(GainRanges {
+            rate: gains(|shown| shown.rate, false),
+            life: gains(|shown| shown.cycles_per_tb, true),
+        })
     }
 
     /// Range of a figure of `policy` on these drives.
     #[must_use]
     pub fn range(&self, policy: &str, what: fn(&PolicyResult) -> Option<f64>) -> Option<Range> {
-        Range::of(self.drives.iter().flat_map(|fit| &fit.policies).filter(|shown| shown.policy == policy).filter_map(what).collect())
+        Range::of(
+            self.drives
+                .iter()
+                .flat_map(|fit| &fit.policies)
+                .filter(|shown| shown.policy == policy)
+                .filter_map(what)
+                .collect(),
+        )
     }
 }
 
@@ -173,19 +198,29 @@ impl Range {
     fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
-        Some(Self { low: values[last * 50 / 1000], median: middle(&values), high: values[last - last * 50 / 1000] })
+        Some(Self {
+            low: values[last * 50 / 1000],
+            median: middle(&values),
+            high: values[last - last * 50 / 1000],
+        })
     }
 }
 /// The field whose values differ most between drives with one answer and the rest.
 fn separates(parameters: &[Parameter], apart: &[(&DriveSpec, bool)]) -> Option<DecidingField> {
-    let tables: Vec<(Option<toml::Table>, &DriveSpec, bool)> = apart.iter().map(|(spec, most)| (table_of(spec), *spec, *most)).collect();
+    let tables: Vec<(Option<toml::Table>, &DriveSpec, bool)> =
+        apart.iter().map(|(spec, most)| (table_of(spec), *spec, *most)).collect();
     let mut best: Option<(f64, &Parameter)> = None;
     for parameter in parameters.iter().filter(|parameter| parameter.known != Known::Measured) {
-        let value = |(table, spec, _): &(Option<toml::Table>, &DriveSpec, bool)| match parameter.field.as_str() {
+        let value = |(table, spec, _): &(Option<toml::Table>, &DriveSpec, bool)| match parameter
+            .field
+            .as_str()
+        {
             SPARE => spare(spec),
             field => number(table.as_ref()?, field),
         };
-        let of = |most: bool| tables.iter().filter(|one| one.2 == most).filter_map(value).collect::<Vec<f64>>();
+        let of = |most: bool| {
+            tables.iter().filter(|one| one.2 == most).filter_map(value).collect::<Vec<f64>>()
+        };
         let share = apartness(&of(true), &of(false));
         if best.is_none_or(|(least, _)| share > least) {
             best = Some((share, parameter));
@@ -248,7 +283,11 @@ mod tests {
 
     /// A twin whose members differ only in the costs of TRIM commands and erasure.
     fn twin(costs: &[u64]) -> Twin {
-        let spec = shipped::drives().into_iter().find(|drive| drive.spec.name == "sata-tlc-500gb").unwrap().spec;
+        let spec = shipped::drives()
+            .into_iter()
+            .find(|drive| drive.spec.name == "sata-tlc-500gb")
+            .unwrap()
+            .spec;
         let members = costs.iter().zip(0..).map(|(cost, nth)| {
             let mut member = spec.clone();
             if let Medium::Flash(flash) = &mut member.medium {
@@ -266,7 +305,11 @@ mod tests {
         };
         Twin {
             origin: Origin { model: "x".to_owned(), ..Origin::default() },
-            parameters: vec![parameter("flash.nand.erase_ns"), parameter("flash.trim.command_ns"), parameter(SPARE)],
+            parameters: vec![
+                parameter("flash.nand.erase_ns"),
+                parameter("flash.trim.command_ns"),
+                parameter(SPARE),
+            ],
             members: members.collect(),
         }
     }
@@ -290,7 +333,8 @@ mod tests {
             policies: vec![shown("idle", with, cycles), shown("none", without, 6.0)],
         };
         let drives = vec![fit(150.0, 100.0, 5.0), fit(240.0, 120.0, 4.0), fit(360.0, 120.0, 4.0)];
-        let all = Ensemble { drives, of: 64, depends_on: None, of_the_class: vec![], unexplained: false };
+        let all =
+            Ensemble { drives, of: 64, depends_on: None, of_the_class: vec![], unexplained: false };
         let ends = |range: Option<Range>| range.map(|range| (range.low, range.high)).unwrap();
         let gains = all.gains("idle").unwrap();
         assert_eq!((ends(gains.rate), ends(gains.life)), ((1.5, 3.0), (1.2, 1.5)));
@@ -298,7 +342,13 @@ mod tests {
     }
 
     fn fit(recommended: Recommendation, rate: f64) -> Option<Fit> {
-        let shown = PolicyResult { policy: "idle".to_owned(), rate: Some(rate), waf: None, cycles_per_tb: None, wait_s: None };
+        let shown = PolicyResult {
+            policy: "idle".to_owned(),
+            rate: Some(rate),
+            waf: None,
+            cycles_per_tb: None,
+            wait_s: None,
+        };
         Some(Fit { recommended, policies: vec![shown] })
     }
 
@@ -306,7 +356,8 @@ mod tests {
     fn ensemble_counts_answers_and_names_separating_field() {
         let twin = twin(&[1, 2, 3, 90, 95, 4, 5, 6]);
         let said = [IDLE, IDLE, IDLE, BATCHED, BATCHED, IDLE, IDLE, IDLE];
-        let mut fits: Vec<Option<Fit>> = said.iter().zip(1..).map(|(name, nth)| fit(*name, f64::from(nth))).collect();
+        let mut fits: Vec<Option<Fit>> =
+            said.iter().zip(1..).map(|(name, nth)| fit(*name, f64::from(nth))).collect();
         // One impossible drive.
         fits[7] = None;
         let all = Ensemble::new(&twin, fits).unwrap();
@@ -315,7 +366,10 @@ mod tests {
         let on = all.depends_on.as_ref().unwrap();
         assert_eq!((on.field.as_str(), on.source.as_str()), ("flash.trim.command_ns", "the class"));
         assert_eq!(all.of_the_class.len(), 3);
-        assert_eq!(all.range("idle", |shown| shown.rate), Some(Range { low: 1.0, median: 4.0, high: 7.0 }));
+        assert_eq!(
+            all.range("idle", |shown| shown.rate),
+            Some(Range { low: 1.0, median: 4.0, high: 7.0 })
+        );
         assert_eq!(all.range("idle", |shown| shown.waf), None);
     }
 
@@ -323,7 +377,9 @@ mod tests {
     fn drives_can_agree_on_another_policy_than_twin() {
         let fits = vec![fit(ONLINE, 1.0), fit(ONLINE, 2.0), fit(ONLINE, 3.0), fit(ONLINE, 1.0)];
         let all = Ensemble::new(&twin(&[1, 2, 3, 4]), fits).unwrap();
-        assert!(all.agrees_on_another(BATCHED) && !all.agrees_on_another(ONLINE) && all.decides(ONLINE));
+        assert!(
+            all.agrees_on_another(BATCHED) && !all.agrees_on_another(ONLINE) && all.decides(ONLINE)
+        );
     }
 
     /// A twin whose error is seven times the tolerance.
@@ -338,7 +394,11 @@ mod tests {
     #[test]
     fn single_drive_has_no_separating_field() {
         let twin = twin(&[1, 2, 3, 4]);
-        let all = Ensemble::new(&twin, vec![fit(IDLE, 1.0), fit(IDLE, 2.0), fit(IDLE, 3.0), fit(BATCHED, 1.0)]).unwrap();
+        let all = Ensemble::new(
+            &twin,
+            vec![fit(IDLE, 1.0), fit(IDLE, 2.0), fit(IDLE, 3.0), fit(BATCHED, 1.0)],
+        )
+        .unwrap();
         assert_eq!((all.decides(IDLE), &all.depends_on), (true, &None));
         assert!(Ensemble::new(&twin, vec![None, None]).is_none());
     }

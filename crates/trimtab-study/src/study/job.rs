@@ -48,7 +48,8 @@ impl Job {
     /// Tree deleted during foreground I/O: a quarter of the files. Only the first job has one.
     pub fn beside(&self) -> Result<Option<Arc<TreeList>>, StudyError> {
         let Self::Tree { list, seed } = self else { return Ok(None) };
-        let (files, size) = (list.files().div_ceil(BESIDE_SHARE), Bytes(list.size().0 / BESIDE_SHARE));
+        let (files, size) =
+            (list.files().div_ceil(BESIDE_SHARE), Bytes(list.size().0 / BESIDE_SHARE));
         Ok(Some(Arc::new(TreeList::synthetic(files, size, list.class(), *seed)?)))
     }
 
@@ -91,7 +92,9 @@ impl Job {
     /// Runs the workload.
     pub fn run<T: TrimTarget, E: Events<T>>(&self, target: &mut T, events: &mut E) -> RunOutcome {
         match self {
-            Self::Tree { list, .. } => files::run(&mut Tree::new(Arc::clone(list), 1), target, events),
+            Self::Tree { list, .. } => {
+                files::run(&mut Tree::new(Arc::clone(list), 1), target, events)
+            }
             Self::Postmark(workload) => files::run(&mut workload.as_ref().clone(), target, events),
         }
     }
@@ -118,25 +121,48 @@ pub fn tree_settings(list: &TreeList) -> Vec<Field> {
 
 /// Metrics of one run of a job: time of each phase, foreground time, trim time, and discards.
 pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
-    let metric = |name: String, unit, better, value: f64| Metric { name, unit, better, samples: vec![value] };
+    let metric = |name: String, unit, better, value: f64| Metric {
+        name,
+        unit,
+        better,
+        samples: vec![value],
+    };
     let seconds = |name: String, value: f64| metric(name, Unit::Seconds, Better::Lower, value);
     let mut metrics: Vec<Metric> = Vec::new();
     for phase in phases {
         metrics.push(seconds(format!("{}.seconds", phase.name), phase.took.as_secs_f64()));
     }
-    let sum = |of: fn(&Phase) -> bool| phases.iter().filter(|p| of(p)).map(|p| p.took.as_secs_f64()).sum::<f64>();
+    let sum = |of: fn(&Phase) -> bool| {
+        phases.iter().filter(|p| of(p)).map(|p| p.took.as_secs_f64()).sum::<f64>()
+    };
     metrics.push(seconds("foreground.seconds".to_owned(), sum(is_foreground)));
     let counted = |phase: &&Phase| phase.name != super::policy_events::TRIM_BEFORE;
-    let discards: Vec<_> = phases.iter().filter(counted).filter_map(|p| p.discards.as_ref()).collect();
+    let discards: Vec<_> =
+        phases.iter().filter(counted).filter_map(|p| p.discards.as_ref()).collect();
     let accepted: Option<Amount> = discards.iter().map(|d| d.accepted).sum();
     if let Some(Amount { count, bytes }) = accepted.filter(|_| !discards.is_empty()) {
         let bytes = bytes.as_f64();
-        metrics.push(metric(metrics::DISCARD_COMMANDS.to_owned(), Unit::Count, Better::Neither, count as f64));
-        metrics.push(metric(metrics::DISCARD_BYTES.to_owned(), Unit::Bytes, Better::Neither, bytes));
+        metrics.push(metric(
+            metrics::DISCARD_COMMANDS.to_owned(),
+            Unit::Count,
+            Better::Neither,
+            count as f64,
+        ));
+        metrics.push(metric(
+            metrics::DISCARD_BYTES.to_owned(),
+            Unit::Bytes,
+            Better::Neither,
+            bytes,
+        ));
         // A job frees everything that it writes.
         let freed: f64 = phases.iter().map(|p| p.written.as_f64()).sum();
         if freed > 0.0 {
-            metrics.push(metric(metrics::DISCARD_AMPLIFICATION.to_owned(), Unit::Ratio, Better::Neither, bytes / freed));
+            metrics.push(metric(
+                metrics::DISCARD_AMPLIFICATION.to_owned(),
+                Unit::Ratio,
+                Better::Neither,
+                bytes / freed,
+            ));
         }
     }
     metrics

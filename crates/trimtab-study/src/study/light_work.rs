@@ -35,11 +35,19 @@ pub struct LightLoad {
 }
 
 /// Load of a server: 50 appends per second.
-pub const BUSY: LightLoad =
-    LightLoad { phase: "load", interval: Nanos::from_millis(20), at_least: Nanos::from_secs(30), at_most: Nanos::from_secs(900) };
+pub const BUSY: LightLoad = LightLoad {
+    phase: "load",
+    interval: Nanos::from_millis(20),
+    at_least: Nanos::from_secs(30),
+    at_most: Nanos::from_secs(900),
+};
 /// Load of an interactive user: one append every five seconds, usually without overlap.
-pub const SPARSE: LightLoad =
-    LightLoad { phase: "sparse-load", interval: Nanos::from_secs(5), at_least: Nanos::from_secs(300), at_most: Nanos::from_secs(900) };
+pub const SPARSE: LightLoad = LightLoad {
+    phase: "sparse-load",
+    interval: Nanos::from_secs(5),
+    at_least: Nanos::from_secs(300),
+    at_most: Nanos::from_secs(900),
+};
 
 /// Metric of [`SPARSE`]: longest operation.
 pub const SPARSE_WAIT: &str = "sparse-load.wait.longest.seconds";
@@ -103,7 +111,9 @@ impl LightLoad {
         let started = target.now();
         recorder.begin_phase(self.phase, started);
         let mut due = started;
-        while (due < started + self.at_least || (due < started + self.at_most && target.trimming())) && !observer.stopped() {
+        while (due < started + self.at_least || (due < started + self.at_most && target.trimming()))
+            && !observer.stopped()
+        {
             target.idle_until(due);
             let begun = target.now();
             let trimming = target.trimming();
@@ -162,8 +172,24 @@ mod tests {
     fn target() -> SteeredVolume<Serial> {
         let mut spec = VolumeSpec::ext4();
         spec.mkfs.discard = false;
-        let mut volume = Volume::format(Serial { busy_until: Nanos::ZERO, trims: 0, others: 0 }, spec, Nanos::ZERO).unwrap();
-        volume.age_like(&Age { fill: 0.6, free_extent: Bytes(1 << 20), class: DataClass::Random, write: false, seed: 1 }, &[]).unwrap();
+        let mut volume = Volume::format(
+            Serial { busy_until: Nanos::ZERO, trims: 0, others: 0 },
+            spec,
+            Nanos::ZERO,
+        )
+        .unwrap();
+        volume
+            .age_like(
+                &Age {
+                    fill: 0.6,
+                    free_extent: Bytes(1 << 20),
+                    class: DataClass::Random,
+                    write: false,
+                    seed: 1,
+                },
+                &[],
+            )
+            .unwrap();
         SteeredVolume::new(volume, PolicySpec::None.build(&PolicyState::default()), WRITTEN_STEP)
     }
 
@@ -190,7 +216,11 @@ mod tests {
         let trim = Nanos(TRIM.0 * target.volume().drive().trims);
         assert!(trim > Nanos::from_secs(150), "{trim}");
         let (least, most) = (TRIM, Nanos((TRIM.0 + 2 * OTHERS.0) * commands * 2));
-        assert!(met.wait.max() >= least && met.wait.max() <= most, "{} of {least} to {most}", met.wait.max());
+        assert!(
+            met.wait.max() >= least && met.wait.max() <= most,
+            "{} of {least} to {most}",
+            met.wait.max()
+        );
         assert_eq!(met.backlog.max(), Nanos::ZERO, "each is done long before the next is due");
     }
 
@@ -200,12 +230,22 @@ mod tests {
         let trim = Nanos(TRIM.0 * target.volume().drive().trims);
         // During the trim, operations finish at a fixed rate and arrive every 20 ms. The last one
         // finished then is late by the difference.
-        let slow = || met.wait.buckets().filter(|(wait, _)| *wait >= TRIM).map(|(wait, count)| (wait.as_secs_f64(), count as f64));
-        let served_every = slow().map(|(wait, count)| wait * count).sum::<f64>() / slow().map(|(_, count)| count).sum::<f64>();
+        let slow = || {
+            met.wait
+                .buckets()
+                .filter(|(wait, _)| *wait >= TRIM)
+                .map(|(wait, count)| (wait.as_secs_f64(), count as f64))
+        };
+        let served_every = slow().map(|(wait, count)| wait * count).sum::<f64>()
+            / slow().map(|(_, count)| count).sum::<f64>();
         assert!(took > trim && served_every > TRIM.as_secs_f64(), "{served_every}");
         let fluid = trim.as_secs_f64() * (1.0 - BUSY.interval.as_secs_f64() / served_every);
         let behind = met.backlog.max().as_secs_f64();
         assert!((behind / fluid - 1.0).abs() < 0.05, "{behind} s behind, of a queue {fluid} s");
-        assert!(met.wait.max() < Nanos::from_secs(2), "{}: no operation takes long because others came before it", met.wait.max());
+        assert!(
+            met.wait.max() < Nanos::from_secs(2),
+            "{}: no operation takes long because others came before it",
+            met.wait.max()
+        );
     }
 }

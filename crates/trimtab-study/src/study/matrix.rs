@@ -36,7 +36,13 @@ impl Matrix {
     /// Adds a cell; `kept` is its stored run, if any.
     pub fn add(&mut self, part: StudyPart, name: Option<String>, kept: Option<Run>) {
         let done = kept.as_ref().map_or(0, repeats);
-        self.cells.push(MatrixEntry { part, name, runs: kept.into_iter().collect(), done, before: done });
+        self.cells.push(MatrixEntry {
+            part,
+            name,
+            runs: kept.into_iter().collect(),
+            done,
+            before: done,
+        });
     }
 
     /// The cells to run in order, one entry per remaining repeat. The order alternates forwards
@@ -45,7 +51,8 @@ impl Matrix {
     pub fn visits(&self) -> Vec<usize> {
         let round = |repeat: u32| {
             let due = (0..self.cells.len()).filter(move |at| self.cells[*at].done <= repeat);
-            let due: Vec<usize> = if repeat.is_multiple_of(2) { due.collect() } else { due.rev().collect() };
+            let due: Vec<usize> =
+                if repeat.is_multiple_of(2) { due.collect() } else { due.rev().collect() };
             due
         };
         (0..self.repeats).flat_map(round).collect()
@@ -73,7 +80,10 @@ impl Matrix {
 
     /// Abandons that cell and all others of the same part.
     pub fn failed(&mut self, at: usize, reason: String) {
-        let untried = OmittedPart { part: self.cells[at].part.clone(), reason: OmissionReason::Obstacle(reason) };
+        let untried = OmittedPart {
+            part: self.cells[at].part.clone(),
+            reason: OmissionReason::Obstacle(reason),
+        };
         if !self.untried.contains(&untried) {
             self.untried.push(untried);
         }
@@ -81,7 +91,10 @@ impl Matrix {
 
     /// Partial results of cells with repeats left, for the next start to resume from.
     pub fn unfinished(&self) -> impl Iterator<Item = Run> {
-        self.cells.iter().filter(|cell| cell.before < cell.done && cell.done < self.repeats).filter_map(MatrixEntry::to_keep)
+        self.cells
+            .iter()
+            .filter(|cell| cell.before < cell.done && cell.done < self.repeats)
+            .filter_map(MatrixEntry::to_keep)
     }
 
     /// The run of each cell, if any, and the abandoned parts.
@@ -100,7 +113,9 @@ impl MatrixEntry {
     fn merged(self) -> Option<Run> {
         let mut run = merge(self.runs)?;
         // A run stored before is returned byte for byte.
-        if let Some(name) = self.name.filter(|name| Field::find(&run.environment, CELL) != Some(name)) {
+        if let Some(name) =
+            self.name.filter(|name| Field::find(&run.environment, CELL) != Some(name))
+        {
             run.environment.retain(|field| field.key != CELL);
             run.environment.push(Field::new(CELL, name));
         }
@@ -125,8 +140,15 @@ pub fn merge(runs: Vec<Run>) -> Option<Run> {
     for run in runs {
         let offset = match merged.provenance {
             // Virtual time has no gap between two runs.
-            Provenance::Modelled => merged.phases.last().map_or(Nanos::ZERO, |last| last.started.saturating_add(last.took)),
-            _ => Nanos(run.started_unix_ms.saturating_sub(merged.started_unix_ms).saturating_mul(1_000_000)),
+            Provenance::Modelled => merged
+                .phases
+                .last()
+                .map_or(Nanos::ZERO, |last| last.started.saturating_add(last.took)),
+            _ => Nanos(
+                run.started_unix_ms
+                    .saturating_sub(merged.started_unix_ms)
+                    .saturating_mul(1_000_000),
+            ),
         };
         merged.phases.extend(run.phases.into_iter().map(|mut phase| {
             phase.started = phase.started.saturating_add(offset);
@@ -162,7 +184,12 @@ mod tests {
     fn run(sample: f64) -> Run {
         let header = RunHeader::new("tree", Vec::new(), TargetKind::Directory, "x", "online", 1);
         let mut run = header.into_run(RunRecording::default(), true);
-        run.metrics.push(Metric { name: "n".into(), unit: Unit::Count, better: Better::Neither, samples: alloc::vec![sample] });
+        run.metrics.push(Metric {
+            name: "n".into(),
+            unit: Unit::Count,
+            better: Better::Neither,
+            samples: alloc::vec![sample],
+        });
         run
     }
 
@@ -178,7 +205,10 @@ mod tests {
         assert_eq!(matrix.visits(), [0, 2, 2, 0, 0, 1, 2]);
         assert_eq!(matrix.unfinished().count(), 0, "nothing was begun");
         let last = matrix.finished(1, run(9.0)).expect("its third");
-        assert_eq!((last.metrics[0].samples.as_slice(), repeats(&last)), ([7.0, 8.0, 9.0].as_slice(), 3));
+        assert_eq!(
+            (last.metrics[0].samples.as_slice(), repeats(&last)),
+            ([7.0, 8.0, 9.0].as_slice(), 3)
+        );
         assert_eq!(Field::find(&last.environment, CELL), Some("cell b"));
         assert_eq!(matrix.finished(0, run(1.0)), None);
         let mut taken = last.clone();
@@ -191,6 +221,12 @@ mod tests {
         assert!(matrix.is_given_up(2) && !matrix.is_given_up(0));
         let (runs, untried) = matrix.close();
         assert_eq!(runs.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false]);
-        assert_eq!(untried, [OmittedPart { part: StudyPart::policy("c"), reason: OmissionReason::Obstacle("gone".into()) }]);
+        assert_eq!(
+            untried,
+            [OmittedPart {
+                part: StudyPart::policy("c"),
+                reason: OmissionReason::Obstacle("gone".into())
+            }]
+        );
     }
 }

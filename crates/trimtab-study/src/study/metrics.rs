@@ -19,7 +19,10 @@ pub fn mean(run: &Run, metric: &str) -> Option<f64> {
 
 /// A metric's repeats; `None` if there are none.
 pub fn samples<'a>(run: &'a Run, metric: &str) -> Option<&'a [f64]> {
-    run.metrics.iter().find(|m| m.name == metric && !m.samples.is_empty()).map(|m| m.samples.as_slice())
+    run.metrics
+        .iter()
+        .find(|m| m.name == metric && !m.samples.is_empty())
+        .map(|m| m.samples.as_slice())
 }
 
 /// The mean; 0 for an empty slice.
@@ -92,7 +95,9 @@ pub enum DiscardCount {
 
 /// State of the discard counters of a run.
 pub fn discard_count(run: &Run) -> DiscardCount {
-    let queued = || run.policy_settings.iter().any(|f| f.key == policy::DISCARD && f.value == "discard=async");
+    let queued = || {
+        run.policy_settings.iter().any(|f| f.key == policy::DISCARD && f.value == "discard=async")
+    };
     match samples(run, metrics::DISCARD_COMMANDS) {
         None if queued() => DiscardCount::Queued,
         None => DiscardCount::Unknown,
@@ -193,8 +198,16 @@ impl<'a> Metrics<'a> {
             jobs: jobs(&study.runs),
             fills: fills(&study.ageing),
             ageing: study.ageing.iter().map(AgeingFigures::of).collect(),
-            days: number("drive-writes").zip(number("drive-writes-a-day")).map(|(all, daily)| all / daily.max(1e-9)),
-            repeats: study.runs.iter().filter_map(|run| samples(run, FOREGROUND)).map(<[f64]>::len).min().unwrap_or(0),
+            days: number("drive-writes")
+                .zip(number("drive-writes-a-day"))
+                .map(|(all, daily)| all / daily.max(1e-9)),
+            repeats: study
+                .runs
+                .iter()
+                .filter_map(|run| samples(run, FOREGROUND))
+                .map(<[f64]>::len)
+                .min()
+                .unwrap_or(0),
         }
     }
 
@@ -251,10 +264,15 @@ impl<'a> Metrics<'a> {
         let of = |metric: &str, load: AppendLoad| {
             let all = self.of_policy(policy).flat_map(|run| {
                 let latencies = samples(run, metric).unwrap_or_default();
-                latencies.iter().map(|seconds| WorstLatency { seconds: *seconds, job: &run.workload, load })
+                latencies.iter().map(|seconds| WorstLatency {
+                    seconds: *seconds,
+                    job: &run.workload,
+                    load,
+                })
             });
             all.reduce(|a, b| if b.seconds > a.seconds { b } else { a })
         };
-        of(SPARSE_WAIT, AppendLoad::EveryFiveSeconds).or_else(|| of(BUSY_WAIT, AppendLoad::FiftyPerSecond))
+        of(SPARSE_WAIT, AppendLoad::EveryFiveSeconds)
+            .or_else(|| of(BUSY_WAIT, AppendLoad::FiftyPerSecond))
     }
 }

@@ -98,7 +98,11 @@ impl Setup {
     ///
     /// # Errors
     /// The drive or the filesystem cannot be created.
-    pub fn make(&self, spec: &PolicySpec, state: &PolicyState) -> Result<SteeredVolume<Box<dyn Model>>, StudyError> {
+    pub fn make(
+        &self,
+        spec: &PolicySpec,
+        state: &PolicyState,
+    ) -> Result<SteeredVolume<Box<dyn Model>>, StudyError> {
         Ok(steered(self.filled(self.in_use()?, spec), spec, state))
     }
 
@@ -111,7 +115,13 @@ impl Setup {
         let volume_spec = self.mounted(&PolicySpec::None, drive.supports_trim());
         let mut volume = Volume::format(drive, volume_spec, Nanos::ZERO)?;
         if self.fill > 0.0 {
-            let age = Age { fill: self.fill, free_extent: self.used.mean(), class: self.fill_class, write: true, seed: self.seed };
+            let age = Age {
+                fill: self.fill,
+                free_extent: self.used.mean(),
+                class: self.fill_class,
+                write: true,
+                seed: self.seed,
+            };
             volume.age_like(&age, self.used.lengths())?;
         }
         Ok(UsedVolume(volume))
@@ -133,7 +143,11 @@ impl Setup {
     }
 
     /// Mounts the filesystem for `spec` and writes to the free space that `spec` has not discarded.
-    fn filled(&self, UsedVolume(mut volume): UsedVolume, spec: &PolicySpec) -> Volume<Box<dyn Model>> {
+    fn filled(
+        &self,
+        UsedVolume(mut volume): UsedVolume,
+        spec: &PolicySpec,
+    ) -> Volume<Box<dyn Model>> {
         volume.set_discard(self.mounted(spec, volume.drive().supports_trim()).discard);
         if self.fill > 0.0 {
             volume.write_free(written_since_trim(spec), self.fill_class, self.seed);
@@ -155,7 +169,11 @@ impl Setup {
 }
 
 /// Leaves the filesystem idle for a minute under a policy with prior knowledge `state`.
-fn steered(mut volume: Volume<Box<dyn Model>>, spec: &PolicySpec, state: &PolicyState) -> SteeredVolume<Box<dyn Model>> {
+fn steered(
+    mut volume: Volume<Box<dyn Model>>,
+    spec: &PolicySpec,
+    state: &PolicyState,
+) -> SteeredVolume<Box<dyn Model>> {
     let now = volume.now();
     let mut target = SteeredVolume::new(volume, by_hand(spec).build(state), WRITTEN_STEP);
     target.idle_until(now + Nanos::from_secs(60));
@@ -163,7 +181,11 @@ fn steered(mut volume: Volume<Box<dyn Model>>, spec: &PolicySpec, state: &Policy
 }
 
 /// An idle policy's knowledge after trimming this drive once: TRIM costs and piece size.
-fn learned(volume: Volume<Box<dyn Model>>, spec: &PolicySpec, observer: &dyn Observer) -> PolicyState {
+fn learned(
+    volume: Volume<Box<dyn Model>>,
+    spec: &PolicySpec,
+    observer: &dyn Observer,
+) -> PolicyState {
     let mut target = steered(volume, spec, &PolicyState::default());
     target.force();
     idle_until_trimmed(&mut target, observer);
@@ -211,7 +233,10 @@ impl<'a> JobEvents<'a> {
     }
 
     const fn trims(&self) -> bool {
-        matches!(self.policy, PolicySpec::Batched(_) | PolicySpec::Adaptive(_) | PolicySpec::Idle(_))
+        matches!(
+            self.policy,
+            PolicySpec::Batched(_) | PolicySpec::Adaptive(_) | PolicySpec::Idle(_)
+        )
     }
 }
 
@@ -222,7 +247,12 @@ impl Observer for JobEvents<'_> {
 }
 
 impl Events<SteeredVolume<Box<dyn Model>>> for JobEvents<'_> {
-    fn between(&mut self, target: &mut SteeredVolume<Box<dyn Model>>, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+    fn between(
+        &mut self,
+        target: &mut SteeredVolume<Box<dyn Model>>,
+        recorder: &mut Recorder,
+        next: Option<&str>,
+    ) -> TargetResult {
         policy_events::account(target, recorder);
         if next.is_some() {
             return Ok(());
@@ -247,7 +277,11 @@ impl Events<SteeredVolume<Box<dyn Model>>> for JobEvents<'_> {
     }
 }
 
-fn wait_for_a_pass(target: &mut SteeredVolume<Box<dyn Model>>, recorder: &mut Recorder, observer: &dyn Observer) {
+fn wait_for_a_pass(
+    target: &mut SteeredVolume<Box<dyn Model>>,
+    recorder: &mut Recorder,
+    observer: &dyn Observer,
+) {
     recorder.begin_phase(IDLE, target.now());
     idle_until_trimmed(target, observer);
     recorder.end_phase(target.now());
@@ -279,7 +313,14 @@ fn trim_time(target: &SteeredVolume<Box<dyn Model>>) -> Option<Metric> {
 }
 
 pub(super) fn header(setup: &Setup, job: &Job, policy: &PolicySpec) -> RunHeader {
-    let mut header = RunHeader::new(job.name(), job.settings(), TargetKind::ModelledVolume, &setup.label, policy.name(), job.seed());
+    let mut header = RunHeader::new(
+        job.name(),
+        job.settings(),
+        TargetKind::ModelledVolume,
+        &setup.label,
+        policy.name(),
+        job.seed(),
+    );
     header.policy_settings = policy.settings();
     header
 }
@@ -294,7 +335,11 @@ pub(super) fn run(
     observer: &mut dyn Observer,
 ) -> Result<(Run, RunEnd), StudyError> {
     let volume = setup.filled(beginning(setup)?, policy);
-    let state = if matches!(policy, PolicySpec::Idle(_)) { learned(volume.clone(), policy, observer) } else { PolicyState::default() };
+    let state = if matches!(policy, PolicySpec::Idle(_)) {
+        learned(volume.clone(), policy, observer)
+    } else {
+        PolicyState::default()
+    };
     let mut target = steered(volume, policy, &state);
     let before = target.volume().counters().traffic;
     let mut around = JobEvents::new(*policy, brief, observer);
@@ -308,7 +353,12 @@ pub(super) fn run(
     run.metrics.extend(trim_time(&target));
     let after = target.volume().counters().traffic;
     let written = (after.writes.bytes - before.writes.bytes).as_f64();
-    run.metrics.push(Metric { name: DEVICE_WRITTEN.to_owned(), unit: Unit::Bytes, better: Better::Lower, samples: vec![written] });
+    run.metrics.push(Metric {
+        name: DEVICE_WRITTEN.to_owned(),
+        unit: Unit::Bytes,
+        better: Better::Lower,
+        samples: vec![written],
+    });
     describe(&mut run, setup, &target);
     Ok((run, end))
 }
@@ -317,23 +367,38 @@ pub(super) fn run(
 pub fn describe(run: &mut Run, setup: &Setup, target: &SteeredVolume<Box<dyn Model>>) {
     run.environment.push(Field::new("drive.model", setup.drive.spec.description.clone()));
     run.environment.push(Field::new("fs.generation", generation(&setup.volume)));
-    run.environment.push(Field::new(DRIVE_SIZE, Bytes(setup.drive.spec.capacity_bytes).to_string()));
+    run.environment
+        .push(Field::new(DRIVE_SIZE, Bytes(setup.drive.spec.capacity_bytes).to_string()));
     run.environment.push(Field::new("fs.fill", format!("{:.0}%", setup.fill * 100.0)));
     run.environment.extend(target.volume().spec().fields());
     run.counters.extend(target.volume().drive().counters());
     worn_out::describe(run);
     if let Some(cost) = target.policy().learned() {
-        let named = [("policy_trim_command_ns", cost.command), ("policy_trim_mib_ns", cost.mib), ("policy_trim_error_ns", cost.error)];
+        let named = [
+            ("policy_trim_command_ns", cost.command),
+            ("policy_trim_mib_ns", cost.mib),
+            ("policy_trim_error_ns", cost.error),
+        ];
         run.counters.extend(named.map(|(name, nanos)| (name.to_owned(), nanos.0)));
     }
     if let Some(text) = target.policy().remark() {
-        run.warnings.push(Warning { code: BUDGET_MISSED.to_owned(), severity: Severity::Caution, facts: Vec::new(), text });
+        run.warnings.push(Warning {
+            code: BUDGET_MISSED.to_owned(),
+            severity: Severity::Caution,
+            facts: Vec::new(),
+            text,
+        });
     }
 }
 
 /// Converts the trim passes of a run on the drive of `small` to that of `full`. Online discards
 /// depend on the files deleted, not on the capacity.
-pub(super) fn convert_to_full_size(run: &mut Run, policy: &PolicySpec, full: &Setup, small: &Setup) {
+pub(super) fn convert_to_full_size(
+    run: &mut Run,
+    policy: &PolicySpec,
+    full: &Setup,
+    small: &Setup,
+) {
     let capacity = |setup: &Setup| setup.drive.spec.capacity_bytes;
     for field in run.environment.iter_mut().filter(|field| field.key == DRIVE_SIZE) {
         field.value = Bytes(capacity(full)).to_string();
@@ -343,8 +408,14 @@ pub(super) fn convert_to_full_size(run: &mut Run, policy: &PolicySpec, full: &Se
         return;
     }
     let factor = capacity(full) as f64 / capacity(small) as f64;
-    let of_passes = [metrics::TRIM_SECONDS, metrics::DISCARD_COMMANDS, metrics::DISCARD_BYTES, metrics::DISCARD_AMPLIFICATION];
-    for metric in run.metrics.iter_mut().filter(|metric| of_passes.contains(&metric.name.as_str())) {
+    let of_passes = [
+        metrics::TRIM_SECONDS,
+        metrics::DISCARD_COMMANDS,
+        metrics::DISCARD_BYTES,
+        metrics::DISCARD_AMPLIFICATION,
+    ];
+    for metric in run.metrics.iter_mut().filter(|metric| of_passes.contains(&metric.name.as_str()))
+    {
         for sample in &mut metric.samples {
             *sample *= factor;
             if metric.unit == Unit::Count {
@@ -361,7 +432,8 @@ pub(super) fn convert_to_full_size(run: &mut Run, policy: &PolicySpec, full: &Se
 pub fn policies(wanted: &[String]) -> Result<Vec<PolicySpec>, trimtab_sim::setting::SettingError> {
     let all = PolicySpec::NAMES.map(str::to_owned);
     let wanted: &[String] = if wanted.is_empty() { &all } else { wanted };
-    let mut specs: Vec<PolicySpec> = wanted.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+    let mut specs: Vec<PolicySpec> =
+        wanted.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
     if !specs.iter().any(|spec| spec.name() == policy::NONE) {
         specs.insert(0, PolicySpec::None);
     }

@@ -43,7 +43,12 @@ impl<E: Observer> Observer for PolicyEvents<'_, E> {
 }
 
 impl<T: TrimTarget, E: Events<T>> Events<T> for PolicyEvents<'_, E> {
-    fn between(&mut self, target: &mut T, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+    fn between(
+        &mut self,
+        target: &mut T,
+        recorder: &mut Recorder,
+        next: Option<&str>,
+    ) -> TargetResult {
         account(target, recorder);
         if recorder.phases().is_empty() && self.trim_before {
             self.inner.begins(TRIM_BEFORE);
@@ -84,7 +89,8 @@ pub fn trim<T: TrimTarget>(target: &mut T, recorder: &mut Recorder, name: &str) 
     let counted = target.take_discards();
     if let Some(phase) = recorder.last_phase() {
         let asked = Amount { count: 1, bytes: outcome.asked };
-        phase.discards = Some(Discards { asked, accepted: outcome.counted.or(counted), ..Discards::default() });
+        phase.discards =
+            Some(Discards { asked, accepted: outcome.counted.or(counted), ..Discards::default() });
     }
     Ok(())
 }

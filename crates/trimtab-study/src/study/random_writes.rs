@@ -113,7 +113,10 @@ impl Measurement {
 fn steady_from(rounds: &[Measurement]) -> Option<usize> {
     let first = rounds.len().checked_sub(ROUNDS)?;
     let last = &rounds[first..];
-    let rates: Vec<f64> = last.iter().map(|round| if round.later.is_some() { f64::NAN } else { round.rate() }).collect();
+    let rates: Vec<f64> = last
+        .iter()
+        .map(|round| if round.later.is_some() { f64::NAN } else { round.rate() })
+        .collect();
     // Every round counts because the drive has already been written over.
     steady_state(&rates, &[], Bytes::ZERO, 0).window()?;
     let credit = last.iter().map(|round| round.free.1 as f64 - round.free.0 as f64).sum::<f64>();
@@ -138,20 +141,30 @@ impl SustainedFigures {
 
 impl RandomWrites {
     /// Measures on `small`, with contents of `class` and sessions of `session` bytes.
-    pub fn new(small: &SmallDrive, class: DataClass, session: Bytes, policy: PolicySpec, seed: u64) -> Self {
+    pub fn new(
+        small: &SmallDrive,
+        class: DataClass,
+        session: Bytes,
+        policy: PolicySpec,
+        seed: u64,
+    ) -> Self {
         let of_slc = |size: SlcSize| match size {
             SlcSize::Fixed { bytes } => bytes,
             SlcSize::Dynamic { bytes_max, .. } => bytes_max,
         };
         let (slc, buffer) = match &small.spec.medium {
-            Medium::Flash(flash) => (flash.slc_cache.as_ref().map_or(0, |slc| of_slc(slc.size)), flash.write_cache.bytes),
+            Medium::Flash(flash) => (
+                flash.slc_cache.as_ref().map_or(0, |slc| of_slc(slc.size)),
+                flash.write_cache.bytes,
+            ),
             Medium::Disk(disk) => (0, disk.cache_bytes),
         };
         let round = (session.0 * ROUND_SESSIONS / u64::from(WRITE_BYTES)).max(WRITES_MIN);
         let interface = &small.spec.interface;
-        let write_seconds_min =
-            (interface.overhead_of_writes_ns() as f64 / 1e9).max(f64::from(WRITE_BYTES) / interface.rate_bytes_per_s as f64);
-        let before = (small.spec.capacity_bytes as f64 * BEFORE_SHARE).max(slc as f64 * BEFORE_CACHES);
+        let write_seconds_min = (interface.overhead_of_writes_ns() as f64 / 1e9)
+            .max(f64::from(WRITE_BYTES) / interface.rate_bytes_per_s as f64);
+        let before =
+            (small.spec.capacity_bytes as f64 * BEFORE_SHARE).max(slc as f64 * BEFORE_CACHES);
         Self {
             depth: interface.queue_depth.clamp(1, 32),
             class,
@@ -178,7 +191,12 @@ impl RandomWrites {
     ///
     /// # Errors
     /// The drive fails.
-    pub fn burst(&self, target: &RandomWriteTarget, number: u64, observer: &dyn Observer) -> TargetResult<f64> {
+    pub fn burst(
+        &self,
+        target: &RandomWriteTarget,
+        number: u64,
+        observer: &dyn Observer,
+    ) -> TargetResult<f64> {
         let mut copy = self.copy(target);
         let until = copy.now() + QUIET_MAX;
         while copy.trimming() && copy.now() < until {
@@ -192,7 +210,12 @@ impl RandomWrites {
     ///
     /// # Errors
     /// The drive or the filesystem fails.
-    pub fn sustained(&self, target: &RandomWriteTarget, churn: &Churn, observer: &dyn Observer) -> TargetResult<SustainedFigures> {
+    pub fn sustained(
+        &self,
+        target: &RandomWriteTarget,
+        churn: &Churn,
+        observer: &dyn Observer,
+    ) -> TargetResult<SustainedFigures> {
         let (mut copy, mut churn) = (self.copy(target), churn.clone());
         let from = churn.written().0;
         while churn.written().0 - from < self.before {
@@ -218,7 +241,13 @@ impl RandomWrites {
     }
 
     /// Issues 4 KiB direct writes at random offsets of the file at the full queue depth.
-    fn measure(&self, target: &mut RandomWriteTarget, writes: u64, number: u64, observer: &dyn Observer) -> TargetResult<Measurement> {
+    fn measure(
+        &self,
+        target: &mut RandomWriteTarget,
+        writes: u64,
+        number: u64,
+        observer: &dyn Observer,
+    ) -> TargetResult<Measurement> {
         let mut file = FileBlocks::open(target.volume_mut(), FILE, self.depth)?;
         // Opening the file flushes its pending writes.
         let before = DriveState::now(&mut file);
@@ -244,14 +273,17 @@ impl RandomWrites {
             }
         }
         let after = DriveState::now(&mut file);
-        (tried.host, tried.medium) = (after.written.0 - before.written.0, after.written.1 - before.written.1);
+        (tried.host, tried.medium) =
+            (after.written.0 - before.written.0, after.written.1 - before.written.1);
         tried.free = (before.free, after.free);
         let elapsed = (after.at - before.at).as_secs_f64();
-        tried.owed_seconds = after.backlog.as_secs_f64() - before.backlog.as_secs_f64() + (elapsed - tried.seconds);
+        tried.owed_seconds =
+            after.backlog.as_secs_f64() - before.backlog.as_secs_f64() + (elapsed - tried.seconds);
         tried.seconds_min = tried.writes as f64 * self.write_seconds_min;
         tried.trim_seconds = (after.trim_ns - before.trim_ns) as f64 / 1e9;
         let took_ns = after.at.0 - before.at.0;
-        tried.later = after.strain.unlasting(file.volume().drive().as_ref(), &before.strain, took_ns);
+        tried.later =
+            after.strain.unlasting(file.volume().drive().as_ref(), &before.strain, took_ns);
         Ok(tried)
     }
 }

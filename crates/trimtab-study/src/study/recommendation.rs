@@ -27,7 +27,14 @@ pub enum Recommendation {
 }
 
 impl Recommendation {
-    const OTHERS: [Self; 6] = [Self::NoDifference, Self::NeverDone, Self::Blocked, Self::NotTested, Self::TooFewRepeats, Self::Unknown];
+    const OTHERS: [Self; 6] = [
+        Self::NoDifference,
+        Self::NeverDone,
+        Self::Blocked,
+        Self::NotTested,
+        Self::TooFewRepeats,
+        Self::Unknown,
+    ];
 
     /// The recommended policy, as named in runs.
     pub const fn policy(self) -> Option<&'static str> {

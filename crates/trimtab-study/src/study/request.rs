@@ -74,7 +74,13 @@ impl StudyRequest {
             scale: Scale { repeats: 1, ..if quick { QUICK } else { FULL } },
             stand_in: quick.then_some(STAND_IN),
             only_tree: false,
-            extent: StudyExtent { drive_writes, aged: small::SIZE, fills, ageing: true, tuning: true },
+            extent: StudyExtent {
+                drive_writes,
+                aged: small::SIZE,
+                fills,
+                ageing: true,
+                tuning: true,
+            },
             // A quick study varies assumptions only on request.
             assumptions: (!quick).then_some(Breadth::All),
         }
@@ -84,7 +90,11 @@ impl StudyRequest {
     ///
     /// # Errors
     /// A workload cannot be created.
-    pub fn cells(&self, setup: &Setup, policies: &[PolicySpec]) -> Result<(Vec<StudyCell>, Vec<OmittedPart>), StudyError> {
+    pub fn cells(
+        &self,
+        setup: &Setup,
+        policies: &[PolicySpec],
+    ) -> Result<(Vec<StudyCell>, Vec<OmittedPart>), StudyError> {
         let mut all = Vec::new();
         let stand_in = self.stand_in.filter(|_| setup.drive.spec.capacity_bytes > FULL_SIZE_MAX);
         if self.deleting {
@@ -108,9 +118,24 @@ impl Setup {
     ///
     /// # Errors
     /// The filesystem does not fit on the drive.
-    pub fn new(drive: Drive, label: &str, filesystem: &str, fill: f64, used: FreeExtentLengths, seed: u64) -> Result<Self, UsageError> {
+    pub fn new(
+        drive: Drive,
+        label: &str,
+        filesystem: &str,
+        fill: f64,
+        used: FreeExtentLengths,
+        seed: u64,
+    ) -> Result<Self, UsageError> {
         let volume = volume_named(filesystem);
-        let setup = Self { drive, label: label.to_owned(), used, volume, fill, fill_class: FILL_DATA, seed };
+        let setup = Self {
+            drive,
+            label: label.to_owned(),
+            used,
+            volume,
+            fill,
+            fill_class: FILL_DATA,
+            seed,
+        };
         let room = setup.drive.spec.capacity_bytes.saturating_sub(setup.volume.start.0);
         let size = setup.volume.size.map_or(room, |size| size.0);
         match VolumeLayout::new(&setup.volume, size) {
@@ -163,13 +188,28 @@ mod tests {
     fn judged(request: &StudyRequest, setup: &Setup, months: &[Run]) -> Judgement {
         let policies = modelled::policies(&[]).unwrap();
         let (cells, _) = request.cells(setup, &policies).unwrap();
-        let cells: Vec<StudyCell> = cells.into_iter().filter(|cell| cell.question == Question::Deleting).collect();
-        let study = Study { runs: runs(&cells), ageing: months.to_vec(), complete: true, ..Study::default() };
+        let cells: Vec<StudyCell> =
+            cells.into_iter().filter(|cell| cell.question == Question::Deleting).collect();
+        let study = Study {
+            runs: runs(&cells),
+            ageing: months.to_vec(),
+            complete: true,
+            ..Study::default()
+        };
         let verdict = Verdict::of(&study);
-        let noticed =
-            |policy: &&'static str| verdict.comparison.metrics.worst_latency(policy).is_some_and(|worst| worst.seconds > BLINK_SECONDS);
+        let noticed = |policy: &&'static str| {
+            verdict
+                .comparison
+                .metrics
+                .worst_latency(policy)
+                .is_some_and(|worst| worst.seconds > BLINK_SECONDS)
+        };
         let all = [policy::NONE, policy::ONLINE, policy::BATCHED, policy::ADAPTIVE, policy::IDLE];
-        (verdict.recommendation, verdict.rule, all.iter().map(|policy| (*policy, noticed(policy))).collect())
+        (
+            verdict.recommendation,
+            verdict.rule,
+            all.iter().map(|policy| (*policy, noticed(policy))).collect(),
+        )
     }
 
     fn check(name: &str, fill: f64) {
@@ -177,12 +217,22 @@ mod tests {
         let used = FreeExtentLengths::by_churn(&volume, fill, 1).unwrap();
         let setup = Setup::new(shipped::drive(name), name, "ext4", fill, used, 1).unwrap();
         let policies = modelled::policies(&[]).unwrap();
-        let extent = StudyExtent { drive_writes: 1.0, aged: Bytes(1_000_000_000), fills: vec![fill], ageing: true, tuning: false };
+        let extent = StudyExtent {
+            drive_writes: 1.0,
+            aged: Bytes(1_000_000_000),
+            fills: vec![fill],
+            ageing: true,
+            tuning: false,
+        };
         let months = runs(&cells::ageing(&setup, &policies, &extent));
         let quick = StudyRequest { only_tree: true, ..StudyRequest::of_one(Thoroughness::Quick) };
         let whole = StudyRequest { stand_in: None, ..quick.clone() };
         assert_eq!(quick.stand_in, Some(STAND_IN));
-        assert_eq!(judged(&quick, &setup, &months), judged(&whole, &setup, &months), "{name} at {fill}");
+        assert_eq!(
+            judged(&quick, &setup, &months),
+            judged(&whole, &setup, &months),
+            "{name} at {fill}"
+        );
     }
 
     #[test]
@@ -194,8 +244,10 @@ mod tests {
     #[test]
     #[ignore = "fills and trims every large shipped drive at its full size"]
     fn stand_in_gets_same_verdict_on_every_large_drive() {
-        let large =
-            drives().into_iter().map(|drive| drive.spec).filter(|spec| spec.flash().is_some() && spec.capacity_bytes > FULL_SIZE_MAX);
+        let large = drives()
+            .into_iter()
+            .map(|drive| drive.spec)
+            .filter(|spec| spec.flash().is_some() && spec.capacity_bytes > FULL_SIZE_MAX);
         let names: Vec<_> = large.map(|spec| spec.name).collect();
         assert!(names.len() > 7, "{names:?}");
         for name in names {
@@ -209,8 +261,11 @@ mod tests {
     #[test]
     fn stand_in_converts_trim_passes_to_full_size() {
         let used = FreeExtentLengths::by_churn(&volume_named("ext4"), 0.6, 1).unwrap();
-        let setup = Setup::new(shipped::drive("crucial-m4-128gb"), "x", "ext4", 0.6, used, 1).unwrap();
-        let policies = modelled::policies(&["online", "batched"].map(alloc::borrow::ToOwned::to_owned)).unwrap();
+        let setup =
+            Setup::new(shipped::drive("crucial-m4-128gb"), "x", "ext4", 0.6, used, 1).unwrap();
+        let policies =
+            modelled::policies(&["online", "batched"].map(alloc::borrow::ToOwned::to_owned))
+                .unwrap();
         let jobs = [QUICK.jobs(1).unwrap().remove(0)];
         let of = |size: u64| runs(&cells::deleting(&setup, &jobs, &policies, Some(Bytes(size))));
         let (small, large) = (of(8_000_000_000), of(16_000_000_000));

@@ -40,8 +40,11 @@ impl Scale {
         let size = Bytes(DEFAULT_SIZE.0 / u64::from(self.divisor));
         let list = Arc::new(TreeList::synthetic(files, size, TREE_DATA, seed)?);
         let published = PostmarkSettings::published();
-        let settings =
-            PostmarkSettings { number: published.number / self.divisor, transactions: published.transactions / self.divisor, ..published };
+        let settings = PostmarkSettings {
+            number: published.number / self.divisor,
+            transactions: published.transactions / self.divisor,
+            ..published
+        };
         Ok(vec![Job::Tree { list, seed }, Job::postmark(&settings)?])
     }
 
@@ -50,14 +53,23 @@ impl Scale {
     pub fn plan(&self, jobs: &[Job], policies: usize) -> WorkloadPlan {
         let times = u64::from(self.repeats) * policies as u64;
         let plans: Vec<WorkloadPlan> = jobs.iter().map(Job::plan).collect();
-        let beside = |job: &Job| job.beside().ok().flatten().map_or(0, |list| list.size().0 + light_work::APPENDS_MAX * light_work::BLOCK);
+        let beside = |job: &Job| {
+            job.beside()
+                .ok()
+                .flatten()
+                .map_or(0, |list| list.size().0 + light_work::APPENDS_MAX * light_work::BLOCK)
+        };
         let each = |job: &Job, plan: &WorkloadPlan| plan.written.0 + beside(job);
         let once: u64 = jobs.iter().zip(&plans).map(|(job, plan)| each(job, plan)).sum();
         let warm_up = jobs.first().zip(plans.first()).map_or(0, |(job, plan)| each(job, plan));
         WorkloadPlan {
             written: Bytes(once.saturating_mul(times).saturating_add(warm_up)),
             space: plans.iter().map(|p| p.space).max().unwrap_or_default(),
-            ops: plans.iter().map(|p| p.ops).sum::<Option<u64>>().map(|ops| ops.saturating_mul(times)),
+            ops: plans
+                .iter()
+                .map(|p| p.ops)
+                .sum::<Option<u64>>()
+                .map(|ops| ops.saturating_mul(times)),
         }
     }
 }
@@ -72,7 +84,10 @@ mod tests {
         let plan = FULL.plan(&jobs, 2);
         // In addition, a quarter of the tree is deleted once more during 2,500 foreground appends.
         let beside = 493_000_000 / 4 + 2500 * 4096;
-        assert_eq!(plan.written, Bytes((493_000_000 + beside + 1_222_242_297) * 6 + 493_000_000 + beside));
+        assert_eq!(
+            plan.written,
+            Bytes((493_000_000 + beside + 1_222_242_297) * 6 + 493_000_000 + beside)
+        );
         let quick = QUICK.plan(&QUICK.jobs(1).unwrap(), 3);
         assert!(quick.written < Bytes(700_000_000), "{}", quick.written);
     }

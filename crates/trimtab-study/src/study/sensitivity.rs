@@ -67,7 +67,10 @@ pub struct Sensitivity {
 
 impl Sensitivity {
     /// Values of `row` that change the recommendation.
-    pub fn changing<'a>(&self, row: &'a SensitivityRow) -> impl Iterator<Item = &'a AssumptionResult> {
+    pub fn changing<'a>(
+        &self,
+        row: &'a SensitivityRow,
+    ) -> impl Iterator<Item = &'a AssumptionResult> {
         let recommended = self.recommended;
         row.tried.iter().filter(move |tried| Some(tried.recommended) != recommended)
     }

@@ -51,7 +51,9 @@ impl SmallDrive {
             Medium::Flash(flash) => shrink_flash(flash, full.capacity_bytes, size),
             Medium::Disk(_) => 1.0,
         };
-        let larger = |size: &u64| Some(size.saturating_add(size / 4)).filter(|size| *size < full.capacity_bytes);
+        let larger = |size: &u64| {
+            Some(size.saturating_add(size / 4)).filter(|size| *size < full.capacity_bytes)
+        };
         let mut error = None;
         for size in core::iter::successors(Some(size.0), larger) {
             match model::sized(smaller.clone(), Some(Bytes(size))) {
@@ -65,7 +67,9 @@ impl SmallDrive {
                 Err(refused) => error = error.or(Some(refused)),
             }
         }
-        Err(error.unwrap_or_else(|| UsageError::new(format!("{} cannot be made smaller", full.name))).into())
+        Err(error
+            .unwrap_or_else(|| UsageError::new(format!("{} cannot be made smaller", full.name)))
+            .into())
     }
 
     /// Converts a time of the large drive to the small one.
@@ -118,7 +122,8 @@ fn shrink_flash(flash: &mut Flash, capacity: u64, size: Bytes) -> f64 {
     }
     let share = model::with_pages(flash, fewer.max(PAGES_MIN.min(pages)));
     // The buffer keeps its ratio to the superblocks but still holds one write for all dies.
-    flash.write_cache.bytes = ((flash.write_cache.bytes as f64 * share) as u64).max(CACHE_MIN.min(flash.write_cache.bytes));
+    flash.write_cache.bytes = ((flash.write_cache.bytes as f64 * share) as u64)
+        .max(CACHE_MIN.min(flash.write_cache.bytes));
     share
 }
 
@@ -127,7 +132,9 @@ fn calendar_faster(flash: &mut Flash, full: &DriveSpec, factor: f64) {
         heat_sooner(thermal, factor);
     }
     // The small drive earns proportionally less in proportionally less time.
-    if let (Some(life), Some(of_full)) = (&mut flash.life_throttle, full.flash().and_then(|flash| flash.life_throttle.as_ref())) {
+    if let (Some(life), Some(of_full)) =
+        (&mut flash.life_throttle, full.flash().and_then(|flash| flash.life_throttle.as_ref()))
+    {
         life.earned_bytes_per_s = of_full.earned_bytes_per_s;
     }
 }
@@ -135,7 +142,9 @@ fn calendar_faster(flash: &mut Flash, full: &DriveSpec, factor: f64) {
 /// Scales heating and cooling. The bytes that heat the drive arrive sooner by `factor`, so it
 /// reaches the same temperatures at the same rates in less time.
 fn heat_sooner(thermal: &mut Thermal, factor: f64) {
-    let factor = factor.min(thermal.cooling_ns as f64 / COOLING_NS_MIN).min(RISE_MC_PER_GB_MAX / f64::from(thermal.rise_mc_per_gb.max(1)));
+    let factor = factor
+        .min(thermal.cooling_ns as f64 / COOLING_NS_MIN)
+        .min(RISE_MC_PER_GB_MAX / f64::from(thermal.rise_mc_per_gb.max(1)));
     thermal.cooling_ns = (thermal.cooling_ns as f64 / factor) as u64;
     thermal.rise_mc_per_gb = (f64::from(thermal.rise_mc_per_gb) * factor) as u32;
 }
@@ -150,15 +159,24 @@ mod tests {
         for drive in drives() {
             let (name, full) = (&drive.spec.name, drive.spec.clone());
             let small = SmallDrive::of(&full, SIZE).unwrap();
-            assert!(small.spec.capacity_bytes < 8_000_000_000, "{name}: {}", small.spec.capacity_bytes);
-            let (Medium::Flash(a), Medium::Flash(b)) = (&full.medium, &small.spec.medium) else { continue };
+            assert!(
+                small.spec.capacity_bytes < 8_000_000_000,
+                "{name}: {}",
+                small.spec.capacity_bytes
+            );
+            let (Medium::Flash(a), Medium::Flash(b)) = (&full.medium, &small.spec.medium) else {
+                continue;
+            };
             let (whole, spare) = (a.geometry.raw_bytes() as f64, full.capacity_bytes as f64);
-            let ratio = b.geometry.raw_bytes() as f64 / small.spec.capacity_bytes as f64 / (whole / spare);
+            let ratio =
+                b.geometry.raw_bytes() as f64 / small.spec.capacity_bytes as f64 / (whole / spare);
             assert!((0.995..1.03).contains(&ratio), "{name}: spare space {ratio}");
             let superblocks = b.geometry.superblocks();
             assert!(superblocks >= SUPERBLOCKS_MIN, "{name}: {superblocks}");
             // The erase time per byte stays the same.
-            let erase = |flash: &Flash| flash.nand.erase_ns as f64 / f64::from(flash.geometry.pages_per_block);
+            let erase = |flash: &Flash| {
+                flash.nand.erase_ns as f64 / f64::from(flash.geometry.pages_per_block)
+            };
             assert!((erase(b) / erase(a) - 1.0).abs() < 0.01, "{name}");
         }
     }
@@ -171,14 +189,20 @@ mod tests {
         let thermal = |spec: &DriveSpec| spec.flash().unwrap().thermal.clone().unwrap();
         let (large, little) = (thermal(&full), thermal(&small.spec));
         let goes_to = |thermal: &Thermal, gb_per_s: f64| {
-            f64::from(thermal.ambient_mc) + f64::from(thermal.rise_mc_per_gb) * gb_per_s * thermal.cooling_ns as f64 / 1e9
+            f64::from(thermal.ambient_mc)
+                + f64::from(thermal.rise_mc_per_gb) * gb_per_s * thermal.cooling_ns as f64 / 1e9
         };
         for gb_per_s in [0.1, 0.9, 3.5] {
             let (a, b) = (goes_to(&large, gb_per_s), goes_to(&little, gb_per_s));
             assert!((a / b - 1.0).abs() < 1e-3, "{a} {b} at {gb_per_s} GB/s");
         }
-        assert!((large.cooling_ns as f64 / little.cooling_ns as f64 / small.factor - 1.0).abs() < 1e-3);
-        assert_eq!((large.throttle_mc, large.resume_mc, large.ambient_mc), (little.throttle_mc, little.resume_mc, little.ambient_mc));
+        assert!(
+            (large.cooling_ns as f64 / little.cooling_ns as f64 / small.factor - 1.0).abs() < 1e-3
+        );
+        assert_eq!(
+            (large.throttle_mc, large.resume_mc, large.ambient_mc),
+            (little.throttle_mc, little.resume_mc, little.ambient_mc)
+        );
     }
 
     /// The cost of folding depends on the SLC share of a block's pages, which must match.
@@ -188,7 +212,8 @@ mod tests {
             let full = drive(name).spec;
             let share = |spec: &DriveSpec| {
                 let geometry = &spec.flash().unwrap().geometry;
-                f64::from(geometry.pages_per_block) / f64::from(geometry.pages_per_block / u32::from(geometry.bits_per_cell))
+                f64::from(geometry.pages_per_block)
+                    / f64::from(geometry.pages_per_block / u32::from(geometry.bits_per_cell))
             };
             let (large, small) = (share(&full), share(&SmallDrive::of(&full, SIZE).unwrap().spec));
             assert!((small / large - 1.0).abs() < 0.01, "{name}: {small} of {large}");
@@ -202,7 +227,10 @@ mod tests {
         let policy = |text: &str| text.parse::<PolicySpec>().unwrap();
         assert_eq!(small.faster(&policy("batched:every=100h")), policy("batched:every=1h"));
         let PolicySpec::Idle(idle) = small.faster(&policy("idle")) else { panic!() };
-        assert_eq!((idle.at_least_every, idle.poll, idle.patience), (Nanos::from_secs(864), Nanos::from_millis(100), Nanos::from_secs(60)));
+        assert_eq!(
+            (idle.at_least_every, idle.poll, idle.patience),
+            (Nanos::from_secs(864), Nanos::from_millis(100), Nanos::from_secs(60))
+        );
         assert_eq!((idle.met_per_mille, idle.rests_shorter), (5, 100));
     }
 }

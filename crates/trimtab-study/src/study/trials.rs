@@ -67,7 +67,14 @@ impl Breadth {
 
 /// Header of the run, known before it begins.
 pub fn header(setup: &Setup) -> RunHeader {
-    RunHeader::new(WORKLOAD, Vec::new(), TargetKind::ModelledVolume, &setup.label, policy::NONE, setup.seed)
+    RunHeader::new(
+        WORKLOAD,
+        Vec::new(),
+        TargetKind::ModelledVolume,
+        &setup.label,
+        policy::NONE,
+        setup.seed,
+    )
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +105,8 @@ impl TrialCase {
         let mut other = self.clone();
         other.setup.drive.spec = spec.clone();
         other.setup.drive.twin = None;
-        other.months = Months { size: extent.aged, drive_writes: extent.drive_writes, thorough: true };
+        other.months =
+            Months { size: extent.aged, drive_writes: extent.drive_writes, thorough: true };
         other
     }
 
@@ -110,17 +118,31 @@ impl TrialCase {
         let small = SmallDrive::of(&self.setup.drive.spec, SMALL.size)?;
         let mut beside = self.setup.clone();
         beside.drive.spec = small.spec;
-        let jobs: Vec<Job> = SCALE.jobs(self.setup.seed)?.into_iter().filter(|job| matches!(job, Job::Tree { .. })).collect();
+        let jobs: Vec<Job> = SCALE
+            .jobs(self.setup.seed)?
+            .into_iter()
+            .filter(|job| matches!(job, Job::Tree { .. }))
+            .collect();
         let mut cells = Vec::new();
         for policy in policies {
             for job in jobs.iter().filter(|_| !matches!(policy, PolicySpec::Adaptive(_))) {
-                let work = StudyCellWork::Job { setup: Box::new(beside.clone()), job: job.clone(), brief: true, size: None };
+                let work = StudyCellWork::Job {
+                    setup: Box::new(beside.clone()),
+                    job: job.clone(),
+                    brief: true,
+                    size: None,
+                };
                 cells.push(StudyCell { question: Question::Deleting, work, policy: *policy });
             }
             let Months { size, drive_writes, thorough } = self.months;
             let mut ageing = Ageing::new(self.setup.clone(), self.setup.fill, DATA, drive_writes);
-            (ageing.size, ageing.mix, ageing.daily, ageing.thorough) = (size, self.mix, self.daily, thorough);
-            cells.push(StudyCell { question: Question::Ageing, work: StudyCellWork::Months(Box::new(ageing)), policy: *policy });
+            (ageing.size, ageing.mix, ageing.daily, ageing.thorough) =
+                (size, self.mix, self.daily, thorough);
+            cells.push(StudyCell {
+                question: Question::Ageing,
+                work: StudyCellWork::Months(Box::new(ageing)),
+                policy: *policy,
+            });
         }
         Ok(cells)
     }
@@ -134,7 +156,9 @@ fn recommended(runs: Vec<Run>) -> Recommendation {
 fn fit(runs: Vec<Run>) -> Fit {
     let wait = |policy: &str| {
         let of_policy = runs.iter().filter(|run| run.policy == policy);
-        of_policy.filter_map(|run| mean(run, BUSY_WAIT).or_else(|| mean(run, SPARSE_WAIT))).reduce(f64::max)
+        of_policy
+            .filter_map(|run| mean(run, BUSY_WAIT).or_else(|| mean(run, SPARSE_WAIT)))
+            .reduce(f64::max)
     };
     let shown = |run: &Run| PolicyResult {
         policy: run.policy.clone(),
@@ -169,8 +193,15 @@ impl Trials {
     ///
     /// # Errors
     /// The filesystem cannot be created.
-    pub fn new(setup: &Setup, policies: &[PolicySpec], breadth: Breadth, extent: &StudyExtent) -> Result<Option<Self>, StudyError> {
-        let Some(flash) = setup.drive.spec.flash().filter(|flash| flash.trim.supported) else { return Ok(None) };
+    pub fn new(
+        setup: &Setup,
+        policies: &[PolicySpec],
+        breadth: Breadth,
+        extent: &StudyExtent,
+    ) -> Result<Option<Self>, StudyError> {
+        let Some(flash) = setup.drive.spec.flash().filter(|flash| flash.trim.supported) else {
+            return Ok(None);
+        };
         let mix = churn::Settings { class: DATA, ..churn::Settings::default() };
         let mut base = TrialCase { setup: setup.clone(), mix, daily: DAILY, months: SMALL };
         if base.setup.fill < FILL_MIN {
@@ -182,22 +213,40 @@ impl Trials {
         trials.extend(of_use(&base)?);
         trials.retain(|trial| breadth.includes(trial.assumption));
         let twin = setup.drive.twin.as_ref();
-        let members = twin.map(|twin| twin.members.iter().take(breadth.members()).map(|member| base.member(member, extent)).collect());
-        Ok(Some(Self { base, trials, members: members.unwrap_or_default(), policies: policies.to_vec() }))
+        let members = twin.map(|twin| {
+            twin.members
+                .iter()
+                .take(breadth.members())
+                .map(|member| base.member(member, extent))
+                .collect()
+        });
+        Ok(Some(Self {
+            base,
+            trials,
+            members: members.unwrap_or_default(),
+            policies: policies.to_vec(),
+        }))
     }
 
     /// The cells of each study. The unchanged study comes first if there are changed ones to
     /// compare with it. An item is an error if its drive is impossible.
     pub fn studies(&self) -> impl Iterator<Item = Result<Vec<StudyCell>, StudyError>> {
         let unchanged = (!self.trials.is_empty()).then_some(&self.base);
-        unchanged.into_iter().chain(self.trials.iter().map(|trial| &trial.case)).chain(&self.members).map(|case| case.cells(&self.policies))
+        unchanged
+            .into_iter()
+            .chain(self.trials.iter().map(|trial| &trial.case))
+            .chain(&self.members)
+            .map(|case| case.cells(&self.policies))
     }
 
     /// Judges the runs of each study. An impossible changed drive is skipped.
     ///
     /// # Errors
     /// The unchanged drive is impossible.
-    pub fn judge<E>(self, studies: impl IntoIterator<Item = Result<Vec<Run>, E>>) -> Result<Option<Sensitivity>, E> {
+    pub fn judge<E>(
+        self,
+        studies: impl IntoIterator<Item = Result<Vec<Run>, E>>,
+    ) -> Result<Option<Sensitivity>, E> {
         let mut studies = studies.into_iter();
         let mut sensitivity = Sensitivity::default();
         if !self.trials.is_empty() {
@@ -212,44 +261,68 @@ impl Trials {
             match sensitivity.rows.iter_mut().find(|row| row.assumption == trial.assumption) {
                 Some(row) => row.tried.push(tried),
                 None => {
-                    sensitivity.rows.push(SensitivityRow { assumption: trial.assumption, assumed: trial.assumed, tried: vec![tried] });
+                    sensitivity.rows.push(SensitivityRow {
+                        assumption: trial.assumption,
+                        assumed: trial.assumed,
+                        tried: vec![tried],
+                    });
                 }
             }
         }
         let fits = studies.map(|runs| runs.map(fit)).collect();
-        sensitivity.ensemble = self.base.setup.drive.twin.as_ref().and_then(|twin| Ensemble::new(twin, fits));
+        sensitivity.ensemble =
+            self.base.setup.drive.twin.as_ref().and_then(|twin| Ensemble::new(twin, fits));
         Ok(Some(sensitivity))
     }
 }
 
 /// All inputs of the small studies as text.
-pub fn detail(setup: &Setup, policies: &[PolicySpec], breadth: Breadth, extent: &StudyExtent) -> String {
-    format!("{setup:?} {policies:?} {SMALL:?} {SCALE:?} {breadth:?} {:?} {}", extent.aged, extent.drive_writes)
+pub fn detail(
+    setup: &Setup,
+    policies: &[PolicySpec],
+    breadth: Breadth,
+    extent: &StudyExtent,
+) -> String {
+    format!(
+        "{setup:?} {policies:?} {SMALL:?} {SCALE:?} {breadth:?} {:?} {}",
+        extent.aged, extent.drive_writes
+    )
 }
 
 fn of_drive(base: &TrialCase, flash: &Flash) -> Vec<Trial> {
     let mut trials = Vec::new();
-    let mut add = |assumption: Assumption, assumed: String, value: String, change: &dyn Fn(&mut Flash)| {
-        let mut case = base.clone();
-        if let Some(flash) = case.flash() {
-            change(flash);
-        }
-        trials.push(Trial { assumption, assumed, value, case });
-    };
+    let mut add =
+        |assumption: Assumption, assumed: String, value: String, change: &dyn Fn(&mut Flash)| {
+            let mut case = base.clone();
+            if let Some(flash) = case.flash() {
+                change(flash);
+            }
+            trials.push(Trial { assumption, assumed, value, case });
+        };
     let gc = &flash.ftl.gc;
     for free in [2, 16] {
-        add(Assumption::FreeSuperblocks, gc.idle_free.to_string(), free.to_string(), &|flash| flash.ftl.gc.idle_free = free);
+        add(Assumption::FreeSuperblocks, gc.idle_free.to_string(), free.to_string(), &|flash| {
+            flash.ftl.gc.idle_free = free
+        });
     }
-    let seconds = |ns: Option<u64>| ns.map_or_else(|| "never".to_owned(), |ns| Nanos(ns).to_string());
+    let seconds =
+        |ns: Option<u64>| ns.map_or_else(|| "never".to_owned(), |ns| Nanos(ns).to_string());
     for delay in [Some(100_000_000), None] {
-        add(Assumption::IdleDelay, seconds(gc.idle_delay_ns), seconds(delay), &|flash| flash.ftl.gc.idle_delay_ns = delay);
+        add(Assumption::IdleDelay, seconds(gc.idle_delay_ns), seconds(delay), &|flash| {
+            flash.ftl.gc.idle_delay_ns = delay
+        });
     }
     for (times, divisor) in [(1, 2), (2, 1)] {
         let text = |spec: &DriveSpec| format!("{:.1} %", spare_percent(spec));
         let mut case = base.clone();
         case.setup.drive.spec = with_spare(&base.setup.drive.spec, times, divisor);
         let value = text(&case.setup.drive.spec);
-        trials.push(Trial { assumption: Assumption::SpareSpace, assumed: text(&base.setup.drive.spec), value, case });
+        trials.push(Trial {
+            assumption: Assumption::SpareSpace,
+            assumed: text(&base.setup.drive.spec),
+            value,
+            case,
+        });
     }
     trials.extend(of_trim(base, flash));
     trials
@@ -261,14 +334,21 @@ fn of_trim(base: &TrialCase, flash: &Flash) -> Vec<Trial> {
     let text = |flash: &Flash| {
         let trim = &flash.trim;
         let ns = |ns: u64| Nanos(ns);
-        format!("{} per command, {} per range, {} per mapped unit", ns(trim.command_ns), ns(trim.range_ns), ns(trim.unit_ns))
+        format!(
+            "{} per command, {} per range, {} per mapped unit",
+            ns(trim.command_ns),
+            ns(trim.range_ns),
+            ns(trim.unit_ns)
+        )
     };
     let others: Vec<DriveSpec> = if base.setup.drive.alternatives.is_empty() {
         let scaled = |times: u64, divisor: u64| {
             let mut case = base.clone();
             if let Some(flash) = case.flash() {
                 let trim = &mut flash.trim;
-                for cost in [&mut trim.command_ns, &mut trim.range_ns, &mut trim.unit_ns, &mut trim.gb_ns] {
+                for cost in
+                    [&mut trim.command_ns, &mut trim.range_ns, &mut trim.unit_ns, &mut trim.gb_ns]
+                {
                     *cost = cost.saturating_mul(times) / divisor;
                 }
             }
@@ -289,7 +369,10 @@ fn of_trim(base: &TrialCase, flash: &Flash) -> Vec<Trial> {
 
 fn of_use(base: &TrialCase) -> Result<Vec<Trial>, StudyError> {
     let mut trials = Vec::new();
-    let mut add = |assumption: Assumption, assumed: String, value: String, change: &dyn Fn(&mut TrialCase)| {
+    let mut add = |assumption: Assumption,
+                   assumed: String,
+                   value: String,
+                   change: &dyn Fn(&mut TrialCase)| {
         let mut case = base.clone();
         change(&mut case);
         trials.push(Trial { assumption, assumed, value, case });
@@ -298,10 +381,14 @@ fn of_use(base: &TrialCase) -> Result<Vec<Trial>, StudyError> {
     for gib in [1_u64, 32] {
         let text = |bytes: u64| format!("{:.0} GiB", bytes as f64 / (1_u64 << 30) as f64);
         let assumed = text(setup.volume.writeback.memory.0);
-        add(Assumption::HostMemory, assumed, text(gib << 30), &|case| case.setup.volume.writeback.memory = Bytes(gib << 30));
+        add(Assumption::HostMemory, assumed, text(gib << 30), &|case| {
+            case.setup.volume.writeback.memory = Bytes(gib << 30)
+        });
     }
     for (median, text) in [(8e3, "8 kB"), (400e3, "400 kB")] {
-        add(Assumption::FileSize, "40 kB".to_owned(), text.to_owned(), &|case| case.mix.median = median);
+        add(Assumption::FileSize, "40 kB".to_owned(), text.to_owned(), &|case| {
+            case.mix.median = median
+        });
     }
     for daily in [0.01, 0.5] {
         let text = |daily: f64| format!("{:.0} % of the drive", daily * 100.0);
@@ -309,14 +396,24 @@ fn of_use(base: &TrialCase) -> Result<Vec<Trial>, StudyError> {
     }
     let other = if setup.volume.journal.converts_after_write { "ext4-2011" } else { "ext4" };
     let volume = modelled::volume_named(other);
-    add(Assumption::Filesystem, modelled::generation(&setup.volume).to_owned(), modelled::generation(&volume).to_owned(), &|case| {
-        case.setup.volume = volume.clone();
-    });
+    add(
+        Assumption::Filesystem,
+        modelled::generation(&setup.volume).to_owned(),
+        modelled::generation(&volume).to_owned(),
+        &|case| {
+            case.setup.volume = volume.clone();
+        },
+    );
     for fill in [0.3, 0.9] {
         let used = FreeExtentLengths::by_churn(&setup.volume, fill, setup.seed)?;
-        add(Assumption::Fill, format!("{:.0} %", setup.fill * 100.0), format!("{:.0} %", fill * 100.0), &|case| {
-            (case.setup.fill, case.setup.used) = (fill, used.clone());
-        });
+        add(
+            Assumption::Fill,
+            format!("{:.0} %", setup.fill * 100.0),
+            format!("{:.0} %", fill * 100.0),
+            &|case| {
+                (case.setup.fill, case.setup.used) = (fill, used.clone());
+            },
+        );
     }
     Ok(trials)
 }
@@ -333,7 +430,8 @@ fn with_spare(spec: &DriveSpec, times: u128, divisor: u128) -> DriveSpec {
         let capacity = u128::from(spec.capacity_bytes);
         let spare = flash.geometry.raw_bytes().saturating_sub(capacity) * times / divisor;
         let permille = (spare * 1000).div_ceil(capacity.max(1));
-        flash.geometry = flash.geometry.clone().with_over_provisioning(spec.capacity_bytes, permille as u32);
+        flash.geometry =
+            flash.geometry.clone().with_over_provisioning(spec.capacity_bytes, permille as u32);
     }
     spec
 }
@@ -354,20 +452,38 @@ mod tests {
             used: FreeExtentLengths::by_churn(&modelled::volume_named("ext4"), 0.6, 1).unwrap(),
             seed: 1,
         };
-        TrialCase { setup, mix: churn::Settings { class: DATA, ..churn::Settings::default() }, daily: DAILY, months: SMALL }
+        TrialCase {
+            setup,
+            mix: churn::Settings { class: DATA, ..churn::Settings::default() },
+            daily: DAILY,
+            months: SMALL,
+        }
     }
 
     #[test]
     fn free_trim_is_sent_at_once_and_expensive_one_is_not() {
-        let policies = modelled::policies(&["none", "online", "batched"].map(str::to_owned)).unwrap();
+        let policies =
+            modelled::policies(&["none", "online", "batched"].map(str::to_owned)).unwrap();
         let mut case = case("ocz-vertex-le-100gb");
         let said = |case: &TrialCase| {
-            let runs = case.cells(&policies).unwrap().iter().map(|cell| cell.run(&mut ()).unwrap().0).collect();
+            let runs = case
+                .cells(&policies)
+                .unwrap()
+                .iter()
+                .map(|cell| cell.run(&mut ()).unwrap().0)
+                .collect();
             recommended(runs)
         };
         assert_ne!(said(&case), Recommendation::Use(policy::ONLINE));
         let flash = case.flash().unwrap();
-        flash.trim = Trim { command_ns: 0, range_ns: 0, unit_ns: 0, gb_ns: 0, queued: true, ..flash.trim.clone() };
+        flash.trim = Trim {
+            command_ns: 0,
+            range_ns: 0,
+            unit_ns: 0,
+            gb_ns: 0,
+            queued: true,
+            ..flash.trim.clone()
+        };
         assert_eq!(said(&case), Recommendation::Use(policy::ONLINE));
     }
 
@@ -375,18 +491,28 @@ mod tests {
     fn each_trial_changes_one_assumption() {
         for drive in drives() {
             let Medium::Flash(flash) = &drive.spec.medium else { continue };
-            let case =
-                TrialCase { setup: Setup { drive: drive.clone(), ..case("ocz-vertex-le-100gb").setup }, ..case("ocz-vertex-le-100gb") };
+            let case = TrialCase {
+                setup: Setup { drive: drive.clone(), ..case("ocz-vertex-le-100gb").setup },
+                ..case("ocz-vertex-le-100gb")
+            };
             let trials = of_drive(&case, flash);
-            let assumptions: std::collections::BTreeSet<_> = trials.iter().map(|trial| trial.assumption).collect();
+            let assumptions: std::collections::BTreeSet<_> =
+                trials.iter().map(|trial| trial.assumption).collect();
             assert_eq!(assumptions.len(), 4, "{}", drive.spec.name);
             let of_use = of_use(&case).unwrap();
-            let all: std::collections::BTreeSet<Assumption> = trials.iter().chain(&of_use).map(|trial| trial.assumption).collect();
-            let count = |breadth: Breadth| all.iter().filter(|name| breadth.includes(**name)).count();
+            let all: std::collections::BTreeSet<Assumption> =
+                trials.iter().chain(&of_use).map(|trial| trial.assumption).collect();
+            let count =
+                |breadth: Breadth| all.iter().filter(|name| breadth.includes(**name)).count();
             assert_eq!((count(Breadth::Few), count(Breadth::All)), (2, 9), "{}", drive.spec.name);
             for trial in trials.iter().filter(|trial| trial.assumption == Assumption::SpareSpace) {
-                let (was, is) = (spare_percent(&drive.spec), spare_percent(&trial.case.setup.drive.spec));
-                assert!((is / was - 2.0).abs() < 0.2 || (is / was - 0.5).abs() < 0.2, "{}: {was} {is}", drive.spec.name);
+                let (was, is) =
+                    (spare_percent(&drive.spec), spare_percent(&trial.case.setup.drive.spec));
+                assert!(
+                    (is / was - 2.0).abs() < 0.2 || (is / was - 0.5).abs() < 0.2,
+                    "{}: {was} {is}",
+                    drive.spec.name
+                );
             }
         }
     }

@@ -93,10 +93,14 @@ mod tests {
 
     #[test]
     fn free_extent_length_depends_on_fill_not_size() {
-        let of = |fill: f64, gb: u64| FreeExtentLengths::at(&VolumeSpec::ext4(), fill, Bytes(gb * 1_000_000_000), 1).unwrap();
+        let of = |fill: f64, gb: u64| {
+            FreeExtentLengths::at(&VolumeSpec::ext4(), fill, Bytes(gb * 1_000_000_000), 1).unwrap()
+        };
         for fill in [0.6, 0.9] {
             let means: Vec<f64> = [1, 2, 4].map(|gb| of(fill, gb).mean().as_f64()).into();
-            let (low, high) = means.iter().fold((f64::MAX, 0.0_f64), |(low, high), mean| (low.min(*mean), high.max(*mean)));
+            let (low, high) = means
+                .iter()
+                .fold((f64::MAX, 0.0_f64), |(low, high), mean| (low.min(*mean), high.max(*mean)));
             assert!(high < low * 1.6, "{fill}: {means:?}");
         }
         let (emptier, fuller) = (of(0.6, 2), of(0.9, 2));

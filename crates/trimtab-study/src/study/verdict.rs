@@ -109,10 +109,16 @@ impl<'a> Verdict<'a> {
         let comparison = Comparison::of(study);
         let (recommendation, rule) = decision::decide(&comparison);
         let of_chosen = |gains: &[Gain<'a>]| -> Vec<Gain<'a>> {
-            gains.iter().copied().filter(|gain| Some(gain.policy) == recommendation.policy()).collect()
+            gains
+                .iter()
+                .copied()
+                .filter(|gain| Some(gain.policy) == recommendation.policy())
+                .collect()
         };
         let over_batched = gains::gains(&comparison.metrics, policy::BATCHED);
-        let trimming = recommendation.policy().and_then(|policy| gains::time_trimming(&comparison.metrics, policy));
+        let trimming = recommendation
+            .policy()
+            .and_then(|policy| gains::time_trimming(&comparison.metrics, policy));
         Self {
             recommendation,
             rule,
@@ -162,11 +168,21 @@ impl<'a> Verdict<'a> {
     }
 }
 
-fn other_fills<'a>(comparison: &Comparison<'a>, over_batched: &[Gain<'a>]) -> Vec<FillRecommendation<'a>> {
-    let fills = comparison.metrics.fills.iter().skip(1).filter(|_| comparison.has_months() && !comparison.metrics.study.runs.is_empty());
+fn other_fills<'a>(
+    comparison: &Comparison<'a>,
+    over_batched: &[Gain<'a>],
+) -> Vec<FillRecommendation<'a>> {
+    let fills = comparison
+        .metrics
+        .fills
+        .iter()
+        .skip(1)
+        .filter(|_| comparison.has_months() && !comparison.metrics.study.runs.is_empty());
     let one = |fill: &&'a str| {
         let (recommendation, _) = decision::by_months(comparison, fill);
-        let gain = over_batched.iter().find(|gain| gain.fill == *fill && Some(gain.policy) == recommendation.policy());
+        let gain = over_batched
+            .iter()
+            .find(|gain| gain.fill == *fill && Some(gain.policy) == recommendation.policy());
         FillRecommendation { fill, recommendation, gain: gain.copied() }
     };
     fills.map(one).collect()
@@ -174,13 +190,17 @@ fn other_fills<'a>(comparison: &Comparison<'a>, over_batched: &[Gain<'a>]) -> Ve
 
 fn confidence(comparison: &Comparison<'_>, recommendation: Recommendation) -> Confidence {
     let metrics = &comparison.metrics;
-    let Some(first) = metrics.study.all().next().filter(|_| recommendation.is_answer()) else { return Confidence::None };
+    let Some(first) = metrics.study.all().next().filter(|_| recommendation.is_answer()) else {
+        return Confidence::None;
+    };
     if let Some(policy) = recommendation.policy().filter(|policy| !metrics.was_tried(policy)) {
         return Confidence::NotTried { policy };
     }
     match (first.provenance, metrics.repeats, &metrics.study.sensitivity) {
         (Provenance::Measured, 0, _) => Confidence::None,
-        (Provenance::Measured, repeats, _) => Confidence::Repeats { repeats, enough: metrics.too_few_repeats().is_none() },
+        (Provenance::Measured, repeats, _) => {
+            Confidence::Repeats { repeats, enough: metrics.too_few_repeats().is_none() }
+        }
         (_, _, None) => Confidence::NotVaried,
         (_, _, Some(sensitivity)) => Confidence::Assumptions {
             varied: sensitivity.rows.len(),
@@ -193,7 +213,8 @@ fn confidence(comparison: &Comparison<'_>, recommendation: Recommendation) -> Co
 fn findings<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Vec<Finding<'a>> {
     use policy::{ADAPTIVE, BATCHED, IDLE, NONE, ONLINE};
     let metrics = &comparison.metrics;
-    let (trim_time, online) = (trim_time(comparison), comparison.online_cost.map(Finding::OnlineCost));
+    let (trim_time, online) =
+        (trim_time(comparison), comparison.online_cost.map(Finding::OnlineCost));
     let months = |policy: &'a str| months(comparison, policy);
     let mut all: Vec<Option<Finding<'a>>> = match recommendation {
         Recommendation::Use(IDLE) => match comparison.stall {
@@ -202,31 +223,54 @@ fn findings<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> 
         },
         Recommendation::Use(ONLINE) if comparison.has_months() => vec![months(ONLINE), online],
         Recommendation::Use(NONE) => {
-            let stall = comparison.stall.and_then(|_| comparison.latency(BATCHED)).map(Finding::Latency);
+            let stall =
+                comparison.stall.and_then(|_| comparison.latency(BATCHED)).map(Finding::Latency);
             vec![online, stall]
         }
         Recommendation::Use(ADAPTIVE) => vec![months(ADAPTIVE), online, trim_time],
-        Recommendation::Use(BATCHED) if online.is_some() => vec![online, months(BATCHED), trim_time],
-        Recommendation::Use(BATCHED) => vec![trim_time, Some(Finding::NotCompared { policy: ONLINE })],
+        Recommendation::Use(BATCHED) if online.is_some() => {
+            vec![online, months(BATCHED), trim_time]
+        }
+        Recommendation::Use(BATCHED) => {
+            vec![trim_time, Some(Finding::NotCompared { policy: ONLINE })]
+        }
         Recommendation::Use(policy) => vec![months(policy), trim_time],
         Recommendation::NoDifference => vec![trim_time],
         Recommendation::NotTested => {
-            vec![Some(Finding::Untested(untested(comparison))), trim_time.filter(|_| metrics.is_counted(BATCHED))]
+            vec![
+                Some(Finding::Untested(untested(comparison))),
+                trim_time.filter(|_| metrics.is_counted(BATCHED)),
+            ]
         }
         Recommendation::TooFewRepeats => {
             let few = metrics.too_few_repeats();
-            let few = few.map(|repeats| Finding::TooFewRepeats { repeats, needed: REPEATS_MIN, seen: comparison.online_cost });
+            let few = few.map(|repeats| Finding::TooFewRepeats {
+                repeats,
+                needed: REPEATS_MIN,
+                seen: comparison.online_cost,
+            });
             vec![few, trim_time]
         }
-        Recommendation::Unknown if metrics.has(BATCHED) => vec![Some(Finding::NoBaseline), trim_time],
+        Recommendation::Unknown if metrics.has(BATCHED) => {
+            vec![Some(Finding::NoBaseline), trim_time]
+        }
         Recommendation::Unknown => {
-            vec![metrics.study.runs.first().map(|run| Finding::OnlyPolicy { policy: &run.policy, discard: evidence::mounted(run) })]
+            vec![metrics.study.runs.first().map(|run| Finding::OnlyPolicy {
+                policy: &run.policy,
+                discard: evidence::mounted(run),
+            })]
         }
         Recommendation::NeverDone | Recommendation::Blocked => Vec::new(),
     };
     let priced = recommendation.trimming_policy().filter(|policy| *policy != IDLE);
-    let sparse = priced.filter(|policy| metrics.worst_latency(policy).is_some_and(|worst| worst.load == AppendLoad::EveryFiveSeconds));
-    let latency = sparse.and_then(|policy| comparison.latency(policy)).filter(|latency| latency.seconds > BLINK_SECONDS);
+    let sparse = priced.filter(|policy| {
+        metrics
+            .worst_latency(policy)
+            .is_some_and(|worst| worst.load == AppendLoad::EveryFiveSeconds)
+    });
+    let latency = sparse
+        .and_then(|policy| comparison.latency(policy))
+        .filter(|latency| latency.seconds > BLINK_SECONDS);
     all.push(latency.map(Finding::Latency));
     all.into_iter().flatten().collect()
 }
@@ -240,8 +284,12 @@ fn months<'a>(comparison: &Comparison<'a>, policy: &'a str) -> Option<Finding<'a
 
 fn trim_time<'a>(comparison: &Comparison<'a>) -> Option<Finding<'a>> {
     let metrics = &comparison.metrics;
-    let times: Vec<f64> =
-        metrics.of_policy(policy::BATCHED).filter_map(|run| samples(run, metrics::TRIM_SECONDS)).flatten().copied().collect();
+    let times: Vec<f64> = metrics
+        .of_policy(policy::BATCHED)
+        .filter_map(|run| samples(run, metrics::TRIM_SECONDS))
+        .flatten()
+        .copied()
+        .collect();
     let longer = comparison.test(policy::BATCHED).filter(|test| test.result == TestResult::Longer);
     metrics.has(policy::BATCHED).then(|| Finding::TrimTime {
         trims: times.len(),

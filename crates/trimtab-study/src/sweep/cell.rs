@@ -48,7 +48,8 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
     /// All inputs of the result as text, regardless of the source of drive or trace.
     #[must_use]
     pub fn identity(&self) -> String {
-        let drive = DriveSpec { name: String::new(), description: String::new(), ..self.drive.clone() };
+        let drive =
+            DriveSpec { name: String::new(), description: String::new(), ..self.drive.clone() };
         let work = match &self.work {
             SweepCellWork::Requests { plan, content } => {
                 let load = match &plan.load {
@@ -57,13 +58,35 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
                     SimulationLoad::Crystal(loops) => format!("{loops:?}"),
                     SimulationLoad::Jobs(jobs) => format!("{jobs:?}"),
                 };
-                let SimulationPlan { name: _, load: _, data, fill_permille, until_written, trim, seed } = plan.as_ref();
-                format!("requests {load} {data:?} {fill_permille} {until_written:?} {trim:?} {seed}")
+                let SimulationPlan {
+                    name: _,
+                    load: _,
+                    data,
+                    fill_permille,
+                    until_written,
+                    trim,
+                    seed,
+                } = plan.as_ref();
+                format!(
+                    "requests {load} {data:?} {fill_permille} {until_written:?} {trim:?} {seed}"
+                )
             }
             SweepCellWork::Files { ageing, policy } => {
-                let Ageing { setup, fill, mix, drive_writes, daily, size, thorough, notes: _, pictured: _ } = ageing.as_ref();
+                let Ageing {
+                    setup,
+                    fill,
+                    mix,
+                    drive_writes,
+                    daily,
+                    size,
+                    thorough,
+                    notes: _,
+                    pictured: _,
+                } = ageing.as_ref();
                 let (volume, seed) = (&setup.volume, setup.seed);
-                format!("files {policy:?} {volume:?} {fill} {mix:?} {drive_writes} {daily} {size:?} {thorough} {seed}")
+                format!(
+                    "files {policy:?} {volume:?} {fill} {mix:?} {drive_writes} {daily} {size:?} {thorough} {seed}"
+                )
             }
         };
         // The warning is stored with the result.
@@ -97,24 +120,42 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
             SweepCellWork::Requests { plan, .. } => {
                 let mut simulated = match simulate::run(&self.drive, plan, observer) {
                     Ok(simulated) => simulated,
-                    Err(_) if observer.stopped() => return Ok((self.empty(&label), RunEnd::Interrupted)),
+                    Err(_) if observer.stopped() => {
+                        return Ok((self.empty(&label), RunEnd::Interrupted));
+                    }
                     Err(error) => return Err(error.to_string()),
                 };
-                let mut header =
-                    RunHeader::new("simulate", core::mem::take(&mut simulated.settings), TargetKind::ModelledDrive, &label, "", plan.seed);
+                let mut header = RunHeader::new(
+                    "simulate",
+                    core::mem::take(&mut simulated.settings),
+                    TargetKind::ModelledDrive,
+                    &label,
+                    "",
+                    plan.seed,
+                );
                 (header.policy, header.policy_settings) = core::mem::take(&mut simulated.policy);
                 let end = simulated.end.clone();
-                let mut run = header.into_run(core::mem::take(&mut simulated.recorded), end == RunEnd::Complete);
+                let mut run = header
+                    .into_run(core::mem::take(&mut simulated.recorded), end == RunEnd::Complete);
                 simulated.describe(&mut run);
                 run.warnings.extend(self.few.clone());
                 Ok((run, end))
             }
-            SweepCellWork::Files { ageing, policy } => ageing.run(policy, observer).map_err(|problem| problem.to_string()),
+            SweepCellWork::Files { ageing, policy } => {
+                ageing.run(policy, observer).map_err(|problem| problem.to_string())
+            }
         }
     }
 
     fn empty(&self, label: &str) -> Run {
-        let header = RunHeader::new("simulate", alloc::vec::Vec::new(), TargetKind::ModelledDrive, label, "", self.seed());
+        let header = RunHeader::new(
+            "simulate",
+            alloc::vec::Vec::new(),
+            TargetKind::ModelledDrive,
+            label,
+            "",
+            self.seed(),
+        );
         header.into_run(trimtab_sim::run::RunRecording::default(), false)
     }
 
@@ -127,9 +168,16 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
             SweepCellWork::Requests { plan, .. } => {
                 let places = match &plan.load {
                     SimulationLoad::Synthetic(a)
-                        if a.trims_of == trimtab_sim::workload::synthetic::TrimPattern::InUse && a.mix.trim_percent > 0 =>
+                        if a.trims_of == trimtab_sim::workload::synthetic::TrimPattern::InUse
+                            && a.mix.trim_percent > 0 =>
                     {
-                        let smallest = a.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(4096).max(1);
+                        let smallest = a
+                            .sizes
+                            .iter()
+                            .map(|(size, _)| u64::from(*size))
+                            .min()
+                            .unwrap_or(4096)
+                            .max(1);
                         self.drive.capacity_bytes / smallest / 8
                     }
                     _ => 0,
@@ -138,7 +186,9 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
                 // blocks share a bit if they are indistinguishable.
                 let block = u64::from(self.drive.logical_block_bytes);
                 let pages = match &plan.load {
-                    SimulationLoad::Synthetic(a) => a.sizes.iter().all(|(size, _)| u64::from(*size).is_multiple_of(8 * block)),
+                    SimulationLoad::Synthetic(a) => {
+                        a.sizes.iter().all(|(size, _)| u64::from(*size).is_multiple_of(8 * block))
+                    }
                     SimulationLoad::Crystal(_) => 4096_u64.is_multiple_of(8 * block),
                     SimulationLoad::Trace(_) | SimulationLoad::Jobs(_) => false,
                 };
@@ -149,7 +199,13 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
             // A drive of that size, and copies of drive and filesystem for measurements.
             SweepCellWork::Files { ageing, .. } => {
                 let small = crate::study::small::SmallDrive::of(&self.drive, ageing.size);
-                Bytes(8 * BASE + 3 * small.map_or_else(|_| self.drive.table_bytes(), |small| small.spec.table_bytes()))
+                Bytes(
+                    8 * BASE
+                        + 3 * small.map_or_else(
+                            |_| self.drive.table_bytes(),
+                            |small| small.spec.table_bytes(),
+                        ),
+                )
             }
         }
     }

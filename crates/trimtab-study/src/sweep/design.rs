@@ -33,8 +33,12 @@ pub enum DesignKind {
 
 impl DesignKind {
     /// Their names in plans.
-    pub const NAMES: [(&'static str, Self); 4] =
-        [("grid", Self::Grid), ("random", Self::Random), ("sobol", Self::Sobol), ("sensitivity", Self::Sensitivity)];
+    pub const NAMES: [(&'static str, Self); 4] = [
+        ("grid", Self::Grid),
+        ("random", Self::Random),
+        ("sobol", Self::Sobol),
+        ("sensitivity", Self::Sensitivity),
+    ];
     /// Maximum length and dimensions of the library's sequence.
     const SOBOL: (u64, usize) = (1 << 16, 256);
 
@@ -77,7 +81,12 @@ impl Design {
             DesignKind::Sensitivity => {
                 let block = axes as u64 + 2;
                 let (base, row) = (point / block, point % block);
-                each(&|axis| self.sobol(base, if row == 1 || row == axis as u64 + 2 { axes + axis } else { axis }))
+                each(&|axis| {
+                    self.sobol(
+                        base,
+                        if row == 1 || row == axis as u64 + 2 { axes + axis } else { axis },
+                    )
+                })
             }
         }
     }
@@ -108,21 +117,36 @@ mod tests {
     fn sobol_integrates_better_than_random_samples() {
         let off = |kind| {
             let d = design(kind, 1024);
-            let f = |point| d.unit(point, 5).unwrap().iter().map(|u| 1.0 + (u - 0.5) / 2.0).product::<f64>();
+            let f = |point| {
+                d.unit(point, 5).unwrap().iter().map(|u| 1.0 + (u - 0.5) / 2.0).product::<f64>()
+            };
             ((0..1024).map(f).sum::<f64>() / 1024.0 - 1.0).abs()
         };
-        assert!(off(DesignKind::Sobol) < 1e-3 && off(DesignKind::Random) < 0.05, "{} {}", off(DesignKind::Sobol), off(DesignKind::Random));
+        assert!(
+            off(DesignKind::Sobol) < 1e-3 && off(DesignKind::Random) < 0.05,
+            "{} {}",
+            off(DesignKind::Sobol),
+            off(DesignKind::Random)
+        );
     }
 
     #[test]
     fn unit_depends_on_seed_and_stays_in_cube() {
         for kind in [DesignKind::Random, DesignKind::Sobol, DesignKind::Sensitivity] {
             let (one, other) = (design(kind, 64), Design { seed: 4, ..design(kind, 64) });
-            let all = |d: Design| (0..d.total(4)).map(|point| d.unit(point, 4).unwrap()).collect::<Vec<_>>();
+            let all = |d: Design| {
+                (0..d.total(4)).map(|point| d.unit(point, 4).unwrap()).collect::<Vec<_>>()
+            };
             assert!(all(one) == all(one) && all(one) != all(other), "{kind:?}");
             assert!(all(one).iter().flatten().all(|u| (0.0..1.0).contains(u)), "{kind:?}");
         }
-        assert!(DesignKind::Sobol.check(1 << 17, 2).is_err() && DesignKind::Sensitivity.check(64, 200).is_err());
-        assert!(DesignKind::Sobol.check(1 << 16, 256).is_ok() && DesignKind::Random.check(1 << 20, 1000).is_ok());
+        assert!(
+            DesignKind::Sobol.check(1 << 17, 2).is_err()
+                && DesignKind::Sensitivity.check(64, 200).is_err()
+        );
+        assert!(
+            DesignKind::Sobol.check(1 << 16, 256).is_ok()
+                && DesignKind::Random.check(1 << 20, 1000).is_ok()
+        );
     }
 }

@@ -125,17 +125,26 @@ impl Plan {
     ///
     /// # Errors
     /// Why the cell is impossible: the values do not form a valid drive, filesystem or workload.
-    pub fn cell<S: Sources>(&self, place: &CellPlace, sources: &S) -> Result<SweepCell<S::Trace>, SettingError> {
-        let axes = self.axes.iter().zip(&place.values).map(|(axis, value)| (axis.key.as_str(), value));
-        let all: Vec<(&str, &Value)> = self.base.iter().map(|(key, value, _)| (key.as_str(), value)).chain(axes).collect();
+    pub fn cell<S: Sources>(
+        &self,
+        place: &CellPlace,
+        sources: &S,
+    ) -> Result<SweepCell<S::Trace>, SettingError> {
+        let axes =
+            self.axes.iter().zip(&place.values).map(|(axis, value)| (axis.key.as_str(), value));
+        let all: Vec<(&str, &Value)> =
+            self.base.iter().map(|(key, value, _)| (key.as_str(), value)).chain(axes).collect();
         settings::resolve(&all, place.seed, sources)
     }
 
     /// Paths of the drives and traces in the plan. They may not exist.
     #[must_use]
     pub fn paths(&self) -> BTreeSet<String> {
-        let on_axes = self.axes.iter().flat_map(|axis| axis.probes().into_iter().map(|(value, _)| (axis.key.as_str(), value)));
-        let all = self.base.iter().map(|(key, value, _)| (key.as_str(), value.clone())).chain(on_axes);
+        let on_axes = self.axes.iter().flat_map(|axis| {
+            axis.probes().into_iter().map(|(value, _)| (axis.key.as_str(), value))
+        });
+        let all =
+            self.base.iter().map(|(key, value, _)| (key.as_str(), value.clone())).chain(on_axes);
         let path = |(key, value): (&str, Value)| match (key, value) {
             ("drive.name", Value::Text(name)) if settings::is_path(&name) => Some(name),
             ("workload.name", Value::Text(name)) => name.strip_prefix("trace:").map(str::to_owned),
@@ -164,11 +173,24 @@ impl Plan {
 
     /// Reports errors of a single parameter. Errors of a combination are left to the results
     /// table. `tried` is the axis whose value is tried.
-    fn refuse(&self, wrong: Option<SettingError>, tried: Option<(&str, usize)>) -> Result<(), PlanError> {
+    fn refuse(
+        &self,
+        wrong: Option<SettingError>,
+        tried: Option<(&str, usize)>,
+    ) -> Result<(), PlanError> {
         let Some(SettingError { key: Some(key), text }) = wrong else { return Ok(()) };
-        let on_axis = || self.axes.iter().find(|axis| axis.key == key).map(|axis| axis.probes().first().map_or(axis.line, |probe| probe.1));
+        let on_axis = || {
+            self.axes
+                .iter()
+                .find(|axis| axis.key == key)
+                .map(|axis| axis.probes().first().map_or(axis.line, |probe| probe.1))
+        };
         let in_base = || self.base.iter().find(|(known, ..)| *known == key).map(|(.., line)| *line);
-        let line = tried.filter(|(axis, _)| *axis == key).map(|(_, line)| line).or_else(on_axis).or_else(in_base);
+        let line = tried
+            .filter(|(axis, _)| *axis == key)
+            .map(|(_, line)| line)
+            .or_else(on_axis)
+            .or_else(in_base);
         Err(PlanError { line, key, text })
     }
 }
@@ -256,9 +278,12 @@ impl<'a> PlanReader<'a> {
             });
         }
         if cells > CELLS_MAX {
-            let (all, most) = (trimtab_drive::units::grouped(cells), trimtab_drive::units::grouped(CELLS_MAX));
+            let (all, most) =
+                (trimtab_drive::units::grouped(cells), trimtab_drive::units::grouped(CELLS_MAX));
             let all = if cells == u64::MAX { "more than 10^19".to_owned() } else { all };
-            let text = format!("the plan has {all} cells; the limit is {most}: use fewer steps or a sampling design (random, sobol)");
+            let text = format!(
+                "the plan has {all} cells; the limit is {most}: use fewer steps or a sampling design (random, sobol)"
+            );
             return Err(PlanError { line: None, key: String::new(), text });
         }
         Ok(())
@@ -274,7 +299,11 @@ impl<'a> PlanReader<'a> {
         Ok(())
     }
 
-    fn table<'d, 'i>(&self, value: &'d Spanned<DeValue<'i>>, key: &str) -> Result<&'d DeTable<'i>, PlanError> {
+    fn table<'d, 'i>(
+        &self,
+        value: &'d Spanned<DeValue<'i>>,
+        key: &str,
+    ) -> Result<&'d DeTable<'i>, PlanError> {
         match value.get_ref() {
             DeValue::Table(table) => Ok(table),
             _ => self.wrong(value.span().start, key, format!("must be a table: [{key}]")),
@@ -293,7 +322,11 @@ impl<'a> PlanReader<'a> {
         for (key, value) in entries {
             let key = joined(prefix, key.get_ref());
             match value.get_ref() {
-                DeValue::Table(inner) if !inner.contains_key("from") && !inner.contains_key("to") => self.flatten(inner, &key, take)?,
+                DeValue::Table(inner)
+                    if !inner.contains_key("from") && !inner.contains_key("to") =>
+                {
+                    self.flatten(inner, &key, take)?
+                }
                 _ => take(settings_key(&key), value)?,
             }
         }
@@ -305,13 +338,23 @@ impl<'a> PlanReader<'a> {
         Ok(match value.get_ref() {
             DeValue::String(text) => Value::Text(text.to_string()),
             DeValue::Boolean(flag) => Value::Flag(*flag),
-            DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
-                Ok(number) => Value::Integer(number),
-                Err(_) => return self.wrong(at, key, format!("{} is too large", number.as_str())),
-            },
+            DeValue::Integer(number) => {
+                match i64::from_str_radix(number.as_str(), number.radix()) {
+                    Ok(number) => Value::Integer(number),
+                    Err(_) => {
+                        return self.wrong(at, key, format!("{} is too large", number.as_str()));
+                    }
+                }
+            }
             DeValue::Float(number) => match number.as_str().parse::<f64>() {
                 Ok(number) if number.is_finite() => Value::Number(number),
-                _ => return self.wrong(at, key, format!("{} is not a usable number", number.as_str())),
+                _ => {
+                    return self.wrong(
+                        at,
+                        key,
+                        format!("{} is not a usable number", number.as_str()),
+                    );
+                }
             },
             DeValue::Table(table) => {
                 let mut made = toml::Table::new();
@@ -321,7 +364,13 @@ impl<'a> PlanReader<'a> {
                 Value::Table(made)
             }
             DeValue::Datetime(_) => return self.wrong(at, key, "must not be a date"),
-            DeValue::Array(_) => return self.wrong(at, key, "must be a single value; a list of values belongs in [axes]"),
+            DeValue::Array(_) => {
+                return self.wrong(
+                    at,
+                    key,
+                    "must be a single value; a list of values belongs in [axes]",
+                );
+            }
         })
     }
 
@@ -334,8 +383,14 @@ impl<'a> PlanReader<'a> {
                     values.push((self.value(one, key)?, self.line(one.span().start)));
                 }
                 let mut seen = BTreeSet::new();
-                if let Some((twice, line)) = values.iter().find(|(value, _)| !seen.insert(value.to_string())) {
-                    return Err(PlanError { line: Some(*line), key: key.to_owned(), text: format!("{twice} is listed twice") });
+                if let Some((twice, line)) =
+                    values.iter().find(|(value, _)| !seen.insert(value.to_string()))
+                {
+                    return Err(PlanError {
+                        line: Some(*line),
+                        key: key.to_owned(),
+                        text: format!("{twice} is listed twice"),
+                    });
                 }
                 if values.is_empty() {
                     return self.wrong(at, key, "an axis needs at least one value");
@@ -354,9 +409,14 @@ impl<'a> PlanReader<'a> {
         let axis = Axis { key: key.to_owned(), values, line };
         let whole = !is_fractional(key) && axis.numbers().is_some();
         if let (Values::Range(_), Some(steps), true) = (&axis.values, axis.len(), whole) {
-            let different: BTreeSet<String> = (0..steps).map(|nth| axis.nth(nth).to_string()).collect();
+            let different: BTreeSet<String> =
+                (0..steps).map(|nth| axis.nth(nth).to_string()).collect();
             if (different.len() as u64) < steps {
-                return self.wrong(at, key, format!("its {steps} steps give only {} whole numbers", different.len()));
+                return self.wrong(
+                    at,
+                    key,
+                    format!("its {steps} steps give only {} whole numbers", different.len()),
+                );
             }
         }
         Ok(axis)
@@ -366,9 +426,14 @@ impl<'a> PlanReader<'a> {
         self.known(table, key, &["from", "to", "steps", "log"])?;
         let end = |name: &str| match table.get(name) {
             Some(value) => self.value(value, key),
-            None => self.wrong(at, key, format!("a range needs {name}: {{ from = A, to = B, steps = N }}")),
+            None => self.wrong(
+                at,
+                key,
+                format!("a range needs {name}: {{ from = A, to = B, steps = N }}"),
+            ),
         };
-        let (from, to, scale) = ends(&end("from")?, &end("to")?, is_fractional(key)).or_else(|text| self.wrong(at, key, text))?;
+        let (from, to, scale) = ends(&end("from")?, &end("to")?, is_fractional(key))
+            .or_else(|text| self.wrong(at, key, text))?;
         let log = match table.get("log").map(Spanned::get_ref) {
             None => false,
             Some(DeValue::Boolean(log)) => *log,
@@ -384,16 +449,37 @@ impl<'a> PlanReader<'a> {
         Ok(Range { from, to, steps, log, scale })
     }
 
-    fn count(&self, value: Option<&Spanned<DeValue<'_>>>, key: &str, least: u64, most: u64) -> Result<Option<u64>, PlanError> {
+    fn count(
+        &self,
+        value: Option<&Spanned<DeValue<'_>>>,
+        key: &str,
+        least: u64,
+        most: u64,
+    ) -> Result<Option<u64>, PlanError> {
         let Some(value) = value else { return Ok(None) };
         match self.value(value, key)? {
-            Value::Integer(n) if u64::try_from(n).is_ok_and(|n| (least..=most).contains(&n)) => Ok(Some(n as u64)),
-            other => self.wrong(value.span().start, key, format!("{other} is not a whole number from {least} to {most}")),
+            Value::Integer(n) if u64::try_from(n).is_ok_and(|n| (least..=most).contains(&n)) => {
+                Ok(Some(n as u64))
+            }
+            other => self.wrong(
+                value.span().start,
+                key,
+                format!("{other} is not a whole number from {least} to {most}"),
+            ),
         }
     }
 
-    fn design(&self, value: Option<&Spanned<DeValue<'_>>>, axes: &[Axis], seed: u64) -> Result<Design, PlanError> {
-        let grid = || axes.iter().map(Axis::len).try_fold(1_u64, |all, len| len.map(|len| all.saturating_mul(len)));
+    fn design(
+        &self,
+        value: Option<&Spanned<DeValue<'_>>>,
+        axes: &[Axis],
+        seed: u64,
+    ) -> Result<Design, PlanError> {
+        let grid = || {
+            axes.iter()
+                .map(Axis::len)
+                .try_fold(1_u64, |all, len| len.map(|len| all.saturating_mul(len)))
+        };
         let steps = |design| match grid() {
             Some(points) => Ok(Design { points, ..design }),
             None => {
@@ -418,18 +504,24 @@ impl<'a> PlanReader<'a> {
                 match DesignKind::NAMES.iter().find(|(name, _)| *name == said) {
                     Some((_, kind)) => *kind,
                     None => {
-                        let text = format!("unknown design '{said}'; {}", suggest(&said, "designs", &names));
+                        let text = format!(
+                            "unknown design '{said}'; {}",
+                            suggest(&said, "designs", &names)
+                        );
                         return self.wrong(kind.span().start, "design.kind", text);
                     }
                 }
             }
         };
-        let seed = self.count(table.get("seed"), "design.seed", 0, i64::MAX as u64)?.unwrap_or(seed);
+        let seed =
+            self.count(table.get("seed"), "design.seed", 0, i64::MAX as u64)?.unwrap_or(seed);
         let points = self.count(table.get("points"), "design.points", 1, CELLS_MAX)?;
         let at = value.span().start;
         match (kind, points) {
             (DesignKind::Grid, None) => steps(Design { seed, ..plain }),
-            (DesignKind::Grid, Some(_)) => self.wrong(at, "design.points", "the axes determine the number of points of a grid"),
+            (DesignKind::Grid, Some(_)) => {
+                self.wrong(at, "design.points", "the axes determine the number of points of a grid")
+            }
             (_, None) => self.wrong(at, "design.points", "this design needs a number of points"),
             (_, Some(points)) => match kind.check(points, axes.len()) {
                 Ok(()) => Ok(Design { kind, points, seed }),

@@ -72,7 +72,11 @@ pub trait Sources {
     ///
     /// # Errors
     /// Why it cannot be read.
-    fn trace(&self, path: &str, asked: &TraceReplayOptions) -> Result<(Self::Trace, String), String>;
+    fn trace(
+        &self,
+        path: &str,
+        asked: &TraceReplayOptions,
+    ) -> Result<(Self::Trace, String), String>;
 }
 
 /// Options for reading and replaying a trace.
@@ -91,19 +95,29 @@ fn section<'a>(name: &str, settings: &'a [(&'a str, &'a Value)]) -> BTreeMap<&'a
 }
 
 fn given<'a>(name: &str, settings: &'a [(&'a str, &'a Value)]) -> GivenSettings<'a> {
-    GivenSettings::new(format!("{name}."), section(name, settings).into_iter().map(|(key, value)| (key, value.to_string())))
+    GivenSettings::new(
+        format!("{name}."),
+        section(name, settings).into_iter().map(|(key, value)| (key, value.to_string())),
+    )
 }
 
 /// The cell for these settings and this seed. Later settings override earlier ones.
 ///
 /// # Errors
 /// The invalid parameter, or the invalid combination.
-pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) -> Result<SweepCell<S::Trace>, SettingError> {
+pub fn resolve<S: Sources>(
+    settings: &[(&str, &Value)],
+    seed: u64,
+    sources: &S,
+) -> Result<SweepCell<S::Trace>, SettingError> {
     check_keys(settings)?;
     for (key, _) in settings {
         let section = key.split('.').next().unwrap_or_default();
         if !SECTIONS.contains(&section) {
-            return Err(SettingError::of(*key, format!("unknown section '{section}'; {}", suggest(section, "sections", &SECTIONS))));
+            return Err(SettingError::of(
+                *key,
+                format!("unknown section '{section}'; {}", suggest(section, "sections", &SECTIONS)),
+            ));
         }
     }
     let drive = match drive(section("drive", settings), sources) {
@@ -124,17 +138,29 @@ pub fn resolve<S: Sources>(settings: &[(&str, &Value)], seed: u64, sources: &S) 
     let plan = requests(name, load, amount, policy, &mut workload, seed)?;
     let ModifiedDrive { drive, few } = drive?;
     // Rejects a cell that its run would refuse, so that the plan check reports it.
-    trimtab_sim::simulate::check(&drive.spec, &plan).map_err(|refused| SettingError::together(refused.to_string()))?;
-    Ok(SweepCell { drive: drive.spec, few, work: SweepCellWork::Requests { plan: Box::new(plan), content } })
+    trimtab_sim::simulate::check(&drive.spec, &plan)
+        .map_err(|refused| SettingError::together(refused.to_string()))?;
+    Ok(SweepCell {
+        drive: drive.spec,
+        few,
+        work: SweepCellWork::Requests { plan: Box::new(plan), content },
+    })
 }
 
 /// The drive. Unless set, the number of blocks follows from capacity and over-provisioning;
 /// the proportions of the named drive remain.
-fn drive<S: Sources>(mut section: DriveSettings<'_>, sources: &S) -> Result<ModifiedDrive, SettingError> {
-    let name = section
-        .remove("name")
-        .ok_or_else(|| SettingError::of("drive.name", "a plan needs a drive: drive.name = \"NAME\" or a specification file"))?;
-    let drive = sources.drive(&name.to_string()).map_err(|why| SettingError::of("drive.name", why))?;
+fn drive<S: Sources>(
+    mut section: DriveSettings<'_>,
+    sources: &S,
+) -> Result<ModifiedDrive, SettingError> {
+    let name = section.remove("name").ok_or_else(|| {
+        SettingError::of(
+            "drive.name",
+            "a plan needs a drive: drive.name = \"NAME\" or a specification file",
+        )
+    })?;
+    let drive =
+        sources.drive(&name.to_string()).map_err(|why| SettingError::of("drive.name", why))?;
     changed_by(drive, section)
 }
 
@@ -142,7 +168,10 @@ fn drive<S: Sources>(mut section: DriveSettings<'_>, sources: &S) -> Result<Modi
 ///
 /// # Errors
 /// The invalid parameter, or the invalid combination.
-pub fn changed_drive(drive: Drive, settings: &[(&str, &Value)]) -> Result<ModifiedDrive, SettingError> {
+pub fn changed_drive(
+    drive: Drive,
+    settings: &[(&str, &Value)],
+) -> Result<ModifiedDrive, SettingError> {
     check_keys(settings)?;
     changed_by(drive, section("drive", settings))
 }
@@ -152,7 +181,10 @@ fn check_keys(settings: &[(&str, &Value)]) -> Result<(), SettingError> {
     match settings.iter().find(|(key, _)| key.len() > KEY_BYTES_MAX) {
         Some((key, _)) => {
             let begin: String = key.chars().take(30).collect();
-            Err(SettingError::of(format!("{begin}…"), format!("no parameter has a name of more than {KEY_BYTES_MAX} bytes")))
+            Err(SettingError::of(
+                format!("{begin}…"),
+                format!("no parameter has a name of more than {KEY_BYTES_MAX} bytes"),
+            ))
         }
         None => Ok(()),
     }
@@ -171,11 +203,15 @@ pub struct ModifiedDrive {
 type DriveSettings<'a> = BTreeMap<&'a str, &'a Value>;
 
 fn changed_by(drive: Drive, mut section: DriveSettings<'_>) -> Result<ModifiedDrive, SettingError> {
-    let own = ["capacity", "over_provisioning_percent"].into_iter().filter_map(|key| Some((key, section.remove(key)?.to_string())));
+    let own = ["capacity", "over_provisioning_percent"]
+        .into_iter()
+        .filter_map(|key| Some((key, section.remove(key)?.to_string())));
     let mut given = GivenSettings::new("drive.", own.collect::<Vec<_>>());
     let capacity = given.option::<Bytes>("capacity")?;
     let mut permille = 0;
-    let asked = given.set("over_provisioning_percent", Setting::Permille(&mut permille, 0.1..=10_000.0))?.then_some(permille);
+    let asked = given
+        .set("over_provisioning_percent", Setting::Permille(&mut permille, 0.1..=10_000.0))?
+        .then_some(permille);
     let made = at_capacity(drive.clone(), capacity, asked, &section)?;
     // The full-size drive with the same other settings.
     let full = capacity.and_then(|_| at_capacity(drive, None, asked, &section).ok());
@@ -185,41 +221,65 @@ fn changed_by(drive: Drive, mut section: DriveSettings<'_>) -> Result<ModifiedDr
 
 /// `drive` at a capacity, with over-provisioning in per mille if `asked`, and with the remaining
 /// fields of `section`. Shrinks superblocks if there would be too few and their pages are not set.
-fn at_capacity(drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &DriveSettings<'_>) -> Result<Drive, SettingError> {
+fn at_capacity(
+    drive: Drive,
+    capacity: Option<Bytes>,
+    asked: Option<u32>,
+    section: &DriveSettings<'_>,
+) -> Result<Drive, SettingError> {
     let as_is = of_capacity(drive.clone(), capacity, asked, section);
     if capacity.is_none() || section.contains_key("flash.geometry.pages_per_block") {
         return as_is;
     }
-    let smaller = || model::smaller_superblocks(&drive.spec).map(|spec| Drive { spec, ..drive.clone() });
+    let smaller =
+        || model::smaller_superblocks(&drive.spec).map(|spec| Drive { spec, ..drive.clone() });
     as_is.or_else(|wrong| match wrong.key {
         Some(_) => Err(wrong),
-        None => smaller().find_map(|drive| of_capacity(drive, capacity, asked, section).ok()).ok_or(wrong),
+        None => smaller()
+            .find_map(|drive| of_capacity(drive, capacity, asked, section).ok())
+            .ok_or(wrong),
     })
 }
 
 /// As [`at_capacity`], with unchanged superblocks.
-fn of_capacity(mut drive: Drive, capacity: Option<Bytes>, asked: Option<u32>, section: &DriveSettings<'_>) -> Result<Drive, SettingError> {
+fn of_capacity(
+    mut drive: Drive,
+    capacity: Option<Bytes>,
+    asked: Option<u32>,
+    section: &DriveSettings<'_>,
+) -> Result<Drive, SettingError> {
     let before = drive.spec.clone();
-    let spare = drive.spec.flash().map(|flash| model::over_provisioning_permille(&flash.geometry, drive.spec.capacity_bytes));
+    let spare = drive
+        .spec
+        .flash()
+        .map(|flash| model::over_provisioning_permille(&flash.geometry, drive.spec.capacity_bytes));
     if let Some(capacity) = capacity {
         drive.spec = model::scaled(drive.spec, capacity);
     }
     for (field, value) in section {
-        drive.spec = with_field(drive.spec, field, value).map_err(|text| SettingError::of(format!("drive.{field}"), text))?;
+        drive.spec = with_field(drive.spec, field, value)
+            .map_err(|text| SettingError::of(format!("drive.{field}"), text))?;
     }
     let shaped = section.keys().any(|field| field.starts_with("flash.geometry."));
     let blocks = section.contains_key("flash.geometry.blocks_per_plane");
     match &mut drive.spec.medium {
         Medium::Flash(_) if asked.is_some() && blocks => {
             let key = "drive.over_provisioning_percent";
-            return Err(SettingError::of(key, "conflicts with drive.flash.geometry.blocks_per_plane, which determines it"));
+            return Err(SettingError::of(
+                key,
+                "conflicts with drive.flash.geometry.blocks_per_plane, which determines it",
+            ));
         }
         Medium::Flash(flash) if asked.is_some() || shaped && !blocks => {
             let permille = asked.or(spare).unwrap_or(0);
-            flash.geometry = flash.geometry.clone().with_over_provisioning(drive.spec.capacity_bytes, permille);
+            flash.geometry =
+                flash.geometry.clone().with_over_provisioning(drive.spec.capacity_bytes, permille);
         }
         Medium::Disk(_) if asked.is_some() => {
-            return Err(SettingError::of("drive.over_provisioning_percent", format!("{} is a hard disk and has none", drive.spec.name)));
+            return Err(SettingError::of(
+                "drive.over_provisioning_percent",
+                format!("{} is a hard disk and has none", drive.spec.name),
+            ));
         }
         _ => {}
     }
@@ -240,29 +300,46 @@ pub fn is_path(name: &str) -> bool {
 fn with_field(mut spec: DriveSpec, field: &str, value: &Value) -> Result<DriveSpec, String> {
     let value = field_value(field, value)?;
     let whole = |max: u64| {
-        value.as_integer().and_then(|n| u64::try_from(n).ok()).filter(|n| *n <= max).ok_or_else(|| format!("{value:?} is not a valid size"))
+        value
+            .as_integer()
+            .and_then(|n| u64::try_from(n).ok())
+            .filter(|n| *n <= max)
+            .ok_or_else(|| format!("{value:?} is not a valid size"))
     };
     let (section, rest) = field.split_once('.').unwrap_or((field, ""));
     match (section, &mut spec.medium) {
         ("capacity_bytes", _) if rest.is_empty() => spec.capacity_bytes = whole(u64::MAX)?,
-        ("logical_block_bytes", _) if rest.is_empty() => spec.logical_block_bytes = whole(u64::from(u32::MAX))? as u32,
+        ("logical_block_bytes", _) if rest.is_empty() => {
+            spec.logical_block_bytes = whole(u64::from(u32::MAX))? as u32
+        }
         ("interface", _) => spec.interface = changed(&spec.interface, rest, value)?,
         ("flash", Medium::Flash(flash)) => *flash = changed(flash, rest, value)?,
         ("disk", Medium::Disk(disk)) => *disk = changed(disk, rest, value)?,
         ("flash" | "disk", _) => return Err(format!("{} has no [{section}] section", spec.name)),
         _ => {
-            let known: Vec<&str> =
-                OF_DRIVES.into_iter().chain(["capacity_bytes", "logical_block_bytes", "interface", "flash", "disk"]).collect();
-            return Err(format!("a drive has no setting '{field}'; {}", suggest(section, "settings", &known)));
+            let known: Vec<&str> = OF_DRIVES
+                .into_iter()
+                .chain(["capacity_bytes", "logical_block_bytes", "interface", "flash", "disk"])
+                .collect();
+            return Err(format!(
+                "a drive has no setting '{field}'; {}",
+                suggest(section, "settings", &known)
+            ));
         }
     }
     Ok(spec)
 }
 
 fn field_value(field: &str, value: &Value) -> Result<toml::Value, String> {
-    let whole = |number: u64| i64::try_from(number).map(toml::Value::Integer).map_err(|_| format!("{number} is too large"));
+    let whole = |number: u64| {
+        i64::try_from(number)
+            .map(toml::Value::Integer)
+            .map_err(|_| format!("{number} is too large"))
+    };
     match value {
-        Value::Text(text) if field.ends_with("bytes") => whole(text.parse::<Bytes>().map_err(|error| error.to_string())?.0),
+        Value::Text(text) if field.ends_with("bytes") => {
+            whole(text.parse::<Bytes>().map_err(|error| error.to_string())?.0)
+        }
         Value::Text(text) if field.ends_with("_ns") => {
             whole(text.parse::<trimtab_drive::units::Nanos>().map_err(|error| error.to_string())?.0)
         }
@@ -274,7 +351,11 @@ fn field_value(field: &str, value: &Value) -> Result<toml::Value, String> {
     }
 }
 
-fn changed<P: serde::Serialize + serde::de::DeserializeOwned>(part: &P, field: &str, value: toml::Value) -> Result<P, String> {
+fn changed<P: serde::Serialize + serde::de::DeserializeOwned>(
+    part: &P,
+    field: &str,
+    value: toml::Value,
+) -> Result<P, String> {
     let mut table = toml::Table::try_from(part).map_err(|error| error.to_string())?;
     let (path, last) = field.rsplit_once('.').unwrap_or(("", field));
     let mut place = &mut table;
@@ -293,7 +374,8 @@ fn changed<P: serde::Serialize + serde::de::DeserializeOwned>(part: &P, field: &
 fn readable(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
     let Some((unknown, known)) = line.split_once(", expected ") else { return line.to_owned() };
-    let quoted = |text: &str| text.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let quoted =
+        |text: &str| text.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
     match (unknown.starts_with("unknown "), quoted(unknown).first(), quoted(known)) {
         (true, Some(name), known) if !known.is_empty() => {
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
@@ -322,14 +404,17 @@ fn load<S: Sources>(
     let three = Some(Amount::Capacities(DRIVE_WRITES));
     let of_name = |text: String| SettingError::of("workload.name", text);
     match name.split_once(':').unwrap_or((name, "")) {
-        ("crystal", rest) => Ok((SimulationLoad::Crystal(rest.parse().map_err(of_name)?), String::new(), three)),
+        ("crystal", rest) => {
+            Ok((SimulationLoad::Crystal(rest.parse().map_err(of_name)?), String::new(), three))
+        }
         ("trace", path) if !path.is_empty() => {
             let asked = asked(given)?;
             let (trace, content) = sources.trace(path, &asked).map_err(of_name)?;
             Ok((SimulationLoad::Trace(trace), content, None))
         }
         _ => {
-            let pattern = Pattern::parse(name, &["crystal", "trace:FILE", ageing::CHURN]).map_err(of_name)?;
+            let pattern =
+                Pattern::parse(name, &["crystal", "trace:FILE", ageing::CHURN]).map_err(of_name)?;
             Ok((SimulationLoad::Synthetic(addresses(pattern, given)?), String::new(), three))
         }
     }
@@ -337,31 +422,49 @@ fn load<S: Sources>(
 
 fn asked(given: &mut GivenSettings<'_>) -> Result<TraceReplayOptions, SettingError> {
     let (mut rate, mut depth) = (0.0, 0_u32);
-    let is_given =
-        (given.set("rate", Setting::Fraction(&mut rate, 0.001..=1e9))?, given.set("closed_loop", Setting::Number(&mut depth, 1..=65_536))?);
+    let is_given = (
+        given.set("rate", Setting::Fraction(&mut rate, 0.001..=1e9))?,
+        given.set("closed_loop", Setting::Number(&mut depth, 1..=65_536))?,
+    );
     let timing = match is_given {
         (true, false) => Timing::Rate(rate),
         (false, true) => Timing::ClosedLoop(depth),
         (false, false) => Timing::Recorded,
         (true, true) => {
-            return Err(given.wrong("closed_loop", "a trace takes either workload.rate or workload.closed_loop, not both"));
+            return Err(given.wrong(
+                "closed_loop",
+                "a trace takes either workload.rate or workload.closed_loop, not both",
+            ));
         }
     };
-    let reading = TraceReadOptions { format: given.option("format")?, volume: given.option("volume")?, events: given.option("events")? };
+    let reading = TraceReadOptions {
+        format: given.option("format")?,
+        volume: given.option("volume")?,
+        events: given.option("events")?,
+    };
     Ok(TraceReplayOptions { reading, timing })
 }
 
-fn addresses(mut pattern: Pattern, given: &mut GivenSettings<'_>) -> Result<Addresses, SettingError> {
+fn addresses(
+    mut pattern: Pattern,
+    given: &mut GivenSettings<'_>,
+) -> Result<Addresses, SettingError> {
     match &mut pattern {
-        Pattern::HotCold { space, ops } => {
-            given.apply([("hot_space", Setting::Fraction(space, 0.0..=1.0)), ("hot_operations", Setting::Fraction(ops, 0.0..=1.0))])?
+        Pattern::HotCold { space, ops } => given.apply([
+            ("hot_space", Setting::Fraction(space, 0.0..=1.0)),
+            ("hot_operations", Setting::Fraction(ops, 0.0..=1.0)),
+        ])?,
+        Pattern::Zipf { theta } => {
+            given.apply([("theta", Setting::Fraction(theta, 0.0..=10.0))])?
         }
-        Pattern::Zipf { theta } => given.apply([("theta", Setting::Fraction(theta, 0.0..=10.0))])?,
         Pattern::Sequential | Pattern::Uniform | Pattern::Shuffled | Pattern::Pareto { .. } => {}
     }
-    let sizes = given.option::<RequestSizes>("size")?.map_or_else(|| alloc::vec![(4096, 1)], |sizes| sizes.0);
+    let sizes = given
+        .option::<RequestSizes>("size")?
+        .map_or_else(|| alloc::vec![(4096, 1)], |sizes| sizes.0);
     let (mix, trims_of) = (Mix::default(), TrimPattern::default());
-    let mut addresses = Addresses { pattern, mix, trims_of, sizes, queue_depth: 32, span_permille: 1000 };
+    let mut addresses =
+        Addresses { pattern, mix, trims_of, sizes, queue_depth: 32, span_permille: 1000 };
     given.apply([
         ("read_percent", Setting::Number(&mut addresses.mix.read_percent, 0..=99)),
         ("trim_percent", Setting::Number(&mut addresses.mix.trim_percent, 0..=99)),
@@ -381,10 +484,13 @@ fn requests<T>(
     seed: u64,
 ) -> Result<SimulationPlan<T>, SettingError> {
     let mut drive_writes = 0.0;
-    let times = given.set("drive_writes", Setting::Fraction(&mut drive_writes, 0.001..=1e6))?.then_some(Amount::Capacities(drive_writes));
+    let times = given
+        .set("drive_writes", Setting::Fraction(&mut drive_writes, 0.001..=1e6))?
+        .then_some(Amount::Capacities(drive_writes));
     let until_written = given.option::<Amount>("until_written")?;
     if until_written.is_some() && times.is_some() {
-        return Err(given.wrong("until_written", "conflicts with workload.drive_writes: set only one of them"));
+        return Err(given
+            .wrong("until_written", "conflicts with workload.drive_writes: set only one of them"));
     }
     let mut plan = SimulationPlan {
         data: DataClass::Random,
@@ -395,7 +501,10 @@ fn requests<T>(
         load,
         name,
     };
-    given.apply([("data", Setting::Text(&mut plan.data)), ("fill_percent", Setting::Permille(&mut plan.fill_permille, 0.0..=100.0))])?;
+    given.apply([
+        ("data", Setting::Text(&mut plan.data)),
+        ("fill_percent", Setting::Permille(&mut plan.fill_permille, 0.0..=100.0)),
+    ])?;
     given.end(&format!("workload {}", plan.name))?;
     Ok(plan)
 }
@@ -416,7 +525,15 @@ fn files<T>(
     ])?;
     let label = format!("drive:{}", drive.spec.name);
     let spec = drive.spec.clone();
-    let setup = Setup { drive, label, volume, fill: 0.0, fill_class: data, used: FreeExtentLengths::default(), seed };
+    let setup = Setup {
+        drive,
+        label,
+        volume,
+        fill: 0.0,
+        fill_class: data,
+        used: FreeExtentLengths::default(),
+        seed,
+    };
     let mut ageing = Ageing::new(setup, fill / 100.0, data, drive_writes);
     given.apply([
         ("drive_writes_a_day", Setting::Fraction(&mut ageing.daily, 1e-4..=1e4)),
@@ -429,16 +546,26 @@ fn files<T>(
     given.end("workload churn")?;
     let policy = policy.unwrap_or(PolicySpec::None);
     if policy != PolicySpec::None && spec.flash().is_none_or(|flash| !flash.trim.supported) {
-        return Err(SettingError::together(format!("{} does not support TRIM, so no policy but none can be tried: {policy}", spec.name)));
+        return Err(SettingError::together(format!(
+            "{} does not support TRIM, so no policy but none can be tried: {policy}",
+            spec.name
+        )));
     }
-    Ok(SweepCell { drive: spec, few: None, work: SweepCellWork::Files { ageing: Box::new(ageing), policy } })
+    Ok(SweepCell {
+        drive: spec,
+        few: None,
+        work: SweepCellWork::Files { ageing: Box::new(ageing), policy },
+    })
 }
 
 fn volume(mut given: GivenSettings<'_>) -> Result<VolumeSpec, SettingError> {
     let names = ["ext4", "ext4-2011", "desktop-2011"];
     let name = given.option("name")?.unwrap_or_else(|| names[0].to_owned());
     if !names.contains(&name.as_str()) {
-        return Err(given.wrong("name", format!("there is no filesystem '{name}'; {}", suggest(&name, "filesystems", &names))));
+        return Err(given.wrong(
+            "name",
+            format!("there is no filesystem '{name}'; {}", suggest(&name, "filesystems", &names)),
+        ));
     }
     let mut volume = volume_named(&name);
     volume.set(given)?;

@@ -55,7 +55,10 @@ impl CellOutcome {
     #[must_use]
     pub fn counter(&self, column: &str) -> Option<u64> {
         let Self::Finished { figures, large_counters, .. } = self else { return None };
-        large_counters.get(column).copied().or_else(|| figures.get(column).map(|value| *value as u64))
+        large_counters
+            .get(column)
+            .copied()
+            .or_else(|| figures.get(column).map(|value| *value as u64))
     }
 }
 
@@ -130,7 +133,8 @@ pub fn outcome<T>(cell: &SweepCell<T>, run: &Run) -> CellOutcome {
     };
     add("drive_capacity_bytes", Some(cell.drive.capacity_bytes as f64));
     add("drive_over_provisioning_percent", cell.over_provisioning_percent());
-    let utilisation = cell.drive.flash().and_then(|flash| utilisation(run, flash.geometry.raw_bytes() as f64));
+    let utilisation =
+        cell.drive.flash().and_then(|flash| utilisation(run, flash.geometry.raw_bytes() as f64));
     add("flash_utilisation_last_quarter_ratio", utilisation);
     outcome
 }
@@ -164,7 +168,11 @@ pub fn figures(run: &Run) -> BTreeMap<String, f64> {
 /// Latencies of each kind of operation over all phases.
 fn latencies(run: &Run) -> Vec<(OpKind, Histogram)> {
     let mut all: Vec<(OpKind, Histogram)> = Vec::new();
-    let of = run.phases.iter().flat_map(|phase| &phase.latencies).filter(|latency| latency.part == LatencyPart::Total);
+    let of = run
+        .phases
+        .iter()
+        .flat_map(|phase| &phase.latencies)
+        .filter(|latency| latency.part == LatencyPart::Total);
     for latency in of.filter(|latency| latency.histogram.count() > 0) {
         match all.iter_mut().find(|(kind, _)| *kind == latency.kind) {
             Some((_, histogram)) => histogram.merge(&latency.histogram),
@@ -177,24 +185,30 @@ fn latencies(run: &Run) -> Vec<(OpKind, Histogram)> {
 /// Warning codes without duplicates.
 #[must_use]
 pub fn warnings(run: &Run) -> Vec<String> {
-    let warnings: BTreeSet<String> = run.warnings.iter().map(|warning| warning.code.clone()).collect();
+    let warnings: BTreeSet<String> =
+        run.warnings.iter().map(|warning| warning.code.clone()).collect();
     warnings.into_iter().collect()
 }
 
 /// Utilisation u as in formulas for write amplification: mapped bytes over non-erased bytes,
 /// averaged over the samples of the last quarter of the writes.
 fn utilisation(run: &Run, raw: f64) -> Option<f64> {
-    let of = |name: &str| run.series.iter().find(|series| series.name == name && !series.y.is_empty());
+    let of =
+        |name: &str| run.series.iter().find(|series| series.name == name && !series.y.is_empty());
     let (mapped, free) = (of("state.valid")?, of("state.free"));
     let from = mapped.y.len() - mapped.y.len().div_ceil(4);
-    let ratio = |at: usize| mapped.y[at] / (raw - free.and_then(|free| free.y.get(at)).copied().unwrap_or(0.0));
+    let ratio = |at: usize| {
+        mapped.y[at] / (raw - free.and_then(|free| free.y.get(at)).copied().unwrap_or(0.0))
+    };
     let ratios: Vec<f64> = (from..mapped.y.len()).map(ratio).collect();
     Some(ratios.iter().sum::<f64>() / ratios.len() as f64)
 }
 
 /// Lower-cases letters, and replaces all but letters and digits by underscores.
 fn plain(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
+    name.chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
+        .collect()
 }
 
 fn counter_column(name: &str) -> String {
@@ -225,7 +239,10 @@ pub fn table(plan: &Plan, rows: &[SweepRow]) -> Vec<Column> {
         name: name.into(),
         values: Cells::Integers(values.into_iter().map(|v| v as i64).collect()),
     };
-    let texts = |name: &str, values: Vec<Option<String>>| Column { name: name.into(), values: Cells::Texts(values) };
+    let texts = |name: &str, values: Vec<Option<String>>| Column {
+        name: name.into(),
+        values: Cells::Texts(values),
+    };
     let (finished, failed) = ("finished", "failed");
     let mut columns = alloc::vec![
         integers(FIXED[0], rows.iter().map(|row| row.cell).collect()),
@@ -235,19 +252,32 @@ pub fn table(plan: &Plan, rows: &[SweepRow]) -> Vec<Column> {
         texts(FIXED[4], rows.iter().map(|row| Some(row.id.clone())).collect()),
         texts(
             FIXED[5],
-            rows.iter().map(|row| Some(if matches!(row.outcome, CellOutcome::Failed(_)) { failed } else { finished }.to_owned())).collect()
+            rows.iter()
+                .map(|row| Some(
+                    if matches!(row.outcome, CellOutcome::Failed(_)) { failed } else { finished }
+                        .to_owned()
+                ))
+                .collect()
         ),
         texts(
             FIXED[6],
-            rows.iter().map(|row| if let CellOutcome::Failed(reason) = &row.outcome { Some(reason.clone()) } else { None }).collect()
+            rows.iter()
+                .map(|row| if let CellOutcome::Failed(reason) = &row.outcome {
+                    Some(reason.clone())
+                } else {
+                    None
+                })
+                .collect()
         ),
     ];
     for (at, axis) in plan.axes.iter().enumerate() {
         let values = || places.iter().map(|place| &place.values[at]);
         let values = match axis.numbers() {
-            Some(NumberNotation::Integer) => {
-                Cells::Integers(values().map(|value| if let Value::Integer(number) = value { *number } else { 0 }).collect())
-            }
+            Some(NumberNotation::Integer) => Cells::Integers(
+                values()
+                    .map(|value| if let Value::Integer(number) = value { *number } else { 0 })
+                    .collect(),
+            ),
             Some(_) => Cells::Numbers(values().map(Value::number).collect()),
             None => Cells::Texts(values().map(|value| Some(value.to_string())).collect()),
         };
@@ -255,14 +285,23 @@ pub fn table(plan: &Plan, rows: &[SweepRow]) -> Vec<Column> {
     }
     let all: Vec<Option<&BTreeMap<String, f64>>> = rows.iter().map(SweepRow::figures).collect();
     let names: BTreeSet<&String> = all.iter().flatten().flat_map(|row| row.keys()).collect();
-    let (counters, others): (Vec<&String>, Vec<&String>) = names.into_iter().partition(|name| name.starts_with(COUNTER));
+    let (counters, others): (Vec<&String>, Vec<&String>) =
+        names.into_iter().partition(|name| name.starts_with(COUNTER));
     for name in others {
         let of = |row: &Option<&BTreeMap<String, f64>>| row.and_then(|row| row.get(name).copied());
-        columns.push(Column { name: name.clone(), values: Cells::Numbers(all.iter().map(of).collect()) });
+        columns.push(Column {
+            name: name.clone(),
+            values: Cells::Numbers(all.iter().map(of).collect()),
+        });
     }
     for name in counters {
-        let of = |row: &SweepRow| row.outcome.counter(name).map(|value| i64::try_from(value).unwrap_or(i64::MAX));
-        columns.push(Column { name: name.clone(), values: Cells::Counters(rows.iter().map(of).collect()) });
+        let of = |row: &SweepRow| {
+            row.outcome.counter(name).map(|value| i64::try_from(value).unwrap_or(i64::MAX))
+        };
+        columns.push(Column {
+            name: name.clone(),
+            values: Cells::Counters(rows.iter().map(of).collect()),
+        });
     }
     let warnings = |row: &SweepRow| {
         if let CellOutcome::Finished { warnings, .. } = &row.outcome {
@@ -282,17 +321,25 @@ mod tests {
     #[test]
     fn counters_above_2_to_the_53_are_exact() {
         let run = Run {
-            counters: [("host.written-bytes", (1 << 60) + 1), ("nand.erases", 7)].map(|(name, n)| (name.to_owned(), n)).into(),
+            counters: [("host.written-bytes", (1 << 60) + 1), ("nand.erases", 7)]
+                .map(|(name, n)| (name.to_owned(), n))
+                .into(),
             ..Run::empty()
         };
         let outcome = CellOutcome::of(&run);
-        let exact = ["counter_host_written_bytes", "counter_nand_erases", "counter_x"].map(|column| outcome.counter(column));
+        let exact = ["counter_host_written_bytes", "counter_nand_erases", "counter_x"]
+            .map(|column| outcome.counter(column));
         assert_eq!(exact, [Some((1 << 60) + 1), Some(7), None]);
-        let plan = Plan::parse("[base]\ndrive.name = \"x\"\n[axes]\npolicy.name = [\"none\", \"online\"]\n").unwrap();
+        let plan = Plan::parse(
+            "[base]\ndrive.name = \"x\"\n[axes]\npolicy.name = [\"none\", \"online\"]\n",
+        )
+        .unwrap();
         let rows = [outcome, CellOutcome::Failed("no".to_owned())].into_iter().zip(0..);
-        let rows: Vec<SweepRow> = rows.map(|(outcome, cell)| SweepRow { cell, id: String::new(), outcome }).collect();
+        let rows: Vec<SweepRow> =
+            rows.map(|(outcome, cell)| SweepRow { cell, id: String::new(), outcome }).collect();
         let columns = table(&plan, &rows);
-        let column = columns.iter().find(|column| column.name == "counter_host_written_bytes").unwrap();
+        let column =
+            columns.iter().find(|column| column.name == "counter_host_written_bytes").unwrap();
         assert_eq!(column.values, Cells::Counters(alloc::vec![Some((1 << 60) + 1), None]));
     }
 
@@ -304,7 +351,8 @@ mod tests {
             let figures = [("x".to_owned(), value)].into();
             let large_counters = [("counter_x".to_owned(), u64::MAX - rng.below(1 << 60))].into();
             let outcome = CellOutcome::Finished { figures, large_counters, warnings: Vec::new() };
-            let again: CellOutcome = serde_json::from_str(&serde_json::to_string(&outcome).unwrap()).unwrap();
+            let again: CellOutcome =
+                serde_json::from_str(&serde_json::to_string(&outcome).unwrap()).unwrap();
             assert_eq!(again, outcome);
         }
     }

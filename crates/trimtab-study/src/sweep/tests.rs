@@ -103,7 +103,13 @@ fn plan(rest: &str) -> Plan {
 fn shown(plan: &Plan) -> Vec<String> {
     (0..plan.cells())
         .map(|cell| plan.place(cell))
-        .map(|p| format!("{} {}", p.values.iter().map(Value::to_string).collect::<Vec<_>>().join(" "), p.seed))
+        .map(|p| {
+            format!(
+                "{} {}",
+                p.values.iter().map(Value::to_string).collect::<Vec<_>>().join(" "),
+                p.seed
+            )
+        })
         .collect()
 }
 
@@ -138,9 +144,13 @@ fn plan_values_reach_the_cell() {
     let cell = plan.cell(&plan.place(1), &Shipped).unwrap();
     let flash = cell.drive.flash().unwrap();
     assert_eq!(cell.drive.capacity_bytes, 8 << 30);
-    assert_eq!((flash.nand.program_ns, flash.ftl.victim), (700_000, trimtab_drive::spec::VictimPolicy::DChoices(10)));
+    assert_eq!(
+        (flash.nand.program_ns, flash.ftl.victim),
+        (700_000, trimtab_drive::spec::VictimPolicy::DChoices(10))
+    );
     // At least the requested value, and less than a superblock more.
-    let layer = flash.geometry.superblock_bytes() as f64 * flash.geometry.dies() as f64 / f64::from(flash.geometry.superblock_dies);
+    let layer = flash.geometry.superblock_bytes() as f64 * flash.geometry.dies() as f64
+        / f64::from(flash.geometry.superblock_dies);
     let over = cell.over_provisioning_percent().unwrap();
     assert!((12.5..12.5 + 100.0 * layer / (8_u64 << 30) as f64).contains(&over), "{over}");
     let SweepCellWork::Requests { plan: requests, .. } = &cell.work else { panic!() };
@@ -160,7 +170,10 @@ fn churn_plan_varies_files_and_filesystem() {
     plan.check(&Shipped).unwrap();
     let cell = plan.cell(&plan.place(7), &Shipped).unwrap();
     let SweepCellWork::Files { ageing, policy } = &cell.work else { panic!() };
-    assert_eq!((ageing.fill, policy.name(), ageing.setup.volume.atime), (0.8, "online", trimtab_sim::volume::Atime::Strict));
+    assert_eq!(
+        (ageing.fill, policy.name(), ageing.setup.volume.atime),
+        (0.8, "online", trimtab_sim::volume::Atime::Strict)
+    );
     let (run, end) = plan.cell(&plan.place(0), &Shipped).unwrap().run(&mut ()).unwrap();
     assert_eq!(end, RunEnd::Complete);
     let CellOutcome::Finished { figures, .. } = outcome(&cell, &run) else { panic!() };
@@ -182,22 +195,58 @@ fn errors_give_line_and_key() {
             "[axes]\nworkload.queue_dept = [7]\n",
             "line 6: workload.queue_dept: workload random has no setting 'queue_dept'; did you mean 'queue_depth'?",
         ),
-        ("[axes]\npolicy = [\n  \"none\",\n  \"bached\",\n]\n", "line 8: policy.name: there is no trim policy 'bached'"),
-        ("policy = \"batched\"\n[axes]\npolicy.evry = [\"1h\"]\n", "line 7: policy.evry: trim policy batched has no setting 'evry'"),
-        ("[axes]\nworklod.size = [4096]\n", "line 6: worklod.size: unknown section 'worklod'; did you mean 'workload'?"),
-        ("[axes]\nvolume.atime = [\"noatime\"]\n", "line 6: volume.atime: workload random has no filesystem"),
-        ("[axes]\nworkload.hot_space = [0.5]\n", "line 6: workload.hot_space: workload random has no setting 'hot_space'"),
+        (
+            "[axes]\npolicy = [\n  \"none\",\n  \"bached\",\n]\n",
+            "line 8: policy.name: there is no trim policy 'bached'",
+        ),
+        (
+            "policy = \"batched\"\n[axes]\npolicy.evry = [\"1h\"]\n",
+            "line 7: policy.evry: trim policy batched has no setting 'evry'",
+        ),
+        (
+            "[axes]\nworklod.size = [4096]\n",
+            "line 6: worklod.size: unknown section 'worklod'; did you mean 'workload'?",
+        ),
+        (
+            "[axes]\nvolume.atime = [\"noatime\"]\n",
+            "line 6: volume.atime: workload random has no filesystem",
+        ),
+        (
+            "[axes]\nworkload.hot_space = [0.5]\n",
+            "line 6: workload.hot_space: workload random has no setting 'hot_space'",
+        ),
         (
             "[axes]\nworkload.fill_percent = { from = nan, to = 80, steps = 3 }\n",
             "line 6: workload.fill_percent: nan is not a usable number",
         ),
-        ("[axes]\nworkload.fill_percent = [10, inf]\n", "line 6: workload.fill_percent: inf is not a usable number"),
-        ("[axes]\nworkload.fill_percent = [10, 101]\n", "line 6: workload.fill_percent: '101' is not a number from 0 to 100"),
-        ("[axes]\nworkload.fill_percent = []\n", "line 6: workload.fill_percent: an axis needs at least one value"),
-        ("[axes]\nworkload.fill_percent = [10, 10]\n", "line 6: workload.fill_percent: 10 is listed twice"),
-        ("[axes]\nworkload.fill_percent = { from = 10, to = 5, steps = 3 }\n", "a range must go from a smaller value"),
-        ("[axes]\nworkload.fill_percent = { from = 0, to = 5, steps = 3, log = true }\n", "a logarithmic range must be above 0"),
-        ("[axes]\nworkload.fill_percent = { from = 1, to = 5 }\n", "line 6: workload.fill_percent: a grid needs steps"),
+        (
+            "[axes]\nworkload.fill_percent = [10, inf]\n",
+            "line 6: workload.fill_percent: inf is not a usable number",
+        ),
+        (
+            "[axes]\nworkload.fill_percent = [10, 101]\n",
+            "line 6: workload.fill_percent: '101' is not a number from 0 to 100",
+        ),
+        (
+            "[axes]\nworkload.fill_percent = []\n",
+            "line 6: workload.fill_percent: an axis needs at least one value",
+        ),
+        (
+            "[axes]\nworkload.fill_percent = [10, 10]\n",
+            "line 6: workload.fill_percent: 10 is listed twice",
+        ),
+        (
+            "[axes]\nworkload.fill_percent = { from = 10, to = 5, steps = 3 }\n",
+            "a range must go from a smaller value",
+        ),
+        (
+            "[axes]\nworkload.fill_percent = { from = 0, to = 5, steps = 3, log = true }\n",
+            "a logarithmic range must be above 0",
+        ),
+        (
+            "[axes]\nworkload.fill_percent = { from = 1, to = 5 }\n",
+            "line 6: workload.fill_percent: a grid needs steps",
+        ),
         (
             "[axes]\nworkload.fill_percent = { from = 1, to = 5, stesp = 2 }\n",
             "line 6: workload.fill_percent.stesp: unknown key; did you mean 'steps'?",
@@ -206,12 +255,27 @@ fn errors_give_line_and_key() {
             "[axes]\nworkload.fill_percent = { from = 1, to = 5, steps = 1 }\n",
             "line 6: workload.fill_percent.steps: 1 is not a whole number from 2",
         ),
-        ("[axes]\nworkload.queue_depth = { from = 1, to = 4, steps = 9 }\n", "its 9 steps give only 4 whole numbers"),
-        ("[axes]\nworkload.queue_depth = { from = 1.5, to = 4, steps = 2 }\n", "needs whole numbers"),
+        (
+            "[axes]\nworkload.queue_depth = { from = 1, to = 4, steps = 9 }\n",
+            "its 9 steps give only 4 whole numbers",
+        ),
+        (
+            "[axes]\nworkload.queue_depth = { from = 1.5, to = 4, steps = 2 }\n",
+            "needs whole numbers",
+        ),
         ("[axes]\ndrive.capacity = [\"8GiB\"]\n", "line 6: drive.capacity: set twice"),
-        ("[axes]\nworkload = [\"random\"]\n[dessign]\n", "line 7: dessign: unknown key; did you mean 'design'?"),
-        ("[axes]\nworkload.size = [1]\n[design]\nkind = \"sobl\"\n", "line 8: design.kind: unknown design 'sobl'; did you mean 'sobol'?"),
-        ("[axes]\nworkload.size = [1]\n[design]\nkind = \"sobol\"\npoints = 100000\n", "at most 65536 points"),
+        (
+            "[axes]\nworkload = [\"random\"]\n[dessign]\n",
+            "line 7: dessign: unknown key; did you mean 'design'?",
+        ),
+        (
+            "[axes]\nworkload.size = [1]\n[design]\nkind = \"sobl\"\n",
+            "line 8: design.kind: unknown design 'sobl'; did you mean 'sobol'?",
+        ),
+        (
+            "[axes]\nworkload.size = [1]\n[design]\nkind = \"sobol\"\npoints = 100000\n",
+            "at most 65536 points",
+        ),
         ("", "axes: a plan without axes is a single run"),
         ("[axes\n", "line 5: "),
         ("policy = \"idle\"\npolicy.budget = \"1ms\"\n", "write drive.name = "),
@@ -224,15 +288,24 @@ fn errors_give_line_and_key() {
             "{}{rest}",
             BASE.replace(
                 "workload.name = \"random\"\n",
-                if rest.contains("workload = ") { "# no workload\n" } else { "workload.name = \"random\"\n" }
+                if rest.contains("workload = ") {
+                    "# no workload\n"
+                } else {
+                    "workload.name = \"random\"\n"
+                }
             )
         );
-        let error = Plan::parse(&text).and_then(|plan| plan.check(&Shipped)).expect_err(rest).to_string();
+        let error =
+            Plan::parse(&text).and_then(|plan| plan.check(&Shipped)).expect_err(rest).to_string();
         assert!(error.contains(expected) && !error.contains('\n'), "{rest}: {error}");
     }
     let empty = Plan::parse("").unwrap_err().to_string();
     assert!(empty.contains("axes"), "{empty}");
-    let no_drive = Plan::parse("[axes]\nworkload.queue_depth = [1]\n").unwrap().check(&Shipped).unwrap_err().to_string();
+    let no_drive = Plan::parse("[axes]\nworkload.queue_depth = [1]\n")
+        .unwrap()
+        .check(&Shipped)
+        .unwrap_err()
+        .to_string();
     assert!(no_drive.contains("a plan needs a drive"), "{no_drive}");
 }
 
@@ -240,7 +313,9 @@ fn errors_give_line_and_key() {
 fn identity_covers_exactly_the_inputs_of_the_result() {
     let identity = |text: &str| {
         let plan = Plan::parse(text).unwrap();
-        plan.cell(&plan.place(0), &Shipped).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}")).identity()
+        plan.cell(&plan.place(0), &Shipped)
+            .unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"))
+            .identity()
     };
     let of = |more: &str| identity(&format!("{BASE}{more}\n[axes]\nworkload.queue_depth = [4]\n"));
     let mut seen = BTreeSet::new();
@@ -259,11 +334,20 @@ fn identity_covers_exactly_the_inputs_of_the_result() {
         assert!(seen.insert(of(more)), "{more}");
     }
     assert_eq!(of(""), of("workload.size = \"4KiB\""));
-    assert_eq!(of(""), identity(&format!("name = \"other\"\n{BASE}[axes]\nworkload.queue_depth = [4, 8]\n")));
+    assert_eq!(
+        of(""),
+        identity(&format!("name = \"other\"\n{BASE}[axes]\nworkload.queue_depth = [4, 8]\n"))
+    );
     assert_ne!(of(""), identity(&format!("seed = 2\n{BASE}[axes]\nworkload.queue_depth = [4]\n")));
-    assert!(of("").starts_with(MODEL) && MODEL.starts_with(concat!(env!("CARGO_PKG_VERSION"), "-")));
+    assert!(
+        of("").starts_with(MODEL) && MODEL.starts_with(concat!(env!("CARGO_PKG_VERSION"), "-"))
+    );
     // Traces are identified by content.
-    let trace = |path: &str| identity(&format!("[base]\ndrive = \"nvme-tlc-500gb\"\n[axes]\nworkload = [\"trace:{path}\"]\n"));
+    let trace = |path: &str| {
+        identity(&format!(
+            "[base]\ndrive = \"nvme-tlc-500gb\"\n[axes]\nworkload = [\"trace:{path}\"]\n"
+        ))
+    };
     assert!(trace("a").contains("hash of a") && trace("a") != trace("b"));
 }
 
@@ -282,7 +366,10 @@ fn identity_ignores_drive_name() {
         }
     }
     let plan = plan("[axes]\nworkload.queue_depth = [4]\n");
-    assert_eq!(plan.cell(&plan.place(0), &Renamed).unwrap().identity(), plan.cell(&plan.place(0), &Shipped).unwrap().identity());
+    assert_eq!(
+        plan.cell(&plan.place(0), &Renamed).unwrap().identity(),
+        plan.cell(&plan.place(0), &Shipped).unwrap().identity()
+    );
 }
 
 #[test]
@@ -301,26 +388,57 @@ fn rows_become_columns_with_units() {
     let (run, _) = cell.run(&mut ()).unwrap();
     let rows = [
         SweepRow { cell: 0, id: "a".into(), outcome: outcome(&cell, &run) },
-        SweepRow { cell: 1, id: "b".into(), outcome: CellOutcome::Failed("it is too small".into()) },
+        SweepRow {
+            cell: 1,
+            id: "b".into(),
+            outcome: CellOutcome::Failed("it is too small".into()),
+        },
     ];
     let columns = table(&plan, &rows);
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(
         names[..9],
-        ["cell", "point", "repeat", "seed", "cell_id", "outcome", "reason", "axis_drive_over_provisioning_percent", "axis_policy_name"]
+        [
+            "cell",
+            "point",
+            "repeat",
+            "seed",
+            "cell_id",
+            "outcome",
+            "reason",
+            "axis_drive_over_provisioning_percent",
+            "axis_policy_name"
+        ]
     );
-    let of = |name: &str| &columns[names.iter().position(|n| *n == name).unwrap_or_else(|| panic!("{name}: {names:?}"))].values;
-    assert_eq!(*of("axis_drive_over_provisioning_percent"), Cells::Numbers(alloc::vec![Some(7.0), Some(12.5)]));
+    let of = |name: &str| {
+        &columns
+            [names.iter().position(|n| *n == name).unwrap_or_else(|| panic!("{name}: {names:?}"))]
+        .values
+    };
+    assert_eq!(
+        *of("axis_drive_over_provisioning_percent"),
+        Cells::Numbers(alloc::vec![Some(7.0), Some(12.5)])
+    );
     let written = run.metrics.iter().find(|metric| metric.name == "written").unwrap().samples[0];
     assert_eq!(*of("written_bytes"), Cells::Numbers(alloc::vec![Some(written), None]));
     assert_eq!(*of("reason"), Cells::Texts(alloc::vec![None, Some("it is too small".to_owned())]));
-    for column in
-        ["waf_ratio", "write_latency_p99_ns", "simulated_s", "flash_utilisation_last_quarter_ratio", "drive_over_provisioning_percent"]
-    {
+    for column in [
+        "waf_ratio",
+        "write_latency_p99_ns",
+        "simulated_s",
+        "flash_utilisation_last_quarter_ratio",
+        "drive_over_provisioning_percent",
+    ] {
         assert!(matches!(of(column), Cells::Numbers(values) if values[0].is_some()), "{column}");
     }
-    assert!(matches!(of("counter_host_written_bytes"), Cells::Counters(values) if values[0].is_some()));
-    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "each name once: {names:?}");
+    assert!(
+        matches!(of("counter_host_written_bytes"), Cells::Counters(values) if values[0].is_some())
+    );
+    assert_eq!(
+        names.iter().collect::<BTreeSet<_>>().len(),
+        names.len(),
+        "each name once: {names:?}"
+    );
 }
 
 /// Rows with a known figure: x + 10 y under 'none', 5 more under 'online' if y is 4.
@@ -329,11 +447,16 @@ fn known(plan: &Plan) -> Vec<SweepRow> {
         let values = plan.place(cell).values;
         let number = |at: usize| values[at].number().unwrap();
         let more = if values[2].to_string() == "online" && number(1) == 4.0 { 5.0 } else { 0.0 };
-        let figures = [("waf_last_quarter_ratio".to_owned(), number(0) + 10.0 * number(1) + more)].into();
+        let figures =
+            [("waf_last_quarter_ratio".to_owned(), number(0) + 10.0 * number(1) + more)].into();
         SweepRow {
             cell,
             id: cell.to_string(),
-            outcome: CellOutcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new() },
+            outcome: CellOutcome::Finished {
+                figures,
+                large_counters: Default::default(),
+                warnings: Vec::new(),
+            },
         }
     };
     (0..plan.cells()).map(row).collect()
@@ -342,20 +465,33 @@ fn known(plan: &Plan) -> Vec<SweepRow> {
 #[test]
 fn report_matches_rows() {
     use crate::document::{ChartKind, SHADES, SectionBlock};
-    let plan =
-        plan("[axes]\ndrive.over_provisioning_percent = [10, 20, 30]\nworkload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\"]\n");
+    let plan = plan(
+        "[axes]\ndrive.over_provisioning_percent = [10, 20, 30]\nworkload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\"]\n",
+    );
     let document = super::report::document(&plan, &known(&plan), &[]);
     assert_eq!(document.subtitle[1], "12 cells: 12 finished, 0 failed, 0 missing");
-    let blocks: Vec<&SectionBlock> = document.sections.iter().flat_map(|section| &section.blocks).collect();
+    let blocks: Vec<&SectionBlock> =
+        document.sections.iter().flat_map(|section| &section.blocks).collect();
     let table = |caption: &str| {
         let of = |block: &&SectionBlock| {
-            if let SectionBlock::Table(table) = block { Some(table.clone()).filter(|table| table.caption.contains(caption)) } else { None }
+            if let SectionBlock::Table(table) = block {
+                Some(table.clone()).filter(|table| table.caption.contains(caption))
+            } else {
+                None
+            }
         };
         blocks.iter().find_map(of).unwrap_or_else(|| panic!("{caption}"))
     };
     let best = table("Best policy by waf");
     assert_eq!(best.header, ["drive.over_provisioning_percent \\ workload.queue_depth", "1", "4"]);
-    assert_eq!(best.rows, [["10", "none, online", "none"], ["20", "none, online", "none"], ["30", "none, online", "none"]]);
+    assert_eq!(
+        best.rows,
+        [
+            ["10", "none, online", "none"],
+            ["20", "none, online", "none"],
+            ["30", "none, online", "none"]
+        ]
+    );
     // Means of both policies.
     let heat = table("Mean of waf");
     assert_eq!(heat.rows[0], ["10", "20.0", "52.5"]);
@@ -365,18 +501,30 @@ fn report_matches_rows() {
     let total = |row: usize| decides.rows[row][2].trim_end_matches(" %").parse::<f64>().unwrap();
     // Variances: x 66.67; y (32.5/2)^2 = 264.06; policy 1.5625 alone and with y.
     let all = 200.0 / 3.0 + 16.25 * 16.25 + 2.0 * 1.5625;
-    for (row, variance) in [200.0 / 3.0, 16.25 * 16.25 + 1.5625, 2.0 * 1.5625].into_iter().enumerate() {
+    for (row, variance) in
+        [200.0 / 3.0, 16.25 * 16.25 + 1.5625, 2.0 * 1.5625].into_iter().enumerate()
+    {
         assert!((total(row) - 100.0 * variance / all).abs() < 0.6, "{decides:?}");
     }
     let lines = blocks.iter().find_map(|block| match block {
-        SectionBlock::Chart(chart) if chart.title.ends_with("over drive.over_provisioning_percent") => Some(&chart.kind),
+        SectionBlock::Chart(chart)
+            if chart.title.ends_with("over drive.over_provisioning_percent") =>
+        {
+            Some(&chart.kind)
+        }
         _ => None,
     });
     let Some(ChartKind::Lines { lines, .. }) = lines else { panic!("{lines:?}") };
-    assert_eq!((lines[0].name.as_str(), lines[0].points.as_slice()), ("none", [(10.0, 35.0), (20.0, 45.0), (30.0, 55.0)].as_slice()));
+    assert_eq!(
+        (lines[0].name.as_str(), lines[0].points.as_slice()),
+        ("none", [(10.0, 35.0), (20.0, 45.0), (30.0, 55.0)].as_slice())
+    );
     // Reports missing cells, and draws no conclusion from them.
     let part = super::report::document(&plan, &known(&plan)[..5], &[]);
-    assert!(part.subtitle[1].contains("7 missing") && part.sections.iter().all(|section| section.title != "What decides"));
+    assert!(
+        part.subtitle[1].contains("7 missing")
+            && part.sections.iter().all(|section| section.title != "What decides")
+    );
 }
 
 /// If the figure depends on the spare space alone, no policy wins. A penalised one loses.
@@ -390,20 +538,35 @@ fn sampled_points_give_no_policy_an_accidental_win() {
         let row = |cell| {
             let values = plan.place(cell).values;
             let idle = if values[2].to_string() == "idle" { idle_adds } else { 0.0 };
-            let figures = [("waf_last_quarter_ratio".to_owned(), values[0].number().unwrap() + idle)].into();
+            let figures =
+                [("waf_last_quarter_ratio".to_owned(), values[0].number().unwrap() + idle)].into();
             SweepRow {
                 cell,
                 id: String::new(),
-                outcome: CellOutcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new() },
+                outcome: CellOutcome::Finished {
+                    figures,
+                    large_counters: Default::default(),
+                    warnings: Vec::new(),
+                },
             }
         };
         let rows: Vec<SweepRow> = (0..plan.cells()).map(row).collect();
         let document = super::report::document(&plan, &rows, &[]);
-        let table = document.sections.iter().flat_map(|section| &section.blocks).find_map(|block| match block {
-            SectionBlock::Table(table) if table.caption.contains("Best policy") => Some(table.clone()),
-            _ => None,
-        });
-        table.unwrap().rows.into_iter().flat_map(|row| row.into_iter().skip(1)).collect::<Vec<String>>()
+        let table =
+            document.sections.iter().flat_map(|section| &section.blocks).find_map(|block| {
+                match block {
+                    SectionBlock::Table(table) if table.caption.contains("Best policy") => {
+                        Some(table.clone())
+                    }
+                    _ => None,
+                }
+            });
+        table
+            .unwrap()
+            .rows
+            .into_iter()
+            .flat_map(|row| row.into_iter().skip(1))
+            .collect::<Vec<String>>()
     };
     let equal = winners(0.0);
     assert_eq!(equal.len(), 24);
@@ -415,7 +578,8 @@ fn sampled_points_give_no_policy_an_accidental_win() {
 #[test]
 fn cell_with_small_drive_fails_after_name_errors() {
     let cell = |base: &str| {
-        let plan = Plan::parse(&format!("[base]\n{base}\n[axes]\nworkload.queue_depth = [1, 2]\n")).unwrap();
+        let plan = Plan::parse(&format!("[base]\n{base}\n[axes]\nworkload.queue_depth = [1, 2]\n"))
+            .unwrap();
         plan.cell(&plan.place(0), &Shipped)
     };
     let few = |base: &str| cell(base).unwrap().few.map(|warning| warning.code);
@@ -423,15 +587,29 @@ fn cell_with_small_drive_fails_after_name_errors() {
     assert_eq!(few("drive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"4GiB\""), said);
     assert_eq!(few("drive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"40GiB\""), None);
     assert_eq!(few("drive.name = \"crucial-m4-128gb\""), None);
-    assert_eq!(few("drive.name = \"sata-tlc-500gb\"\ndrive.capacity = \"2GiB\"\ndrive.flash.geometry.pages_per_block = 32"), said);
+    assert_eq!(
+        few(
+            "drive.name = \"sata-tlc-500gb\"\ndrive.capacity = \"2GiB\"\ndrive.flash.geometry.pages_per_block = 32"
+        ),
+        said
+    );
     let short = |base: &str| {
-        Plan::parse(&format!("[base]\n{base}\nworkload.drive_writes = 0.01\n[axes]\nworkload.queue_depth = [1, 2]\n")).unwrap()
+        Plan::parse(&format!(
+            "[base]\n{base}\nworkload.drive_writes = 0.01\n[axes]\nworkload.queue_depth = [1, 2]\n"
+        ))
+        .unwrap()
     };
     let plan = short("drive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"4GiB\"");
     let cell_run = plan.cell(&plan.place(0), &Shipped).unwrap();
     let (run, _) = cell_run.run(&mut ()).unwrap();
-    assert!(super::table::warnings(&run).contains(&"drive.few-superblocks".to_owned()), "{:?}", run.warnings);
-    let wrong = cell("drive.name = \"sata-tlc-500gb\"\ndrive.capacity = \"1GiB\"\npolicy = \"foo\"").unwrap_err();
+    assert!(
+        super::table::warnings(&run).contains(&"drive.few-superblocks".to_owned()),
+        "{:?}",
+        run.warnings
+    );
+    let wrong =
+        cell("drive.name = \"sata-tlc-500gb\"\ndrive.capacity = \"1GiB\"\npolicy = \"foo\"")
+            .unwrap_err();
     assert_eq!(wrong.key.as_deref(), Some("policy.name"), "{}", wrong.text);
 }
 
@@ -441,20 +619,26 @@ fn sensitivity_design_gives_indices() {
         "[axes]\ndrive.over_provisioning_percent = { from = 10, to = 20 }\nworkload.fill_percent = { from = 0, to = 1 }\n[design]\nkind = \"sensitivity\"\npoints = 256\n",
     );
     let row = |cell| {
-        let v: Vec<f64> = plan.place(cell).values.iter().map(|value| value.number().unwrap()).collect();
+        let v: Vec<f64> =
+            plan.place(cell).values.iter().map(|value| value.number().unwrap()).collect();
         // x with variance 100/12 and 20 y with 400/12: shares of 20 and 80 %.
         let figures = [("waf_ratio".to_owned(), v[0] + 20.0 * v[1])].into();
         SweepRow {
             cell,
             id: String::new(),
-            outcome: CellOutcome::Finished { figures, large_counters: Default::default(), warnings: Vec::new() },
+            outcome: CellOutcome::Finished {
+                figures,
+                large_counters: Default::default(),
+                warnings: Vec::new(),
+            },
         }
     };
     let rows: Vec<SweepRow> = (0..plan.cells()).map(row).collect();
     let document = super::report::document(&plan, &rows, &["waf_ratio".to_owned()]);
     let section = document.sections.iter().find(|section| section.title == "What decides").unwrap();
     let crate::document::SectionBlock::Table(table) = &section.blocks[1] else { panic!() };
-    let shares: Vec<f64> = table.rows.iter().map(|row| row[2].trim_end_matches(" %").parse().unwrap()).collect();
+    let shares: Vec<f64> =
+        table.rows.iter().map(|row| row[2].trim_end_matches(" %").parse().unwrap()).collect();
     assert!((shares[0] - 20.0).abs() <= 2.0 && (shares[1] - 80.0).abs() <= 3.0, "{shares:?}");
 }
 
@@ -472,7 +656,8 @@ fn sweep_over_over_provisioning_agrees_with_theory() {
         let cell = plan.cell(&plan.place(cell), &Shipped).unwrap();
         let (run, _) = cell.run(&mut ()).unwrap();
         let CellOutcome::Finished { figures, .. } = outcome(&cell, &run) else { panic!() };
-        let (u, waf) = (figures["flash_utilisation_last_quarter_ratio"], figures["waf_last_quarter_ratio"]);
+        let (u, waf) =
+            (figures["flash_utilisation_last_quarter_ratio"], figures["waf_last_quarter_ratio"]);
         let theory = (0..2000).fold(2.0, |a, _| -1.0 / libm::expm1(-1.0 / (u * a)));
         assert!((waf / theory - 1.0).abs() < 0.01, "{waf} at u = {u}, theory {theory}");
     }

@@ -144,7 +144,9 @@ impl Axis {
     pub fn nth(&self, nth: u64) -> Value {
         match &self.values {
             Values::List(values) => values[(nth as usize).min(values.len() - 1)].0.clone(),
-            Values::Range(range) => range.at(nth as f64 / range.steps.unwrap_or(2).saturating_sub(1).max(1) as f64),
+            Values::Range(range) => {
+                range.at(nth as f64 / range.steps.unwrap_or(2).saturating_sub(1).max(1) as f64)
+            }
         }
     }
 
@@ -163,7 +165,9 @@ impl Axis {
     pub fn probes(&self) -> Vec<(Value, usize)> {
         match &self.values {
             Values::List(values) => values.clone(),
-            Values::Range(range) => alloc::vec![(range.at(0.0), self.line), (range.at(1.0), self.line)],
+            Values::Range(range) => {
+                alloc::vec![(range.at(0.0), self.line), (range.at(1.0), self.line)]
+            }
         }
     }
 
@@ -173,15 +177,25 @@ impl Axis {
         match &self.values {
             Values::Range(range) if range.scale == NumberNotation::Nanos => None,
             Values::Range(range) => Some(range.scale),
-            Values::List(values) if values.iter().all(|(value, _)| matches!(value, Value::Integer(_))) => Some(NumberNotation::Integer),
-            Values::List(values) if values.iter().all(|(value, _)| value.number().is_some()) => Some(NumberNotation::Number),
+            Values::List(values)
+                if values.iter().all(|(value, _)| matches!(value, Value::Integer(_))) =>
+            {
+                Some(NumberNotation::Integer)
+            }
+            Values::List(values) if values.iter().all(|(value, _)| value.number().is_some()) => {
+                Some(NumberNotation::Number)
+            }
             Values::List(_) => None,
         }
     }
 }
 
 /// The ends and the notation of a range. Both ends must be numbers, sizes or durations.
-pub(super) fn ends(from: &Value, to: &Value, fractional: bool) -> Result<(f64, f64, NumberNotation), String> {
+pub(super) fn ends(
+    from: &Value,
+    to: &Value,
+    fractional: bool,
+) -> Result<(f64, f64, NumberNotation), String> {
     if let (Some(a), Some(b)) = (from.number(), to.number()) {
         let whole = |number: f64| libm::floor(number) == number;
         return match fractional {
@@ -191,7 +205,9 @@ pub(super) fn ends(from: &Value, to: &Value, fractional: bool) -> Result<(f64, f
         };
     }
     let (Value::Text(a), Value::Text(b)) = (from, to) else {
-        return Err(format!("from {from} to {to} is not a range: both ends must be numbers, or both sizes, or both durations"));
+        return Err(format!(
+            "from {from} to {to} is not a range: both ends must be numbers, or both sizes, or both durations"
+        ));
     };
     match (a.parse::<Bytes>(), b.parse::<Bytes>(), a.parse::<Nanos>(), b.parse::<Nanos>()) {
         (Ok(a), Ok(b), ..) => Ok((a.as_f64(), b.as_f64(), NumberNotation::Integer)),

@@ -21,16 +21,26 @@ pub struct LoopOnFuse {
 
 impl LoopOnFuse {
     /// Creates both. First records what a crash would leave behind.
-    pub fn make(drive: &Arc<dyn RequestServer>, place: &AttachContext<'_>, record: &mut ServerRecord) -> anyhow::Result<Self> {
+    pub fn make(
+        drive: &Arc<dyn RequestServer>,
+        place: &AttachContext<'_>,
+        record: &mut ServerRecord,
+    ) -> anyhow::Result<Self> {
         let mount_point = place.home.mount_point();
-        let mounted = fuse::mount(Arc::clone(drive), place.pacer, runtime::SERVED_FILE, &mount_point).map_err(explain_fuse)?;
+        let mounted =
+            fuse::mount(Arc::clone(drive), place.pacer, runtime::SERVED_FILE, &mount_point)
+                .map_err(explain_fuse)?;
         let made = (|| {
             let file = place.home.open_served().context("cannot open the served file")?;
             let served = ObjectIdentity::of(&file).context("cannot examine the served file")?;
             // Recorded before the device exists, so that the device is found after a crash.
             record.served = Some((served.device, served.inode));
             place.home.write_record(record)?;
-            let device = LoopDevice::attach(&file, &mount_point.join(runtime::SERVED_FILE), drive.geometry().logical_block)?;
+            let device = LoopDevice::attach(
+                &file,
+                &mount_point.join(runtime::SERVED_FILE),
+                drive.geometry().logical_block,
+            )?;
             Ok((device, served))
         })();
         match made {
@@ -57,11 +67,23 @@ impl LoopOnFuse {
         let Self { device, served, .. } = self;
         let shown = device.path();
         // If the loop device now belongs to another file, its users do not matter.
-        let users = if device.backing().is_some_and(|backing| backing.file == *served) { device.users() } else { Vec::new() };
-        anyhow::ensure!(users.is_empty() || force, "{} is busy: {}", shown.display(), users.join(", "));
+        let users = if device.backing().is_some_and(|backing| backing.file == *served) {
+            device.users()
+        } else {
+            Vec::new()
+        };
+        anyhow::ensure!(
+            users.is_empty() || force,
+            "{} is busy: {}",
+            shown.display(),
+            users.join(", ")
+        );
         if !force && let Err(error) = device.sync(*served) {
             // A failed drive must still be detachable.
-            problems.push(format!("some data written to {} did not reach the drive: {error}", shown.display()));
+            problems.push(format!(
+                "some data written to {} did not reach the drive: {error}",
+                shown.display()
+            ));
         }
         match device.detach(*served, force).with_context(|| format!("cannot detach {}", shown.display()))? {
             DetachResult::InUse if !force => anyhow::bail!("{} is busy: another process has it open", shown.display()),
@@ -75,7 +97,12 @@ impl LoopOnFuse {
     }
 
     /// Unmounts the file after [`Self::release`].
-    pub fn remove(self, home: &RuntimeDirectory, served: Option<ObjectIdentity>, force: bool) -> anyhow::Result<()> {
+    pub fn remove(
+        self,
+        home: &RuntimeDirectory,
+        served: Option<ObjectIdentity>,
+        force: bool,
+    ) -> anyhow::Result<()> {
         home.unmount(served).context("cannot unmount the served file")?;
         // A process that opened the served file can keep the session alive; do not wait for it.
         let patience = Instant::now() + Duration::from_secs(2);
@@ -88,7 +115,9 @@ impl LoopOnFuse {
 
 fn explain_fuse(error: std::io::Error) -> anyhow::Error {
     let hint = match error.kind() {
-        std::io::ErrorKind::NotFound => "cannot mount over FUSE: /dev/fuse does not exist (try `modprobe fuse`)",
+        std::io::ErrorKind::NotFound => {
+            "cannot mount over FUSE: /dev/fuse does not exist (try `modprobe fuse`)"
+        }
         std::io::ErrorKind::PermissionDenied => "cannot mount over FUSE: that needs root",
         _ => "cannot mount over FUSE",
     };
@@ -101,9 +130,15 @@ pub fn tune(device: LoopDevice, geometry: &Geometry, request_bytes_max: u32) -> 
     let queue = device.sysfs().join("queue");
     // The kernel rejects values above the driver's request limit (for a loop device 4 GiB less a
     // sector), and values that are not a multiple of its unit.
-    let limit = |name: &str| std::fs::read_to_string(queue.join(name)).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    let limit = |name: &str| {
+        std::fs::read_to_string(queue.join(name))
+            .ok()
+            .and_then(|text| text.trim().parse::<u64>().ok())
+    };
     let unit = limit("discard_granularity").unwrap_or(1).max(1);
-    let discard_max_bytes = geometry.discard_max_bytes.min(limit("discard_max_hw_bytes").unwrap_or(u64::MAX)) / unit * unit;
+    let discard_max_bytes =
+        geometry.discard_max_bytes.min(limit("discard_max_hw_bytes").unwrap_or(u64::MAX)) / unit
+            * unit;
     let settings = [
         ("rotational", u8::from(geometry.rotational).to_string()),
         ("write_cache", write_cache.to_owned()),

@@ -6,13 +6,23 @@ use trimtab_drive::requests::{RequestCounts, RequestTally};
 
 impl From<&RequestTally> for RequestFigures {
     fn from(done: &RequestTally) -> Self {
-        Self { count: done.count, bytes: done.bytes, failed: done.failed, latency: Latencies::of(&done.latency) }
+        Self {
+            count: done.count,
+            bytes: done.bytes,
+            failed: done.failed,
+            latency: Latencies::of(&done.latency),
+        }
     }
 }
 
 impl From<&RequestCounts> for RequestsByKind {
     fn from(counts: &RequestCounts) -> Self {
-        Self { read: (&counts.read).into(), write: (&counts.write).into(), trim: (&counts.trim).into(), flush: (&counts.flush).into() }
+        Self {
+            read: (&counts.read).into(),
+            write: (&counts.write).into(),
+            trim: (&counts.trim).into(),
+            flush: (&counts.flush).into(),
+        }
     }
 }
 
@@ -46,7 +56,12 @@ impl Seconds {
         if self.done.len() > SECONDS {
             self.done.pop_front();
         }
-        for done in [&mut self.current.read, &mut self.current.write, &mut self.current.trim, &mut self.current.flush] {
+        for done in [
+            &mut self.current.read,
+            &mut self.current.write,
+            &mut self.current.trim,
+            &mut self.current.flush,
+        ] {
             if done.count > 0 {
                 *done = RequestTally::default();
             }

@@ -28,7 +28,12 @@ pub struct UndoLog {
 impl UndoLog {
     /// For a drive with atomic writes of `page_bytes`.
     pub const fn new(page_bytes: u32) -> Self {
-        Self { page_bytes: page_bytes as u64, pages: BTreeMap::new(), order: VecDeque::new(), unanswered: VecDeque::new() }
+        Self {
+            page_bytes: page_bytes as u64,
+            pages: BTreeMap::new(),
+            order: VecDeque::new(),
+            unanswered: VecDeque::new(),
+        }
     }
 
     /// Call before writing `extent`.
@@ -67,10 +72,27 @@ impl UndoLog {
 
     /// Simulates the power cut. `lost` was only in the cache, `torn` was being written. Each page
     /// keeps its new content with probability `keep`. Returns the number rolled back.
-    pub fn cut(&mut self, store: &Store, lost: &[Extent], torn: Option<Extent>, keep: f64, rng: &mut Stream) -> Result<u64, Errno> {
+    pub fn cut(
+        &mut self,
+        store: &Store,
+        lost: &[Extent],
+        torn: Option<Extent>,
+        keep: f64,
+        rng: &mut Stream,
+    ) -> Result<u64, Errno> {
         let now = Instant::now();
-        let under_way = self.unanswered.iter().filter(|(due, _)| due.is_some_and(|due| due > now)).map(|(_, extent)| *extent);
-        let mut pages: Vec<u64> = lost.iter().copied().chain(under_way).chain(torn).flat_map(|extent| self.pages_of(extent)).collect();
+        let under_way = self
+            .unanswered
+            .iter()
+            .filter(|(due, _)| due.is_some_and(|due| due > now))
+            .map(|(_, extent)| *extent);
+        let mut pages: Vec<u64> = lost
+            .iter()
+            .copied()
+            .chain(under_way)
+            .chain(torn)
+            .flat_map(|extent| self.pages_of(extent))
+            .collect();
         pages.sort_unstable();
         pages.dedup();
         let mut back = 0;
@@ -118,9 +140,17 @@ mod tests {
             store.read(offset, &mut byte).unwrap();
             byte[0]
         };
-        assert_eq!((byte(0), byte(1023)), (1, 1), "as at the last flush, not as before the last write");
+        assert_eq!(
+            (byte(0), byte(1023)),
+            (1, 1),
+            "as at the last flush, not as before the last write"
+        );
         assert_eq!(byte(4096), 4, "the model did not say that this was lost");
-        assert_eq!(undo.cut(&store, &lost, None, 0.0, &mut rng), Ok(0), "nothing was written since");
+        assert_eq!(
+            undo.cut(&store, &lost, None, 0.0, &mut rng),
+            Ok(0),
+            "nothing was written since"
+        );
     }
 
     #[test]
@@ -134,13 +164,17 @@ mod tests {
         assert!((10..54).contains(&back), "{back}");
         let mut content = [0; 64 * 512];
         store.read(0, &mut content).unwrap();
-        assert!(content.chunks(512).all(|page| page.iter().all(|b| *b == page[0])), "a page is never torn");
+        assert!(
+            content.chunks(512).all(|page| page.iter().all(|b| *b == page[0])),
+            "a page is never torn"
+        );
         assert_eq!(content.iter().filter(|b| **b == 0).count() as u64, back * 512);
     }
 
     #[test]
     fn power_cut_keeps_writes_already_completed() {
-        let (store, soon) = (Store::in_memory(1 << 20).unwrap(), std::time::Duration::from_secs(3600));
+        let (store, soon) =
+            (Store::in_memory(1 << 20).unwrap(), std::time::Duration::from_secs(3600));
         let mut undo = UndoLog::new(512);
         let write = |undo: &mut UndoLog, offset: u64, byte: u8, due: Option<Instant>| {
             let extent = Extent { offset, len: 512 };
@@ -153,9 +187,17 @@ mod tests {
         write(&mut undo, 512, 2, Some(now));
         write(&mut undo, 1024, 3, Some(now + soon));
         write(&mut undo, 1536, 4, Some(now));
-        assert_eq!(undo.unanswered.len(), 2, "those answered before the first that was not are forgotten");
+        assert_eq!(
+            undo.unanswered.len(),
+            2,
+            "those answered before the first that was not are forgotten"
+        );
         // Away from the start, so that the page offset matters.
-        assert_eq!(undo.cut(&store, &[], None, 0.0, &mut Stream::new(1, "cut")), Ok(1), "the model said that nothing was lost");
+        assert_eq!(
+            undo.cut(&store, &[], None, 0.0, &mut Stream::new(1, "cut")),
+            Ok(1),
+            "the model said that nothing was lost"
+        );
         let mut content = [0; 2048];
         store.read(0, &mut content).unwrap();
         assert_eq!([content[0], content[512], content[1024], content[1536]], [1, 2, 0, 4]);

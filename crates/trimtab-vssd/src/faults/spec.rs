@@ -134,7 +134,9 @@ impl FromStr for Fault {
                     (false, false) => PowerCutMoment::OnDemand,
                     (true, false) => PowerCutMoment::At(at),
                     (false, true) => PowerCutMoment::Within(within),
-                    (true, true) => return Err("power-cut takes at=N or within=N, not both".to_owned()),
+                    (true, true) => {
+                        return Err("power-cut takes at=N or within=N, not both".to_owned());
+                    }
                 };
                 given.set("keep", Setting::Fraction(&mut keep, SHARE))?;
                 Self::PowerCut { cut, on: on(&mut given)?, keep }
@@ -161,12 +163,20 @@ impl FromStr for Fault {
 impl Fault {
     fn error(on: RequestFilter, given: &mut GivenSettings<'_>) -> Result<Self, String> {
         let (mut p, mut after) = (0.0, 0_u64);
-        let when = match (given.set("p", Setting::Fraction(&mut p, SHARE))?, given.option::<String>("range")?) {
+        let when = match (
+            given.set("p", Setting::Fraction(&mut p, SHARE))?,
+            given.option::<String>("range")?,
+        ) {
             (true, None) => Trigger::Chance(p),
             (false, Some(range)) => {
-                let (offset, len) = range.split_once('+').ok_or_else(|| format!("a range is OFFSET+LENGTH, not '{range}'"))?;
+                let (offset, len) = range
+                    .split_once('+')
+                    .ok_or_else(|| format!("a range is OFFSET+LENGTH, not '{range}'"))?;
                 let extent = Extent { offset: size(offset)?, len: size(len)? };
-                extent.offset.checked_add(extent.len).ok_or_else(|| format!("the range {range} ends beyond 2^64 bytes"))?;
+                extent
+                    .offset
+                    .checked_add(extent.len)
+                    .ok_or_else(|| format!("the range {range} ends beyond 2^64 bytes"))?;
                 Trigger::Range(extent)
             }
             _ => return Err("an error takes p=P or range=OFFSET+LENGTH".to_owned()),
@@ -190,11 +200,15 @@ impl fmt::Display for Fault {
             Self::Error { on, when, after } => {
                 match when {
                     Trigger::Chance(p) => write!(f, "{on}-error:p={p}")?,
-                    Trigger::Range(range) => write!(f, "{on}-error:range={}+{}", range.offset, range.len)?,
+                    Trigger::Range(range) => {
+                        write!(f, "{on}-error:range={}+{}", range.offset, range.len)?
+                    }
                 }
                 if after == 0 { Ok(()) } else { write!(f, ",after={after}") }
             }
-            Self::Latency { on, chance, add } => write!(f, "latency:p={chance},add={}ns,on={on}", add.as_nanos()),
+            Self::Latency { on, chance, add } => {
+                write!(f, "latency:p={chance},add={}ns,on={on}", add.as_nanos())
+            }
             Self::Trim(TrimLie::Ignore) => f.write_str("trim:ignore"),
             Self::Trim(TrimLie::Half(share)) => write!(f, "trim:half={share}"),
             Self::Trim(TrimLie::Stale) => f.write_str("trim:stale"),
@@ -215,9 +229,14 @@ fn trim_lie(given: &mut GivenSettings<'_>) -> Result<TrimLie, String> {
     if let Some(text) = half.as_ref().filter(|text| !text.is_empty()) {
         Setting::Fraction(&mut share, SHARE).set(text)?;
     }
-    let parsed = |byte: &str| byte.strip_prefix("0x").map_or_else(|| byte.parse(), |hex| u8::from_str_radix(hex, 16));
+    let parsed = |byte: &str| {
+        byte.strip_prefix("0x").map_or_else(|| byte.parse(), |hex| u8::from_str_radix(hex, 16))
+    };
     let wrong = |byte| move |_| format!("pattern={byte} is not a byte such as 0xA5");
-    let pattern = given.option::<String>("pattern")?.map(|byte| parsed(&byte).map_err(wrong(byte))).transpose()?;
+    let pattern = given
+        .option::<String>("pattern")?
+        .map(|byte| parsed(&byte).map_err(wrong(byte)))
+        .transpose()?;
     match (ignore, half.is_some(), stale, pattern) {
         (true, false, false, None) => Ok(TrimLie::Ignore),
         (false, true, false, None) => Ok(TrimLie::Half(share)),

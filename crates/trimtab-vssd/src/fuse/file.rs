@@ -4,8 +4,9 @@ use super::MAX_REQUEST_BYTES;
 use crate::pace::Pacer;
 use crate::request::{Effect, Geometry, Request, RequestResult, RequestServer};
 use fuser::{
-    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags,
-    ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, WriteFlags,
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen,
+    ReplyStatfs, ReplyWrite, WriteFlags,
 };
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
@@ -16,7 +17,9 @@ use trimtab_drive::Extent;
 const FILE: INodeNo = INodeNo(2);
 /// Attributes never change, so the kernel may cache them indefinitely.
 const ATTRIBUTE_TTL: Duration = Duration::from_secs(365 * 86_400);
-const OPEN_FLAGS: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES).union(FopenFlags::FOPEN_NOFLUSH);
+const OPEN_FLAGS: FopenFlags = FopenFlags::FOPEN_DIRECT_IO
+    .union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES)
+    .union(FopenFlags::FOPEN_NOFLUSH);
 
 thread_local! {
     /// Buffer for reads; moved out only if the completion is delayed.
@@ -102,7 +105,11 @@ fn fuse_errno(errno: rustix::io::Errno) -> Errno {
 }
 
 impl Filesystem for SingleFileFilesystem {
-    fn init(&mut self, _request: &fuser::Request, config: &mut KernelConfig) -> std::io::Result<()> {
+    fn init(
+        &mut self,
+        _request: &fuser::Request,
+        config: &mut KernelConfig,
+    ) -> std::io::Result<()> {
         let _ = config.set_max_write(MAX_REQUEST_BYTES);
         // The loop driver keeps up to 128 requests in flight; the kernel should queue none.
         let _ = config.set_max_background(1024);
@@ -119,7 +126,13 @@ impl Filesystem for SingleFileFilesystem {
         }
     }
 
-    fn getattr(&self, _request: &fuser::Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(
+        &self,
+        _request: &fuser::Request,
+        inode: INodeNo,
+        _handle: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
         reply.attr(&ATTRIBUTE_TTL, &self.attributes(inode));
     }
 
@@ -197,7 +210,14 @@ impl Filesystem for SingleFileFilesystem {
         });
     }
 
-    fn fsync(&self, _request: &fuser::Request, _inode: INodeNo, _handle: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+    fn fsync(
+        &self,
+        _request: &fuser::Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
         self.answer_empty(self.drive.serve(Request::Flush), reply);
     }
 
@@ -252,7 +272,11 @@ mod tests {
     }
 
     fn disk(granularity: u32) -> Arc<Disk> {
-        Arc::new(Disk { granularity, asked: Mutex::default(), due: Instant::now() + Duration::from_secs(3600) })
+        Arc::new(Disk {
+            granularity,
+            asked: Mutex::default(),
+            due: Instant::now() + Duration::from_secs(3600),
+        })
     }
 
     fn file(disk: &Arc<Disk>) -> SingleFileFilesystem {
@@ -274,15 +298,23 @@ mod tests {
             assert_eq!(*disk.asked.lock().unwrap(), [expected]);
         }
         let disk = disk(4096);
-        assert_eq!(file(&disk).allocate(Extent { offset: 0, len: 512 }, 0).result, Err(rustix::io::Errno::OPNOTSUPP));
+        assert_eq!(
+            file(&disk).allocate(Extent { offset: 0, len: 512 }, 0).result,
+            Err(rustix::io::Errno::OPNOTSUPP)
+        );
         assert!(disk.asked.lock().unwrap().is_empty());
     }
 
     #[test]
     fn lookup_finds_only_the_file_and_read_stops_at_end() {
         let file = file(&disk(4096));
-        let found = [(1, "disk"), (1, "other"), (2, "disk")].map(|(parent, name)| file.is(INodeNo(parent), OsStr::new(name)));
+        let found = [(1, "disk"), (1, "other"), (2, "disk")]
+            .map(|(parent, name)| file.is(INodeNo(parent), OsStr::new(name)));
         assert_eq!(found, [true, false, false]);
-        assert_eq!([(0, 1024), (3584, 4096), (4096, 512), (u64::MAX, 1)].map(|(at, size)| file.readable(at, size)), [1024, 512, 0, 0]);
+        assert_eq!(
+            [(0, 1024), (3584, 4096), (4096, 512), (u64::MAX, 1)]
+                .map(|(at, size)| file.readable(at, size)),
+            [1024, 512, 0, 0]
+        );
     }
 }

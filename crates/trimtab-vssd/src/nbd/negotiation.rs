@@ -30,7 +30,11 @@ const INFO_BLOCK_SIZE: u16 = 3;
 const OPTION_BYTES_MAX: u32 = 64 << 10;
 
 /// Negotiates; false if the client has ended the session.
-pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geometry) -> io::Result<bool> {
+pub fn negotiate(
+    input: &mut impl Read,
+    output: &mut impl Write,
+    geometry: &Geometry,
+) -> io::Result<bool> {
     let mut greeting = b"NBDMAGIC".to_vec();
     greeting.extend(OPTION_MAGIC.to_be_bytes());
     greeting.extend(HANDSHAKE_FLAGS.to_be_bytes());
@@ -62,7 +66,11 @@ pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geom
                 return Ok(true);
             }
             // This option can only be refused by disconnecting.
-            OPT_EXPORT_NAME => return Err(bad("it asked for a named export, but only the default one exists".to_owned())),
+            OPT_EXPORT_NAME => {
+                return Err(bad(
+                    "it asked for a named export, but only the default one exists".to_owned()
+                ));
+            }
             OPT_ABORT => {
                 reply(output, option, REP_ACK, &[])?;
                 return Ok(false);
@@ -72,16 +80,20 @@ pub fn negotiate(input: &mut impl Read, output: &mut impl Write, geometry: &Geom
                 reply(output, option, REP_ACK, &[])?;
             }
             OPT_LIST => reply(output, option, REP_ERR_INVALID, b"NBD_OPT_LIST takes no data")?,
-            OPT_INFO | OPT_GO => match data.first_chunk::<4>().map(|len| u32::from_be_bytes(*len)) {
-                Some(0) => {
-                    describe(output, option, geometry)?;
-                    if option == OPT_GO {
-                        return Ok(true);
+            OPT_INFO | OPT_GO => {
+                match data.first_chunk::<4>().map(|len| u32::from_be_bytes(*len)) {
+                    Some(0) => {
+                        describe(output, option, geometry)?;
+                        if option == OPT_GO {
+                            return Ok(true);
+                        }
                     }
+                    Some(_) => {
+                        reply(output, option, REP_ERR_UNKNOWN, b"there is only the default export")?
+                    }
+                    None => reply(output, option, REP_ERR_INVALID, b"the option is too short")?,
                 }
-                Some(_) => reply(output, option, REP_ERR_UNKNOWN, b"there is only the default export")?,
-                None => reply(output, option, REP_ERR_INVALID, b"the option is too short")?,
-            },
+            }
             _ => reply(output, option, REP_ERR_UNSUP, b"")?,
         }
     }

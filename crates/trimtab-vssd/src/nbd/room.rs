@@ -19,7 +19,10 @@ struct ReplyMemoryState {
 
 impl ReplyMemory {
     pub fn new() -> Self {
-        Self { state: Mutex::new(ReplyMemoryState { left: ROOM_BYTES, waiting: 0 }), more: Condvar::new() }
+        Self {
+            state: Mutex::new(ReplyMemoryState { left: ROOM_BYTES, waiting: 0 }),
+            more: Condvar::new(),
+        }
     }
 
     /// Takes `bytes`, at most [`ROOM_BYTES`], once they are free. False once `wanted` is.
@@ -28,7 +31,11 @@ impl ReplyMemory {
         state.waiting += 1;
         while state.left < bytes && wanted() {
             // Polls: nothing signals that a client has gone.
-            state = self.more.wait_timeout(state, Duration::from_millis(200)).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .more
+                .wait_timeout(state, Duration::from_millis(200))
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         state.waiting -= 1;
         let enough = state.left >= bytes;

@@ -57,7 +57,10 @@ impl NbdHeader {
     pub fn read(input: &mut impl Read) -> io::Result<Self> {
         let magic = u32::from_be_bytes(read_array(input)?);
         if magic != REQUEST_MAGIC {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it sent {magic:#010x} instead of a request")));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("it sent {magic:#010x} instead of a request"),
+            ));
         }
         let flags = u16::from_be_bytes(read_array(input)?);
         let command = match u16::from_be_bytes(read_array(input)?) {
@@ -93,7 +96,9 @@ pub fn simple_reply(cookie: u64, result: Result<(), Errno>) -> [u8; 16] {
 /// Converts the error to one of the few numbers that the protocol defines.
 fn error_number(errno: Errno) -> u32 {
     match errno {
-        Errno::INVAL | Errno::NOSPC | Errno::PERM | Errno::NOMEM | Errno::OVERFLOW => errno.raw_os_error() as u32,
+        Errno::INVAL | Errno::NOSPC | Errno::PERM | Errno::NOMEM | Errno::OVERFLOW => {
+            errno.raw_os_error() as u32
+        }
         Errno::OPNOTSUPP => 95,
         _ => Errno::IO.raw_os_error() as u32,
     }

@@ -161,6 +161,9 @@ mod tests {
     fn higher_speed_completes_earlier() {
         let mut clock = ModelClock::new(Speed::Times(10.0), Nanos::from_secs(100), 32);
         let started = clock.started;
-        assert_eq!(clock.completes(Nanos::from_secs(110), false), Some(started + Duration::from_secs(1)));
+        assert_eq!(
+            clock.completes(Nanos::from_secs(110), false),
+            Some(started + Duration::from_secs(1))
+        );
     }
 }

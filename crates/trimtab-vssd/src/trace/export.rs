@@ -26,14 +26,21 @@ const IOLOG_FILE: &str = "trimtab-replay";
 ///
 /// # Errors
 /// Errors of the events and of writing.
-pub fn export(events: impl Iterator<Item = anyhow::Result<TraceEvent>>, format: ExportFormat, out: &mut impl Write) -> anyhow::Result<u64> {
+pub fn export(
+    events: impl Iterator<Item = anyhow::Result<TraceEvent>>,
+    format: ExportFormat,
+    out: &mut impl Write,
+) -> anyhow::Result<u64> {
     match format {
         ExportFormat::FioIolog => fio(events, out),
         ExportFormat::Blkparse => blkparse(events, out),
     }
 }
 
-fn fio(events: impl Iterator<Item = anyhow::Result<TraceEvent>>, out: &mut impl Write) -> anyhow::Result<u64> {
+fn fio(
+    events: impl Iterator<Item = anyhow::Result<TraceEvent>>,
+    out: &mut impl Write,
+) -> anyhow::Result<u64> {
     let name = IOLOG_FILE;
     writeln!(out, "fio version 3 iolog\n0 {name} add\n0 {name} open")?;
     let mut records = 0;
@@ -42,9 +49,15 @@ fn fio(events: impl Iterator<Item = anyhow::Result<TraceEvent>>, out: &mut impl 
         let event = event?;
         last = event.at.0 / 1_000;
         match event.kind {
-            TraceOpKind::Read => writeln!(out, "{last} {name} read {} {}", event.offset, event.len)?,
-            TraceOpKind::Write => writeln!(out, "{last} {name} write {} {}", event.offset, event.len)?,
-            TraceOpKind::Trim => writeln!(out, "{last} {name} trim {} {}", event.offset, event.len)?,
+            TraceOpKind::Read => {
+                writeln!(out, "{last} {name} read {} {}", event.offset, event.len)?
+            }
+            TraceOpKind::Write => {
+                writeln!(out, "{last} {name} write {} {}", event.offset, event.len)?
+            }
+            TraceOpKind::Trim => {
+                writeln!(out, "{last} {name} trim {} {}", event.offset, event.len)?
+            }
             TraceOpKind::Flush => writeln!(out, "{last} {name} sync 0 0")?,
         }
         if event.fua {
@@ -56,7 +69,10 @@ fn fio(events: impl Iterator<Item = anyhow::Result<TraceEvent>>, out: &mut impl 
     Ok(records)
 }
 
-fn blkparse(events: impl Iterator<Item = anyhow::Result<TraceEvent>>, out: &mut impl Write) -> anyhow::Result<u64> {
+fn blkparse(
+    events: impl Iterator<Item = anyhow::Result<TraceEvent>>,
+    out: &mut impl Write,
+) -> anyhow::Result<u64> {
     // Completions wait here, because blkparse prints them in order of time.
     let mut completions: BinaryHeap<Reverse<(u64, u64, String)>> = BinaryHeap::new();
     let mut sequence = 0_u64;
@@ -78,7 +94,11 @@ fn blkparse(events: impl Iterator<Item = anyhow::Result<TraceEvent>>, out: &mut 
         if event.fua {
             flags.push('F');
         }
-        let range = if event.kind == TraceOpKind::Flush { String::new() } else { format!(" {} + {}", event.offset / 512, event.len / 512) };
+        let range = if event.kind == TraceOpKind::Flush {
+            String::new()
+        } else {
+            format!(" {} + {}", event.offset / 512, event.len / 512)
+        };
         let what = format!("{flags:>3}{range}");
         line(out, &mut sequence, event.at.0, 'Q', &what)?;
         completions.push(Reverse((event.at.0.saturating_add(event.latency.0), records, what)));
@@ -90,10 +110,21 @@ fn blkparse(events: impl Iterator<Item = anyhow::Result<TraceEvent>>, out: &mut 
     Ok(records)
 }
 
-fn line(out: &mut impl Write, sequence: &mut u64, at_ns: u64, action: char, what: &str) -> io::Result<()> {
+fn line(
+    out: &mut impl Write,
+    sequence: &mut u64,
+    at_ns: u64,
+    action: char,
+    what: &str,
+) -> io::Result<()> {
     *sequence += 1;
     let process = if action == 'C' { 0 } else { 1 };
-    writeln!(out, "  7,0    0 {sequence:8} {:5}.{:09} {process:5}  {action} {what} [trimtab]", at_ns / 1_000_000_000, at_ns % 1_000_000_000)
+    writeln!(
+        out,
+        "  7,0    0 {sequence:8} {:5}.{:09} {process:5}  {action} {what} [trimtab]",
+        at_ns / 1_000_000_000,
+        at_ns % 1_000_000_000
+    )
 }
 
 #[cfg(test)]
@@ -125,18 +156,30 @@ mod tests {
 
     #[test]
     fn export_round_trips_through_parsers() {
-        for (export_format, format, volume) in
-            [(ExportFormat::FioIolog, TraceFormat::Iolog, IOLOG_FILE), (ExportFormat::Blkparse, TraceFormat::Blkparse, "7,0")]
-        {
+        for (export_format, format, volume) in [
+            (ExportFormat::FioIolog, TraceFormat::Iolog, IOLOG_FILE),
+            (ExportFormat::Blkparse, TraceFormat::Blkparse, "7,0"),
+        ] {
             let mut text = Vec::new();
             let records = export(events().into_iter().map(Ok), export_format, &mut text).unwrap();
             assert_eq!(records, 4);
             let text = String::from_utf8(text).unwrap();
             assert_eq!(TraceFormat::recognise(&text), FormatMatch::Certain(format), "{text}");
-            let mut lines = Lines::new(format, &TraceReadOptions { volume: Some(volume.parse().unwrap()), ..TraceReadOptions::default() });
+            let mut lines = Lines::new(
+                format,
+                &TraceReadOptions {
+                    volume: Some(volume.parse().unwrap()),
+                    ..TraceReadOptions::default()
+                },
+            );
             text.lines().for_each(|line| lines.line(line, false).unwrap());
-            let read: Vec<TraceEvent> = std::iter::from_fn(|| lines.next(true)).flat_map(|(record, _)| record.events()).collect();
-            let expected: Vec<TraceEvent> = events().into_iter().map(|event| TraceEvent { latency: Nanos::ZERO, ..event }).collect();
+            let read: Vec<TraceEvent> = std::iter::from_fn(|| lines.next(true))
+                .flat_map(|(record, _)| record.events())
+                .collect();
+            let expected: Vec<TraceEvent> = events()
+                .into_iter()
+                .map(|event| TraceEvent { latency: Nanos::ZERO, ..event })
+                .collect();
             assert_eq!(read, expected, "{text}");
         }
     }

@@ -76,7 +76,13 @@ pub struct RecordingBlock {
 impl Packer {
     /// For a drive with this logical block size.
     pub fn new(logical_block: u32) -> Self {
-        Self { block_bytes: logical_block.max(1).into(), raw: Vec::new(), records: 0, at: Nanos::ZERO, position: 0 }
+        Self {
+            block_bytes: logical_block.max(1).into(),
+            raw: Vec::new(),
+            records: 0,
+            at: Nanos::ZERO,
+            position: 0,
+        }
     }
 
     /// Adds an event; returns the block once it is full. Events must be ordered by time.
@@ -88,7 +94,11 @@ impl Packer {
             TraceOpKind::Flush => 3,
         };
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-        self.raw.push(kind | flag(event.fua, FUA) | flag(event.errno.is_some(), FAILED) | flag(event.continues, CONTINUES));
+        self.raw.push(
+            kind | flag(event.fua, FUA)
+                | flag(event.errno.is_some(), FAILED)
+                | flag(event.continues, CONTINUES),
+        );
         varint::push(&mut self.raw, event.at.saturating_sub(self.at).0);
         self.at = self.at.max(event.at);
         if event.kind != TraceOpKind::Flush {
@@ -186,12 +196,15 @@ impl<R: Read> RecordingReader<R> {
     pub fn new(mut input: R) -> Result<Self, TraceError> {
         let mut offset = 0;
         let wrong = |offset: u64, problem: String| TraceError { offset, records: 0, problem };
-        let magic: [u8; 8] = read_array(&mut input, &mut offset).map_err(|problem| wrong(0, problem))?;
+        let magic: [u8; 8] =
+            read_array(&mut input, &mut offset).map_err(|problem| wrong(0, problem))?;
         if &magic != MAGIC {
             return Err(wrong(0, "this is not a recording made by trimtab".to_owned()));
         }
         let mut number = || -> Result<u32, TraceError> {
-            read_array(&mut input, &mut offset).map(u32::from_le_bytes).map_err(|problem| wrong(8, problem))
+            read_array(&mut input, &mut offset)
+                .map(u32::from_le_bytes)
+                .map_err(|problem| wrong(8, problem))
         };
         let (len, crc) = (number()? as usize, number()?);
         if len > HEADER_BYTES_MAX {
@@ -203,14 +216,23 @@ impl<R: Read> RecordingReader<R> {
         if crc32(&json) != crc {
             return Err(wrong(8, "the header is damaged (its checksum is wrong)".to_owned()));
         }
-        let header: RecordingHeader =
-            serde_json::from_slice(&json).map_err(|error| wrong(16, format!("the header cannot be parsed: {error}")))?;
+        let header: RecordingHeader = serde_json::from_slice(&json)
+            .map_err(|error| wrong(16, format!("the header cannot be parsed: {error}")))?;
         if header.logical_block == 0 {
             return Err(wrong(16, "the header has a logical block of 0 bytes".to_owned()));
         }
-        for (name, text) in [("drive", &header.drive), ("speed", &header.speed), ("tool_version", &header.tool_version)] {
+        for (name, text) in [
+            ("drive", &header.drive),
+            ("speed", &header.speed),
+            ("tool_version", &header.tool_version),
+        ] {
             if !is_identifier(text) {
-                return Err(wrong(16, format!("{name} in the header is not a name of letters, digits and '.-_+', at most 64 of them")));
+                return Err(wrong(
+                    16,
+                    format!(
+                        "{name} in the header is not a name of letters, digits and '.-_+', at most 64 of them"
+                    ),
+                ));
             }
         }
         Ok(Self {
@@ -255,14 +277,20 @@ impl<R: Read> RecordingReader<R> {
         if stored_len == 0 {
             return self.end().map(|()| false).map_err(at_start);
         }
-        let (raw_len, records, crc) =
-            (self.number().map_err(at_start)? as usize, self.number().map_err(at_start)?, self.number().map_err(at_start)?);
+        let (raw_len, records, crc) = (
+            self.number().map_err(at_start)? as usize,
+            self.number().map_err(at_start)?,
+            self.number().map_err(at_start)?,
+        );
         // Deflate never expands incompressible data beyond this.
         if raw_len > RAW_BYTES_MAX || stored_len > RAW_BYTES_MAX + 1024 {
-            return Err(at_start(self.wrong(format!("a block claims to be {stored_len} bytes of {raw_len}"))));
+            return Err(at_start(
+                self.wrong(format!("a block claims to be {stored_len} bytes of {raw_len}")),
+            ));
         }
         let mut stored = vec![0; stored_len];
-        read_exact(&mut self.input, &mut stored, &mut self.offset).map_err(|problem| at_start(self.wrong(problem)))?;
+        read_exact(&mut self.input, &mut stored, &mut self.offset)
+            .map_err(|problem| at_start(self.wrong(problem)))?;
         if crc32(&stored) != crc {
             return Err(at_start(self.wrong("this block is damaged (its checksum is wrong)")));
         }
@@ -278,16 +306,23 @@ impl<R: Read> RecordingReader<R> {
     }
 
     fn end(&mut self) -> Result<(), TraceError> {
-        let records: [u8; 8] = read_array(&mut self.input, &mut self.offset).map_err(|problem| self.wrong(problem))?;
+        let records: [u8; 8] =
+            read_array(&mut self.input, &mut self.offset).map_err(|problem| self.wrong(problem))?;
         if self.number()? != crc32(&records) {
             return Err(self.wrong("the end is damaged (its checksum is wrong)"));
         }
         let records = u64::from_le_bytes(records);
-        if records == self.records { Ok(()) } else { Err(self.wrong(format!("the recording had {records} records: some are missing"))) }
+        if records == self.records {
+            Ok(())
+        } else {
+            Err(self.wrong(format!("the recording had {records} records: some are missing")))
+        }
     }
 
     fn number(&mut self) -> Result<u32, TraceError> {
-        read_array(&mut self.input, &mut self.offset).map(u32::from_le_bytes).map_err(|problem| self.wrong(problem))
+        read_array(&mut self.input, &mut self.offset)
+            .map(u32::from_le_bytes)
+            .map_err(|problem| self.wrong(problem))
     }
 
     fn next_event(&mut self) -> Result<Option<TraceEvent>, TraceError> {
@@ -300,8 +335,9 @@ impl<R: Read> RecordingReader<R> {
             }
         }
         let mut rest = &self.raw[self.next..];
-        let event = parse_event(&mut rest, self.at, &mut self.position, self.header.logical_block.into())
-            .ok_or_else(|| self.wrong_block("a record in this block is invalid"))?;
+        let event =
+            parse_event(&mut rest, self.at, &mut self.position, self.header.logical_block.into())
+                .ok_or_else(|| self.wrong_block("a record in this block is invalid"))?;
         self.next = self.raw.len() - rest.len();
         self.at = event.at;
         self.left -= 1;
@@ -329,14 +365,20 @@ fn is_identifier(text: &str) -> bool {
     (1..=64).contains(&text.len()) && !text.starts_with(['.', '-']) && text.chars().all(plain)
 }
 
-fn parse_event(rest: &mut &[u8], before: Nanos, position: &mut u64, block_bytes: u64) -> Option<TraceEvent> {
+fn parse_event(
+    rest: &mut &[u8],
+    before: Nanos,
+    position: &mut u64,
+    block_bytes: u64,
+) -> Option<TraceEvent> {
     let (flags, after) = rest.split_first()?;
     let flags = *flags;
     *rest = after;
     if flags & !(3 | FUA | FAILED | CONTINUES) != 0 {
         return None;
     }
-    let kind = [TraceOpKind::Read, TraceOpKind::Write, TraceOpKind::Trim, TraceOpKind::Flush][usize::from(flags & 3)];
+    let kind = [TraceOpKind::Read, TraceOpKind::Write, TraceOpKind::Trim, TraceOpKind::Flush]
+        [usize::from(flags & 3)];
     let at = before.checked_add(Nanos(varint::take(rest)?))?;
     let (mut offset, mut len) = (0, 0);
     if kind != TraceOpKind::Flush {
@@ -346,10 +388,25 @@ fn parse_event(rest: &mut &[u8], before: Nanos, position: &mut u64, block_bytes:
         position.checked_mul(block_bytes)?;
         (offset, len) = (first * block_bytes, blocks * block_bytes);
     }
-    let class = if kind == TraceOpKind::Write { class_of_code(varint::take(rest)?)? } else { DataClass::Random };
+    let class = if kind == TraceOpKind::Write {
+        class_of_code(varint::take(rest)?)?
+    } else {
+        DataClass::Random
+    };
     let latency = Nanos(varint::take(rest)?);
-    let errno = if flags & FAILED == 0 { None } else { Some(u16::try_from(varint::take(rest)?).ok()?) };
-    Some(TraceEvent { at, kind, offset, len, class, fua: flags & FUA != 0, continues: flags & CONTINUES != 0, latency, errno })
+    let errno =
+        if flags & FAILED == 0 { None } else { Some(u16::try_from(varint::take(rest)?).ok()?) };
+    Some(TraceEvent {
+        at,
+        kind,
+        offset,
+        len,
+        class,
+        fua: flags & FUA != 0,
+        continues: flags & CONTINUES != 0,
+        latency,
+        errno,
+    })
 }
 
 const fn zigzag(value: i64) -> u64 {
@@ -376,7 +433,9 @@ const fn class_of_code(code: u64) -> Option<DataClass> {
         CLASS_ZERO => Some(DataClass::Zero),
         CLASS_RANDOM => Some(DataClass::Random),
         CLASS_TEXT => Some(DataClass::Text),
-        CLASS_COMPRESSIBLE..=CLASS_COMPRESSIBLE_MAX => Some(DataClass::Compressible((code - CLASS_COMPRESSIBLE) as u8)),
+        CLASS_COMPRESSIBLE..=CLASS_COMPRESSIBLE_MAX => {
+            Some(DataClass::Compressible((code - CLASS_COMPRESSIBLE) as u8))
+        }
         _ => None,
     }
 }
@@ -393,7 +452,9 @@ fn read_exact(input: &mut impl Read, bytes: &mut [u8], offset: &mut u64) -> Resu
             *offset += bytes.len() as u64;
             Ok(())
         }
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err("the recording was cut off here".to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Err("the recording was cut off here".to_owned())
+        }
         Err(error) => Err(format!("cannot continue reading: {error}")),
     }
 }
@@ -416,15 +477,28 @@ mod tests {
     }
 
     fn event() -> impl Strategy<Value = TraceEvent> {
-        let kind = prop::sample::select(vec![TraceOpKind::Read, TraceOpKind::Write, TraceOpKind::Trim, TraceOpKind::Flush]);
+        let kind = prop::sample::select(vec![
+            TraceOpKind::Read,
+            TraceOpKind::Write,
+            TraceOpKind::Trim,
+            TraceOpKind::Flush,
+        ]);
         let class = prop_oneof![
             Just(DataClass::Zero),
             Just(DataClass::Text),
             (0_u8..=100).prop_map(DataClass::Compressible),
             (0_u16..=1000).prop_map(DataClass::Measured)
         ];
-        (kind, 0_u64..1 << 50, 0_u64..1 << 30, class, any::<(bool, bool)>(), 0_u64..1 << 40, any::<Option<u16>>()).prop_map(
-            |(kind, first, blocks, class, (fua, continues), latency, errno)| {
+        (
+            kind,
+            0_u64..1 << 50,
+            0_u64..1 << 30,
+            class,
+            any::<(bool, bool)>(),
+            0_u64..1 << 40,
+            any::<Option<u16>>(),
+        )
+            .prop_map(|(kind, first, blocks, class, (fua, continues), latency, errno)| {
                 let flush = kind == TraceOpKind::Flush;
                 let class = if kind == TraceOpKind::Write { class } else { DataClass::Random };
                 TraceEvent {
@@ -438,12 +512,12 @@ mod tests {
                     latency: Nanos(latency),
                     errno,
                 }
-            },
-        )
+            })
     }
 
     fn written(events: &[TraceEvent]) -> Vec<u8> {
-        let (mut writer, mut packer) = (Writer::new(Vec::new(), &header()).unwrap(), Packer::new(512));
+        let (mut writer, mut packer) =
+            (Writer::new(Vec::new(), &header()).unwrap(), Packer::new(512));
         for event in events {
             packer.push(event).into_iter().for_each(|block| writer.write_block(&block).unwrap());
         }
@@ -466,8 +540,9 @@ mod tests {
                 latency: Nanos(1),
                 errno: None,
             };
-            let events: Vec<TraceEvent> =
-                (0..20_000_u64).map(|n| TraceEvent { at: Nanos(n * n), offset: (n * 7919 % 1000) * 512, ..event }).collect();
+            let events: Vec<TraceEvent> = (0..20_000_u64)
+                .map(|n| TraceEvent { at: Nanos(n * n), offset: (n * 7919 % 1000) * 512, ..event })
+                .collect();
             written(&events)
         })
     }
@@ -516,13 +591,37 @@ mod tests {
 
     #[test]
     fn header_with_a_path_as_drive_is_refused() {
-        for drive in ["/etc/passwd", "../x", "a b", "a\nb write 0 4096", "\u{1b}[2J", "-x", "", "é", &"x".repeat(65)] {
-            let bytes = Writer::new(Vec::new(), &RecordingHeader { drive: drive.into(), ..header() }).unwrap().finish().unwrap();
+        for drive in [
+            "/etc/passwd",
+            "../x",
+            "a b",
+            "a\nb write 0 4096",
+            "\u{1b}[2J",
+            "-x",
+            "",
+            "é",
+            &"x".repeat(65),
+        ] {
+            let bytes =
+                Writer::new(Vec::new(), &RecordingHeader { drive: drive.into(), ..header() })
+                    .unwrap()
+                    .finish()
+                    .unwrap();
             let error = RecordingReader::new(bytes.as_slice()).unwrap_err().to_string();
             assert!(error.contains("drive in the header is not a name"), "{drive:?}: {error}");
         }
-        let twin = RecordingHeader { drive: "twin-of_x.2".into(), speed: "1.5x".into(), tool_version: "0.1.0-rc.1+x".into(), ..header() };
-        assert!(RecordingReader::new(Writer::new(Vec::new(), &twin).unwrap().finish().unwrap().as_slice()).is_ok());
+        let twin = RecordingHeader {
+            drive: "twin-of_x.2".into(),
+            speed: "1.5x".into(),
+            tool_version: "0.1.0-rc.1+x".into(),
+            ..header()
+        };
+        assert!(
+            RecordingReader::new(
+                Writer::new(Vec::new(), &twin).unwrap().finish().unwrap().as_slice()
+            )
+            .is_ok()
+        );
     }
 
     #[test]
@@ -533,8 +632,12 @@ mod tests {
             file.extend(number.to_le_bytes());
         }
         file.extend(&bomb);
-        assert!(bomb.len() < RAW_BYTES_MAX, "the size of the stored block is no reason to refuse it");
-        let error = RecordingReader::new(file.as_slice()).unwrap().next().unwrap().unwrap_err().to_string();
+        assert!(
+            bomb.len() < RAW_BYTES_MAX,
+            "the size of the stored block is no reason to refuse it"
+        );
+        let error =
+            RecordingReader::new(file.as_slice()).unwrap().next().unwrap().unwrap_err().to_string();
         assert!(error.contains("this block is damaged"), "{error}");
     }
 

@@ -51,32 +51,49 @@ impl TraceSource {
     /// Opens the trace at `path`; text is read according to `reading`.
     pub fn open(path: &Path, reading: &TraceReadOptions) -> anyhow::Result<Self> {
         let shown = path.display();
-        let mut file = named::open_to_read(path, Streams::No).with_context(|| format!("cannot open {shown}"))?;
+        let mut file = named::open_to_read(path, Streams::No)
+            .with_context(|| format!("cannot open {shown}"))?;
         let mut magic = Vec::new();
-        file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut magic).with_context(|| format!("cannot read {shown}"))?;
+        file.by_ref()
+            .take(MAGIC.len() as u64)
+            .read_to_end(&mut magic)
+            .with_context(|| format!("cannot read {shown}"))?;
         file.seek(SeekFrom::Start(0)).with_context(|| format!("cannot read {shown}"))?;
         let mut input = BufReader::with_capacity(1 << 20, file);
         if magic == MAGIC {
             if reading.volume.as_ref().is_some_and(|volume| *volume != Volume::default()) {
-                return Err(UsageError::missing(format!("{shown} is a recording of one drive")).hint("omit --volume").into());
+                return Err(UsageError::missing(format!("{shown} is a recording of one drive"))
+                    .hint("omit --volume")
+                    .into());
             }
             let reader = RecordingReader::new(input).with_context(|| shown.to_string())?;
-            return Ok(Self::Recording { path: path.to_owned(), reader: Box::new(reader), number: 0 });
+            return Ok(Self::Recording {
+                path: path.to_owned(),
+                reader: Box::new(reader),
+                number: 0,
+            });
         }
         if let Some((name, program)) = compression(&magic) {
             let what = format!("{shown} is compressed ({name})");
             return Err(UsageError::missing(what)
-                .hint(format!("decompress it first: {program} {} > TEXT", quoted(&shown.to_string())))
+                .hint(format!(
+                    "decompress it first: {program} {} > TEXT",
+                    quoted(&shown.to_string())
+                ))
                 .into());
         }
         let format = match reading.format {
             Some(format) => format,
-            None => recognised(path, input.fill_buf().with_context(|| format!("cannot read {shown}"))?)?,
+            None => {
+                recognised(path, input.fill_buf().with_context(|| format!("cannot read {shown}"))?)?
+            }
         };
         if reading.events.is_some() && format != TraceFormat::Blkparse {
-            return Err(UsageError::new(format!("{shown} is read as {format}, and only blkparse text has events"))
-                .hint("omit --events")
-                .into());
+            return Err(UsageError::new(format!(
+                "{shown} is read as {format}, and only blkparse text has events"
+            ))
+            .hint("omit --events")
+            .into());
         }
         Ok(Self::Text(Box::new(TextTrace {
             path: path.to_owned(),
@@ -103,7 +120,12 @@ impl TraceSource {
     /// Warnings after the last event: skipped lines, times that go backwards.
     pub fn warnings(&self) -> Vec<String> {
         match self {
-            Self::Text(trace) => trace.lines.warnings().iter().map(|warning| format!("{}: {warning}", trace.path.display())).collect(),
+            Self::Text(trace) => trace
+                .lines
+                .warnings()
+                .iter()
+                .map(|warning| format!("{}: {warning}", trace.path.display()))
+                .collect(),
             Self::Recording { .. } => Vec::new(),
         }
     }
@@ -148,7 +170,10 @@ fn compression(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
         (b"\xfd7zXZ\0", "xz", "xzcat"),
         (b"BZh", "bzip2", "bzcat"),
     ];
-    KNOWN.iter().find(|(begin, ..)| bytes.starts_with(begin)).map(|(_, name, program)| (*name, *program))
+    KNOWN
+        .iter()
+        .find(|(begin, ..)| bytes.starts_with(begin))
+        .map(|(_, name, program)| (*name, *program))
 }
 
 /// Detects the format of a text trace from its first `bytes`.
@@ -161,10 +186,15 @@ fn recognised(path: &Path, bytes: &[u8]) -> anyhow::Result<TraceFormat> {
         FormatMatch::Certain(format) => Ok(format),
         FormatMatch::Possible(possible) if possible.is_empty() => {
             let what = format!("{shown} is neither a recording nor a recognised text trace");
-            Err(UsageError::new(what).hint(format!("give its format with --format: {}", TraceFormat::names())).into())
+            Err(UsageError::new(what)
+                .hint(format!("give its format with --format: {}", TraceFormat::names()))
+                .into())
         }
         FormatMatch::Possible(possible) => {
-            let choices: Vec<String> = possible.iter().map(|format| format!("--format {format} ({})", format.description())).collect();
+            let choices: Vec<String> = possible
+                .iter()
+                .map(|format| format!("--format {format} ({})", format.description()))
+                .collect();
             let what = format!("{shown} contains only numbers, which fit several formats or units");
             Err(UsageError::new(what).hint(format!("choose one: {}", choices.join(", "))).into())
         }
@@ -204,11 +234,16 @@ impl TextTrace {
             return self.lines.end().map_err(|error| self.refused(error));
         }
         if self.line.len() as u64 == LINE_BYTES_MAX && !self.line.ends_with(b"\n") {
-            return Err(anyhow::anyhow!("{}: the line is longer than {LINE_BYTES_MAX} bytes", self.place(self.number)));
+            return Err(anyhow::anyhow!(
+                "{}: the line is longer than {LINE_BYTES_MAX} bytes",
+                self.place(self.number)
+            ));
         }
         let is_last = self.input.fill_buf().map(<[u8]>::is_empty);
         let is_last = is_last.with_context(|| self.place(self.number))?;
-        self.lines.line(&String::from_utf8_lossy(&self.line), is_last).map_err(|error| self.refused(error))
+        self.lines
+            .line(&String::from_utf8_lossy(&self.line), is_last)
+            .map_err(|error| self.refused(error))
     }
 
     fn place(&self, line: u64) -> String {
@@ -216,7 +251,13 @@ impl TextTrace {
     }
 
     fn refused(&self, error: TextError) -> anyhow::Error {
-        let whole = |error: &TextError| UsageError::missing(format!("{}: {error} (read as {})", self.path.display(), self.format));
+        let whole = |error: &TextError| {
+            UsageError::missing(format!(
+                "{}: {error} (read as {})",
+                self.path.display(),
+                self.format
+            ))
+        };
         match error {
             TextError::Line(error) => anyhow::Error::new(error).context(self.place(self.number)),
             TextError::Late => anyhow::anyhow!("{}: {error}", self.place(self.number)),
@@ -225,7 +266,9 @@ impl TextTrace {
                 let hint = format!("choose one with --volume {one} or --volume {other}");
                 UsageError::new(format!("{}: {error}", self.place(self.number))).hint(hint).into()
             }
-            TextError::OtherEvents(_, other, _) => whole(&error).hint(format!("read those with --events {other}")).into(),
+            TextError::OtherEvents(_, other, _) => {
+                whole(&error).hint(format!("read those with --events {other}")).into()
+            }
             TextError::NoVolume(..) | TextError::Empty(_) => whole(&error).into(),
         }
     }
@@ -278,9 +321,13 @@ mod tests {
     #[test]
     fn trace_with_several_volumes_requires_volume_option() {
         let (_dir, path) = written(b"1,hm,1,Write,4096,4096,1\n2,hm,2,Write,8192,4096,1\n");
-        let error = TraceSource::open(&path, &TraceReadOptions::default()).unwrap().collect::<anyhow::Result<Vec<_>>>().unwrap_err();
+        let error = TraceSource::open(&path, &TraceReadOptions::default())
+            .unwrap()
+            .collect::<anyhow::Result<Vec<_>>>()
+            .unwrap_err();
         assert!(error.is::<UsageError>() && error.to_string().contains("line 2"), "{error}");
-        let events: Vec<TraceEvent> = TraceSource::open(&path, &of_volume(2)).unwrap().map(Result::unwrap).collect();
+        let events: Vec<TraceEvent> =
+            TraceSource::open(&path, &of_volume(2)).unwrap().map(Result::unwrap).collect();
         assert_eq!(events.iter().map(|event| event.offset).collect::<Vec<_>>(), [8192]);
         let mut missing = TraceSource::open(&path, &of_volume(7)).unwrap();
         let error = missing.next().unwrap().unwrap_err().to_string();
@@ -291,8 +338,14 @@ mod tests {
     #[test]
     fn open_refuses_files_that_are_not_traces() {
         let (_dir, path) = written(b"\x00\x01\x02");
-        assert!(TraceSource::open(&path, &TraceReadOptions::default()).is_err_and(|error| error.is::<UsageError>()));
+        assert!(
+            TraceSource::open(&path, &TraceReadOptions::default())
+                .is_err_and(|error| error.is::<UsageError>())
+        );
         let (_dir, path) = written(b"TRIMTRC1");
-        assert!(TraceSource::open(&path, &TraceReadOptions::default()).is_err_and(|error| format!("{error:#}").contains("cut off")));
+        assert!(
+            TraceSource::open(&path, &TraceReadOptions::default())
+                .is_err_and(|error| format!("{error:#}").contains("cut off"))
+        );
     }
 }

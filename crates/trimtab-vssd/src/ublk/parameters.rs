@@ -1,7 +1,9 @@
 //! Device parameters given to the ublk driver.
 
 use crate::request::Geometry;
-use trimtab_linux::sys::ublk::{FUA, Parameters, ROTATIONAL, UblkBasic, UblkDiscard, VOLATILE_CACHE};
+use trimtab_linux::sys::ublk::{
+    FUA, Parameters, ROTATIONAL, UblkBasic, UblkDiscard, VOLATILE_CACHE,
+};
 
 /// The kernel's unit of sizes.
 const SECTOR: u64 = 512;
@@ -21,7 +23,8 @@ pub fn of(geometry: &Geometry, request_bytes_max: u32) -> Parameters {
     }
     // The kernel raises the granularity to the physical block size, unlike the drive's.
     let granularity = if takes_trim { geometry.discard_granularity } else { u32::MAX };
-    let physical = geometry.atomic_write.min(PHYSICAL_BLOCK_MAX).min(granularity).max(geometry.logical_block);
+    let physical =
+        geometry.atomic_write.min(PHYSICAL_BLOCK_MAX).min(granularity).max(geometry.logical_block);
     let basic = UblkBasic {
         attributes,
         logical_block_shift: shift(geometry.logical_block),
@@ -33,7 +36,11 @@ pub fn of(geometry: &Geometry, request_bytes_max: u32) -> Parameters {
         ..UblkBasic::default()
     };
     let discard = if takes_trim {
-        UblkDiscard::new(geometry.discard_granularity, sectors(geometry.discard_max_bytes), sectors(ZEROES_BYTES_MAX))
+        UblkDiscard::new(
+            geometry.discard_granularity,
+            sectors(geometry.discard_max_bytes),
+            sectors(ZEROES_BYTES_MAX),
+        )
     } else {
         // The kernel requires a granularity.
         UblkDiscard::new(geometry.logical_block, 0, sectors(ZEROES_BYTES_MAX))
@@ -66,23 +73,40 @@ mod tests {
     #[test]
     fn parameters_match_geometry_of_drive() {
         let Parameters { basic, discard, .. } = of(&SSD, 1 << 20);
-        assert_eq!((basic.attributes, basic.sectors, basic.sectors_max), (VOLATILE_CACHE | FUA, 2 << 20, 2048));
-        assert_eq!((basic.logical_block_shift, basic.physical_block_shift, basic.io_min_shift), (9, 12, 12));
-        assert_eq!((discard.granularity, discard.sectors_max, discard.segments_max, discard.alignment), (4096, 4 << 20, 1, 0));
+        assert_eq!(
+            (basic.attributes, basic.sectors, basic.sectors_max),
+            (VOLATILE_CACHE | FUA, 2 << 20, 2048)
+        );
+        assert_eq!(
+            (basic.logical_block_shift, basic.physical_block_shift, basic.io_min_shift),
+            (9, 12, 12)
+        );
+        assert_eq!(
+            (discard.granularity, discard.sectors_max, discard.segments_max, discard.alignment),
+            (4096, 4 << 20, 1, 0)
+        );
         assert_eq!(discard.zeroes_sectors_max, 65536);
     }
 
     #[test]
     fn physical_block_does_not_raise_granularity() {
-        let Parameters { basic, discard, .. } = of(&Geometry { discard_granularity: 512, ..SSD }, 1 << 20);
+        let Parameters { basic, discard, .. } =
+            of(&Geometry { discard_granularity: 512, ..SSD }, 1 << 20);
         assert_eq!((basic.physical_block_shift, discard.granularity), (9, 512));
-        let Parameters { basic, .. } = of(&Geometry { logical_block: 4096, atomic_write: 4096, ..SSD }, 1 << 20);
+        let Parameters { basic, .. } =
+            of(&Geometry { logical_block: 4096, atomic_write: 4096, ..SSD }, 1 << 20);
         assert_eq!((basic.logical_block_shift, basic.physical_block_shift), (12, 12));
     }
 
     #[test]
     fn disk_accepts_zero_writes_but_no_discards() {
-        let disk = Geometry { discard_granularity: 0, discard_max_bytes: 0, rotational: true, volatile_cache: false, ..SSD };
+        let disk = Geometry {
+            discard_granularity: 0,
+            discard_max_bytes: 0,
+            rotational: true,
+            volatile_cache: false,
+            ..SSD
+        };
         let Parameters { basic, discard, .. } = of(&disk, 1 << 20);
         assert_eq!((basic.attributes, basic.physical_block_shift), (ROTATIONAL, 12));
         assert_eq!((discard.granularity, discard.sectors_max, discard.segments_max), (512, 0, 0));
@@ -91,7 +115,8 @@ mod tests {
 
     #[test]
     fn limits_saturate_without_overflow() {
-        let Parameters { discard, .. } = of(&Geometry { discard_max_bytes: u64::MAX, ..SSD }, 1 << 20);
+        let Parameters { discard, .. } =
+            of(&Geometry { discard_max_bytes: u64::MAX, ..SSD }, 1 << 20);
         assert_eq!(discard.sectors_max, u32::MAX);
     }
 }

@@ -29,18 +29,36 @@ pub struct UblkCompletion {
 }
 
 /// Executes the request on `drive`, with its data in `memory`.
-pub fn serve(drive: &dyn RequestServer, described: &RequestDescriptor, memory: &mut [u8]) -> UblkCompletion {
-    let extent = Extent { offset: described.sector.saturating_mul(SECTOR), len: u64::from(described.sectors) * SECTOR };
+pub fn serve(
+    drive: &dyn RequestServer,
+    described: &RequestDescriptor,
+    memory: &mut [u8],
+) -> UblkCompletion {
+    let extent = Extent {
+        offset: described.sector.saturating_mul(SECTOR),
+        len: u64::from(described.sectors) * SECTOR,
+    };
     let fua = described.operation & FUA != 0;
     // The kernel never requests more than the memory it was given.
     let data = usize::try_from(extent.len).ok().and_then(|len| memory.get_mut(..len));
     let (served, moved): (RequestResult, u64) = match (described.operation & OPERATION, data) {
-        (READ, Some(into)) => (drive.serve(Request::Read { offset: extent.offset, into }), extent.len),
-        (WRITE, Some(data)) => (drive.serve(Request::Write { offset: extent.offset, data, fua }), extent.len),
+        (READ, Some(into)) => {
+            (drive.serve(Request::Read { offset: extent.offset, into }), extent.len)
+        }
+        (WRITE, Some(data)) => {
+            (drive.serve(Request::Write { offset: extent.offset, data, fua }), extent.len)
+        }
         (READ | WRITE, None) => (RequestResult::refused(Errno::INVAL), 0),
         (FLUSH, _) => (drive.serve(Request::Flush), 0),
         (DISCARD, _) => (drive.serve(Request::Trim(&[extent], Effect::Usual)), 0),
-        (WRITE_ZEROES, _) => (drive.serve(Request::Zero { extent, may_unmap: described.operation & NO_UNMAP == 0, fua }), 0),
+        (WRITE_ZEROES, _) => (
+            drive.serve(Request::Zero {
+                extent,
+                may_unmap: described.operation & NO_UNMAP == 0,
+                fua,
+            }),
+            0,
+        ),
         _ => (RequestResult::refused(Errno::OPNOTSUPP), 0),
     };
     // For requests without data the kernel expects 0 bytes.
@@ -71,17 +89,29 @@ mod tests {
                     into.fill(9);
                     (format!("read {} at {offset}", into.len()), offset)
                 }
-                Request::Write { offset, data, fua } => (format!("write {:?} at {offset} {fua}", data[0]), offset),
+                Request::Write { offset, data, fua } => {
+                    (format!("write {:?} at {offset} {fua}", data[0]), offset)
+                }
                 Request::Trim(extents, effect) => (format!("trim {extents:?} {effect:?}"), 0),
-                Request::Zero { extent, may_unmap, fua } => (format!("zero {extent:?} {may_unmap} {fua}"), 0),
+                Request::Zero { extent, may_unmap, fua } => {
+                    (format!("zero {extent:?} {may_unmap} {fua}"), 0)
+                }
                 Request::Flush => ("flush".to_owned(), 0),
             };
             self.0.lock().unwrap().push(text);
-            RequestResult { result: if at < 1 << 20 { Ok(()) } else { Err(Errno::IO) }, due: Some(self.1) }
+            RequestResult {
+                result: if at < 1 << 20 { Ok(()) } else { Err(Errno::IO) },
+                due: Some(self.1),
+            }
         }
     }
 
-    fn asked(operation: u32, sector: u64, sectors: u32, memory: &mut [u8]) -> (UblkCompletion, String, Instant) {
+    fn asked(
+        operation: u32,
+        sector: u64,
+        sectors: u32,
+        memory: &mut [u8],
+    ) -> (UblkCompletion, String, Instant) {
         let drive = RecordingDrive(Mutex::default(), Instant::now());
         let answer = serve(&drive, &RequestDescriptor::new(operation, sector, sectors), memory);
         let text = drive.0.lock().unwrap().join("; ");
@@ -102,8 +132,16 @@ mod tests {
         ] {
             let mut memory = [7; 4096];
             let (answer, text, due) = asked(operation, 2, 4, &mut memory);
-            assert_eq!((text, answer), (expected, UblkCompletion { result, due: Some(due) }), "{operation:#x}");
-            assert_eq!((memory[2047] == 9, memory[2048]), (operation == READ, 7), "no more than was asked for is read");
+            assert_eq!(
+                (text, answer),
+                (expected, UblkCompletion { result, due: Some(due) }),
+                "{operation:#x}"
+            );
+            assert_eq!(
+                (memory[2047] == 9, memory[2048]),
+                (operation == READ, 7),
+                "no more than was asked for is read"
+            );
         }
     }
 
@@ -115,17 +153,27 @@ mod tests {
 
     #[test]
     fn serve_refuses_invalid_requests() {
-        for (operation, sectors, errno) in
-            [(READ, 9, libc::EINVAL), (WRITE, 9, libc::EINVAL), (4, 1, libc::EOPNOTSUPP), (13, 1, libc::EOPNOTSUPP)]
-        {
+        for (operation, sectors, errno) in [
+            (READ, 9, libc::EINVAL),
+            (WRITE, 9, libc::EINVAL),
+            (4, 1, libc::EOPNOTSUPP),
+            (13, 1, libc::EOPNOTSUPP),
+        ] {
             let (answer, text, _) = asked(operation, 0, sectors, &mut [0; 4096]);
-            assert_eq!((answer.result, answer.due, text.as_str()), (-errno, None, ""), "{operation} of {sectors}");
+            assert_eq!(
+                (answer.result, answer.due, text.as_str()),
+                (-errno, None, ""),
+                "{operation} of {sectors}"
+            );
         }
     }
 
     #[test]
     fn discard_may_be_longer_than_memory() {
         let (answer, text, _) = asked(DISCARD, 0, u32::MAX, &mut [0; 512]);
-        assert_eq!((answer.result, text.as_str()), (0, "trim [Extent { offset: 0, len: 2199023255040 }] Usual"));
+        assert_eq!(
+            (answer.result, text.as_str()),
+            (0, "trim [Extent { offset: 0, len: 2199023255040 }] Usual")
+        );
     }
 }

@@ -51,7 +51,13 @@ pub fn pin_thread(here: &CpuSet) -> io::Result<CpuSet> {
 
 impl Worker {
     /// A worker for `queue`, in a thread pinned to the CPUs `here` that may run `everywhere`.
-    pub fn new(queue: UblkQueue, drive: Arc<dyn RequestServer>, here: CpuSet, everywhere: CpuSet, waiting: Arc<AtomicUsize>) -> Self {
+    pub fn new(
+        queue: UblkQueue,
+        drive: Arc<dyn RequestServer>,
+        here: CpuSet,
+        everywhere: CpuSet,
+        waiting: Arc<AtomicUsize>,
+    ) -> Self {
         Self {
             arrived: Vec::with_capacity(queue.requests()),
             results: vec![0; queue.requests()],
@@ -86,7 +92,9 @@ impl Worker {
             // The first arrivals came with the registration.
             if self.arrived.is_empty() {
                 if let Err(error) = self.wait() {
-                    trimtab_linux::output::complain(&format!("cannot receive requests of the drive any more: {error}"));
+                    trimtab_linux::output::complain(&format!(
+                        "cannot receive requests of the drive any more: {error}"
+                    ));
                     return;
                 }
                 self.queue.take(&mut self.arrived);

@@ -35,7 +35,12 @@ impl BlockTrace {
         let number = rustix::fs::stat(device)?.st_rdev;
         let device = (rustix::fs::major(number), rustix::fs::minor(number));
         let mount = tempfile::tempdir()?;
-        if !Command::new("mount").args(["-t", "tracefs", "tracefs"]).arg(mount.path()).status()?.success() {
+        if !Command::new("mount")
+            .args(["-t", "tracefs", "tracefs"])
+            .arg(mount.path())
+            .status()?
+            .success()
+        {
             return Err(Error::other("tracefs cannot be mounted"));
         }
         let instance = mount.path().join(format!("instances/trimtab-{}", std::process::id()));
@@ -45,7 +50,10 @@ impl BlockTrace {
         trace.write("buffer_size_kb", "40000")?;
         for event in ["block_rq_issue", "block_rq_complete"] {
             // MKDEV of the kernel.
-            trace.write(&format!("events/block/{event}/filter"), &format!("dev == {}", (device.0 << 20) | device.1))?;
+            trace.write(
+                &format!("events/block/{event}/filter"),
+                &format!("dev == {}", (device.0 << 20) | device.1),
+            )?;
             trace.write(&format!("events/block/{event}/enable"), "1")?;
         }
         trace.write("tracing_on", "1")?;
@@ -77,10 +85,17 @@ fn requests(text: &str, (major, minor): (u32, u32)) -> Vec<Request> {
     let (mut under_way, mut all) = (HashMap::new(), Vec::new());
     for line in text.lines() {
         let Some((before, event)) = line.split_once(": block_rq_") else { continue };
-        let Some(at) = before.split_ascii_whitespace().next_back().and_then(|at| at.parse::<f64>().ok()) else { continue };
+        let Some(at) =
+            before.split_ascii_whitespace().next_back().and_then(|at| at.parse::<f64>().ok())
+        else {
+            continue;
+        };
         let Some((what, rest)) = event.split_once(": ") else { continue };
         let words: Vec<&str> = rest.split_ascii_whitespace().collect();
-        let Some(plus) = words.iter().position(|word| *word == "+").filter(|_| words[0] == device) else { continue };
+        let Some(plus) = words.iter().position(|word| *word == "+").filter(|_| words[0] == device)
+        else {
+            continue;
+        };
         let (kind, key) = (words[1], (words[1].as_bytes()[0], words[plus - 1].to_owned()));
         if what == "issue" {
             under_way.insert(key, at);

@@ -20,11 +20,16 @@ pub struct Figures {
 /// Begins to keep the figures of `bench`, which is about `about`. Of each of `programs`, with the argument that makes it say so, the version is noted.
 #[must_use]
 pub fn begin(bench: &'static str, about: &str, programs: &[[&str; 2]]) -> Figures {
-    let mut conditions = vec![about.to_owned(), format!("trimtab {} at {}", env!("CARGO_PKG_VERSION"), commit())];
+    let mut conditions =
+        vec![about.to_owned(), format!("trimtab {} at {}", env!("CARGO_PKG_VERSION"), commit())];
     conditions.extend(programs.iter().map(|[program, argument]| first_line(program, &[argument])));
     conditions.push(first_line("rustc", &["--version"]));
     conditions.push(format!("Linux {}, {}", first_line("uname", &["-r", "-m"]), processors()));
-    conditions.push(format!("{}; load before {}", first_line("date", &["-u", "+%Y-%m-%d %H:%M UTC"]), load()));
+    conditions.push(format!(
+        "{}; load before {}",
+        first_line("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
+        load()
+    ));
     Figures { bench, conditions }
 }
 
@@ -32,19 +37,23 @@ pub fn begin(bench: &'static str, about: &str, programs: &[[&str; 2]]) -> Figure
 pub fn keep(case: &str, figure: &str, unit: &str, samples: &[f64]) {
     let mut rows = ROWS.lock().unwrap();
     for (nth, value) in samples.iter().enumerate() {
-        let _ = writeln!(rows, "{},{},{},{},{value}", cell(case), cell(figure), cell(unit), nth + 1);
+        let _ =
+            writeln!(rows, "{},{},{},{},{value}", cell(case), cell(figure), cell(unit), nth + 1);
     }
 }
 
 impl Drop for Figures {
     fn drop(&mut self) {
-        let Some(directory) = std::env::var_os("TRIMTAB_BENCH_CSV").map(PathBuf::from) else { return };
+        let Some(directory) = std::env::var_os("TRIMTAB_BENCH_CSV").map(PathBuf::from) else {
+            return;
+        };
         self.conditions.push(format!("load after {}", load()));
         let head: String = self.conditions.iter().map(|line| format!("# {line}\n")).collect();
         let rows = ROWS.lock().map_or_else(|error| error.into_inner().clone(), |rows| rows.clone());
         let path = directory.join(self.bench).with_extension("csv");
-        let written = std::fs::create_dir_all(&directory)
-            .and_then(|()| std::fs::write(&path, format!("{head}case,figure,unit,sample,value\n{rows}")));
+        let written = std::fs::create_dir_all(&directory).and_then(|()| {
+            std::fs::write(&path, format!("{head}case,figure,unit,sample,value\n{rows}"))
+        });
         match written {
             Ok(()) => println!("\nevery sample is in {}", path.display()),
             Err(error) => eprintln!("{}: {error}", path.display()),
@@ -53,12 +62,18 @@ impl Drop for Figures {
 }
 
 fn cell(text: &str) -> String {
-    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+    if text.contains([',', '"']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
 }
 
 /// The first line that a program prints; that it is not there, if it is not.
 fn first_line(program: &str, args: &[&str]) -> String {
-    let Ok(output) = Command::new(program).args(args).output() else { return format!("{program}: not installed") };
+    let Ok(output) = Command::new(program).args(args).output() else {
+        return format!("{program}: not installed");
+    };
     // Some say their version among errors.
     let said = if output.stdout.is_empty() { output.stderr } else { output.stdout };
     String::from_utf8_lossy(&said).lines().next().unwrap_or_default().trim().to_owned()
@@ -66,14 +81,22 @@ fn first_line(program: &str, args: &[&str]) -> String {
 
 /// The commit, and whether there was more.
 fn commit() -> String {
-    let git = |args: &[&str]| Command::new("git").current_dir(env!("CARGO_MANIFEST_DIR")).args(args).output().ok();
-    let described = git(&["describe", "--always", "--dirty"]).filter(|output| output.status.success());
-    described.map_or("no commit".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let git = |args: &[&str]| {
+        Command::new("git").current_dir(env!("CARGO_MANIFEST_DIR")).args(args).output().ok()
+    };
+    let described =
+        git(&["describe", "--always", "--dirty"]).filter(|output| output.status.success());
+    described.map_or("no commit".to_owned(), |output| {
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    })
 }
 
 fn processors() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':')).map_or("unknown", |(_, name)| name.trim());
+    let name = text
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
+        .map_or("unknown", |(_, name)| name.trim());
     format!("{} processors: {name}", std::thread::available_parallelism().map_or(0, usize::from))
 }
 

@@ -6,7 +6,10 @@ use std::process::Command;
 
 /// The program that is measured: this build, or the one that `TRIMTAB_BENCH_PROGRAM` names.
 fn program() -> Command {
-    Command::new(std::env::var_os("TRIMTAB_BENCH_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_trimtab").into()))
+    Command::new(
+        std::env::var_os("TRIMTAB_BENCH_PROGRAM")
+            .unwrap_or_else(|| env!("CARGO_BIN_EXE_trimtab").into()),
+    )
 }
 
 pub struct Attached {
@@ -19,7 +22,8 @@ impl Attached {
     pub fn new(size: &str, more: &[&str]) -> Self {
         let mut this = Self { runtime: tempfile::tempdir().unwrap(), device: String::new() };
         let pid = std::process::id().to_string();
-        let mut args = vec!["drive", "attach", "ocz-vertex-le-100gb", "--size", size, "--detach-with", &pid];
+        let mut args =
+            vec!["drive", "attach", "ocz-vertex-le-100gb", "--size", size, "--detach-with", &pid];
         args.extend(more);
         this.device = this.trimtab(&args).trim().to_owned();
         this
@@ -27,18 +31,30 @@ impl Attached {
 
     pub fn trimtab(&self, args: &[&str]) -> String {
         let mut command = program();
-        command.env("TRIMTAB_RUNTIME_DIR", self.runtime.path()).env("TRIMTAB_STATE_DIR", self.runtime.path().join("state"));
-        output(command.args(["--quiet", "--yes", "--store"]).arg(self.runtime.path().join("store.db")).args(args))
+        command
+            .env("TRIMTAB_RUNTIME_DIR", self.runtime.path())
+            .env("TRIMTAB_STATE_DIR", self.runtime.path().join("state"));
+        output(
+            command
+                .args(["--quiet", "--yes", "--store"])
+                .arg(self.runtime.path().join("store.db"))
+                .args(args),
+        )
     }
 
     pub fn status(&self) -> Value {
-        let mut document: Value = serde_json::from_str(&self.trimtab(&["drive", "status", "--json"])).unwrap();
+        let mut document: Value =
+            serde_json::from_str(&self.trimtab(&["drive", "status", "--json"])).unwrap();
         document["drives"][0].take()
     }
 
     /// A number of the status, by its place such as `discards.effective_bytes`.
     pub fn number(&self, place: &str) -> f64 {
-        place.split('.').fold(self.status(), |value, part| value[part].clone()).as_f64().unwrap_or(0.0)
+        place
+            .split('.')
+            .fold(self.status(), |value, part| value[part].clone())
+            .as_f64()
+            .unwrap_or(0.0)
     }
 
     pub fn pid(&self) -> u64 {
@@ -49,7 +65,10 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         let mut command = program();
-        let _ = command.env("TRIMTAB_RUNTIME_DIR", self.runtime.path()).args(["drive", "detach", "--all", "--force"]).output();
+        let _ = command
+            .env("TRIMTAB_RUNTIME_DIR", self.runtime.path())
+            .args(["drive", "detach", "--all", "--force"])
+            .output();
     }
 }
 
@@ -89,7 +108,9 @@ impl Plain {
     pub fn new(bytes: u64) -> Self {
         let file = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
         file.as_file().set_len(bytes).unwrap();
-        let device = output(Command::new("losetup").args(["--find", "--show"]).arg(file.path())).trim().to_owned();
+        let device = output(Command::new("losetup").args(["--find", "--show"]).arg(file.path()))
+            .trim()
+            .to_owned();
         Self { _file: file, device }
     }
 }
@@ -103,7 +124,15 @@ impl Drop for Plain {
 /// What fio says of one job on `device`.
 pub fn fio(device: &str, more: &[&str]) -> Value {
     let mut command = Command::new("fio");
-    command.args(["--name=job", "--ioengine=io_uring", "--direct=1", "--output-format=json", "--norandommap", "--filename", device]);
+    command.args([
+        "--name=job",
+        "--ioengine=io_uring",
+        "--direct=1",
+        "--output-format=json",
+        "--norandommap",
+        "--filename",
+        device,
+    ]);
     let said = output(command.args(more));
     let document: Value = serde_json::from_str(&said[said.find('{').unwrap()..]).unwrap();
     assert_eq!(document["jobs"][0]["error"], 0);

@@ -8,14 +8,24 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const KINDS: [(&str, &[&str], &str); 3] = [
-    ("ext4", &["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"], "discard"),
+    (
+        "ext4",
+        &["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
+        "discard",
+    ),
     ("xfs", &["mkfs.xfs", "-q", "-f", "-K"], "discard"),
     ("btrfs", &["mkfs.btrfs", "-q", "-f", "-K"], "discard=sync"),
 ];
 
 pub fn run() -> bool {
-    println!("  Tree of 36,706 files and 493 MB, unpacked and deleted on 4 GiB, Linux {}", output(Command::new("uname").arg("-r")).trim());
-    println!("  {:<6} {:>10} {:>18} {:>18} {:>14}", "", "discards", "discarded bytes", "of it, held data", "amplification");
+    println!(
+        "  Tree of 36,706 files and 493 MB, unpacked and deleted on 4 GiB, Linux {}",
+        output(Command::new("uname").arg("-r")).trim()
+    );
+    println!(
+        "  {:<6} {:>10} {:>18} {:>18} {:>14}",
+        "", "discards", "discarded bytes", "of it, held data", "amplification"
+    );
     let mut held = true;
     for (name, make, option) in KINDS {
         let (drive, _) = tree(make, option, &["--speed", "off"]);
@@ -50,9 +60,17 @@ fn slowdown() -> bool {
     keep("ext4 in real time", "delete, sync and discards, nodiscard", "s", &[plain]);
     keep("ext4 in real time", "delete, sync and discards, discard", "s", &[discarding]);
     keep("ext4 in real time", "time of the discards in the model", "s", &[busy]);
-    println!("  ext4 in real time: delete, sync and discards take {plain:.2} s without and {discarding:.2} s with discard;");
-    println!("  the model says that {} discards took {busy:.2} s: a factor of {predicted:.1}, measured {measured:.1}", of(&trims["count"]));
-    claim((measured / predicted - 1.0).abs() < 0.1, "online discard slows deletion by the factor that the model predicts, within 10 %")
+    println!(
+        "  ext4 in real time: delete, sync and discards take {plain:.2} s without and {discarding:.2} s with discard;"
+    );
+    println!(
+        "  the model says that {} discards took {busy:.2} s: a factor of {predicted:.1}, measured {measured:.1}",
+        of(&trims["count"])
+    );
+    claim(
+        (measured / predicted - 1.0).abs() < 0.1,
+        "online discard slows deletion by the factor that the model predicts, within 10 %",
+    )
 }
 
 /// The drive after the tree has come and gone, and how long deleting, its sync and the discards took, in seconds.
@@ -60,10 +78,20 @@ fn tree(make: &[&str], option: &str, more: &[&str]) -> (Attached, f64) {
     let drive = Attached::new("4GiB", more);
     output(Command::new(make[0]).args(&make[1..]).arg(&drive.device));
     let mounted = Mounted::new(&drive.device, &format!("noatime,{option}"));
-    let run: Value =
-        serde_json::from_str(&drive.trimtab(&["bench", "tree", "--tries", "1", "--reserve", "0", "--json", mounted.text()])).unwrap();
+    let run: Value = serde_json::from_str(&drive.trimtab(&[
+        "bench",
+        "tree",
+        "--tries",
+        "1",
+        "--reserve",
+        "0",
+        "--json",
+        mounted.text(),
+    ]))
+    .unwrap();
     let seconds = |name: &str| {
-        let metric = run["metrics"].as_array().unwrap().iter().find(|metric| metric["name"] == name);
+        let metric =
+            run["metrics"].as_array().unwrap().iter().find(|metric| metric["name"] == name);
         metric.map_or(0.0, |metric| metric["samples"][0].as_f64().unwrap())
     };
     // What filesystems discard in the background may still be under way.

@@ -18,15 +18,33 @@ use std::process::ExitCode;
 type Part = fn() -> bool;
 
 fn main() -> ExitCode {
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let parts: [(&str, Part); 4] = [("speed", speed::run), ("pacing", pacing::run), ("discards", discards::run), ("xfs", xfs::run)];
-    let programs = [["fio", "--version"], ["mkfs.ext4", "-V"], ["mkfs.xfs", "-V"], ["mkfs.btrfs", "--version"]];
-    let _figures = figures::begin("virtual_ssd", "The virtual SSD: speed, pacing, what filesystems discard on it.", &programs);
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let parts: [(&str, Part); 4] = [
+        ("speed", speed::run),
+        ("pacing", pacing::run),
+        ("discards", discards::run),
+        ("xfs", xfs::run),
+    ];
+    let programs = [
+        ["fio", "--version"],
+        ["mkfs.ext4", "-V"],
+        ["mkfs.xfs", "-V"],
+        ["mkfs.btrfs", "--version"],
+    ];
+    let _figures = figures::begin(
+        "virtual_ssd",
+        "The virtual SSD: speed, pacing, what filesystems discard on it.",
+        &programs,
+    );
     let mut held = true;
     for (name, part) in parts {
         if wanted.is_empty() || wanted.iter().any(|other| other == name) {
             let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-            println!("\n{name} (load before: {})", load.split_whitespace().take(3).collect::<Vec<_>>().join(" "));
+            println!(
+                "\n{name} (load before: {})",
+                load.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+            );
             held &= part();
         }
     }

@@ -17,17 +17,53 @@ struct Job {
     latency: bool,
 }
 
-const fn job(name: &'static str, args: [&'static str; 3], side: &'static str, share: f64, latency: bool) -> Job {
+const fn job(
+    name: &'static str,
+    args: [&'static str; 3],
+    side: &'static str,
+    share: f64,
+    latency: bool,
+) -> Job {
     Job { name, args, side, share, latency }
 }
 
 const JOBS: [Job; 6] = [
-    job("4 KiB random read, QD32", ["--rw=randread", "--bs=4k", "--iodepth=32"], "read", 0.4, false),
-    job("4 KiB random write, QD32", ["--rw=randwrite", "--bs=4k", "--iodepth=32"], "write", 0.4, false),
-    job("128 KiB sequential read, QD8", ["--rw=read", "--bs=128k", "--iodepth=8"], "read", 0.4, false),
-    job("128 KiB sequential write, QD8", ["--rw=write", "--bs=128k", "--iodepth=8"], "write", 0.4, false),
+    job(
+        "4 KiB random read, QD32",
+        ["--rw=randread", "--bs=4k", "--iodepth=32"],
+        "read",
+        0.4,
+        false,
+    ),
+    job(
+        "4 KiB random write, QD32",
+        ["--rw=randwrite", "--bs=4k", "--iodepth=32"],
+        "write",
+        0.4,
+        false,
+    ),
+    job(
+        "128 KiB sequential read, QD8",
+        ["--rw=read", "--bs=128k", "--iodepth=8"],
+        "read",
+        0.4,
+        false,
+    ),
+    job(
+        "128 KiB sequential write, QD8",
+        ["--rw=write", "--bs=128k", "--iodepth=8"],
+        "write",
+        0.4,
+        false,
+    ),
     job("4 KiB random read, QD1", ["--rw=randread", "--bs=4k", "--iodepth=1"], "read", 10.0, true),
-    job("4 KiB random write, QD1", ["--rw=randwrite", "--bs=4k", "--iodepth=1"], "write", 10.0, true),
+    job(
+        "4 KiB random write, QD1",
+        ["--rw=randwrite", "--bs=4k", "--iodepth=1"],
+        "write",
+        10.0,
+        true,
+    ),
 ];
 
 pub fn run() -> bool {
@@ -37,9 +73,13 @@ pub fn run() -> bool {
     }
     let pid = ours.pid();
     let mut held = true;
-    println!("  {:<30} {:>14} {:>14} {:>8}   server's CPU", "", "plain loop", "virtual SSD", "ratio");
+    println!(
+        "  {:<30} {:>14} {:>14} {:>8}   server's CPU",
+        "", "plain loop", "virtual SSD", "ratio"
+    );
     for job in &JOBS {
-        let (mut theirs, mut mine, mut ratios, mut cpu) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut theirs, mut mine, mut ratios, mut cpu) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..rounds(7) {
             let (a, _) = measured(&plain.device, job);
             let before = cpu_seconds(pid);
@@ -63,7 +103,8 @@ pub fn run() -> bool {
         );
         let holds = if job.latency { ratio <= job.share } else { ratio >= job.share };
         let words = if job.latency { "at most" } else { "at least" };
-        held &= claim(holds, &format!("{words} {} of a loop device over a file in memory", job.share));
+        held &=
+            claim(holds, &format!("{words} {} of a loop device over a file in memory", job.share));
     }
     let (resident, shared) = (memory(pid, "VmRSS:"), memory(pid, "RssShmem:"));
     let needed = resident - shared;
@@ -72,7 +113,10 @@ pub fn run() -> bool {
     println!("  resident {resident} bytes, of which data {shared}");
     held & claim(
         needed <= MEMORY_MAX,
-        &format!("memory beyond the data, the model's own included, is {:.1} MiB: at most 64 MiB", needed as f64 / 1048576.0),
+        &format!(
+            "memory beyond the data, the model's own included, is {:.1} MiB: at most 64 MiB",
+            needed as f64 / 1048576.0
+        ),
     )
 }
 

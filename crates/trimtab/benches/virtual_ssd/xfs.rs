@@ -12,7 +12,14 @@ const FILE_BYTES: usize = 8192;
 
 pub fn run() -> bool {
     let drive = Attached::new("2GiB", &["--speed", "off"]);
-    output(Command::new("mkfs.xfs").args(["-q", "-f", "-K", "-d", &format!("agcount={GROUPS}"), &drive.device]));
+    output(Command::new("mkfs.xfs").args([
+        "-q",
+        "-f",
+        "-K",
+        "-d",
+        &format!("agcount={GROUPS}"),
+        &drive.device,
+    ]));
     let mounted = Mounted::new(&drive.device, "noatime,nodiscard");
     for n in 0..FILES {
         let directory = mounted.path().join((n / 500).to_string());
@@ -24,14 +31,19 @@ pub fn run() -> bool {
     output(Command::new("sync").arg("--file-system").arg(mounted.path()));
     // Every second file: free extents that lie between files that stay.
     for n in (0..FILES).step_by(2) {
-        std::fs::remove_file(mounted.path().join((n / 500).to_string()).join(n.to_string())).unwrap();
+        std::fs::remove_file(mounted.path().join((n / 500).to_string()).join(n.to_string()))
+            .unwrap();
     }
     output(Command::new("sync").arg("--file-system").arg(mounted.path()));
     let freed = (FILES / 2) as f64 * FILE_BYTES as f64;
     let mut before = 0.0;
     let mut step = |what: &str| {
         let now = drive.number("discards.effective_bytes");
-        println!("  {what:<34} {:>12} bytes, {:5.1} % of what was freed", now - before, (now - before) / freed * 100.0);
+        println!(
+            "  {what:<34} {:>12} bytes, {:5.1} % of what was freed",
+            now - before,
+            (now - before) / freed * 100.0
+        );
         let share = (now - before) / freed;
         keep(what, "share of what was freed", "ratio", &[share]);
         before = now;
@@ -41,7 +53,11 @@ pub fn run() -> bool {
     let plain = step("fstrim");
     for group in 0..GROUPS {
         let (offset, length) = ((group * SIZE / GROUPS).to_string(), (SIZE / GROUPS).to_string());
-        output(Command::new("fstrim").args(["--offset", &offset, "--length", &length]).arg(mounted.path()));
+        output(
+            Command::new("fstrim")
+                .args(["--offset", &offset, "--length", &length])
+                .arg(mounted.path()),
+        );
     }
     let by_group = step("then one FITRIM for each group");
     drive.trimtab(&["trim", mounted.text()]);

@@ -15,9 +15,13 @@ pub fn with_discard(text: &str, name: &str) -> Result<String, FstabError> {
     let [(at, line, fields)] = found.as_slice() else {
         return Err(if found.is_empty() { FstabError::NotListed } else { FstabError::Twice });
     };
-    let with = |end: usize, addition: &str| format!("{}{addition}{}", &text[..at + end], &text[at + end..]);
+    let with = |end: usize, addition: &str| {
+        format!("{}{addition}{}", &text[..at + end], &text[at + end..])
+    };
     Ok(match fields.get(3) {
-        Some(options) if line[options.clone()].split(',').any(|option| option == "discard") => text.to_owned(),
+        Some(options) if line[options.clone()].split(',').any(|option| option == "discard") => {
+            text.to_owned()
+        }
         Some(options) => with(options.end, ",discard"),
         None if fields.len() == 3 => with(fields[2].end, " discard"),
         None => with(fields[1].end, " none discard"),
@@ -35,7 +39,12 @@ mod tests {
         let changed = |name: &str| {
             let after = with_discard(text, name).unwrap();
             assert_eq!(with_discard(&after, name).unwrap(), after, "a second time changes nothing");
-            after.lines().zip(text.lines()).find(|(a, b)| a != b).map(|(a, _)| a.to_owned()).unwrap()
+            after
+                .lines()
+                .zip(text.lines())
+                .find(|(a, b)| a != b)
+                .map(|(a, _)| a.to_owned())
+                .unwrap()
         };
         assert_eq!(changed("home"), "home\tUUID=1  none luks,timeout=9,discard");
         assert_eq!(changed("root"), "root /dev/sda2 /key discard");

@@ -7,11 +7,14 @@ use std::path::Path;
 
 /// The change of the crypttab line for the mapping `name`; `None` if it already has the option.
 pub fn in_crypttab(system: &System, name: &str) -> anyhow::Result<Option<ApplyPlan>> {
-    let before = system.read(Path::new(CRYPTTAB))?.with_context(|| format!("{CRYPTTAB} does not exist"))?;
+    let before =
+        system.read(Path::new(CRYPTTAB))?.with_context(|| format!("{CRYPTTAB} does not exist"))?;
     let after = match crypttab::with_discard(&before, name) {
         Ok(after) => after,
         Err(FstabError::NotListed) => bail!("{name} is no longer in {CRYPTTAB}"),
-        Err(FstabError::Twice) => bail!("{name} is in {CRYPTTAB} more than once; change it by hand"),
+        Err(FstabError::Twice) => {
+            bail!("{name} is in {CRYPTTAB} more than once; change it by hand")
+        }
     };
     let changed = after != before;
     let edit = Edit { file: CRYPTTAB.into(), before: Some(before), after: Some(after) };
@@ -50,11 +53,22 @@ mod tests {
         let second = done(in_crypttab(&system, "srv").unwrap());
         assert_eq!(text(), "home /dev/c none luks,discard\nsrv /dev/d none luks,discard\n");
         assert_eq!(in_crypttab(&system, "home").unwrap(), None, "nothing to do a second time");
-        assert!(in_crypttab(&system, "var").unwrap_err().to_string().contains("no longer in /etc/crypttab"));
+        assert!(
+            in_crypttab(&system, "var")
+                .unwrap_err()
+                .to_string()
+                .contains("no longer in /etc/crypttab")
+        );
 
-        assert!(undo_one(&system, first, true).unwrap().is_some(), "the second has changed another line");
+        assert!(
+            undo_one(&system, first, true).unwrap().is_some(),
+            "the second has changed another line"
+        );
         assert!(text().contains("luks,discard\nsrv"), "nothing is changed yet");
-        assert!(undo_one(&system, second, false).unwrap().is_some() && undo_one(&system, first, false).unwrap().is_some());
+        assert!(
+            undo_one(&system, second, false).unwrap().is_some()
+                && undo_one(&system, first, false).unwrap().is_some()
+        );
         assert_eq!(text(), crypttab);
         assert_eq!(undo_one(&system, first, false).unwrap(), None, "it no longer exists");
     }

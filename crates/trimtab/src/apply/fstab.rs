@@ -28,7 +28,9 @@ struct FstabLine {
 impl FstabLine {
     /// True for a bind mount: its options belong to the mount, never to the filesystem.
     fn is_bind(&self, text: &str) -> bool {
-        text[self.options.clone()].split(',').any(|option| matches!(option, "bind" | "rbind" | "remount"))
+        text[self.options.clone()]
+            .split(',')
+            .any(|option| matches!(option, "bind" | "rbind" | "remount"))
     }
 }
 
@@ -82,9 +84,13 @@ pub fn fs_type(text: &str, mount_point: &Path) -> Option<String> {
 /// its present mounts, and those of the same device. Options such as discard belong to the
 /// filesystem: its first mount decides, later ones change nothing.
 pub fn lines_of(text: &str, mounted_at: &[PathBuf]) -> Vec<PathBuf> {
-    let entries: Vec<FstabLine> = entries(text).into_iter().filter(|entry| !entry.is_bind(text)).collect();
-    let named: Vec<&FstabLine> = entries.iter().filter(|entry| mounted_at.contains(&entry.mount_point)).collect();
-    let same = |entry: &FstabLine| named.iter().any(|other| other.source == entry.source && other.fs_type == entry.fs_type);
+    let entries: Vec<FstabLine> =
+        entries(text).into_iter().filter(|entry| !entry.is_bind(text)).collect();
+    let named: Vec<&FstabLine> =
+        entries.iter().filter(|entry| mounted_at.contains(&entry.mount_point)).collect();
+    let same = |entry: &FstabLine| {
+        named.iter().any(|other| other.source == entry.source && other.fs_type == entry.fs_type)
+    };
     let mut points: Vec<PathBuf> = Vec::new();
     entries.iter().filter(|entry| same(entry)).for_each(|entry| {
         if !points.contains(&entry.mount_point) {
@@ -106,8 +112,13 @@ fn is_discard(option: &str) -> bool {
 
 /// The text with `wanted` (`discard`, `discard=async`, `nodiscard`) as the only discard
 /// option of `mount_point`; `None` removes it.
-pub fn with_discard(text: &str, mount_point: &Path, wanted: Option<&str>) -> Result<String, FstabError> {
-    let found: Vec<FstabLine> = entries(text).into_iter().filter(|e| e.mount_point == mount_point).collect();
+pub fn with_discard(
+    text: &str,
+    mount_point: &Path,
+    wanted: Option<&str>,
+) -> Result<String, FstabError> {
+    let found: Vec<FstabLine> =
+        entries(text).into_iter().filter(|e| e.mount_point == mount_point).collect();
     let [entry] = found.as_slice() else {
         return Err(if found.is_empty() { FstabError::NotListed } else { FstabError::Twice });
     };
@@ -121,7 +132,8 @@ fn with_option(text: &str, options: &Range<usize>, wanted: Option<&str>) -> Stri
     if now == wanted.into_iter().collect::<Vec<_>>() {
         return text.to_owned();
     }
-    let mut kept: Vec<&str> = before.split(',').filter(|o| !o.is_empty() && !is_discard(o)).collect();
+    let mut kept: Vec<&str> =
+        before.split(',').filter(|o| !o.is_empty() && !is_discard(o)).collect();
     kept.extend(wanted);
     if kept.is_empty() {
         kept.push("defaults");
@@ -140,9 +152,14 @@ mod tests {
 
     fn changed(path: &str, wanted: Option<&str>) -> String {
         let after = with_discard(TEXT, Path::new(path), wanted).unwrap();
-        let differ: Vec<&str> = after.lines().zip(TEXT.lines()).filter(|(a, b)| a != b).map(|(a, _)| a).collect();
+        let differ: Vec<&str> =
+            after.lines().zip(TEXT.lines()).filter(|(a, b)| a != b).map(|(a, _)| a).collect();
         assert!(differ.len() <= 1 && after.lines().count() == TEXT.lines().count());
-        assert_eq!(with_discard(&after, Path::new(path), wanted).unwrap(), after, "a second time changes nothing");
+        assert_eq!(
+            with_discard(&after, Path::new(path), wanted).unwrap(),
+            after,
+            "a second time changes nothing"
+        );
         differ.first().copied().unwrap_or_default().to_owned()
     }
 
@@ -155,7 +172,10 @@ mod tests {
         assert_eq!(changed("/srv", Some("discard=async")), "/dev/c /srv btrfs discard=async");
         assert_eq!(changed("/srv", None), "");
         assert_eq!(changed("/tmp", Some("nodiscard")), "none /tmp tmpfs size=1g,nodiscard");
-        assert_eq!(with_discard("/dev/a / ext4 discard 0 1", Path::new("/"), None).unwrap(), "/dev/a / ext4 defaults 0 1");
+        assert_eq!(
+            with_discard("/dev/a / ext4 discard 0 1", Path::new("/"), None).unwrap(),
+            "/dev/a / ext4 defaults 0 1"
+        );
         assert_eq!(fs_type(TEXT, Path::new("/my home")).as_deref(), Some("xfs"));
         assert_eq!(discard_option(TEXT, Path::new("/my home")).as_deref(), Some("discard"));
     }
@@ -164,7 +184,8 @@ mod tests {
     fn lines_of_finds_lines_by_mount_and_device() {
         let text = "UUID=2 / btrfs subvol=@ 0 0\nUUID=2 /home btrfs subvol=@home 0 0\nLABEL=x /srv btrfs subvol=@srv 0 0\n\
                     UUID=3 /data ext4 rw 0 2\n/data /var/www none bind 0 0\n/data /x ext4 rbind 0 0\n";
-        let at = |points: &[&str]| lines_of(text, &points.iter().map(PathBuf::from).collect::<Vec<_>>());
+        let at =
+            |points: &[&str]| lines_of(text, &points.iter().map(PathBuf::from).collect::<Vec<_>>());
         assert_eq!(at(&["/home"]), [Path::new("/"), Path::new("/home")]);
         // A device under another name is identified by its mounts.
         assert_eq!(at(&["/home", "/srv"]), [Path::new("/"), Path::new("/home"), Path::new("/srv")]);
@@ -174,7 +195,10 @@ mod tests {
 
     #[test]
     fn with_discard_of_missing_or_double_line_fails() {
-        assert_eq!(with_discard(TEXT, Path::new("/home"), Some("discard")), Err(FstabError::NotListed));
+        assert_eq!(
+            with_discard(TEXT, Path::new("/home"), Some("discard")),
+            Err(FstabError::NotListed)
+        );
         let twice = "/dev/a /x ext4 rw\n/dev/b /x/ ext4 rw\n";
         assert_eq!(with_discard(twice, Path::new("/x"), Some("discard")), Err(FstabError::Twice));
     }

@@ -49,7 +49,10 @@ fn hunks<'a>(before: &'a str, after: &'a str) -> Vec<Hunk<'a>> {
     let head = old.iter().zip(&new).take_while(same).count();
     let most = old.len().min(new.len()) - head;
     let tail = old.iter().rev().zip(new.iter().rev()).take_while(same).count().min(most);
-    vec![Hunk { old: old[head..old.len() - tail].to_vec(), new: new[head..new.len() - tail].to_vec() }]
+    vec![Hunk {
+        old: old[head..old.len() - tail].to_vec(),
+        new: new[head..new.len() - tail].to_vec(),
+    }]
 }
 
 #[cfg(test)]
@@ -62,7 +65,10 @@ mod tests {
 
     #[test]
     fn undo_keeps_edits_of_other_lines() {
-        let now = format!("# new head\n{}/dev/z /new ext4 rw 0 2", AFTER.replace("/dev/b /b", "/dev/c /c"));
+        let now = format!(
+            "# new head\n{}/dev/z /new ext4 rw 0 2",
+            AFTER.replace("/dev/b /b", "/dev/c /c")
+        );
         let undone = undo(BEFORE, AFTER, &now).unwrap();
         assert_eq!(undone, now.replace("rw,discard", "rw"));
         assert_eq!(undo(BEFORE, AFTER, AFTER).unwrap(), BEFORE);
@@ -72,7 +78,11 @@ mod tests {
     #[test]
     fn undo_of_an_edited_line_is_refused() {
         assert_eq!(undo(BEFORE, AFTER, &AFTER.replace("rw,discard", "rw,discard,noatime")), None);
-        assert_eq!(undo(BEFORE, AFTER, &format!("{AFTER}/dev/a / ext4 rw,discard 0 1\n")), None, "ambiguous");
+        assert_eq!(
+            undo(BEFORE, AFTER, &format!("{AFTER}/dev/a / ext4 rw,discard 0 1\n")),
+            None,
+            "ambiguous"
+        );
         assert_eq!(undo(BEFORE, AFTER, ""), None);
     }
 
@@ -81,7 +91,10 @@ mod tests {
         let before = "[default]\npolicy = 'none'\n";
         let after = format!("{before}\n[[filesystem]]\npath = '/a'\npolicy = 'idle'\n");
         let now = format!("# mine\n{after}\n[[filesystem]]\npath = '/b'\npolicy = 'idle'\n");
-        assert_eq!(undo(before, &after, &now).unwrap(), format!("# mine\n{before}\n[[filesystem]]\npath = '/b'\npolicy = 'idle'\n"));
+        assert_eq!(
+            undo(before, &after, &now).unwrap(),
+            format!("# mine\n{before}\n[[filesystem]]\npath = '/b'\npolicy = 'idle'\n")
+        );
     }
 
     proptest! {

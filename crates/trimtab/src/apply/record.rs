@@ -79,29 +79,51 @@ pub enum PolicyChangeKind {
 
 /// Changes of policies, oldest first. Malformed lines are skipped.
 pub fn events(system: &System) -> anyhow::Result<Vec<PolicyChange>> {
-    let Some(directory) = system.directory(&system.records(), false).with_context(|| format!("cannot open {}", system.shown_records()))?
+    let Some(directory) = system
+        .directory(&system.records(), false)
+        .with_context(|| format!("cannot open {}", system.shown_records()))?
     else {
         return Ok(Vec::new());
     };
-    let text = absent(read(&directory, LOG)).with_context(|| format!("cannot read {}", directory.path().join(LOG).display()))?;
-    Ok(text.unwrap_or_default().lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    let text = absent(read(&directory, LOG))
+        .with_context(|| format!("cannot read {}", directory.path().join(LOG).display()))?;
+    Ok(text
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect())
 }
 
 impl Records {
     /// Opens and locks the records of `apply`. `None` if there are none, unless `make` is set.
     fn of_system(system: &System, make: bool) -> anyhow::Result<Option<Self>> {
-        let Some(dir) = system.directory(&system.records(), make).with_context(|| format!("cannot open {}", system.shown_records()))?
+        let Some(dir) = system
+            .directory(&system.records(), make)
+            .with_context(|| format!("cannot open {}", system.shown_records()))?
         else {
             return Ok(None);
         };
-        flock(&dir, FlockOperation::LockExclusive).with_context(|| format!("cannot lock {}", system.shown_records()))?;
+        flock(&dir, FlockOperation::LockExclusive)
+            .with_context(|| format!("cannot lock {}", system.shown_records()))?;
         Ok(Some(Self(dir)))
     }
 
     /// Adds a line to the log. A failure is reported and does not undo the change.
-    fn note(&self, what: PolicyChangeKind, policy: &str, path: &Path, files: impl Iterator<Item = PathBuf>) {
+    fn note(
+        &self,
+        what: PolicyChangeKind,
+        policy: &str,
+        path: &Path,
+        files: impl Iterator<Item = PathBuf>,
+    ) {
         let unix_ms = trimtab_linux::sys::clock::unix_ms();
-        let event = PolicyChange { unix_ms, what, policy: policy.to_owned(), path: path.to_owned(), files: files.collect() };
+        let event = PolicyChange {
+            unix_ms,
+            what,
+            policy: policy.to_owned(),
+            path: path.to_owned(),
+            files: files.collect(),
+        };
         let write = || {
             let (mut file, _) = self.0.open_or_create(LOG, PRIVATE_FILE)?;
             let end = file.seek(io::SeekFrom::End(0))?;
@@ -115,7 +137,10 @@ impl Records {
             file.sync_all()
         };
         if let Err(error) = write() {
-            trimtab_linux::output::complain(&format!("{} cannot be written: {error}", self.0.path().join(LOG).display()));
+            trimtab_linux::output::complain(&format!(
+                "{} cannot be written: {error}",
+                self.0.path().join(LOG).display()
+            ));
         }
     }
 
@@ -124,7 +149,9 @@ impl Records {
             self.0.rename(from, &self.0, to)?;
             self.0.sync()
         };
-        rename().with_context(|| format!("cannot rename {} to {to}", self.0.path().join(from).display()))
+        rename().with_context(|| {
+            format!("cannot rename {} to {to}", self.0.path().join(from).display())
+        })
     }
 }
 
@@ -134,10 +161,18 @@ pub fn carry_out(system: &System, plan: &ApplyPlan) -> anyhow::Result<Option<Pat
     if plan.edits.is_empty() {
         return Ok(None);
     }
-    let records = Records::of_system(system, true)?.context("the directory of records is made where it is missing")?;
-    ensure!(records.0.look(PENDING)?.is_none(), "another process was killed while it applied a policy; run the command again");
+    let records = Records::of_system(system, true)?
+        .context("the directory of records is made where it is missing")?;
+    ensure!(
+        records.0.look(PENDING)?.is_none(),
+        "another process was killed while it applied a policy; run the command again"
+    );
     for edit in &plan.edits {
-        ensure!(system.read(&edit.file)? == edit.before, "{} was changed concurrently; run the command again", system.shown(&edit.file));
+        ensure!(
+            system.read(&edit.file)? == edit.before,
+            "{} was changed concurrently; run the command again",
+            system.shown(&edit.file)
+        );
     }
     let number = numbered(records.last()? + 1);
     records.remove(MAKING)?;
@@ -149,16 +184,28 @@ pub fn carry_out(system: &System, plan: &ApplyPlan) -> anyhow::Result<Option<Pat
         return Err(error);
     }
     records.rename(PENDING, &number)?;
-    records.note(PolicyChangeKind::Applied, &plan.policy, &plan.mount_point, plan.edits.iter().map(|edit| edit.file.clone()));
+    records.note(
+        PolicyChangeKind::Applied,
+        &plan.policy,
+        &plan.mount_point,
+        plan.edits.iter().map(|edit| edit.file.clone()),
+    );
     Ok(Some(records.0.path().join(number)))
 }
 
 /// Writes copies of all files to disk.
 fn aside(records: &Dir, plan: &ApplyPlan) -> anyhow::Result<()> {
-    let directory = records.mkdir(MAKING).with_context(|| format!("cannot make {}", records.path().join(MAKING).display()))?;
+    let directory = records
+        .mkdir(MAKING)
+        .with_context(|| format!("cannot make {}", records.path().join(MAKING).display()))?;
     let mut files = Vec::new();
     for edit in &plan.edits {
-        let name = edit.file.file_name().and_then(|n| n.to_str()).context("a file without a name")?.to_owned();
+        let name = edit
+            .file
+            .file_name()
+            .and_then(|n| n.to_str())
+            .context("a file without a name")?
+            .to_owned();
         let copy = match &edit.before {
             Some(before) => {
                 durable(&directory, &name, before.as_bytes())?;
@@ -166,9 +213,18 @@ fn aside(records: &Dir, plan: &ApplyPlan) -> anyhow::Result<()> {
             }
             None => None,
         };
-        files.push(FileChange { file: edit.file.clone(), copy, after: edit.after.clone().unwrap_or_default() });
+        files.push(FileChange {
+            file: edit.file.clone(),
+            copy,
+            after: edit.after.clone().unwrap_or_default(),
+        });
     }
-    let record = ApplyRecord { version: VERSION, policy: plan.policy.clone(), path: plan.mount_point.clone(), files };
+    let record = ApplyRecord {
+        version: VERSION,
+        policy: plan.policy.clone(),
+        path: plan.mount_point.clone(),
+        files,
+    };
     durable(&directory, RECORD, &serde_json::to_vec_pretty(&record)?)?;
     directory.sync().with_context(|| format!("cannot write {}", directory.path().display()))
 }
@@ -201,7 +257,9 @@ fn replace(system: &System, file: &Path, text: Option<&str>) -> anyhow::Result<(
     let replace = || {
         let Some(directory) = system.directory(parent, text.is_some())? else { return Ok(()) };
         let Some(text) = text else {
-            absent(rustix::fs::unlinkat(&directory, name, AtFlags::empty()).map_err(io::Error::from))?;
+            absent(
+                rustix::fs::unlinkat(&directory, name, AtFlags::empty()).map_err(io::Error::from),
+            )?;
             return directory.sync();
         };
         let old = directory.look(name)?;
@@ -218,7 +276,8 @@ fn replace(system: &System, file: &Path, text: Option<&str>) -> anyhow::Result<(
 }
 
 fn parts(file: &Path) -> anyhow::Result<(&Path, &OsStr)> {
-    let name = file.file_name().with_context(|| format!("{} is not a file name", file.display()))?;
+    let name =
+        file.file_name().with_context(|| format!("{} is not a file name", file.display()))?;
     Ok((file.parent().unwrap_or(Path::new("/")), name))
 }
 
@@ -246,12 +305,25 @@ pub fn undo_one(system: &System, number: u32, dry_run: bool) -> anyhow::Result<O
     take_back(system, &records, number, dry_run).map(Some)
 }
 
-fn take_back(system: &System, records: &Records, number: u32, dry_run: bool) -> anyhow::Result<ApplyPlan> {
+fn take_back(
+    system: &System,
+    records: &Records,
+    number: u32,
+    dry_run: bool,
+) -> anyhow::Result<ApplyPlan> {
     let name = numbered(number);
-    let directory = records.0.open_dir(&name).with_context(|| format!("cannot open {}", records.0.path().join(&name).display()))?;
+    let directory = records
+        .0
+        .open_dir(&name)
+        .with_context(|| format!("cannot open {}", records.0.path().join(&name).display()))?;
     let missing = || format!("{} has no {RECORD}", directory.path().display());
-    let record: ApplyRecord = records.read(&name, |record: &ApplyRecord| record.version)?.with_context(missing)?;
-    let edits = record.files.iter().map(|changed| back(system, &directory, changed)).collect::<anyhow::Result<Vec<_>>>()?;
+    let record: ApplyRecord =
+        records.read(&name, |record: &ApplyRecord| record.version)?.with_context(missing)?;
+    let edits = record
+        .files
+        .iter()
+        .map(|changed| back(system, &directory, changed))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     if !dry_run {
         records.rename(&name, PENDING)?;
         if let Err(error) = replace_all(system, &edits) {
@@ -260,21 +332,37 @@ fn take_back(system: &System, records: &Records, number: u32, dry_run: bool) -> 
             return Err(error);
         }
         records.remove(PENDING)?;
-        records.note(PolicyChangeKind::Undone, &record.policy, &record.path, edits.iter().map(|edit| edit.file.clone()));
+        records.note(
+            PolicyChangeKind::Undone,
+            &record.policy,
+            &record.path,
+            edits.iter().map(|edit| edit.file.clone()),
+        );
     }
     Ok(taken_back(record, edits))
 }
 
 fn taken_back(record: ApplyRecord, edits: Vec<Edit>) -> ApplyPlan {
-    let remarks =
-        vec![format!("restores the files from before '{} {}'; mounts and services are not touched", record.policy, record.path.display())];
-    ApplyPlan { mount_point: record.path, fs_type: String::new(), policy: record.policy, edits, remarks }
+    let remarks = vec![format!(
+        "restores the files from before '{} {}'; mounts and services are not touched",
+        record.policy,
+        record.path.display()
+    )];
+    ApplyPlan {
+        mount_point: record.path,
+        fs_type: String::new(),
+        policy: record.policy,
+        edits,
+        remarks,
+    }
 }
 
 /// The earlier text of a changed file.
 fn before(directory: &Dir, changed: &FileChange) -> anyhow::Result<Option<String>> {
     let Some(name) = &changed.copy else { return Ok(None) };
-    read(directory, name).map(Some).with_context(|| format!("cannot read {}", directory.path().join(name).display()))
+    read(directory, name)
+        .map(Some)
+        .with_context(|| format!("cannot read {}", directory.path().join(name).display()))
 }
 
 fn back(system: &System, directory: &Dir, changed: &FileChange) -> anyhow::Result<Edit> {
@@ -288,7 +376,10 @@ fn back(system: &System, directory: &Dir, changed: &FileChange) -> anyhow::Resul
     let after = now.as_deref().and_then(|now| line_undo::undo(began, &changed.after, now));
     let after = after.with_context(|| {
         let kept = directory.path().display();
-        format!("the changed part of {} was edited since; the earlier file is kept in {kept}", system.shown(&changed.file))
+        format!(
+            "the changed part of {} was edited since; the earlier file is kept in {kept}",
+            system.shown(&changed.file)
+        )
     })?;
     Ok(Edit { file: changed.file.clone(), before: now, after: Some(after) })
 }
@@ -306,7 +397,9 @@ pub struct UnfinishedChange {
 pub fn put_back_unfinished(system: &System) -> anyhow::Result<Option<UnfinishedChange>> {
     let Some(records) = Records::of_system(system, false)? else { return Ok(None) };
     records.remove(MAKING)?;
-    let Some(directory) = absent(records.0.open_dir(PENDING)).with_context(|| format!("cannot open {}", system.shown_records()))? else {
+    let Some(directory) = absent(records.0.open_dir(PENDING))
+        .with_context(|| format!("cannot open {}", system.shown_records()))?
+    else {
         return Ok(None);
     };
     let Some(record) = records.read(PENDING, |record: &ApplyRecord| record.version)? else {
@@ -334,7 +427,12 @@ pub fn put_back_unfinished(system: &System) -> anyhow::Result<Option<UnfinishedC
         let number = numbered(records.last()? + 1);
         records.rename(PENDING, &number)?;
     }
-    records.note(PolicyChangeKind::PutBack, &record.policy, &record.path, edits.iter().map(|edit| edit.file.clone()));
+    records.note(
+        PolicyChangeKind::PutBack,
+        &record.policy,
+        &record.path,
+        edits.iter().map(|edit| edit.file.clone()),
+    );
     Ok(Some(UnfinishedChange { plan: taken_back(record, edits), changed }))
 }
 
@@ -345,10 +443,14 @@ fn remove_temporary(system: &System, file: &Path, texts: &[Option<&str>]) -> any
     let Some(directory) = system.directory(parent, false)? else { return Ok(()) };
     for found in directory.names()? {
         if Dir::is_temporary_name(&found, name)
-            && let Ok(text) = found.to_str().map_or(Err(io::ErrorKind::InvalidData.into()), |found| read(&directory, found))
+            && let Ok(text) = found
+                .to_str()
+                .map_or(Err(io::ErrorKind::InvalidData.into()), |found| read(&directory, found))
             && texts.contains(&Some(&*text))
         {
-            absent(rustix::fs::unlinkat(&directory, &found, AtFlags::empty()).map_err(io::Error::from))?;
+            absent(
+                rustix::fs::unlinkat(&directory, &found, AtFlags::empty()).map_err(io::Error::from),
+            )?;
         }
     }
     Ok(())

@@ -61,7 +61,11 @@ impl BenchAgeArgs {
         let settings = AgeSettings { total: self.total, rounds: self.rounds, seed: self.seed };
         let blocks = u64::from(FILL_BLOCK);
         if self.test_size.0 < blocks || self.test_size.0 > 1 << 50 {
-            return Err(UsageError::new(format!("--test-size is 1 MiB to 1 PiB, not {}", self.test_size)).into());
+            return Err(UsageError::new(format!(
+                "--test-size is 1 MiB to 1 PiB, not {}",
+                self.test_size
+            ))
+            .into());
         }
         Age::new(settings).map_err(|error| UsageError::new(error.to_string()).into())
     }
@@ -102,7 +106,11 @@ pub fn run(request: &BenchAgeArgs, context: &Context) -> anyhow::Result<ExitCode
         TargetSpec::Drive(name) => (on_model(request, context, workload, name)?, None),
         TargetSpec::Directory(path) => on_directory(request, context, workload, path)?,
         TargetSpec::Null(_) => (on_null(request, context, workload), None),
-        other => return Err(other.refused(format!("ageing needs a directory or drive:NAME, but {other} is neither")).into()),
+        other => {
+            return Err(other
+                .refused(format!("ageing needs a directory or drive:NAME, but {other} is neither"))
+                .into());
+        }
     };
     finish::clean_up(context, workspace, finish::conclude(context, &run, end))
 }
@@ -122,7 +130,9 @@ impl Parts {
     }
 
     fn add(&mut self, part: impl FnOnce() -> RunOutcome) {
-        let now = self.started.map_or(0, |started| u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let now = self
+            .started
+            .map_or(0, |started| u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
         self.add_at(Nanos(now), part);
     }
 
@@ -148,23 +158,42 @@ fn on_directory(
     path: &Path,
 ) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
     let plan = request.plan(&workload.plan());
-    let (workspace, observer) = finish::begin(context, request.safety.reserve, path, "bench age", &plan)?;
-    let mut header = starts_now("age", request.settings(), TargetKind::Directory, &request.target, policy::AS_MOUNTED, request.seed);
+    let (workspace, observer) =
+        finish::begin(context, request.safety.reserve, path, "bench age", &plan)?;
+    let mut header = starts_now(
+        "age",
+        request.settings(),
+        TargetKind::Directory,
+        &request.target,
+        policy::AS_MOUNTED,
+        request.seed,
+    );
     let online = finish::note_discard(&mut header, &observer);
     let (mut blocks, mut files) = open(request, &workspace)?;
     header.settings.push(Field::new("engine", blocks.engine()));
-    let (trim_obstacle, _locks) = match fitrim::obstacle(observer.place().mount.as_ref(), files.dir()).map(|obstacle| obstacle.to_string())
-    {
-        None => lock_drives(path).map_or_else(|error| (Some(format!("{error:#}")), None), |locks| (None, Some(locks))),
-        obstacle => (obstacle, None),
-    };
+    let (trim_obstacle, _locks) =
+        match fitrim::obstacle(observer.place().mount.as_ref(), files.dir())
+            .map(|obstacle| obstacle.to_string())
+        {
+            None => lock_drives(path).map_or_else(
+                |error| (Some(format!("{error:#}")), None),
+                |locks| (None, Some(locks)),
+            ),
+            obstacle => (obstacle, None),
+        };
     let guard = workspace.guard()?;
     let mut parts = Parts::new(Some(Instant::now()));
     parts.add(|| write(context, prepare(request), &mut blocks));
     parts.add(|| write(context, random_writes(request, BEFORE), &mut blocks));
     parts.add(|| {
-        let mut watch = ProgressWatch::new(context, "filling and deleting", &workload.plan(), Some(guard));
-        let mut events = PolicyEvents { inner: &mut watch, policy: policy::AS_MOUNTED, trim_before: false, online };
+        let mut watch =
+            ProgressWatch::new(context, "filling and deleting", &workload.plan(), Some(guard));
+        let mut events = PolicyEvents {
+            inner: &mut watch,
+            policy: policy::AS_MOUNTED,
+            trim_before: false,
+            online,
+        };
         files::run(&mut workload, &mut files, &mut events)
     });
     parts.add(|| write(context, random_writes(request, AFTER), &mut blocks));
@@ -185,14 +214,16 @@ fn on_directory(
 
 fn open(request: &BenchAgeArgs, workspace: &Workspace) -> anyhow::Result<(BlockFile, MountedDir)> {
     let (test_dir, test_path) = workspace.subdirectory("test")?;
-    let in_flight = (u64::from(request.queue_depth) * u64::from(BLOCK)).max(2 * u64::from(FILL_BLOCK));
+    let in_flight =
+        (u64::from(request.queue_depth) * u64::from(BLOCK)).max(2 * u64::from(FILL_BLOCK));
     let options = BlockOptions {
         queue_depth_max: request.queue_depth.max(2),
         bytes_in_flight_max: in_flight,
         seed: request.seed,
         ..BlockOptions::default()
     };
-    let blocks = BlockFile::create(&test_dir, &test_path, TEST_FILE, Bytes(request.test_bytes()), &options)?;
+    let blocks =
+        BlockFile::create(&test_dir, &test_path, TEST_FILE, Bytes(request.test_bytes()), &options)?;
     let (dir, path) = workspace.subdirectory("rounds")?;
     let options = DirOptions { seed: request.seed, write_block: 1 << 20, ..DirOptions::default() };
     Ok((blocks, MountedDir::new(DirTarget::new(dir, &path, options))))
@@ -201,35 +232,59 @@ fn open(request: &BenchAgeArgs, workspace: &Workspace) -> anyhow::Result<(BlockF
 /// Name of the test file.
 const TEST_FILE: &str = "test-file";
 
-fn on_model(request: &BenchAgeArgs, context: &Context, mut workload: Age, name: &str) -> anyhow::Result<(Run, RunEnd)> {
+fn on_model(
+    request: &BenchAgeArgs,
+    context: &Context,
+    mut workload: Age,
+    name: &str,
+) -> anyhow::Result<(Run, RunEnd)> {
     let (setup, policy) = request.model.setup(name, &request.target, request.seed)?;
     let header = modelled::under(
-        starts_now("age", request.settings(), TargetKind::ModelledVolume, &request.target, policy.name(), request.seed),
+        starts_now(
+            "age",
+            request.settings(),
+            TargetKind::ModelledVolume,
+            &request.target,
+            policy.name(),
+            request.seed,
+        ),
         &policy,
     );
     let mut target = setup.make(&policy, &PolicyState::default())?;
     let fits = request.plan(&workload.plan()).space;
     if fits > target.volume().free_space() {
         let free = target.volume().free_space();
-        return Err(UsageError::new(format!("a round and the test file need {fits}, but {free} is free on {}", request.target))
-            .hint("increase --rounds to make each smaller")
-            .into());
+        return Err(UsageError::new(format!(
+            "a round and the test file need {fits}, but {free} is free on {}",
+            request.target
+        ))
+        .hint("increase --rounds to make each smaller")
+        .into());
     }
-    target.create(TEST_FILE, &Payload::Fill { len: request.test_bytes(), class: DataClass::Random })?;
+    target.create(
+        TEST_FILE,
+        &Payload::Fill { len: request.test_bytes(), class: DataClass::Random },
+    )?;
     target.sync()?;
     let started = target.now();
     let mut parts = Parts::new(None);
-    parts.add_at(Nanos::ZERO, || on_test_file(context, random_writes(request, BEFORE), &mut target));
+    parts
+        .add_at(Nanos::ZERO, || on_test_file(context, random_writes(request, BEFORE), &mut target));
     parts.add_at(target.now() - started, || {
         let mut watch = ProgressWatch::new(context, "filling and deleting", &workload.plan(), None);
         let online = matches!(policy, PolicySpec::Online);
-        let mut events = PolicyEvents { inner: &mut watch, policy: policy.name(), trim_before: false, online };
+        let mut events =
+            PolicyEvents { inner: &mut watch, policy: policy.name(), trim_before: false, online };
         files::run(&mut workload, &mut target, &mut events)
     });
-    parts.add_at(target.now() - started, || on_test_file(context, random_writes(request, AFTER), &mut target));
+    parts.add_at(target.now() - started, || {
+        on_test_file(context, random_writes(request, AFTER), &mut target)
+    });
     if target.volume().drive().supports_trim() {
         parts.add_at(target.now() - started, || trim(&mut target));
-        parts.add_at(target.now() - started, || on_test_file(context, random_writes(request, AFTER_TRIM), &mut target));
+        parts.add_at(target.now() - started, || {
+            on_test_file(context, random_writes(request, AFTER_TRIM), &mut target)
+        });
     }
     let outcome = worn_out::conclude(parts.outcome(), target.volume().drive().as_ref());
     let (mut run, end) = finish::assemble(header, None, outcome, metrics);
@@ -240,18 +295,31 @@ fn on_model(request: &BenchAgeArgs, context: &Context, mut workload: Age, name: 
 
 /// Runs a test on the test file of a modelled filesystem. The policy is asked before the
 /// test, not during it.
-fn on_test_file<D: Device>(context: &Context, mut test: Test, target: &mut SteeredVolume<D>) -> RunOutcome {
+fn on_test_file<D: Device>(
+    context: &Context,
+    mut test: Test,
+    target: &mut SteeredVolume<D>,
+) -> RunOutcome {
     let until = target.now() + std::mem::take(&mut test.idle);
     target.idle_until(until);
     let began = target.now();
     match FileBlocks::open(target.volume_mut(), TEST_FILE, test.queue_depth) {
         Ok(mut file) => write(context, test, &mut file),
-        Err(error) => RunOutcome { recorded: Recorder::new(began).finish(began), end: RunEnd::Failed(error) },
+        Err(error) => {
+            RunOutcome { recorded: Recorder::new(began).finish(began), end: RunEnd::Failed(error) }
+        }
     }
 }
 
 fn on_null(request: &BenchAgeArgs, context: &Context, mut workload: Age) -> (Run, RunEnd) {
-    let header = starts_now("age", request.settings(), TargetKind::Null, &request.target, policy::AS_MOUNTED, request.seed);
+    let header = starts_now(
+        "age",
+        request.settings(),
+        TargetKind::Null,
+        &request.target,
+        policy::AS_MOUNTED,
+        request.seed,
+    );
     let mut blocks = NullBlocks::new(Bytes(request.test_bytes()));
     let mut parts = Parts::new(Some(Instant::now()));
     parts.add(|| write(context, random_writes(request, BEFORE), &mut blocks));
@@ -265,7 +333,12 @@ fn on_null(request: &BenchAgeArgs, context: &Context, mut workload: Age) -> (Run
 
 /// Runs a test on the test file.
 fn write<T: BlockTarget>(context: &Context, mut test: Test, blocks: &mut T) -> RunOutcome {
-    let mut watch = ProgressWatch::new(context, test.name, &WorkloadPlan { written: Bytes(test.left), ..WorkloadPlan::default() }, None);
+    let mut watch = ProgressWatch::new(
+        context,
+        test.name,
+        &WorkloadPlan { written: Bytes(test.left), ..WorkloadPlan::default() },
+        None,
+    );
     blocks::run(&mut test, blocks, &mut watch)
 }
 
@@ -280,11 +353,25 @@ fn trim<T: TrimTarget>(files: &mut T) -> RunOutcome {
 
 /// Fills the test file, so that random writes overwrite existing blocks.
 fn prepare(request: &BenchAgeArgs) -> Test {
-    Test::new(request, PREPARE, Pattern::Sequential, FILL_BLOCK, 2, Limit::Bytes(Bytes(request.test_bytes())))
+    Test::new(
+        request,
+        PREPARE,
+        Pattern::Sequential,
+        FILL_BLOCK,
+        2,
+        Limit::Bytes(Bytes(request.test_bytes())),
+    )
 }
 
 fn random_writes(request: &BenchAgeArgs, name: &'static str) -> Test {
-    Test::new(request, name, Pattern::Uniform, BLOCK, request.queue_depth, Limit::Time(request.test_time))
+    Test::new(
+        request,
+        name,
+        Pattern::Uniform,
+        BLOCK,
+        request.queue_depth,
+        Limit::Time(request.test_time),
+    )
 }
 
 /// Writes of one kind, until their limit or until they have covered the size of the test
@@ -299,7 +386,14 @@ struct Test {
 }
 
 impl Test {
-    fn new(request: &BenchAgeArgs, name: &'static str, pattern: Pattern, block: u32, queue_depth: u32, limit: Limit) -> Self {
+    fn new(
+        request: &BenchAgeArgs,
+        name: &'static str,
+        pattern: Pattern,
+        block: u32,
+        queue_depth: u32,
+        limit: Limit,
+    ) -> Self {
         let settings = Blocks {
             pattern,
             mix: Mix::default(),
@@ -310,8 +404,15 @@ impl Test {
             queue_depth,
             limit,
         };
-        let inner = Synthetic::new(settings, request.seed).expect("a test file has at least one block, and the mix is writes only");
-        Self { inner, name, queue_depth, idle: if name == PREPARE { Nanos::ZERO } else { request.idle }, left: request.test_bytes() }
+        let inner = Synthetic::new(settings, request.seed)
+            .expect("a test file has at least one block, and the mix is writes only");
+        Self {
+            inner,
+            name,
+            queue_depth,
+            idle: if name == PREPARE { Nanos::ZERO } else { request.idle },
+            left: request.test_bytes(),
+        }
     }
 }
 
@@ -342,7 +443,12 @@ fn metrics(phases: &[Phase]) -> Vec<Metric> {
     let rate = |name: &str| phase(name).map(|p| p.written.as_f64() / 1e6 / p.took.as_secs_f64());
     let mut metrics = Vec::new();
     let mut add = |name: &str, unit, better, value: Option<f64>| {
-        metrics.extend(value.map(|value| Metric { name: name.to_owned(), unit, better, samples: vec![value] }));
+        metrics.extend(value.map(|value| Metric {
+            name: name.to_owned(),
+            unit,
+            better,
+            samples: vec![value],
+        }));
     };
     for name in [BEFORE, AFTER, AFTER_TRIM] {
         add(&format!("{name}.rate"), Unit::MegabytesPerSecond, Better::Higher, rate(name));
@@ -353,7 +459,12 @@ fn metrics(phases: &[Phase]) -> Vec<Metric> {
         let share = rate(of).zip(rate(BEFORE)).map(|(now, before)| now / before * 100.0);
         add(name, Unit::Percent, Better::Higher, share);
     }
-    add(metrics::TRIM_SECONDS, Unit::Seconds, Better::Lower, phase(TRIM).map(|p| p.took.as_secs_f64()));
+    add(
+        metrics::TRIM_SECONDS,
+        Unit::Seconds,
+        Better::Lower,
+        phase(TRIM).map(|p| p.took.as_secs_f64()),
+    );
     metrics.extend(age::metrics(phases));
     metrics
 }

@@ -59,7 +59,8 @@ impl BenchBlocks {
             TargetSpec::Device(_) => Some(device::claim(path, writes, destroy, own)?),
             _ => writes.then(|| device::claim_file(path, destroy, own)).transpose()?,
         };
-        let observer = EnvironmentRecorder::start(path).with_context(|| format!("cannot access {}", path.display()))?;
+        let observer = EnvironmentRecorder::start(path)
+            .with_context(|| format!("cannot access {}", path.display()))?;
         let (written, options) = plan(claim.as_ref().map_or(Bytes::ZERO, device::Claim::size));
         if writes {
             consent::to_destroy(context, what, path, written, drive_size(&observer))?;
@@ -102,7 +103,9 @@ impl BenchBlocks {
     /// Warnings about figures from this target, and counters of a model.
     pub fn facts(&self) -> (Vec<Warning>, Vec<(String, u64)>) {
         match self {
-            Self::Real(real) => ([real.file.warnings(), real.found.as_slice()].concat(), Vec::new()),
+            Self::Real(real) => {
+                ([real.file.warnings(), real.found.as_slice()].concat(), Vec::new())
+            }
             Self::Modelled(target) => (Vec::new(), target.drive().counters().into_iter().collect()),
             Self::Null(_) => (Vec::new(), Vec::new()),
         }

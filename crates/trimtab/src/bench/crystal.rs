@@ -91,17 +91,25 @@ pub fn run(request: &BenchCrystalArgs, context: &Context) -> anyhow::Result<Exit
     let spec = TargetSpec::resolve(&request.target)?;
     let settings = request.settings(&spec);
     let mut rounds = settings.until_written.map(|_| CrystalRounds::default());
-    let workload = Crystal::new(settings.clone(), request.seed).map_err(|error| UsageError::new(error.to_string()))?;
+    let workload = Crystal::new(settings.clone(), request.seed)
+        .map_err(|error| UsageError::new(error.to_string()))?;
     let mut target = target::open(request, context, &spec, &settings, &workload)?;
     let mut fields = request.fields(&settings);
-    fields.extend(settings.until_written.map(|until| Field::new("until-written-bytes", until.0.to_string())));
+    fields.extend(
+        settings.until_written.map(|until| Field::new("until-written-bytes", until.0.to_string())),
+    );
     fields.extend(target.engine());
-    let mut header = starts_now("crystal", fields, target.kind(), &request.target, "as-mounted", request.seed);
+    let mut header =
+        starts_now("crystal", fields, target.kind(), &request.target, "as-mounted", request.seed);
     if let TargetSpec::Drive(name) = &spec {
         header.specification.extend(recipe::drive_fields(&drives::load(name)?));
     }
-    let direct = target.real().filter(|_| !request.buffered).and_then(|real| DirectWatch::start(&real.observer).ok());
-    let guard = target.real().and_then(|real| real.workspace.as_ref()).map(Workspace::guard).transpose()?;
+    let direct = target
+        .real()
+        .filter(|_| !request.buffered)
+        .and_then(|real| DirectWatch::start(&real.observer).ok());
+    let guard =
+        target.real().and_then(|real| real.workspace.as_ref()).map(Workspace::guard).transpose()?;
     let mut watch = CrystalWatch::new(context, &workload, &settings, guard, rounds.as_mut());
     let outcome = target::run(&mut target, workload.clone(), &mut watch);
     drop(watch);
@@ -124,7 +132,11 @@ fn conclude_run(
     if let Some(rounds) = &rounds {
         rounds.complete(&mut outcome);
     }
-    let found = if outcome.end == RunEnd::Complete && settings.writes { target::compressed_share(&mut target, settings)? } else { None };
+    let found = if outcome.end == RunEnd::Complete && settings.writes {
+        target::compressed_share(&mut target, settings)?
+    } else {
+        None
+    };
     let verified = target.real().and_then(|real| real.file.verified());
     let (warnings, counters) = target.facts();
     let (steady_size, real) = (target::steady_size(&target, settings), target.real().is_some());
@@ -152,7 +164,12 @@ fn conclude_run(
 /// requested share.
 fn note_compressed_share(run: &mut Run, data: DataClass, share: f64) {
     let percent = share * 100.0;
-    run.metrics.push(Metric { name: "data.compressed".to_owned(), unit: Unit::Percent, better: Better::Neither, samples: vec![percent] });
+    run.metrics.push(Metric {
+        name: "data.compressed".to_owned(),
+        unit: Unit::Percent,
+        better: Better::Neither,
+        samples: vec![percent],
+    });
     let asked = f64::from(data.incompressible_permille()) / 10.0;
     if (percent - asked).abs() > 5.0 {
         run.warnings.push(Warning {
@@ -214,7 +231,12 @@ impl Observer for CrystalWatch<'_> {
 }
 
 impl<T: ?Sized> Events<T> for CrystalWatch<'_> {
-    fn between(&mut self, _target: &mut T, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+    fn between(
+        &mut self,
+        _target: &mut T,
+        recorder: &mut Recorder,
+        next: Option<&str>,
+    ) -> TargetResult {
         if let Some(rounds) = &mut self.rounds {
             rounds.phase_ended(recorder);
             if self.phases > 0 && self.phases.is_multiple_of(self.phases_of_a_round) {
@@ -235,7 +257,8 @@ mod tests {
 
     #[test]
     fn data_with_other_compressibility_is_serious_warning() {
-        let mut run = RunHeader::new("crystal", Vec::new(), TargetKind::File, "x", "none", 1).into_run(Default::default(), true);
+        let mut run = RunHeader::new("crystal", Vec::new(), TargetKind::File, "x", "none", 1)
+            .into_run(Default::default(), true);
         note_compressed_share(&mut run, DataClass::Random, 1.0002);
         note_compressed_share(&mut run, DataClass::Compressible(40), 0.61);
         assert!(run.warnings.is_empty(), "{:?}", run.warnings);

@@ -31,14 +31,17 @@ pub fn begin(
     plan: &WorkloadPlan,
 ) -> anyhow::Result<(Workspace, EnvironmentRecorder)> {
     let workspace = safety::prepare(context, reserve, path, what, plan)?;
-    let observer = EnvironmentRecorder::start(path).with_context(|| format!("cannot access {}", path.display()))?;
+    let observer = EnvironmentRecorder::start(path)
+        .with_context(|| format!("cannot access {}", path.display()))?;
     workspace.require_on(observer.place().mount.as_ref())?;
     Ok((workspace, observer))
 }
 
 /// Adds the mount's discard option to the header; returns true if it discards online.
 pub fn note_discard(header: &mut RunHeader, observer: &EnvironmentRecorder) -> bool {
-    let Some(discard) = observer.place().mount.as_ref().map(DiscardOption::of) else { return false };
+    let Some(discard) = observer.place().mount.as_ref().map(DiscardOption::of) else {
+        return false;
+    };
     header.policy_settings.push(Field::new(policy::DISCARD, discard.to_string()));
     discard.is_on()
 }
@@ -52,7 +55,11 @@ pub fn conclude(context: &Context, run: &Run, end: RunEnd) -> anyhow::Result<Exi
 }
 
 /// Removes the run's directory, if any, after the run was stored and printed (`concluded`).
-pub fn clean_up(context: &Context, workspace: Option<Workspace>, concluded: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+pub fn clean_up(
+    context: &Context,
+    workspace: Option<Workspace>,
+    concluded: anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
     match workspace {
         Some(workspace) => workspace.close_after(context, concluded),
         None => concluded,
@@ -60,11 +67,19 @@ pub fn clean_up(context: &Context, workspace: Option<Workspace>, concluded: anyh
 }
 
 /// Like [`conclude`], with the command's own document.
-pub fn conclude_as(context: &Context, run: &Run, end: RunEnd, document: impl FnOnce(&Run) -> Document) -> anyhow::Result<ExitCode> {
-    let kept = if run.phases.is_empty() { Ok(()) } else { keep_and_print_as(context, run, document) };
+pub fn conclude_as(
+    context: &Context,
+    run: &Run,
+    end: RunEnd,
+    document: impl FnOnce(&Run) -> Document,
+) -> anyhow::Result<ExitCode> {
+    let kept =
+        if run.phases.is_empty() { Ok(()) } else { keep_and_print_as(context, run, document) };
     match end {
         RunEnd::Complete => kept.map(|()| ExitCode::SUCCESS),
-        RunEnd::Interrupted => Err(remark_on(context, kept, trimtab_linux::sys::interrupt::InterruptError.into())),
+        RunEnd::Interrupted => {
+            Err(remark_on(context, kept, trimtab_linux::sys::interrupt::InterruptError.into()))
+        }
         RunEnd::Failed(error) => Err(remark_on(context, kept, error.into())),
     }
 }
@@ -78,7 +93,11 @@ fn remark_on(context: &Context, kept: anyhow::Result<()>, end: anyhow::Error) ->
 }
 
 /// Stores the run and prints it as `document`, with its id if it was stored.
-pub fn keep_and_print_as(context: &Context, run: &Run, document: impl FnOnce(&Run) -> Document) -> anyhow::Result<()> {
+pub fn keep_and_print_as(
+    context: &Context,
+    run: &Run,
+    document: impl FnOnce(&Run) -> Document,
+) -> anyhow::Result<()> {
     let kept = store::save(context, run);
     if let Some(collected) = &context.collected {
         kept.context("a result could not be stored")?;
@@ -99,8 +118,18 @@ mod tests {
     #[test]
     fn result_that_cannot_be_stored_is_still_printed() {
         let dir = tempfile::tempdir().unwrap();
-        let context = Context { json: true, quiet: true, store: Some(dir.path().join("gone/r.db")), ..Context::default() };
-        let error = keep_and_print_as(&context, &crate::store::shape::any_run::example(), report::run::document).unwrap_err();
+        let context = Context {
+            json: true,
+            quiet: true,
+            store: Some(dir.path().join("gone/r.db")),
+            ..Context::default()
+        };
+        let error = keep_and_print_as(
+            &context,
+            &crate::store::shape::any_run::example(),
+            report::run::document,
+        )
+        .unwrap_err();
         assert_eq!(error.to_string(), "the result above could not be stored");
     }
 }

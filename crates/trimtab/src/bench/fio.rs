@@ -43,11 +43,20 @@ pub fn run(request: &BenchFioArgs, context: &Context) -> anyhow::Result<ExitCode
         recipe::note_drive(&mut run, &drive);
         return finish::conclude(context, &run, end);
     }
-    let mut target = job_target::open(context, "bench fio", &spec, &|_| jobs.clone(), request.seed, &request.destroy.named())?;
-    let mut fields = vec![Field::new("workload", name), Field::new("data", request.data.to_string())];
+    let mut target = job_target::open(
+        context,
+        "bench fio",
+        &spec,
+        &|_| jobs.clone(),
+        request.seed,
+        &request.destroy.named(),
+    )?;
+    let mut fields =
+        vec![Field::new("workload", name), Field::new("data", request.data.to_string())];
     fields.extend(jobs.iter().map(|job| Field::new(format!("job.{}", job.name), job.to_string())));
     fields.extend(target.engine());
-    let header = starts_now("fio", fields, target.kind(), &request.target, "as-mounted", request.seed);
+    let header =
+        starts_now("fio", fields, target.kind(), &request.target, "as-mounted", request.seed);
     let mut watch = watch(target.info().size);
     let outcome = job_target::run(&mut target, &jobs, request.data, request.seed, &mut watch)?;
     let (run, end) = job_target::close(target, header, outcome, &jobs);

@@ -38,17 +38,31 @@ pub fn open(
     let path = match spec {
         TargetSpec::File(path) | TargetSpec::Device(path) => path,
         TargetSpec::Null(size) => return Ok(BenchBlocks::Null(NullBlocks::new(*size))),
-        other => return Err(other.refused(format!("{other} is neither a device nor a file")).hint(TAKES).into()),
+        other => {
+            return Err(other
+                .refused(format!("{other} is neither a device nor a file"))
+                .hint(TAKES)
+                .into());
+        }
     };
     let writes = jobs(Bytes::ZERO).iter().any(Job::writes);
     let mut announced = Vec::new();
-    let mut target = BenchBlocks::open(context, what, (spec, path), (destroy, None), writes, |size| {
-        announced = jobs(size);
-        let queue_depth_max = depth_max(&announced);
-        let largest = announced.iter().map(|job| u64::from(job.block)).max().unwrap_or(0);
-        let bytes_in_flight_max = largest * u64::from(queue_depth_max);
-        (written_max(&announced, size), BlockOptions { queue_depth_max, bytes_in_flight_max, seed, ..BlockOptions::default() })
-    })?;
+    let mut target =
+        BenchBlocks::open(context, what, (spec, path), (destroy, None), writes, |size| {
+            announced = jobs(size);
+            let queue_depth_max = depth_max(&announced);
+            let largest = announced.iter().map(|job| u64::from(job.block)).max().unwrap_or(0);
+            let bytes_in_flight_max = largest * u64::from(queue_depth_max);
+            (
+                written_max(&announced, size),
+                BlockOptions {
+                    queue_depth_max,
+                    bytes_in_flight_max,
+                    seed,
+                    ..BlockOptions::default()
+                },
+            )
+        })?;
     if let BenchBlocks::Real(real) = &mut target {
         real.found.extend(holes(path, &announced));
     }
@@ -72,16 +86,24 @@ pub fn run(
     let groups = groups(jobs, info.size, info.block_size, data, seed).map_err(UsageError::new)?;
     Ok(match target {
         BenchBlocks::Real(real) => jobs::run(groups, &mut real.file, watch),
-        BenchBlocks::Modelled(target) => worn_out::conclude(jobs::run(groups, target, watch), target.drive().as_ref()),
+        BenchBlocks::Modelled(target) => {
+            worn_out::conclude(jobs::run(groups, target, watch), target.drive().as_ref())
+        }
         BenchBlocks::Null(target) => jobs::run(groups, target, watch),
     })
 }
 
 /// Closes the target; returns the run with the figures of `jobs`.
-pub fn close(target: BenchBlocks, header: RunHeader, outcome: RunOutcome, jobs: &[Job]) -> (Run, RunEnd) {
+pub fn close(
+    target: BenchBlocks,
+    header: RunHeader,
+    outcome: RunOutcome,
+    jobs: &[Job],
+) -> (Run, RunEnd) {
     let (warnings, counters) = target.facts();
     let (observer, _) = target.close();
-    let (mut run, end) = finish::assemble(header, observer, outcome, |phases: &[Phase]| jobs::metrics(jobs, phases));
+    let (mut run, end) =
+        finish::assemble(header, observer, outcome, |phases: &[Phase]| jobs::metrics(jobs, phases));
     run.warnings.extend(warnings);
     run.counters.extend(counters);
     (run, end)
@@ -89,7 +111,10 @@ pub fn close(target: BenchBlocks, header: RunHeader, outcome: RunOutcome, jobs: 
 
 /// A warning if jobs read from a file with holes: these reads do not reach the drive.
 fn holes(path: &Path, jobs: &[Job]) -> Option<Warning> {
-    let found = path.metadata().ok().filter(|found| found.is_file() && found.blocks() * BLOCKS_UNIT < found.len())?;
+    let found = path
+        .metadata()
+        .ok()
+        .filter(|found| found.is_file() && found.blocks() * BLOCKS_UNIT < found.len())?;
     let reads = jobs.iter().any(|job| matches!(job.mix, JobMix::Read | JobMix::ReadWrite(_)));
     let (stored, size) = (Bytes(found.blocks() * BLOCKS_UNIT), Bytes(found.len()));
     let text = format!(

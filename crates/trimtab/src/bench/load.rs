@@ -35,7 +35,14 @@ impl BenchLoadArgs {
         let bytes = self.precondition?.of(size).0.div_ceil(block) * block;
         let addresses = JobAddresses::Drawn(Pattern::Uniform, 100);
         let job = Job::new("precondition");
-        Some(Job { mix: JobMix::Write, addresses, block: self.size, depth: self.queue_depth, io_size: Some(bytes), ..job })
+        Some(Job {
+            mix: JobMix::Write,
+            addresses,
+            block: self.size,
+            depth: self.queue_depth,
+            io_size: Some(bytes),
+            ..job
+        })
     }
 
     fn fields(&self, percents: &[u32]) -> Vec<Field> {
@@ -48,7 +55,8 @@ impl BenchLoadArgs {
             Field::new("step-time", self.time.to_string()),
             Field::new("data", self.data.to_string()),
         ];
-        fields.extend(self.precondition.map(|amount| Field::new("precondition", amount.to_string())));
+        fields
+            .extend(self.precondition.map(|amount| Field::new("precondition", amount.to_string())));
         fields
     }
 }
@@ -66,28 +74,53 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
             let drive = drives::load(name)?;
             specification.extend(recipe::drive_fields(&drive));
             fill = Some(Job { mix: JobMix::Write, block: 1 << 20, depth: 4, ..Job::new("fill") });
-            let depth = depth_max(&all_jobs(settings, &closed)).max(drive.spec.interface.queue_depth);
+            let depth =
+                depth_max(&all_jobs(settings, &closed)).max(drive.spec.interface.queue_depth);
             BenchBlocks::Modelled(DriveTarget::new(model::build(&drive.spec, request.seed)?, depth))
         }
         _ => {
-            let jobs = |size| all_jobs(settings, &closed).into_iter().chain(request.precondition(size)).collect();
-            job_target::open(context, "bench load", &spec, &jobs, request.seed, &request.destroy.named())?
+            let jobs = |size| {
+                all_jobs(settings, &closed).into_iter().chain(request.precondition(size)).collect()
+            };
+            job_target::open(
+                context,
+                "bench load",
+                &spec,
+                &jobs,
+                request.seed,
+                &request.destroy.named(),
+            )?
         }
     };
     let size = target.info().size;
     let mut fields = request.fields(&settings.percents);
     fields.extend(target.engine());
-    let mut header = starts_now(load::WORKLOAD, fields, target.kind(), &request.target, "as-mounted", request.seed);
+    let mut header = starts_now(
+        load::WORKLOAD,
+        fields,
+        target.kind(),
+        &request.target,
+        "as-mounted",
+        request.seed,
+    );
     header.specification.extend(specification);
     let before: Vec<Job> = fill.into_iter().chain(request.precondition(size)).collect();
-    let announced: Vec<Job> = all_jobs(settings, &closed).into_iter().chain(before.iter().cloned()).collect();
+    let announced: Vec<Job> =
+        all_jobs(settings, &closed).into_iter().chain(before.iter().cloned()).collect();
     let plan = WorkloadPlan { written: written_max(&announced, size), space: size, ops: None };
     let mut watch = finish::ProgressWatch::new(context, "load", &plan, None);
-    let mut run_jobs = |target: &mut BenchBlocks, jobs: &[Job]| job_target::run(target, jobs, request.data, request.seed, &mut watch);
+    let mut run_jobs = |target: &mut BenchBlocks, jobs: &[Job]| {
+        job_target::run(target, jobs, request.data, request.seed, &mut watch)
+    };
     for job in before {
         let outcome = run_jobs(&mut target, &[job])?;
         if outcome.end != RunEnd::Complete {
-            let (run, end) = job_target::close(target, header, RunOutcome { recorded: Default::default(), ..outcome }, &[]);
+            let (run, end) = job_target::close(
+                target,
+                header,
+                RunOutcome { recorded: Default::default(), ..outcome },
+                &[],
+            );
             return finish::conclude(context, &run, end);
         }
         if let BenchBlocks::Modelled(drive) = &mut target {
@@ -98,7 +131,11 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
     let mut outcome = run_jobs(&mut target, std::slice::from_ref(&closed))?;
     let mut jobs = vec![closed];
     let max = jobs::metrics(&jobs, &outcome.recorded.phases);
-    let max: f64 = max.iter().filter(|figure| figure.name.ends_with(jobs::RATE)).map(|figure| figure.samples[0]).sum();
+    let max: f64 = max
+        .iter()
+        .filter(|figure| figure.name.ends_with(jobs::RATE))
+        .map(|figure| figure.samples[0])
+        .sum();
     let steps = settings.steps(max);
     if outcome.end == RunEnd::Complete && max > 0.0 {
         let open = run_jobs(&mut target, &steps)?;
@@ -125,7 +162,12 @@ fn all_jobs(settings: &LoadSettings, closed: &Job) -> Vec<Job> {
 
 /// Adds offered rates and the knee: of writes if there are any, else of reads.
 fn describe(run: &mut Run, settings: &LoadSettings, max: f64) {
-    let metric = |name: String, unit, value| Metric { name, unit, better: Better::Neither, samples: vec![value] };
+    let metric = |name: String, unit, value| Metric {
+        name,
+        unit,
+        better: Better::Neither,
+        samples: vec![value],
+    };
     let kind = if settings.read_percent == 100 { "read" } else { "write" };
     let mut p99 = Vec::new();
     let mut offered = Vec::new();
@@ -135,7 +177,8 @@ fn describe(run: &mut Run, settings: &LoadSettings, max: f64) {
         let Some(latency) = run.metrics.iter().find(|figure| figure.name == name) else { continue };
         p99.push(latency.samples[0]);
         let rate = max * f64::from(*percent) / 100.0;
-        offered.push((*percent, metric(format!("{step}{}", load::OFFERED), Unit::OpsPerSecond, rate)));
+        offered
+            .push((*percent, metric(format!("{step}{}", load::OFFERED), Unit::OpsPerSecond, rate)));
     }
     if let Some((percent, rate)) = latency_knee(&p99).map(|at| &offered[at]) {
         run.metrics.push(metric(load::KNEE_RATE.to_owned(), Unit::OpsPerSecond, rate.samples[0]));

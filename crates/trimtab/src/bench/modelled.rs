@@ -24,12 +24,16 @@ impl ModelArgs {
     /// # Errors
     /// An option is given, but `spec` is not a modelled drive.
     pub fn check(&self, spec: &TargetSpec) -> Result<(), UsageError> {
-        let given = [("--trim", self.trim.is_some()), ("--filesystem", self.filesystem.is_some()), ("--fill", self.fill.is_some())];
+        let given = [
+            ("--trim", self.trim.is_some()),
+            ("--filesystem", self.filesystem.is_some()),
+            ("--fill", self.fill.is_some()),
+        ];
         match given.iter().find(|(_, given)| *given) {
-            Some((option, _)) if !matches!(spec, TargetSpec::Drive(_)) => {
-                Err(UsageError::new(format!("{option} is for modelled drives, but {spec} is not one"))
-                    .hint("'trimtab study DIR' tries trim policies on a real filesystem"))
-            }
+            Some((option, _)) if !matches!(spec, TargetSpec::Drive(_)) => Err(UsageError::new(
+                format!("{option} is for modelled drives, but {spec} is not one"),
+            )
+            .hint("'trimtab study DIR' tries trim policies on a real filesystem")),
             _ => Ok(()),
         }
     }
@@ -38,7 +42,12 @@ impl ModelArgs {
     ///
     /// # Errors
     /// There is no such drive.
-    pub fn setup(&self, name: &str, target: &str, seed: u64) -> anyhow::Result<(Setup, PolicySpec)> {
+    pub fn setup(
+        &self,
+        name: &str,
+        target: &str,
+        seed: u64,
+    ) -> anyhow::Result<(Setup, PolicySpec)> {
         let volume = volume_named(self.filesystem.as_deref().unwrap_or("ext4"));
         let fill = f64::from(self.fill.unwrap_or(0)) / 100.0;
         let setup = Setup {
@@ -76,8 +85,12 @@ pub fn run<W: FileWorkload>(
     let mut target = setup.make(&policy, &PolicyState::default())?;
     let mut watch = ProgressWatch::new(context, &header.workload, &workload.plan(), None);
     let online = matches!(policy, PolicySpec::Online);
-    let mut events = PolicyEvents { inner: &mut watch, policy: policy.name(), trim_before: false, online };
-    let outcome = worn_out::conclude(files::run(workload, &mut target, &mut events), target.volume().drive().as_ref());
+    let mut events =
+        PolicyEvents { inner: &mut watch, policy: policy.name(), trim_before: false, online };
+    let outcome = worn_out::conclude(
+        files::run(workload, &mut target, &mut events),
+        target.volume().drive().as_ref(),
+    );
     drop(watch);
     let (mut run, end) = finish::assemble(header, None, outcome, metrics);
     recipe::note_drive(&mut run, &setup.drive);

@@ -40,14 +40,25 @@ pub fn run(request: &BenchNfsArgs, context: &Context) -> anyhow::Result<ExitCode
         TargetSpec::Directory(path) => on_directory(request, context, streams, &path)?,
         TargetSpec::Null(_) => {
             let epoch = Instant::now();
-            let lanes = NfsStreams::new(streams.into_iter().map(|stream| (stream, NullFiles::with_epoch(epoch))), request.seed);
+            let lanes = NfsStreams::new(
+                streams.into_iter().map(|stream| (stream, NullFiles::with_epoch(epoch))),
+                request.seed,
+            );
             let mut sweep = Sweep::new(request, context, None);
             let outcome = sweep.run(lanes)?;
             (sweep.assemble(request.header(TargetKind::Null), None, outcome), None)
         }
-        other => return Err(other.refused(format!("the NFS workload needs a directory, but {other} is not one")).into()),
+        other => {
+            return Err(other
+                .refused(format!("the NFS workload needs a directory, but {other} is not one"))
+                .into());
+        }
     };
-    finish::clean_up(context, workspace, finish::conclude_as(context, &run, end, report::nfs::document))
+    finish::clean_up(
+        context,
+        workspace,
+        finish::conclude_as(context, &run, end, report::nfs::document),
+    )
 }
 
 fn on_directory(
@@ -58,20 +69,28 @@ fn on_directory(
 ) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
     let size: Bytes = streams.iter().map(NfsStream::size).sum();
     // Twice the initial files: their number and sizes vary.
-    let plan = WorkloadPlan { written: request.written, space: Bytes(size.0.saturating_mul(2)), ops: None };
-    let (workspace, observer) = finish::begin(context, request.safety.reserve, path, "bench nfs", &plan)?;
+    let plan = WorkloadPlan {
+        written: request.written,
+        space: Bytes(size.0.saturating_mul(2)),
+        ops: None,
+    };
+    let (workspace, observer) =
+        finish::begin(context, request.safety.reserve, path, "bench nfs", &plan)?;
     let epoch = Instant::now();
     let mut targets = Vec::new();
     let (dir, dir_path) = workspace.subdirectory("run")?;
     for (index, stream) in streams.into_iter().enumerate() {
-        let options =
-            DirOptions { seed: trimtab_drive::rng::derive_seed(request.seed, &format!("nfs-data-{index}")), ..DirOptions::default() };
+        let options = DirOptions {
+            seed: trimtab_drive::rng::derive_seed(request.seed, &format!("nfs-data-{index}")),
+            ..DirOptions::default()
+        };
         let dir = dir.try_clone().context("cannot reopen the directory")?;
         targets.push((stream, DirTarget::new(dir, &dir_path, options).with_epoch(epoch)));
     }
     let mut sweep = Sweep::new(request, context, Some(workspace.guard()?));
     let outcome = sweep.run(NfsStreams::new(targets, request.seed))?;
-    let (mut run, end) = sweep.assemble(request.header(TargetKind::Directory), Some(observer), outcome);
+    let (mut run, end) =
+        sweep.assemble(request.header(TargetKind::Directory), Some(observer), outcome);
     if end == RunEnd::Complete {
         note_overhead(request, &mut run)?;
     }
@@ -81,18 +100,33 @@ fn on_directory(
 /// Records the tool's own cost per response time (on the null target, and for generating
 /// data), and warns if it distorts.
 fn note_overhead(request: &BenchNfsArgs, run: &mut Run) -> anyhow::Result<()> {
-    let stream = NfsStream::new(&nfs::NfsSettings { files: 1000, data: request.data, seed: request.seed }, 0);
+    let stream = NfsStream::new(
+        &nfs::NfsSettings { files: 1000, data: request.data, seed: request.seed },
+        0,
+    );
     let mut lanes = NfsStreams::new([(stream, NullFiles::new())], request.seed);
-    let load = LoadLevel { name: "overhead".to_owned(), rate: None, warm_up: Nanos::from_millis(20), measure: Nanos::from_millis(100) };
+    let load = LoadLevel {
+        name: "overhead".to_owned(),
+        rate: None,
+        warm_up: Nanos::from_millis(20),
+        measure: Nanos::from_millis(100),
+    };
     lanes.run(&load, &mut ())?;
     let phases = lanes.finish(RunEnd::Complete).recorded.phases;
-    let own = phases.first().map_or(0.0, |phase| nfs::point(phase).0.response) + data_cost(request.data) * nfs::written_per_op();
+    let own = phases.first().map_or(0.0, |phase| nfs::point(phase).0.response)
+        + data_cost(request.data) * nfs::written_per_op();
     run.counters.push(("tool.picoseconds-per-op".to_owned(), (own * 1e3) as u64));
-    let responses = run.metrics.iter().filter(|m| m.name.ends_with(".response")).flat_map(|m| m.samples.iter().copied());
+    let responses = run
+        .metrics
+        .iter()
+        .filter(|m| m.name.ends_with(".response"))
+        .flat_map(|m| m.samples.iter().copied());
     let fastest = responses.fold(f64::INFINITY, f64::min);
     if own > OVERHEAD_MAX * fastest {
         let share = own / fastest * 100.0;
-        let text = format!("up to {share:.0} % of the response times is the tool's own cost: {own:.0} ns per operation on average");
+        let text = format!(
+            "up to {share:.0} % of the response times is the tool's own cost: {own:.0} ns per operation on average"
+        );
         run.warnings.push(Warning::new("tool.overhead", Severity::Caution, text));
     }
     Ok(())
@@ -101,9 +135,13 @@ fn note_overhead(request: &BenchNfsArgs, run: &mut Run) -> anyhow::Result<()> {
 impl BenchNfsArgs {
     fn make_streams(&self) -> Vec<NfsStream> {
         // The remainder goes to the first streams, so that all names are used.
-        let files = |index| self.files / self.streams + u32::from(index < self.files % self.streams);
-        let settings = |index| nfs::NfsSettings { files: files(index), data: self.data, seed: self.seed };
-        (0..self.streams.min(self.files)).map(|index| NfsStream::new(&settings(index), index)).collect()
+        let files =
+            |index| self.files / self.streams + u32::from(index < self.files % self.streams);
+        let settings =
+            |index| nfs::NfsSettings { files: files(index), data: self.data, seed: self.seed };
+        (0..self.streams.min(self.files))
+            .map(|index| NfsStream::new(&settings(index), index))
+            .collect()
     }
 
     fn header(&self, kind: TargetKind) -> RunHeader {
@@ -116,7 +154,10 @@ impl BenchNfsArgs {
             Field::new("repeats", self.repeats.to_string()),
             Field::new("data", self.data.to_string()),
         ];
-        settings.push(Field::new("peak", self.peak.map_or_else(|| "from a trial".to_owned(), |peak| peak.to_string())));
+        settings.push(Field::new(
+            "peak",
+            self.peak.map_or_else(|| "from a trial".to_owned(), |peak| peak.to_string()),
+        ));
         starts_now("nfs", settings, kind, &self.target, "as-mounted", self.seed)
     }
 
@@ -164,17 +205,23 @@ impl<'a> Sweep<'a> {
             let (trial_end, rate) = self.load(lanes, "trial", None)?;
             (end, peak) = (trial_end, Some(rate));
         }
-        let Some(peak) = peak.filter(|peak| *peak > 0.0 && end == RunEnd::Complete) else { return Ok(end) };
+        let Some(peak) = peak.filter(|peak| *peak > 0.0 && end == RunEnd::Complete) else {
+            return Ok(end);
+        };
         let (would, may) = (self.request.estimate(peak), self.watch.most);
         if would > may {
             let hint = "raise --written, or lower --peak, --seconds, --points or --repeats";
-            let message =
-                format!("at {peak:.0} operations/s the loads would write about {would}, more than the {may} that --written allows");
+            let message = format!(
+                "at {peak:.0} operations/s the loads would write about {would}, more than the {may} that --written allows"
+            );
             return Err(UsageError::new(message).hint(hint).into());
         }
         let digits = self.request.points.to_string().len().max(2);
         self.loads = (1..=self.request.points)
-            .map(|n| RequestedLoad { name: format!("load-{n:0digits$}"), rate: peak * f64::from(n) / f64::from(self.request.points) })
+            .map(|n| RequestedLoad {
+                name: format!("load-{n:0digits$}"),
+                rate: peak * f64::from(n) / f64::from(self.request.points),
+            })
             .collect();
         for _ in 0..self.request.repeats {
             for load in self.loads.clone() {
@@ -187,16 +234,31 @@ impl<'a> Sweep<'a> {
         Ok(RunEnd::Complete)
     }
 
-    fn load<T: NfsTarget + Send>(&mut self, lanes: &mut NfsStreams<T>, name: &str, rate: Option<f64>) -> TargetResult<(RunEnd, f64)> {
+    fn load<T: NfsTarget + Send>(
+        &mut self,
+        lanes: &mut NfsStreams<T>,
+        name: &str,
+        rate: Option<f64>,
+    ) -> TargetResult<(RunEnd, f64)> {
         self.watch.done += 1;
         let seconds = |n: u32| Nanos::from_secs(n.into());
-        let load =
-            LoadLevel { name: name.to_owned(), rate, warm_up: seconds(self.request.warm_up), measure: seconds(self.request.seconds) };
+        let load = LoadLevel {
+            name: name.to_owned(),
+            rate,
+            warm_up: seconds(self.request.warm_up),
+            measure: seconds(self.request.seconds),
+        };
         lanes.run(&load, &mut self.watch)
     }
 
-    fn assemble(self, header: RunHeader, observer: Option<EnvironmentRecorder>, outcome: RunOutcome) -> (Run, RunEnd) {
-        let (mut run, end) = finish::assemble(header, observer, outcome, |phases| nfs::metrics(phases, &self.loads));
+    fn assemble(
+        self,
+        header: RunHeader,
+        observer: Option<EnvironmentRecorder>,
+        outcome: RunOutcome,
+    ) -> (Run, RunEnd) {
+        let (mut run, end) =
+            finish::assemble(header, observer, outcome, |phases| nfs::metrics(phases, &self.loads));
         run.warnings.push(Warning::new(
             "nfs.emulation",
             Severity::Note,
@@ -210,7 +272,10 @@ impl<'a> Sweep<'a> {
             };
             let (rate, response) = (mean("rate"), mean("response"));
             if let Some(rate) = rate.filter(|rate| *rate < MET * load.rate) {
-                let text = format!("{}: {:.0} operations/s were requested and {rate:.0} achieved", load.name, load.rate);
+                let text = format!(
+                    "{}: {:.0} operations/s were requested and {rate:.0} achieved",
+                    load.name, load.rate
+                );
                 run.warnings.push(Warning::new("nfs.load-not-met", Severity::Note, text));
             }
             if let Some(response) = response.filter(|ns| *ns > RESPONSE_MAX.as_f64()) {

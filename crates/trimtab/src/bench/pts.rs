@@ -29,12 +29,19 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
         return Err(spec.refused(format!("{spec} is not a modelled drive")).hint(TAKES).into());
     };
     let drive = drives::load(name)?;
-    let sized = model::sized(drive.spec.clone(), (request.capacity.0 < drive.spec.capacity_bytes).then_some(request.capacity))?;
+    let sized = model::sized(
+        drive.spec.clone(),
+        (request.capacity.0 < drive.spec.capacity_bytes).then_some(request.capacity),
+    )?;
     if sized.flash().is_none() {
-        return Err(UsageError::new(format!("{name} is a disk, and this specification tests SSDs")).into());
+        return Err(UsageError::new(format!(
+            "{name} is a disk, and this specification tests SSDs"
+        ))
+        .into());
     }
     let capacity = Bytes(sized.capacity_bytes);
-    let plan = PtsPlan::new(request.test, request.queue_depth, capacity, sized.logical_block_bytes)?;
+    let plan =
+        PtsPlan::new(request.test, request.queue_depth, capacity, sized.logical_block_bytes)?;
     let depth = request.queue_depth.max(sized.interface.queue_depth);
     let mut target = DriveTarget::new(model::build(&sized, request.seed)?, depth);
     let (workload, unit) = match request.test {
@@ -48,11 +55,19 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
         Field::new("queue-depth", request.queue_depth.to_string()),
         Field::new("data", request.data.to_string()),
     ];
-    let mut header = starts_now(workload, fields, TargetKind::ModelledDrive, &request.target, "none", request.seed);
+    let mut header = starts_now(
+        workload,
+        fields,
+        TargetKind::ModelledDrive,
+        &request.target,
+        "none",
+        request.seed,
+    );
     header.specification.extend(recipe::drive_fields(&drive));
     let work = WorkloadPlan { written: plan.written_max(capacity), space: capacity, ops: None };
     let mut watch = finish::ProgressWatch::new(context, "pts", &work, None);
-    let (rounds, outcome) = pts::measure(&plan, request.data, request.seed, &mut target, &mut watch)?;
+    let (rounds, outcome) =
+        pts::measure(&plan, request.data, request.seed, &mut target, &mut watch)?;
     let (mut run, end) = finish::assemble(header, None, outcome, |_: &[Phase]| Vec::new());
     run.counters.extend(target.drive().counters());
     pts::describe(&mut run, &plan, &rounds);

@@ -22,7 +22,9 @@ use trimtab_sim::run::{Field, Run, TargetKind};
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::{RunEnd, RunOutcome};
 use trimtab_sim::target::FileTarget;
-use trimtab_sim::workload::postmark::{Postmark, PostmarkCounts, PostmarkSettings, RepeatedPostmark};
+use trimtab_sim::workload::postmark::{
+    Postmark, PostmarkCounts, PostmarkSettings, RepeatedPostmark,
+};
 use trimtab_sim::workload::{FileWorkload as _, WorkloadPlan};
 
 /// Everything to run.
@@ -34,15 +36,30 @@ struct PostmarkJob<'a> {
 
 impl PostmarkJob<'_> {
     fn streams(&self) -> anyhow::Result<Vec<RepeatedPostmark>> {
-        let stream = |index| Postmark::new(&self.settings.stream(index)).map(|run| RepeatedPostmark::new(run, self.request.tries));
+        let stream = |index| {
+            Postmark::new(&self.settings.stream(index))
+                .map(|run| RepeatedPostmark::new(run, self.request.tries))
+        };
         let streams: Result<_, _> = (0..self.request.workload.threads).map(stream).collect();
         streams.map_err(|error| UsageError::new(error.to_string()).into())
     }
 
     fn header(&self, kind: TargetKind) -> RunHeader {
-        let mut fields = details::fields(&self.settings, self.request.fsync, self.request.direct, self.request.workload.threads);
+        let mut fields = details::fields(
+            &self.settings,
+            self.request.fsync,
+            self.request.direct,
+            self.request.workload.threads,
+        );
         fields.push(Field::new("tries", self.request.tries.to_string()));
-        starts_now("postmark", fields, kind, &self.request.target, "as-mounted", self.settings.seed.into())
+        starts_now(
+            "postmark",
+            fields,
+            kind,
+            &self.request.target,
+            "as-mounted",
+            self.settings.seed.into(),
+        )
     }
 
     /// Runs the streams, and makes a run of the results.
@@ -56,15 +73,21 @@ impl PostmarkJob<'_> {
         let outcome: RunOutcome = together::run(&mut streams, &mut watch);
         drop(watch);
         let (mut run, end) = finish::assemble(header, observer, outcome, |_| Vec::new());
-        let counts: Vec<&[PostmarkCounts]> = streams.iter().map(|(tries, _)| tries.finished()).collect();
+        let counts: Vec<&[PostmarkCounts]> =
+            streams.iter().map(|(tries, _)| tries.finished()).collect();
         details::add(&mut run, &self.settings, &counts);
         (run, end)
     }
 
-    fn on_directory(&self, context: &Context, path: &Path) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
+    fn on_directory(
+        &self,
+        context: &Context,
+        path: &Path,
+    ) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
         let streams = self.streams()?;
         let plan = sum(&streams);
-        let (workspace, observer) = finish::begin(context, self.request.safety.reserve, path, "bench postmark", &plan)?;
+        let (workspace, observer) =
+            finish::begin(context, self.request.safety.reserve, path, "bench postmark", &plan)?;
         let epoch = Instant::now();
         let mut targets = Vec::new();
         for (index, tries) in streams.into_iter().enumerate() {
@@ -86,13 +109,20 @@ impl PostmarkJob<'_> {
     /// Runs one stream in virtual time: the modelled filesystem has neither system calls nor
     /// threads.
     fn on_drive(&self, context: &Context, name: &str) -> anyhow::Result<(Run, RunEnd)> {
-        if self.request.workload.threads > 1 || self.request.direct || self.request.fsync != Fsync::Never {
+        if self.request.workload.threads > 1
+            || self.request.direct
+            || self.request.fsync != Fsync::Never
+        {
             let problem = "on a modelled drive, postmark has one stream, through the page cache, without fsync";
-            return Err(UsageError::new(problem).hint("leave --threads, --direct and --fsync out").into());
+            return Err(UsageError::new(problem)
+                .hint("leave --threads, --direct and --fsync out")
+                .into());
         }
-        let [mut tries] = <[RepeatedPostmark; 1]>::try_from(self.streams()?).expect("exactly one stream was requested");
+        let [mut tries] = <[RepeatedPostmark; 1]>::try_from(self.streams()?)
+            .expect("exactly one stream was requested");
         let header = self.header(TargetKind::ModelledVolume);
-        let (mut run, end) = modelled::run(&self.request.model, context, name, &mut tries, header, |_| Vec::new())?;
+        let (mut run, end) =
+            modelled::run(&self.request.model, context, name, &mut tries, header, |_| Vec::new())?;
         details::add(&mut run, &self.settings, &[tries.finished()]);
         Ok((run, end))
     }
@@ -105,11 +135,14 @@ impl PostmarkJob<'_> {
 }
 
 fn sum(streams: &[RepeatedPostmark]) -> WorkloadPlan {
-    streams.iter().map(RepeatedPostmark::plan).fold(WorkloadPlan { ops: Some(0), ..WorkloadPlan::default() }, |sum, plan| WorkloadPlan {
-        written: sum.written.saturating_add(plan.written),
-        space: sum.space.saturating_add(plan.space),
-        ops: sum.ops.zip(plan.ops).map(|(a, b)| a.saturating_add(b)),
-    })
+    streams.iter().map(RepeatedPostmark::plan).fold(
+        WorkloadPlan { ops: Some(0), ..WorkloadPlan::default() },
+        |sum, plan| WorkloadPlan {
+            written: sum.written.saturating_add(plan.written),
+            space: sum.space.saturating_add(plan.space),
+            ops: sum.ops.zip(plan.ops).map(|(a, b)| a.saturating_add(b)),
+        },
+    )
 }
 
 /// Runs the benchmark and prints the report.
@@ -118,7 +151,8 @@ pub fn run(request: &BenchPostmarkArgs, context: &Context) -> anyhow::Result<Exi
     request.model.check(&spec)?;
     let settings = request.workload.settings();
     settings.check().map_err(|error| UsageError::new(error.to_string()))?;
-    let options = DirOptions { fsync: request.fsync, direct: request.direct, ..dir_options(&settings) };
+    let options =
+        DirOptions { fsync: request.fsync, direct: request.direct, ..dir_options(&settings) };
     options.check().map_err(UsageError::new)?;
     memory::check(&settings, request.workload.threads)?;
     let job = PostmarkJob { request, settings, options };
@@ -126,7 +160,11 @@ pub fn run(request: &BenchPostmarkArgs, context: &Context) -> anyhow::Result<Exi
         TargetSpec::Directory(path) => job.on_directory(context, path)?,
         TargetSpec::Drive(name) => (job.on_drive(context, name)?, None),
         TargetSpec::Null(_) => (job.on_null(context)?, None),
-        other => return Err(other.refused(format!("the postmark workload needs a directory, but {other} is not one")).into()),
+        other => {
+            return Err(other
+                .refused(format!("the postmark workload needs a directory, but {other} is not one"))
+                .into());
+        }
     };
     if matches!(spec, TargetSpec::Directory(_))
         && end == RunEnd::Complete

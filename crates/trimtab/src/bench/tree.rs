@@ -50,10 +50,12 @@ impl SourceArgs {
                 (archive.list, path.display().to_string(), archive.skipped)
             }
             None => {
-                let in_proportion = u128::from(DEFAULT_SIZE.0) * u128::from(self.files) / u128::from(DEFAULT_FILES);
-                let size = self.size.unwrap_or(Bytes(u64::try_from(in_proportion).unwrap_or(u64::MAX)));
-                let list =
-                    TreeList::synthetic(self.files, size, self.data, self.seed).map_err(|error| UsageError::new(error.to_string()))?;
+                let in_proportion =
+                    u128::from(DEFAULT_SIZE.0) * u128::from(self.files) / u128::from(DEFAULT_FILES);
+                let size =
+                    self.size.unwrap_or(Bytes(u64::try_from(in_proportion).unwrap_or(u64::MAX)));
+                let list = TreeList::synthetic(self.files, size, self.data, self.seed)
+                    .map_err(|error| UsageError::new(error.to_string()))?;
                 (list, "synthetic".to_owned(), 0)
             }
         };
@@ -79,18 +81,35 @@ pub fn run(request: &BenchTreeArgs, context: &Context) -> anyhow::Result<ExitCod
     request.model.check(&spec)?;
     let source = request.source.load()?;
     if source.skipped > 0 {
-        context.remark(&format!("{} entries of the archive that are neither files nor directories are skipped", source.skipped));
+        context.remark(&format!(
+            "{} entries of the archive that are neither files nor directories are skipped",
+            source.skipped
+        ));
     }
     let workload = Tree::new(Arc::clone(&source.list), request.tries);
     let ((mut run, end), workspace) = match &spec {
-        TargetSpec::Directory(path) => on_directory(request, context, &source, workload.clone(), path)?,
+        TargetSpec::Directory(path) => {
+            on_directory(request, context, &source, workload.clone(), path)?
+        }
         TargetSpec::Drive(name) => {
             let header = header(request, &source, TargetKind::ModelledVolume);
-            (modelled::run(&request.model, context, name, &mut workload.clone(), header, tree::metrics)?, None)
+            (
+                modelled::run(
+                    &request.model,
+                    context,
+                    name,
+                    &mut workload.clone(),
+                    header,
+                    tree::metrics,
+                )?,
+                None,
+            )
         }
         TargetSpec::Null(_) => (on_null(request, context, &source, workload.clone()), None),
         other => {
-            return Err(other.refused(format!("the tree workload needs a directory, but {other} is not one")).into());
+            return Err(other
+                .refused(format!("the tree workload needs a directory, but {other} is not one"))
+                .into());
         }
     };
     if matches!(spec, TargetSpec::Directory(_)) && end == RunEnd::Complete {
@@ -112,7 +131,8 @@ fn on_directory(
     mut workload: Tree,
     path: &Path,
 ) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
-    let (workspace, observer) = finish::begin(context, request.safety.reserve, path, "bench tree", &workload.plan())?;
+    let (workspace, observer) =
+        finish::begin(context, request.safety.reserve, path, "bench tree", &workload.plan())?;
     let name = if request.source.tar.is_some() { ARCHIVE } else { "run" };
     let (dir, dir_path) = workspace.subdirectory(name)?;
     let options = DirOptions { seed: source.seed, ..DirOptions::default() };
@@ -120,14 +140,20 @@ fn on_directory(
     let mut header = header(request, source, TargetKind::Directory);
     let online = finish::note_discard(&mut header, &observer);
     let mut watch = ProgressWatch::new(context, "tree", &workload.plan(), Some(workspace.guard()?));
-    let mut events = PolicyEvents { inner: &mut watch, policy: policy::AS_MOUNTED, trim_before: false, online };
+    let mut events =
+        PolicyEvents { inner: &mut watch, policy: policy::AS_MOUNTED, trim_before: false, online };
     let outcome = files::run(&mut workload, &mut target, &mut events);
     drop(watch);
     let assembled = finish::assemble(header, Some(observer), outcome, tree::metrics);
     Ok((assembled, Some(workspace)))
 }
 
-fn on_null(request: &BenchTreeArgs, context: &Context, source: &TreeSource, mut workload: Tree) -> (Run, RunEnd) {
+fn on_null(
+    request: &BenchTreeArgs,
+    context: &Context,
+    source: &TreeSource,
+    mut workload: Tree,
+) -> (Run, RunEnd) {
     let header = header(request, source, TargetKind::Null);
     let mut watch = ProgressWatch::new(context, "tree", &workload.plan(), None);
     let outcome: RunOutcome = files::run(&mut workload, &mut NullFiles::new(), &mut watch);

@@ -76,17 +76,26 @@ pub fn run(args: &ApplyArgs, context: &Context) -> anyhow::Result<ExitCode> {
 
 /// Reports whether the error is a missing permission on the running system's files.
 fn needs_root(args: &ApplyArgs, error: &anyhow::Error) -> bool {
-    args.sysroot.is_none() && !rustix::process::geteuid().is_root() && trimtab_linux::session::notes::is_denied(error)
+    args.sysroot.is_none()
+        && !rustix::process::geteuid().is_root()
+        && trimtab_linux::session::notes::is_denied(error)
 }
 
 fn apply_or_undo(args: &ApplyArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let system = System::new(args.sysroot.as_deref(), args.config.as_deref()).map_err(|e| match (&args.sysroot, &args.config) {
-        (Some(directory), _) if !directory.is_dir() => {
-            UsageError::missing(format!("cannot use '{}' as --sysroot: {e}", directory.display())).hint("give a directory")
-        }
-        (_, Some(file)) => UsageError::new(format!("cannot use '{}' as --config: {e}", file.display())),
-        _ => UsageError::new(format!("cannot read the system's files: {e}")),
-    })?;
+    let system =
+        System::new(args.sysroot.as_deref(), args.config.as_deref()).map_err(|e| {
+            match (&args.sysroot, &args.config) {
+                (Some(directory), _) if !directory.is_dir() => UsageError::missing(format!(
+                    "cannot use '{}' as --sysroot: {e}",
+                    directory.display()
+                ))
+                .hint("give a directory"),
+                (_, Some(file)) => {
+                    UsageError::new(format!("cannot use '{}' as --config: {e}", file.display()))
+                }
+                _ => UsageError::new(format!("cannot read the system's files: {e}")),
+            }
+        })?;
     let unfinished = if args.dry_run { None } else { apply::put_back_unfinished(&system)? };
     if let Some(unfinished) = &unfinished {
         context.remark(&in_words(unfinished));
@@ -113,9 +122,8 @@ fn apply_or_undo(args: &ApplyArgs, context: &Context) -> anyhow::Result<ExitCode
 fn require_order(policy: &str, path: &Path) -> Result<(), UsageError> {
     let is_policy = |text: &str| text.parse::<PolicySpec>().is_ok();
     match path.to_str().filter(|path| is_policy(path) && !is_policy(policy)) {
-        Some(path) => {
-            Err(UsageError::new("the policy comes first, then the path").hint(format!("trimtab apply {path} {}", quoted(policy))))
-        }
+        Some(path) => Err(UsageError::new("the policy comes first, then the path")
+            .hint(format!("trimtab apply {path} {}", quoted(policy)))),
         None => Ok(()),
     }
 }
@@ -136,14 +144,19 @@ pub fn at_start(context: &Context) {
         }
         // Only the owner of the records can read them.
         Err(error) if trimtab_linux::session::notes::is_denied(&error) => {}
-        Err(error) => trimtab_linux::output::complain(&format!("cannot restore the files that a killed 'apply' left changed: {error:#}")),
+        Err(error) => trimtab_linux::output::complain(&format!(
+            "cannot restore the files that a killed 'apply' left changed: {error:#}"
+        )),
     }
 }
 
 fn in_words(unfinished: &apply::UnfinishedChange) -> String {
     let apply::UnfinishedChange { plan, changed } = unfinished;
-    let list = |files: &mut dyn Iterator<Item = &PathBuf>| files.map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
-    let mut text = format!("'apply {} {}' or its undo was killed: ", plan.policy, plan.mount_point.display());
+    let list = |files: &mut dyn Iterator<Item = &PathBuf>| {
+        files.map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let mut text =
+        format!("'apply {} {}' or its undo was killed: ", plan.policy, plan.mount_point.display());
     text += &match plan.edits.is_empty() {
         true => "nothing had to be restored".to_owned(),
         false => format!("restored {}", list(&mut plan.edits.iter().map(|edit| &edit.file))),
@@ -160,7 +173,11 @@ fn report(args: &ApplyArgs, plan: ApplyPlan, kept: Option<PathBuf>) -> ApplyRepo
         undo: args.undo,
         policy: plan.policy,
         path: plan.mount_point.display().to_string(),
-        changes: plan.edits.iter().map(|e| Change { file: e.file.display().to_string(), diff: e.diff() }).collect(),
+        changes: plan
+            .edits
+            .iter()
+            .map(|e| Change { file: e.file.display().to_string(), diff: e.diff() })
+            .collect(),
         kept: kept.map(|k| k.display().to_string()),
         remarks: plan.remarks,
         sysroot: args.sysroot.clone(),

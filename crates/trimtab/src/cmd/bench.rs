@@ -73,13 +73,37 @@ enum BenchWorkload {
 pub fn run(args: BenchArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let alone = SecondTargetArgs::default();
     match args.workload {
-        BenchWorkload::Crystal(args) => turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::crystal::run, context),
-        BenchWorkload::Postmark(args) => turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::small_files::run, context),
-        BenchWorkload::Tree(args) => turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::tree::run, context),
-        BenchWorkload::Age(args) => turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::age::run, context),
-        BenchWorkload::Nfs(args) => turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::nfs::run, context),
-        BenchWorkload::Fio(args) => turns::run(&alone, *args, |r| &mut r.target, bench::fio::run, context),
-        BenchWorkload::Load(args) => turns::run(&alone, *args, |r| &mut r.target, bench::load::run, context),
-        BenchWorkload::Pts(args) => turns::run(&alone, *args, |r| &mut r.target, bench::pts::run, context),
+        BenchWorkload::Crystal(args) => turns::run(
+            &args.against.clone(),
+            *args,
+            |r| &mut r.target,
+            bench::crystal::run,
+            context,
+        ),
+        BenchWorkload::Postmark(args) => turns::run(
+            &args.against.clone(),
+            *args,
+            |r| &mut r.target,
+            bench::small_files::run,
+            context,
+        ),
+        BenchWorkload::Tree(args) => {
+            turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::tree::run, context)
+        }
+        BenchWorkload::Age(args) => {
+            turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::age::run, context)
+        }
+        BenchWorkload::Nfs(args) => {
+            turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::nfs::run, context)
+        }
+        BenchWorkload::Fio(args) => {
+            turns::run(&alone, *args, |r| &mut r.target, bench::fio::run, context)
+        }
+        BenchWorkload::Load(args) => {
+            turns::run(&alone, *args, |r| &mut r.target, bench::load::run, context)
+        }
+        BenchWorkload::Pts(args) => {
+            turns::run(&alone, *args, |r| &mut r.target, bench::pts::run, context)
+        }
     }
 }

@@ -30,7 +30,8 @@ pub struct Cli {
 pub fn explain(error: &clap::Error) -> ExitCode {
     let text = error.render();
     if error.use_stderr() {
-        let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        let words: Vec<String> =
+            std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let (said, document) = said(error, &words, &command());
         anstream::eprint!("{}", output::on_stderr(output::plain(&said).trim_end()));
         if asks_for_json() {
@@ -45,9 +46,12 @@ pub fn explain(error: &clap::Error) -> ExitCode {
 /// The error message for `words` that `whole` refuses: as text and as a JSON document's
 /// message.
 pub fn said(error: &clap::Error, words: &[String], whole: &clap::Command) -> (String, String) {
-    let refused = refused::joined(error, words, whole).or_else(|| refused::value(error, words, whole));
+    let refused =
+        refused::joined(error, words, whole).or_else(|| refused::value(error, words, whole));
     match refused.or_else(|| refused::usage(error, words, whole)) {
-        Some((what, hint)) => (format!("error: {what}; {hint}"), format!("error: {what}\n\n  tip: {hint}")),
+        Some((what, hint)) => {
+            (format!("error: {what}; {hint}"), format!("error: {what}\n\n  tip: {hint}"))
+        }
         None => (error.render().to_string(), error.render().to_string()),
     }
 }
@@ -55,7 +59,10 @@ pub fn said(error: &clap::Error, words: &[String], whole: &clap::Command) -> (St
 /// The command line as it is parsed. Options take negative numbers and reject them with a
 /// range. Help is wrapped once, to the width of the terminal.
 pub fn command() -> clap::Command {
-    prepared(Cli::command(), trimtab_linux::output::width().unwrap_or(wrap::WIDTH_MAX).min(wrap::WIDTH_MAX))
+    prepared(
+        Cli::command(),
+        trimtab_linux::output::width().unwrap_or(wrap::WIDTH_MAX).min(wrap::WIDTH_MAX),
+    )
 }
 
 fn prepared(command: clap::Command, width: usize) -> clap::Command {
@@ -66,7 +73,8 @@ fn prepared(command: clap::Command, width: usize) -> clap::Command {
     };
     // Positional arguments are paths and names, which may begin with a dash only after '--'.
     let negative = |arg: clap::Arg| {
-        let takes = arg.get_num_args().is_none_or(|n| n.takes_values()) && arg.get_action().takes_values();
+        let takes =
+            arg.get_num_args().is_none_or(|n| n.takes_values()) && arg.get_action().takes_values();
         if takes && !arg.is_positional() { arg.allow_negative_numbers(true) } else { arg }
     };
     command.mut_args(negative).mut_subcommands(move |sub| prepared(sub, width))
@@ -96,18 +104,25 @@ mod tests {
                 let text = text.to_string();
                 let lines: Vec<&str> = text.lines().collect();
                 // A single word may be longer than the line.
-                let fits = |line: &&str| line.chars().count() <= width || !line.trim().contains(' ');
+                let fits =
+                    |line: &&str| line.chars().count() <= width || !line.trim().contains(' ');
                 assert!(lines.iter().all(fits), "{path} at {width}:\n{text}");
                 for pair in lines.windows(2) {
                     // A line that was wrapped twice ends early although the next word would fit.
                     let (first, next) = (pair[0], pair[1]);
                     let indent = |line: &str| line.len() - line.trim_start().len();
-                    let sentence = next.trim_start().starts_with(|c: char| c.is_ascii_lowercase()) && !first.ends_with(['.', ':']);
+                    let sentence = next.trim_start().starts_with(|c: char| c.is_ascii_lowercase())
+                        && !first.ends_with(['.', ':']);
                     let word = next.split_whitespace().next().unwrap_or_default();
                     let fits = first.chars().count() + 1 + word.chars().count() <= width;
                     let row = next.trim_start().contains("  ");
-                    let prose = first.chars().count() > wrap::PROSE_MIN && !row && !next.trim_start().starts_with("trimtab");
-                    assert!(!(sentence && fits && prose && indent(first) == indent(next)), "{path} at {width}: {first} | {next}");
+                    let prose = first.chars().count() > wrap::PROSE_MIN
+                        && !row
+                        && !next.trim_start().starts_with("trimtab");
+                    assert!(
+                        !(sentence && fits && prose && indent(first) == indent(next)),
+                        "{path} at {width}: {first} | {next}"
+                    );
                 }
             });
         }
@@ -126,28 +141,45 @@ mod tests {
             &["study", "--repeats", "-5"],
         ] {
             let said = refused(args);
-            assert!(said.contains("invalid value '-5'") && !said.contains("tip:"), "{args:?}: {said}");
+            assert!(
+                said.contains("invalid value '-5'") && !said.contains("tip:"),
+                "{args:?}: {said}"
+            );
         }
     }
 
     #[test]
     fn error_for_negative_number_names_its_option() {
         let said = |words: &[&str]| {
-            let words: Vec<String> = ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
+            let words: Vec<String> =
+                ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
             let error = command().try_get_matches_from(&words).unwrap_err();
             refused::joined(&error, &words, &command())
         };
         for (words, what) in [
             (&["verify", "/", "--wait", "-1s"][..], "invalid value '-1s' for '--wait <"),
-            (&["drive", "simulate", "--drive", "x", "--until-written", "-3x"], "invalid value '-3x' for '--until-written <"),
-            (&["drive", "simulate", "--drive", "x", "--data", "-3%"], "invalid value '-3%' for '--data <"),
+            (
+                &["drive", "simulate", "--drive", "x", "--until-written", "-3x"],
+                "invalid value '-3x' for '--until-written <",
+            ),
+            (
+                &["drive", "simulate", "--drive", "x", "--data", "-3%"],
+                "invalid value '-3%' for '--data <",
+            ),
             (&["results", "list", "--since", "-5d", "--json"], "'-5d' is taken for an option"),
         ] {
             let (said, hint) = said(words).unwrap_or_else(|| panic!("{words:?}"));
             assert!(said.starts_with(what), "{words:?}: {said}");
-            assert!(!said.contains('\n') && !hint.contains('\n') && !hint.contains("-- "), "{words:?}: {hint}");
+            assert!(
+                !said.contains('\n') && !hint.contains('\n') && !hint.contains("-- "),
+                "{words:?}: {hint}"
+            );
         }
-        for words in [&["verify", "/", "--wait", "--json", "-1s"][..], &["study", "--nonsense", "-1s"], &["verify", "/", "-1s"]] {
+        for words in [
+            &["verify", "/", "--wait", "--json", "-1s"][..],
+            &["study", "--nonsense", "-1s"],
+            &["verify", "/", "-1s"],
+        ] {
             assert_eq!(said(words), None, "{words:?}");
         }
     }
@@ -155,39 +187,76 @@ mod tests {
     #[test]
     fn error_for_bad_value_names_the_expected_range() {
         let said = |words: &[&str]| {
-            let words: Vec<String> = ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
+            let words: Vec<String> =
+                ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
             let error = command().try_get_matches_from(&words).unwrap_err();
             refused::value(&error, &words, &command())
         };
         let whole = |words: &[&str]| said(words).unwrap();
         for value in ["abc", "-5", "NaN", "", "1001"] {
             let (what, hint) = whole(&["study", "--repeats", value]);
-            assert_eq!(what, format!("invalid value '{value}' for '--repeats <N>': expected a whole number from 1 to 1000"));
+            assert_eq!(
+                what,
+                format!(
+                    "invalid value '{value}' for '--repeats <N>': expected a whole number from 1 to 1000"
+                )
+            );
             assert_eq!(hint, "'trimtab study --help' says more");
         }
         let (what, _) = whole(&["drive", "learn", "x", "--budget", "nonsense"]);
-        assert_eq!(what, "invalid value 'nonsense' for '--budget <BUDGET>': expected reads, small or full");
-        assert!(said(&["drive", "learn", "x", "--budget"]).is_none(), "a missing value is not an invalid value");
+        assert_eq!(
+            what,
+            "invalid value 'nonsense' for '--budget <BUDGET>': expected reads, small or full"
+        );
+        assert!(
+            said(&["drive", "learn", "x", "--budget"]).is_none(),
+            "a missing value is not an invalid value"
+        );
         assert!(whole(&["study", "--seed", "x"]).0.ends_with("expected a whole number, 0 or more"));
-        assert!(whole(&["--quiet", "bench", "postmark", "--bias-read=x"]).0.ends_with("expected a whole number from -1 to 10"));
-        assert!(whole(&["bench", "crystal", "--size", "x"]).0.ends_with("'x' is not a size such as 4096, 4KiB, 500MB or 1.8TB"));
-        assert!(whole(&["bench", "crystal", "--size", "20000PB"]).0.ends_with("'20000PB' is not a size below 18.4 EB"));
+        assert!(
+            whole(&["--quiet", "bench", "postmark", "--bias-read=x"])
+                .0
+                .ends_with("expected a whole number from -1 to 10")
+        );
+        assert!(
+            whole(&["bench", "crystal", "--size", "x"])
+                .0
+                .ends_with("'x' is not a size such as 4096, 4KiB, 500MB or 1.8TB")
+        );
+        assert!(
+            whole(&["bench", "crystal", "--size", "20000PB"])
+                .0
+                .ends_with("'20000PB' is not a size below 18.4 EB")
+        );
         assert_eq!(said(&["study", "--nonsense"]), None);
     }
 
     #[test]
     fn usage_error_is_one_line_with_the_next_step() {
         for (words, shown) in [
-            (&["stduy", "/"][..], "error: unrecognized subcommand 'stduy'; a similar subcommand exists: 'study'"),
-            (&["study", "--polices", "x"], "error: unexpected argument '--polices' found; a similar argument exists: '--policies'"),
-            (&["verify"], "error: the following required arguments were not provided: <PATH>; usage: trimtab verify <PATH>"),
+            (
+                &["stduy", "/"][..],
+                "error: unrecognized subcommand 'stduy'; a similar subcommand exists: 'study'",
+            ),
+            (
+                &["study", "--polices", "x"],
+                "error: unexpected argument '--polices' found; a similar argument exists: '--policies'",
+            ),
+            (
+                &["verify"],
+                "error: the following required arguments were not provided: <PATH>; usage: trimtab verify <PATH>",
+            ),
             (
                 &["trim"],
                 "error: the following required arguments were not provided: <PATHS>...; usage: trimtab trim [OPTIONS] <PATHS...|--all>",
             ),
-            (&["trim", "--all", "/"], "error: the argument '--all' cannot be used with '[PATHS]...'; 'trimtab trim --help' says more"),
+            (
+                &["trim", "--all", "/"],
+                "error: the argument '--all' cannot be used with '[PATHS]...'; 'trimtab trim --help' says more",
+            ),
         ] {
-            let words: Vec<String> = ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
+            let words: Vec<String> =
+                ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
             let error = command().try_get_matches_from(&words).unwrap_err();
             assert_eq!(said(&error, &words, &command()).0, shown);
         }

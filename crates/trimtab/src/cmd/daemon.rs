@@ -97,7 +97,9 @@ fn refuse_unusable(args: &DaemonArgs) -> anyhow::Result<()> {
         Ok(meta) if meta.is_file() => Ok(()),
         Ok(_) => Err(unusable("is not a regular file".to_owned()).into()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(unusable(format!("cannot be opened: {error}")).hint("'trimtab apply POLICY PATH' creates one").into())
+            Err(unusable(format!("cannot be opened: {error}"))
+                .hint("'trimtab apply POLICY PATH' creates one")
+                .into())
         }
         Err(error) => Err(unusable(format!("cannot be opened: {error}")).into()),
     }
@@ -112,16 +114,27 @@ fn check(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
     };
     let root = Root::live().ok();
     let mounts = root.as_ref().and_then(|root| mountinfo::read(root).ok());
-    let selection = root.as_ref().zip(config.as_ref()).and_then(|(root, config)| Selection::of(root, config).ok());
+    let selection = root
+        .as_ref()
+        .zip(config.as_ref())
+        .and_then(|(root, config)| Selection::of(root, config).ok());
     let remarks = selection.map(|selection| selection.remarks).unwrap_or_default();
-    let mounted = |path: &Path| mounts.as_ref().map(|mounts| mounts.iter().any(|mount| mount.mount_point == path));
-    let rules = config.iter().flat_map(|config| &config.rules).map(|rule| checked(rule, rule.path.as_deref().and_then(mounted)));
+    let mounted = |path: &Path| {
+        mounts.as_ref().map(|mounts| mounts.iter().any(|mount| mount.mount_point == path))
+    };
+    let rules = config
+        .iter()
+        .flat_map(|config| &config.rules)
+        .map(|rule| checked(rule, rule.path.as_deref().and_then(mounted)));
     let checked = ConfigCheck {
         config: args.config.display().to_string(),
         right: config.is_some(),
         rules: rules.collect(),
         remarks,
-        errors: error.iter().map(|error| ConfigProblem { line: error.line, text: error.to_string() }).collect(),
+        errors: error
+            .iter()
+            .map(|error| ConfigProblem { line: error.line, text: error.to_string() })
+            .collect(),
     };
     if context.json {
         context.report("daemon-check", 2, &checked, String::new)?;
@@ -149,13 +162,25 @@ fn text(checked: &ConfigCheck) -> String {
     }
     let mut lines = vec![format!("{} is valid:", checked.config)];
     for rule in &checked.rules {
-        let settings: Vec<String> = rule.settings.iter().map(|(k, v)| format!("{}={v}", k.trim_start_matches("policy."))).collect();
+        let settings: Vec<String> = rule
+            .settings
+            .iter()
+            .map(|(k, v)| format!("{}={v}", k.trim_start_matches("policy.")))
+            .collect();
         let path = rule.path.as_deref().unwrap_or("every other filesystem");
-        let absent = if rule.mounted == Some(false) { "; not mounted now, starts when it is" } else { "" };
-        let settings = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(", ")) };
+        let absent =
+            if rule.mounted == Some(false) { "; not mounted now, starts when it is" } else { "" };
+        let settings =
+            if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(", ")) };
         lines.push(format!("  {path}: {}{settings}{absent}", rule.policy));
     }
     // The line of an unmounted path already says that it is not mounted.
-    lines.extend(checked.remarks.iter().filter(|remark| !remark.contains("is not mounted")).map(|remark| format!("  {remark}")));
+    lines.extend(
+        checked
+            .remarks
+            .iter()
+            .filter(|remark| !remark.contains("is not mounted"))
+            .map(|remark| format!("  {remark}")),
+    );
     lines.join("\n")
 }

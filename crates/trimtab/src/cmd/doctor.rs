@@ -140,7 +140,9 @@ struct DoctorReport {
 pub fn run(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let outcome = match (args.fix, args.undo) {
         (false, false) if args.dry_run => {
-            Err(UsageError::new("--dry-run shows the steps of --fix or of --undo").hint("say one of them").into())
+            Err(UsageError::new("--dry-run shows the steps of --fix or of --undo")
+                .hint("say one of them")
+                .into())
         }
         (false, false) => examine(args, context),
         (true, _) => fix::fix(args, context),
@@ -154,8 +156,10 @@ pub fn run(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
 
 fn examine(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let root = match &args.sysroot {
-        Some(directory) => Root::recorded(directory)
-            .map_err(|e| UsageError::missing(format!("cannot use '{}' as --sysroot: {e}", directory.display())).hint("give a directory"))?,
+        Some(directory) => Root::recorded(directory).map_err(|e| {
+            UsageError::missing(format!("cannot use '{}' as --sysroot: {e}", directory.display()))
+                .hint("give a directory")
+        })?,
         None if args.record.is_some() => Root::recording_live().context("cannot open /")?,
         None => Root::live().context("cannot open /")?,
     };
@@ -165,7 +169,8 @@ fn examine(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let answering = || args.paths.iter().filter(|path| !silent.contains(&path.as_path()));
     check_directories(args, &root)?;
     let config = config(&root, context);
-    let doctor = selection::doctor(&root, config.as_ref()).context("cannot read the mount table (/proc/self/mountinfo)")?;
+    let doctor = selection::doctor(&root, config.as_ref())
+        .context("cannot read the mount table (/proc/self/mountinfo)")?;
     let Survey { mut diagnoses, not_judged } = if args.paths.is_empty() {
         doctor.survey()
     } else {
@@ -187,48 +192,83 @@ fn examine(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
     }
     let accepted = config.map(|config| config.ignore).unwrap_or_default();
     diagnoses.iter_mut().for_each(|diagnosis| diagnosis.accept(&accepted));
-    anyhow::ensure!(!diagnoses.is_empty(), "found neither a mounted filesystem on a block device nor a drive");
+    anyhow::ensure!(
+        !diagnoses.is_empty(),
+        "found neither a mounted filesystem on a block device nor a drive"
+    );
     if let (Some(directory), Some(mut recording)) = (&args.record, root.recording()) {
         if !args.serials {
             recording.forget_serials();
         }
-        let files = recording.write(directory).with_context(|| format!("cannot write to '{}'", directory.display()))?;
-        context.remark(&format!("{files} files in {}: look at them before you hand them on", directory.display()));
+        let files = recording
+            .write(directory)
+            .with_context(|| format!("cannot write to '{}'", directory.display()))?;
+        context.remark(&format!(
+            "{files} files in {}: look at them before you hand them on",
+            directory.display()
+        ));
     }
     let code = exit_code(&diagnoses);
     let (left, changed_for_a_while, left_directories, full) = if root.is_live() {
         let reach = args.reach().without(&silent);
         let changed = notes::changed_now(&reach).unwrap_or_default();
-        let full = mount_points(&diagnoses).filter_map(|place| safety::space::is_full(&place)).collect();
+        let full =
+            mount_points(&diagnoses).filter_map(|place| safety::space::is_full(&place)).collect();
         (notes::found_at_start(), changed, left_directories(answering(), &diagnoses), full)
     } else {
         Default::default()
     };
     let mending = if root.is_live() { mend::unfinished() } else { Vec::new() };
     let left_by_killed = left.into_iter().map(|left| left.text).chain(mending).collect();
-    let not_examined = failed.iter().map(|(path, error)| DiagnosisFailure { path: path.clone(), why: one_line(error) }).collect();
-    let report = DoctorReport { diagnoses, not_judged, not_examined, left_by_killed, changed_for_a_while, left_directories, full };
+    let not_examined = failed
+        .iter()
+        .map(|(path, error)| DiagnosisFailure { path: path.clone(), why: one_line(error) })
+        .collect();
+    let report = DoctorReport {
+        diagnoses,
+        not_judged,
+        not_examined,
+        left_by_killed,
+        changed_for_a_while,
+        left_directories,
+        full,
+    };
     context.report_styled("doctor", 1, &report, || text(&report, args.summary))?;
     complain(&failed);
-    Ok(failed.first().map_or(code, |(_, error)| ExitCode::from(FailureKind::of(error).exit_status())))
+    Ok(failed
+        .first()
+        .map_or(code, |(_, error)| ExitCode::from(FailureKind::of(error).exit_status())))
 }
 
 /// Refuses a --sysroot that is no recorded tree, and a --record into a directory in use.
 fn check_directories(args: &DoctorArgs, root: &Root) -> Result<(), UsageError> {
     if let Some(directory) = args.sysroot.as_ref().filter(|_| mountinfo::read(root).is_err()) {
-        let what = format!("'{}' is not a recorded tree: it has no mount table (proc/self/mountinfo)", directory.display());
+        let what = format!(
+            "'{}' is not a recorded tree: it has no mount table (proc/self/mountinfo)",
+            directory.display()
+        );
         return Err(UsageError::missing(what).hint("make a tree with: trimtab doctor --record DIR"));
     }
-    let is_used = |directory: &&PathBuf| Dir::open(directory).and_then(|dir| dir.names()).is_ok_and(|names| !names.is_empty());
+    let is_used = |directory: &&PathBuf| {
+        Dir::open(directory).and_then(|dir| dir.names()).is_ok_and(|names| !names.is_empty())
+    };
     if let Some(directory) = args.record.as_ref().filter(is_used) {
-        let what = format!("'{}' is not empty, and a recorded tree needs a directory of its own", directory.display());
+        let what = format!(
+            "'{}' is not empty, and a recorded tree needs a directory of its own",
+            directory.display()
+        );
         return Err(UsageError::missing(what).hint("name a new directory"));
     }
     Ok(())
 }
 
 /// Diagnoses one path. `is_looked_at`: the path can be accessed without blocking.
-fn examine_path(doctor: &Doctor<'_>, path: &Path, is_looked_at: bool, records: bool) -> anyhow::Result<Diagnosis> {
+fn examine_path(
+    doctor: &Doctor<'_>,
+    path: &Path,
+    is_looked_at: bool,
+    records: bool,
+) -> anyhow::Result<Diagnosis> {
     if is_looked_at {
         no_character_device(path)?;
     }
@@ -244,9 +284,17 @@ fn complain(failed: &[(String, anyhow::Error)]) {
 
 /// Finds leftovers of crashed runs in the given directories and at mount points; they may
 /// also be in other directories.
-fn left_directories<'a>(paths: impl Iterator<Item = &'a PathBuf>, diagnoses: &[Diagnosis]) -> Vec<PathBuf> {
-    let directory =
-        |path: &PathBuf| ResolvedObject::look_up(path).ok().filter(|named| named.kind() == FileType::Directory)?.real_path().ok();
+fn left_directories<'a>(
+    paths: impl Iterator<Item = &'a PathBuf>,
+    diagnoses: &[Diagnosis],
+) -> Vec<PathBuf> {
+    let directory = |path: &PathBuf| {
+        ResolvedObject::look_up(path)
+            .ok()
+            .filter(|named| named.kind() == FileType::Directory)?
+            .real_path()
+            .ok()
+    };
     let asked = paths.filter_map(directory);
     let places: BTreeSet<PathBuf> = asked.chain(mount_points(diagnoses)).collect();
     places.iter().flat_map(|place| safety::workspace::left_in(place)).collect()
@@ -263,7 +311,13 @@ fn mount_points(diagnoses: &[Diagnosis]) -> impl Iterator<Item = PathBuf> {
 /// The daemon's configuration in the tree. With an invalid one, the daemon does not start.
 fn config(root: &Root, context: &Context) -> Option<Config> {
     let config = Config::of_root(root)?;
-    config.map_err(|error| context.remark(&format!("no finding is accepted, and trimtab.service does not start: {error}"))).ok()
+    config
+        .map_err(|error| {
+            context.remark(&format!(
+                "no finding is accepted, and trimtab.service does not start: {error}"
+            ))
+        })
+        .ok()
 }
 
 fn text(report: &DoctorReport, summary: bool) -> String {
@@ -273,13 +327,22 @@ fn text(report: &DoctorReport, summary: bool) -> String {
     } else {
         report.diagnoses.iter().map(render).collect::<Vec<_>>().join("\n")
     };
-    let mut say = |lead: &str, what: &str| text += &paragraph(&format!("{lead}: {}", output::plain_line(what)), output::width(), "", "  ");
-    report.not_judged.iter().for_each(|one| say("not judged", &format!("{}: {}", one.name, one.why)));
+    let mut say = |lead: &str, what: &str| {
+        text +=
+            &paragraph(&format!("{lead}: {}", output::plain_line(what)), output::width(), "", "  ")
+    };
+    report
+        .not_judged
+        .iter()
+        .for_each(|one| say("not judged", &format!("{}: {}", one.name, one.why)));
     report.left_by_killed.iter().for_each(|left| say("left by a killed process", left));
     report.full.iter().for_each(|full| say("full", full));
     report.changed_for_a_while.iter().for_each(|changed| say("for a while", changed));
     for left in &report.left_directories {
-        let what = format!("{}; the next study, bench or verify there offers to remove it (--yes: without asking)", left.display());
+        let what = format!(
+            "{}; the next study, bench or verify there offers to remove it (--yes: without asking)",
+            left.display()
+        );
         say("left by a run that crashed", &what);
     }
     text
@@ -297,10 +360,10 @@ fn real_path(path: &Path) -> anyhow::Result<PathBuf> {
 /// subject.
 fn no_character_device(path: &Path) -> Result<(), UsageError> {
     match ResolvedObject::look_up(path) {
-        Ok(named) if named.kind() == FileType::CharacterDevice => {
-            Err(UsageError::missing(format!("'{}' is a character device, not a block device", path.display()))
-                .hint("give a block device such as /dev/sda or /dev/nvme0n1, or anything on a filesystem"))
-        }
+        Ok(named) if named.kind() == FileType::CharacterDevice => Err(UsageError::missing(
+            format!("'{}' is a character device, not a block device", path.display()),
+        )
+        .hint("give a block device such as /dev/sda or /dev/nvme0n1, or anything on a filesystem")),
         // Other errors are reported later.
         _ => Ok(()),
     }

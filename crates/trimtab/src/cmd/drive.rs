@@ -60,7 +60,8 @@ impl DriveArgs {
     /// Mounts that the command works on.
     pub fn reach(&self) -> MountScope {
         match &self.command {
-            DriveSubcommand::Learn(learn::DriveLearnArgs { target, .. }) | DriveSubcommand::Check(check::DriveCheckArgs { target, .. }) => {
+            DriveSubcommand::Learn(learn::DriveLearnArgs { target, .. })
+            | DriveSubcommand::Check(check::DriveCheckArgs { target, .. }) => {
                 MountScope::of_targets([target.as_str()])
             }
             _ => MountScope::Nothing,

@@ -38,9 +38,15 @@ pub struct HistoryArgs {
 /// Prints the events.
 pub fn run(args: &HistoryArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let since = args.since.as_deref().map(|text| instant_of(text, unix_ms())).transpose()?;
-    let wish =
-        EventFilter { path: args.path.as_deref(), since_unix_ms: since, limit: args.limit as usize, sysroot: args.sysroot.as_deref() };
-    let is_denied = |error: &anyhow::Error| args.sysroot.is_none() && !rustix::process::geteuid().is_root() && notes::is_denied(error);
+    let wish = EventFilter {
+        path: args.path.as_deref(),
+        since_unix_ms: since,
+        limit: args.limit as usize,
+        sysroot: args.sysroot.as_deref(),
+    };
+    let is_denied = |error: &anyhow::Error| {
+        args.sysroot.is_none() && !rustix::process::geteuid().is_root() && notes::is_denied(error)
+    };
     let events = Events::read(&wish, context).map_err(|error| match is_denied(&error) {
         true => error.context("the history belongs to root: run with sudo"),
         false => error,

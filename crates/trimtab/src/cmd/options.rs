@@ -137,8 +137,14 @@ impl ReadingArgs {
     /// # Errors
     /// A trace that cannot be opened or recognised.
     pub fn announce(&self, path: &Path, context: &Context) -> anyhow::Result<()> {
-        if let Some(format) = TraceSource::open(path, &self.reading())?.format().filter(|_| self.format.is_none()) {
-            context.remark(&format!("{} is read as {format}: {}", path.display(), format.description()));
+        if let Some(format) =
+            TraceSource::open(path, &self.reading())?.format().filter(|_| self.format.is_none())
+        {
+            context.remark(&format!(
+                "{} is read as {format}: {}",
+                path.display(),
+                format.description()
+            ));
         }
         Ok(())
     }
@@ -167,7 +173,13 @@ impl TimingArgs {
 }
 
 /// Writes a file that the user named, or standard output for `-`; reports the file as `what`.
-pub fn write_to(output: &Path, bytes: &[u8], force: bool, context: &Context, what: &str) -> anyhow::Result<ExitCode> {
+pub fn write_to(
+    output: &Path,
+    bytes: &[u8],
+    force: bool,
+    context: &Context,
+    what: &str,
+) -> anyhow::Result<ExitCode> {
     if output.as_os_str() == "-" {
         trimtab_linux::output::write_stdout(bytes)?;
         return Ok(ExitCode::SUCCESS);
@@ -180,7 +192,10 @@ pub fn write_to(output: &Path, bytes: &[u8], force: bool, context: &Context, wha
 
 /// A number in `range`; otherwise an error that says what is `expected`.
 pub fn number(text: &str, range: impl RangeBounds<f64>, expected: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| format!("expected {expected}"))
+    text.parse()
+        .ok()
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| format!("expected {expected}"))
 }
 
 /// A share in per cent, with or without the sign.
@@ -198,7 +213,9 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 /// Parses one of these names as its value.
-pub fn one_of<T: Clone + Send + Sync + 'static>(values: &'static [(&'static str, T)]) -> impl TypedValueParser<Value = T> {
+pub fn one_of<T: Clone + Send + Sync + 'static>(
+    values: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
     let names = PossibleValuesParser::new(values.iter().map(|(name, _)| *name));
     names.map(|text| {
         let named = values.iter().find(|(name, _)| *name == text);

@@ -69,7 +69,10 @@ pub fn run(args: &ReportArgs, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 fn run_fleet(args: &FleetArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let extension = args.output.as_ref().map(|output| output.extension().and_then(OsStr::to_str).unwrap_or_default());
+    let extension = args
+        .output
+        .as_ref()
+        .map(|output| output.extension().and_then(OsStr::to_str).unwrap_or_default());
     if let (Some(output), Some(extension)) = (&args.output, extension)
         && !["html", "parquet"].contains(&extension)
     {
@@ -79,7 +82,10 @@ fn run_fleet(args: &FleetArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let fleet = Fleet::of(fleet::read(&args.paths)?, args.years, unix_now().as_secs_f64());
     if fleet.counts.hosts == 0 {
         let first = fleet.files_unread.first();
-        let why = first.map_or_else(|| "no file ends in .json".to_owned(), |first| format!("'{}' {}", first.file, first.why));
+        let why = first.map_or_else(
+            || "no file ends in .json".to_owned(),
+            |first| format!("'{}' {}", first.file, first.why),
+        );
         let hint = "collect files of 'trimtab doctor --json' and 'trimtab wear --json'";
         return Err(UsageError::missing(format!("no document of a host: {why}")).hint(hint).into());
     }
@@ -93,6 +99,9 @@ fn run_fleet(args: &FleetArgs, context: &Context) -> anyhow::Result<ExitCode> {
     }
     let Some(first) = fleet.files_unread.first() else { return Ok(ExitCode::SUCCESS) };
     let count = fleet.files_unread.len();
-    output::complain(&format!("{count} of the files cannot be used: '{}' {}", first.file, first.why));
+    output::complain(&format!(
+        "{count} of the files cannot be used: '{}' {}",
+        first.file, first.why
+    ));
     Ok(ExitCode::FAILURE)
 }

@@ -68,7 +68,11 @@ pub fn run(args: &ResultsArgs, context: &Context) -> anyhow::Result<ExitCode> {
 /// Opens the store for a command that names a run in it; fails if nothing has been stored.
 fn open(context: &Context) -> anyhow::Result<Store> {
     let store = store::open_to_read(context)?;
-    store.ok_or_else(|| anyhow::anyhow!("nothing has been stored yet; trimtab bench and trimtab study store what they measure"))
+    store.ok_or_else(|| {
+        anyhow::anyhow!(
+            "nothing has been stored yet; trimtab bench and trimtab study store what they measure"
+        )
+    })
 }
 
 /// Parses a reference where only a study is accepted: `study:ID`, the id alone, or `last`.
@@ -99,7 +103,11 @@ struct StoredStudy {
 impl StoredStudy {
     /// Context for rendering the study.
     fn around(&self) -> Surroundings {
-        Surroundings { kept: Some(self.id.short()), months: self.restored.months.clone().map(Box::new), ..Surroundings::default() }
+        Surroundings {
+            kept: Some(self.id.short()),
+            months: self.restored.months.clone().map(Box::new),
+            ..Surroundings::default()
+        }
     }
 }
 
@@ -125,10 +133,12 @@ pub fn instant_of(text: &str, now_unix_ms: u64) -> Result<u64, UsageError> {
         return Ok(now_unix_ms.saturating_sub(ago.0 / 1_000_000));
     }
     let timestamp = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc());
-    let minute = || NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%MZ").map(|time| time.and_utc());
+    let minute =
+        || NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%MZ").map(|time| time.and_utc());
     let day = || text.parse::<NaiveDate>().map(|date| date.and_time(NaiveTime::MIN).and_utc());
     let timestamp = timestamp.or_else(|_| minute()).or_else(|_| day());
     timestamp.ok().and_then(|time| u64::try_from(time.timestamp_millis()).ok()).ok_or_else(|| {
-        UsageError::new(format!("'{}' is not a time", text.escape_debug())).hint("say 2026-03-01, 2026-03-01T12:00:00Z or 7d")
+        UsageError::new(format!("'{}' is not a time", text.escape_debug()))
+            .hint("say 2026-03-01, 2026-03-01T12:00:00Z or 7d")
     })
 }

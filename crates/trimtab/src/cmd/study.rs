@@ -43,11 +43,11 @@ use trimtab_study::study::{Study, policy, small};
 const QUICK_PATIENCE: Duration = Duration::from_secs(40);
 
 /// Printed instead of an empty report.
-const NOTHING_FINISHED: &str = "Interrupted before the first run finished: there is no result, and nothing is kept.";
+const NOTHING_FINISHED: &str =
+    "Interrupted before the first run finished: there is no result, and nothing is kept.";
 
 /// The accepted targets, for errors.
-const TAKES: &str =
-    "TARGET is a directory on a mounted filesystem, drive:NAME or drive:FILE.toml; without TARGET, three modelled drives are studied";
+const TAKES: &str = "TARGET is a directory on a mounted filesystem, drive:NAME or drive:FILE.toml; without TARGET, three modelled drives are studied";
 
 /// Arguments of `trimtab study`.
 #[derive(Debug, clap::Args)]
@@ -163,13 +163,24 @@ impl StudyArgs {
 
     /// Refuses options that apply only to modelled drives.
     fn check_for_directory(&self, target: &str) -> anyhow::Result<()> {
-        let given =
-            [("--filesystem", self.filesystem.is_some()), ("--fill", self.fill.is_some()), ("--aged-size", self.aged_size.is_some())];
+        let given = [
+            ("--filesystem", self.filesystem.is_some()),
+            ("--fill", self.fill.is_some()),
+            ("--aged-size", self.aged_size.is_some()),
+        ];
         let hint = "on a directory a study measures only deleting, on the filesystem as it is; 'trimtab bench age' ages a real drive";
         let question = self.questions.iter().find(|question| **question != QuestionArg::Deleting);
-        let option = given.into_iter().find(|(_, given)| *given).map(|(name, _)| name).or(question.map(|_| "--questions ageing or tuning"));
+        let option = given
+            .into_iter()
+            .find(|(_, given)| *given)
+            .map(|(name, _)| name)
+            .or(question.map(|_| "--questions ageing or tuning"));
         match option {
-            Some(option) => Err(UsageError::new(format!("{option} is for modelled drives, and {target} is a directory")).hint(hint).into()),
+            Some(option) => Err(UsageError::new(format!(
+                "{option} is for modelled drives, and {target} is a directory"
+            ))
+            .hint(hint)
+            .into()),
             None => Ok(()),
         }
     }
@@ -198,7 +209,13 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let path = match TargetSpec::resolve_as(target, TAKES)? {
         TargetSpec::Directory(path) => path,
         TargetSpec::Drive(name) => return modelled::run(args, context, &name),
-        other => return Err(other.refused(format!("a study needs a directory on a mounted filesystem, and {other} is not one")).into()),
+        other => {
+            return Err(other
+                .refused(format!(
+                    "a study needs a directory on a mounted filesystem, and {other} is not one"
+                ))
+                .into());
+        }
     };
     let began = Instant::now();
     args.check_for_directory(target)?;
@@ -219,14 +236,28 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     possibilities.ask(context, &policies)?;
     possibilities.lock(context, &path, &policies);
     let is_wanted = |policy: &String| policies.is_empty() || policies.contains(policy);
-    let tried = possibilities.offers().iter().filter(|o| o.obstacle.is_none() && is_wanted(&o.policy)).count();
+    let tried = possibilities
+        .offers()
+        .iter()
+        .filter(|o| o.obstacle.is_none() && is_wanted(&o.policy))
+        .count();
     if tried == 0 {
-        let obstacles = possibilities.offers().into_iter().filter(|o| is_wanted(&o.policy)).filter_map(|o| o.obstacle);
-        let reasons: Vec<String> = obstacles.map(|reason| report::study::untried_reason(&reason).to_owned()).collect();
-        return Err(UsageError::new(format!("none of these policies can be tried on {target}: {}", reasons.join("; "))).into());
+        let obstacles = possibilities
+            .offers()
+            .into_iter()
+            .filter(|o| is_wanted(&o.policy))
+            .filter_map(|o| o.obstacle);
+        let reasons: Vec<String> =
+            obstacles.map(|reason| report::study::untried_reason(&reason).to_owned()).collect();
+        return Err(UsageError::new(format!(
+            "none of these policies can be tried on {target}: {}",
+            reasons.join("; ")
+        ))
+        .into());
     }
     let (scale, jobs) = scale(args, context, &path, tried)?;
-    let workspace = safety::prepare(context, args.safety.reserve, &path, "study", &scale.plan(&jobs, tried))?;
+    let workspace =
+        safety::prepare(context, args.safety.reserve, &path, "study", &scale.plan(&jobs, tried))?;
     possibilities.require_of(&workspace)?;
     let mut rig = RealRig::new(context, target, &path, workspace, possibilities, scale != QUICK);
     let asked = MeasuredRequest {
@@ -240,25 +271,41 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let study = run::real(&mut rig, &asked, &checkpoints(args, context, target)?)?;
     let workspace = rig.into_workspace();
     let months = args.questions.is_empty() && args.cell.is_none() && study.complete;
-    let predicted = twin.and_then(Result::ok).filter(|_| months).and_then(|twin| months_of(args, context, &path, twin));
+    let predicted = twin
+        .and_then(Result::ok)
+        .filter(|_| months)
+        .and_then(|twin| months_of(args, context, &path, twin));
     workspace.close_after(context, conclude(args, context, &[study], predicted, began))
 }
 
 /// Fields of a drive that set the cost of a TRIM.
-const COSTS_OF_TRIM: [&str; 4] = ["flash.trim.command_ns", "flash.trim.range_ns", "flash.trim.unit_ns", "flash.trim.gb_ns"];
+const COSTS_OF_TRIM: [&str; 4] =
+    ["flash.trim.command_ns", "flash.trim.range_ns", "flash.trim.unit_ns", "flash.trim.gb_ns"];
 
 /// Predicts months of use on the twin of the measured drive. A failure is reported and
 /// returns `None`; the measured runs stay.
-fn months_of(args: &StudyArgs, context: &Context, path: &Path, twin: (twins::StoredTwin, Vec<String>)) -> Option<TwinMonths> {
+fn months_of(
+    args: &StudyArgs,
+    context: &Context,
+    path: &Path,
+    twin: (twins::StoredTwin, Vec<String>),
+) -> Option<TwinMonths> {
     let (kept, doubts) = twin;
     let twin = kept.drive.twin.as_ref()?;
-    let typical_trims =
-        twin.parameters.iter().filter(|one| COSTS_OF_TRIM.contains(&one.field.as_str())).all(|one| one.known == Known::Typical);
+    let typical_trims = twin
+        .parameters
+        .iter()
+        .filter(|one| COSTS_OF_TRIM.contains(&one.field.as_str()))
+        .all(|one| one.known == Known::Typical);
     let (model, learned) = (twin.origin.model.clone(), twin.origin.learned.clone());
-    context.remark(&format!("Months of use on its twin ({model}, learned on {learned}), in virtual time:"));
+    context.remark(&format!(
+        "Months of use on its twin ({model}, learned on {learned}), in virtual time:"
+    ));
     let percent = filled_percent(path).unwrap_or(60).clamp(10, 90);
     match modelled::months(args, context, &format!("drive:{}", kept.path.display()), percent) {
-        Ok(study) => Some(TwinMonths { origin: TwinOrigin { model, learned, doubts, typical_trims }, study }),
+        Ok(study) => {
+            Some(TwinMonths { origin: TwinOrigin { model, learned, doubts, typical_trims }, study })
+        }
         Err(error) => {
             context.remark(&format!("Months of use could not be predicted: {error:#}"));
             None
@@ -275,17 +322,32 @@ fn filled_percent(path: &Path) -> Option<u8> {
 
 /// Message: the twin that was found, and its file.
 fn found(kept: &twins::StoredTwin) -> String {
-    let learned = kept.origin().map(|origin| format!(" ({}, learned on {})", origin.model, origin.learned)).unwrap_or_default();
-    format!("This drive has a twin{learned}, in {}: months of use on it follow the measurement.", kept.path.display())
+    let learned = kept
+        .origin()
+        .map(|origin| format!(" ({}, learned on {})", origin.model, origin.learned))
+        .unwrap_or_default();
+    format!(
+        "This drive has a twin{learned}, in {}: months of use on it follow the measurement.",
+        kept.path.display()
+    )
 }
 
 /// The twin of the drive below `path` with doubts about it, or else how to get one. `None`
 /// unless exactly one solid-state drive is below.
-fn twin_below(context: &Context, path: &Path, reserve: Option<Bytes>) -> Option<Result<(twins::StoredTwin, Vec<String>), String>> {
+fn twin_below(
+    context: &Context,
+    path: &Path,
+    reserve: Option<Bytes>,
+) -> Option<Result<(twins::StoredTwin, Vec<String>), String>> {
     let below = UnderlyingDrive::of_path(&Root::live().ok()?, path).ok()?;
     let learn = || match crate::twin::learn::command(&below, path, reserve) {
-        Ok(command) => format!("Months of use on this drive: unknown; learn a twin with '{command}'"),
-        Err(why) => format!("Months of use on this drive: unknown; a twin cannot be learned on {}: {why}", path.display()),
+        Ok(command) => {
+            format!("Months of use on this drive: unknown; learn a twin with '{command}'")
+        }
+        Err(why) => format!(
+            "Months of use on this drive: unknown; a twin cannot be learned on {}: {why}",
+            path.display()
+        ),
     };
     Some(twins::of(context, &below).ok_or_else(learn))
 }
@@ -294,7 +356,8 @@ fn twin_below(context: &Context, path: &Path, reserve: Option<Bytes>) -> Option<
 /// restore the changed ones at its end.
 fn nobody_changes_it(reach: &MountScope) -> anyhow::Result<()> {
     // A trim's change of a drive's limits does not matter here; a lock covers it.
-    let changed = notes::changed_now(reach).context("cannot see what other processes of trimtab have changed")?;
+    let changed = notes::changed_now(reach)
+        .context("cannot see what other processes of trimtab have changed")?;
     match changed.first() {
         None => Ok(()),
         Some(change) => anyhow::bail!("{change}; wait until it has ended"),
@@ -316,7 +379,9 @@ fn each_once(policies: &[String]) -> Result<(), UsageError> {
 /// Refuses a policy that a study of a directory cannot try.
 fn of_directories(policies: &[String]) -> Result<(), UsageError> {
     const REAL: [&str; 4] = [policy::AS_MOUNTED, policy::NONE, policy::BATCHED, policy::ONLINE];
-    let Some(untried) = policies.iter().find(|name| !REAL.contains(&name.as_str())) else { return Ok(()) };
+    let Some(untried) = policies.iter().find(|name| !REAL.contains(&name.as_str())) else {
+        return Ok(());
+    };
     untried.parse::<PolicySpec>().map_err(|error| UsageError::new(error.to_string()))?;
     Err(UsageError::new(format!("a study of a directory cannot try the policy '{untried}'"))
         .hint(format!("it tries {}; a modelled drive takes all of them", REAL.join(", "))))
@@ -324,13 +389,19 @@ fn of_directories(policies: &[String]) -> Result<(), UsageError> {
 
 /// The requested scale; without a request the default, or a quick study where the default
 /// needs consent that cannot be given.
-fn scale(args: &StudyArgs, context: &Context, path: &Path, policies: usize) -> anyhow::Result<(Scale, Vec<Job>)> {
+fn scale(
+    args: &StudyArgs,
+    context: &Context,
+    path: &Path,
+    policies: usize,
+) -> anyhow::Result<(Scale, Vec<Job>)> {
     let chosen = match (args.quick, args.full) {
         (true, _) => QUICK,
         (_, true) => FULL,
         _ => DEFAULT,
     };
-    let with_repeats = |scale: Scale| Scale { repeats: args.repeats.unwrap_or(scale.repeats), ..scale };
+    let with_repeats =
+        |scale: Scale| Scale { repeats: args.repeats.unwrap_or(scale.repeats), ..scale };
     let chosen = with_repeats(chosen);
     let jobs = chosen.jobs(args.seed)?;
     let needs_consent = |plan: &WorkloadPlan, drive| consent::reason(plan.written, drive);
@@ -365,22 +436,35 @@ fn conclude(
     }
     let kept = record::keep(context, studies, months.as_ref());
     let id = kept.as_ref().ok().copied().flatten();
-    let mut around =
-        Surroundings { took: Some(began.elapsed()), report: None, kept: id.map(|id| id.short()), months: months.map(Box::new) };
+    let mut around = Surroundings {
+        took: Some(began.elapsed()),
+        report: None,
+        kept: id.map(|id| id.short()),
+        months: months.map(Box::new),
+    };
     let verdicts = Verdict::all(studies);
     let report = write_report(args, context, &verdicts, &around);
-    around.report = report.as_ref().ok().and_then(|path| path.as_ref().map(|path| path.display().to_string()));
+    around.report =
+        report.as_ref().ok().and_then(|path| path.as_ref().map(|path| path.display().to_string()));
     output::print(context, id, &verdicts, &around, args.details)?;
     // The first screen already shows the id and the report's path.
     let first_screen = !args.details && !context.json;
-    if let Some(id) = kept.context("the result above could not be stored")?.filter(|_| !first_screen) {
+    if let Some(id) =
+        kept.context("the result above could not be stored")?.filter(|_| !first_screen)
+    {
         let months = around.months.iter().map(|months| &months.study);
         let runs: usize = studies.iter().chain(months).map(|study| study.all().count()).sum();
         let s = if runs == 1 { "" } else { "s" };
-        context.remark(&format!("kept as study {} ({runs} run{s}): trimtab results show study:{}", id.short(), id.short()));
+        context.remark(&format!(
+            "kept as study {} ({runs} run{s}): trimtab results show study:{}",
+            id.short(),
+            id.short()
+        ));
     }
     if !complete {
-        context.remark("Interrupted. Finished runs are kept; run the same command with --resume to continue.");
+        context.remark(
+            "Interrupted. Finished runs are kept; run the same command with --resume to continue.",
+        );
     }
     if let Some(path) = report?.filter(|_| !first_screen) {
         context.remark(&format!("report: {}", path.display()));
@@ -390,7 +474,12 @@ fn conclude(
 
 /// Writes the report as one HTML file and returns its path. A failure does not affect the
 /// stored runs.
-fn write_report(args: &StudyArgs, context: &Context, verdicts: &[Verdict<'_>], around: &Surroundings) -> anyhow::Result<Option<PathBuf>> {
+fn write_report(
+    args: &StudyArgs,
+    context: &Context,
+    verdicts: &[Verdict<'_>],
+    around: &Surroundings,
+) -> anyhow::Result<Option<PathBuf>> {
     if verdicts.iter().all(|verdict| verdict.study().is_empty()) {
         return Ok(None);
     }
@@ -400,7 +489,9 @@ fn write_report(args: &StudyArgs, context: &Context, verdicts: &[Verdict<'_>], a
 fn write_html(args: &StudyArgs, context: &Context, document: &Document) -> anyhow::Result<PathBuf> {
     let html = report::html::render(document);
     let (path, place) = match &args.report {
-        Some(path) => (path.clone(), if args.force { OverwriteMode::Replace } else { OverwriteMode::New }),
+        Some(path) => {
+            (path.clone(), if args.force { OverwriteMode::Replace } else { OverwriteMode::New })
+        }
         None => (store::path(context)?.with_file_name("trimtab-study.html"), OverwriteMode::Free),
     };
     report::file::write(&path, html.as_bytes(), place)
@@ -415,15 +506,27 @@ mod tests {
     fn unknown_policy_of_directory_study_is_not_called_untried() {
         let said = |name: &str| of_directories(&[name.to_owned()]).unwrap_err().to_string();
         assert_eq!(said("onlin"), "there is no trim policy 'onlin'; did you mean 'online'?");
-        assert!(said("idle:budget=2ms").starts_with("a study of a directory cannot try the policy 'idle:budget=2ms'"));
+        assert!(
+            said("idle:budget=2ms")
+                .starts_with("a study of a directory cannot try the policy 'idle:budget=2ms'")
+        );
         assert!(of_directories(&["as-mounted", "online"].map(str::to_owned)).is_ok());
     }
 
     #[test]
     fn policy_named_twice_is_refused() {
-        let check = |names: &[&str]| each_once(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let check = |names: &[&str]| {
+            each_once(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
         assert!(check(&[]).is_ok() && check(&["none", "online", "batched:every=1h"]).is_ok());
-        assert!(check(&["none", "none"]).unwrap_err().to_string().contains("'none' is named twice"));
-        assert!(check(&["idle:budget=2ms", "none", "idle:budget=5ms"]).unwrap_err().to_string().contains("'idle' is named twice"));
+        assert!(
+            check(&["none", "none"]).unwrap_err().to_string().contains("'none' is named twice")
+        );
+        assert!(
+            check(&["idle:budget=2ms", "none", "idle:budget=5ms"])
+                .unwrap_err()
+                .to_string()
+                .contains("'idle' is named twice")
+        );
     }
 }

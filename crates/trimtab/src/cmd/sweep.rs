@@ -173,13 +173,23 @@ fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
         ));
     }
     let directory = Directory::of_plan(&args.output, &checked)?;
-    let asked = RunOptions { shard: args.shard, threads: args.threads.map_or_else(crew::processors, usize::from) };
+    let asked = RunOptions {
+        shard: args.shard,
+        threads: args.threads.map_or_else(crew::processors, usize::from),
+    };
     let done = run::run(context, &checked, &directory, asked)?;
     if done.found > 0 {
-        context.remark(&format!("{} of {} cells were already finished", grouped(done.found), grouped(done.cells)));
+        context.remark(&format!(
+            "{} of {} cells were already finished",
+            grouped(done.found),
+            grouped(done.cells)
+        ));
     }
     if interrupt::requested() {
-        context.remark(&format!("{} cells are finished; run the same command to continue", grouped(done.found + done.run)));
+        context.remark(&format!(
+            "{} cells are finished; run the same command to continue",
+            grouped(done.found + done.run)
+        ));
         return Err(InterruptError.into());
     }
     let rows = directory.conclude()?;
@@ -187,14 +197,20 @@ fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// Reports the progress of a sweep. A failed cell sets the exit status of a failure.
-fn say(context: &Context, path: &Path, directory: &Directory, rows: &[SweepRow]) -> anyhow::Result<ExitCode> {
+fn say(
+    context: &Context,
+    path: &Path,
+    directory: &Directory,
+    rows: &[SweepRow],
+) -> anyhow::Result<ExitCode> {
     let progress = SweepProgress::of(path, directory, rows);
     context.report("sweep.status", 1, &progress, || progress.text())?;
     Ok(if progress.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn merge(args: &MergeArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let from: Vec<Directory> = args.from.iter().map(|path| Directory::open(path)).collect::<anyhow::Result<_>>()?;
+    let from: Vec<Directory> =
+        args.from.iter().map(|path| Directory::open(path)).collect::<anyhow::Result<_>>()?;
     let (merged, rows) = Directory::merge(&from, &args.output)?;
     say(context, &args.output, &merged, &rows)
 }
@@ -210,7 +226,9 @@ fn begun(path: &Path) -> anyhow::Result<(Directory, Vec<SweepRow>)> {
     let directory = Directory::open(path)?;
     let rows = directory.rows()?;
     match rows.is_empty() {
-        true => Err(UsageError::missing(format!("no cell of {} is finished", path.display())).into()),
+        true => {
+            Err(UsageError::missing(format!("no cell of {} is finished", path.display())).into())
+        }
         false => Ok((directory, rows)),
     }
 }
@@ -218,7 +236,8 @@ fn begun(path: &Path) -> anyhow::Result<(Directory, Vec<SweepRow>)> {
 fn export(args: &ExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let (directory, rows) = begun(&args.directory)?;
     let columns = table::table(&directory.plan, &rows);
-    let what = format!("{} of {} cells", grouped(rows.len() as u64), grouped(directory.about.cells));
+    let what =
+        format!("{} of {} cells", grouped(rows.len() as u64), grouped(directory.about.cells));
     write_to(&args.output, &csv::file(&columns)?, args.force, context, &what)
 }
 
@@ -226,9 +245,9 @@ fn write_report(args: &ReportArgs, context: &Context) -> anyhow::Result<ExitCode
     let (directory, rows) = begun(&args.directory)?;
     let columns = table::table(&directory.plan, &rows);
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-    if let Some(unknown) =
-        args.figures.iter().find(|figure| !rows.iter().any(|row| row.figures().is_some_and(|has| has.contains_key(*figure))))
-    {
+    if let Some(unknown) = args.figures.iter().find(|figure| {
+        !rows.iter().any(|row| row.figures().is_some_and(|has| has.contains_key(*figure)))
+    }) {
         let error = UsageError::new(format!("no cell has a figure '{unknown}'"));
         return Err(error.hint(suggest(unknown, "columns", &names)).into());
     }

@@ -109,12 +109,16 @@ impl TrimArgs {
 /// Trims and prints the report, then the failures. The worst comes last and sets the exit
 /// status.
 pub fn run(args: &TrimArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let ManualTrimOutcome { mut report, failed: mut errors } = trim::run(&args.resolve()?, context)?;
+    let ManualTrimOutcome { mut report, failed: mut errors } =
+        trim::run(&args.resolve()?, context)?;
     let alone = report.filesystems.is_empty() && report.passed_by.is_empty() && errors.len() == 1;
     errors.sort_by_key(|(_, error)| error.is::<TrimBlockedError>());
     errors.reverse();
     if !alone {
-        let failed = |(path, error): &(PathBuf, anyhow::Error)| SkippedPath { path: path.display().to_string(), why: one_line(error) };
+        let failed = |(path, error): &(PathBuf, anyhow::Error)| SkippedPath {
+            path: path.display().to_string(),
+            why: one_line(error),
+        };
         report.failed = errors.iter().map(failed).collect();
         context.report("trim", 1, &report, || report::trim::text(&report))?;
     }
@@ -123,7 +127,8 @@ pub fn run(args: &TrimArgs, context: &Context) -> anyhow::Result<ExitCode> {
     }
     let refused: Vec<String> = report.filesystems.iter().filter_map(refusal).collect();
     let refused = (!refused.is_empty()).then(|| anyhow::anyhow!("{}", refused.join("; ")));
-    let mut errors: Vec<anyhow::Error> = errors.into_iter().map(|(_, error)| error).chain(refused).collect();
+    let mut errors: Vec<anyhow::Error> =
+        errors.into_iter().map(|(_, error)| error).chain(refused).collect();
     let Some(worst) = errors.pop() else { return Ok(exit_code(&report)) };
     errors.iter().for_each(|error| output::complain(&one_line(error)));
     Err(worst)

@@ -68,7 +68,9 @@ pub fn run(args: &VerifyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     const SIZE_MIN: Bytes = Bytes(2 << 20);
     const SIZE_MAX: Bytes = Bytes(4 << 30);
     if args.size < SIZE_MIN || args.size > SIZE_MAX {
-        return Err(UsageError::new(format!("--size {} is out of range", args.size)).hint("give 2MiB to 4GiB").into());
+        return Err(UsageError::new(format!("--size {} is out of range", args.size))
+            .hint("give 2MiB to 4GiB")
+            .into());
     }
     anyhow::ensure!(
         rustix::process::geteuid().is_root(),
@@ -84,7 +86,11 @@ pub fn run(args: &VerifyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     require_harmless(&Filesystem::open(&args.path)?)?;
     let space = verify::space(&args.path, &options)?;
     // The test is repeated when other writers reuse the freed blocks.
-    let plan = WorkloadPlan { written: Bytes(space.0.saturating_mul(verify::TRIES.into())), space, ops: None };
+    let plan = WorkloadPlan {
+        written: Bytes(space.0.saturating_mul(verify::TRIES.into())),
+        space,
+        ops: None,
+    };
     let workspace = safety::prepare(context, args.safety.reserve, &args.path, "the proof", &plan)?;
     let proof = verify::prove(&workspace, &options, |busy| {
         context.remark(&format!("{busy}; waiting for up to {} (--lock-wait)", args.lock_wait));
@@ -104,23 +110,38 @@ fn lost(is_sent: bool) -> &'static str {
 fn text(proof: &Proof, as_mounted: bool) -> String {
     let mut layers = Table::new("", &["layer", "discards", "bytes", "arrived"]);
     // What no layer received was not sent, or not counted.
-    let is_sent = proof.layers.iter().any(|layer| layer.discards.bytes().is_some_and(|bytes| bytes > 0));
+    let is_sent =
+        proof.layers.iter().any(|layer| layer.discards.bytes().is_some_and(|bytes| bytes > 0));
     for layer in &proof.layers {
         let arrived = layer.arrived.map_or("-", |yes| if yes { "yes" } else { lost(is_sent) });
         let count = &layer.discards;
         let counted = count.fate != Fate::NotCounted;
-        let commands = count.accepted.filter(|_| counted).map_or("-".to_owned(), |accepted| grouped(accepted.count));
+        let commands = count
+            .accepted
+            .filter(|_| counted)
+            .map_or("-".to_owned(), |accepted| grouped(accepted.count));
         let bytes = match count.given_back_bytes {
             Some(bytes) => format!("{} given back", Bytes(bytes)),
             None => in_words(count.bytes().filter(|_| counted)),
         };
-        layers.row([format!("{} [{}]", count.name, count.kind), commands, bytes, arrived.to_owned()]);
+        layers.row([
+            format!("{} [{}]", count.name, count.kind),
+            commands,
+            bytes,
+            arrived.to_owned(),
+        ]);
     }
-    let percent = |n: u64, of: u64| if of == 0 { "-".to_owned() } else { format!("{:.0} %", 100.0 * n as f64 / of as f64) };
+    let percent = |n: u64, of: u64| {
+        if of == 0 { "-".to_owned() } else { format!("{:.0} %", 100.0 * n as f64 / of as f64) }
+    };
     let freed = &proof.freed;
     let mut blocks = Table::new("", &["raw blocks", "zeroes", "ones", "as written", "other"]);
-    for (name, content) in [(if as_mounted { "freed" } else { "freed and trimmed" }, freed), ("kept next to them", &proof.kept)] {
-        let shares = [content.zero, content.ones, content.written, content.other].map(|n| percent(n, content.total()));
+    for (name, content) in [
+        (if as_mounted { "freed" } else { "freed and trimmed" }, freed),
+        ("kept next to them", &proof.kept),
+    ] {
+        let shares = [content.zero, content.ones, content.written, content.other]
+            .map(|n| percent(n, content.total()));
         blocks.row([format!("{name} ({})", grouped(content.total()))].into_iter().chain(shares));
     }
     let mut text = String::new();

@@ -16,7 +16,8 @@ use trimtab_linux::output::{self, Context};
 use trimtab_linux::session::notes::MountScope;
 use trimtab_linux::trim::resume::state_directory;
 use trimtab_linux::wear::assessment::{
-    DriveWear, Failure, Outcome, all_drives, assess, drives_of, from_file, of_drive, require_same_drive,
+    DriveWear, Failure, Outcome, all_drives, assess, drives_of, from_file, of_drive,
+    require_same_drive,
 };
 use trimtab_linux::wear::history::WearHistory;
 use trimtab_linux::wear::outlook::Warranty;
@@ -88,7 +89,8 @@ impl Args {
     fn warranty(&self) -> Result<Option<Warranty>, UsageError> {
         match (self.tbw, self.dwpd) {
             (Some(limit), _) if limit < TBW_MIN => {
-                Err(UsageError::new(format!("--tbw {limit} is no limit of a drive")).hint("give a unit, such as 600TB"))
+                Err(UsageError::new(format!("--tbw {limit} is no limit of a drive"))
+                    .hint("give a unit, such as 600TB"))
             }
             (Some(limit), _) => Ok(Some(Warranty::Tbw(limit))),
             (None, writes) => Ok(writes.map(|writes| Warranty::Dwpd { writes, years: self.years })),
@@ -96,10 +98,13 @@ impl Args {
     }
 
     fn require_device(&self) -> Result<(), UsageError> {
-        let is_type = |kind: &str| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || b",+/:._-".contains(&byte));
+        let is_type = |kind: &str| {
+            kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || b",+/:._-".contains(&byte))
+        };
         match &self.device {
             Some(kind) if kind.is_empty() || !is_type(kind) => {
-                Err(UsageError::new(format!("--device '{kind}' is no type of smartctl")).hint("give one such as sat or megaraid,0"))
+                Err(UsageError::new(format!("--device '{kind}' is no type of smartctl"))
+                    .hint("give one such as sat or megaraid,0"))
             }
             _ => Ok(()),
         }
@@ -107,12 +112,19 @@ impl Args {
 
     fn readings(&self) -> anyhow::Result<Vec<Outcome>> {
         if !self.from.is_empty() {
-            return Ok(self.from.iter().map(|path| (path.display().to_string(), from_file(path))).collect());
+            return Ok(self
+                .from
+                .iter()
+                .map(|path| (path.display().to_string(), from_file(path)))
+                .collect());
         }
         let root = Root::live().context("cannot open /")?;
         let paths: Vec<&Path> = self.paths.iter().map(PathBuf::as_path).collect();
         let drives = if paths.is_empty() { all_drives(&root)? } else { drives_of(&root, &paths)? };
-        Ok(drives.iter().map(|layer| (layer.node(), of_drive(&root, layer, self.device.as_deref()))).collect())
+        Ok(drives
+            .iter()
+            .map(|layer| (layer.node(), of_drive(&root, layer, self.device.as_deref())))
+            .collect())
     }
 }
 
@@ -129,13 +141,21 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let before = args.before.as_deref().map(from_file).transpose()?;
     let readings = args.readings()?;
     if before.is_some() && readings.len() != 1 {
-        let what = format!("--before is the earlier reading of one drive, and {} are named", readings.len());
+        let what = format!(
+            "--before is the earlier reading of one drive, and {} are named",
+            readings.len()
+        );
         return Err(UsageError::new(what).hint("name one drive or file").into());
     }
-    let mut history = args.from.is_empty().then(|| WearHistory::open(&state_directory())).transpose().unwrap_or_else(|error| {
-        context.remark(&format!("no earlier readings: {}", one_line(&error)));
-        None
-    });
+    let mut history = args
+        .from
+        .is_empty()
+        .then(|| WearHistory::open(&state_directory()))
+        .transpose()
+        .unwrap_or_else(|error| {
+            context.remark(&format!("no earlier readings: {}", one_line(&error)));
+            None
+        });
     let mut report = Report { drives: Vec::new(), failures: Vec::new() };
     for (subject, outcome) in readings {
         match outcome {
@@ -158,11 +178,14 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         context.remark(&format!("this reading is not kept: {}", one_line(&error)));
     }
     if let Some(path) = &args.metrics {
-        metrics::write(path, &render(&report.drives)).with_context(|| format!("cannot write '{}'", path.display()))?;
+        metrics::write(path, &render(&report.drives))
+            .with_context(|| format!("cannot write '{}'", path.display()))?;
     }
     context.report("wear", 1, &report, || text(&report.drives, output::width()))?;
     complain(&report.failures);
-    Ok(report.failures.first().map_or(ExitCode::SUCCESS, |failure| ExitCode::from(FailureKind::of(&failure.error).exit_status())))
+    Ok(report.failures.first().map_or(ExitCode::SUCCESS, |failure| {
+        ExitCode::from(FailureKind::of(&failure.error).exit_status())
+    }))
 }
 
 fn complain(failures: &[Failure]) {

@@ -82,7 +82,11 @@ impl Config {
         use std::os::unix::fs::MetadataExt as _;
         let whole = |what: String| ConfigError { path: path.to_owned(), line: 0, what };
         let file = named::open_to_read(path, Streams::Pipes).map_err(|e| {
-            let hint = if e.kind() == std::io::ErrorKind::NotFound { "; 'trimtab apply POLICY PATH' creates one" } else { "" };
+            let hint = if e.kind() == std::io::ErrorKind::NotFound {
+                "; 'trimtab apply POLICY PATH' creates one"
+            } else {
+                ""
+            };
             whole(format!("cannot be opened: {e}{hint}"))
         })?;
         let meta = file.metadata().map_err(|e| whole(format!("cannot be examined: {e}")))?;
@@ -90,12 +94,20 @@ impl Config {
             return Err(whole("is not a regular file".into()));
         }
         if !named::is_trusted(meta.uid()) {
-            return Err(whole(format!("belongs to another user (uid {}); chown it to root", meta.uid())));
+            return Err(whole(format!(
+                "belongs to another user (uid {}); chown it to root",
+                meta.uid()
+            )));
         }
         if meta.mode() & 0o022 != 0 {
-            return Err(whole(format!("is writable by other users (mode {:o}); chmod go-w {}", meta.mode() & 0o777, path.display())));
+            return Err(whole(format!(
+                "is writable by other users (mode {:o}); chmod go-w {}",
+                meta.mode() & 0o777,
+                path.display()
+            )));
         }
-        let bytes = named::read_all(file, BYTES_MAX).map_err(|e| whole(format!("cannot be read: {e}")))?;
+        let bytes =
+            named::read_all(file, BYTES_MAX).map_err(|e| whole(format!("cannot be read: {e}")))?;
         String::from_utf8(bytes).map_err(|_| whole("is not UTF-8".into()))
     }
 
@@ -103,11 +115,20 @@ impl Config {
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let error = |at: usize, what: String| {
             let line = 1 + text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count();
-            let key = text.lines().nth(line - 1).and_then(|text| text.split_once('=')).map_or("", |(key, _)| key.trim());
-            let what = if key.is_empty() || what.contains(" field `") { what } else { format!("{key}: {what}") };
+            let key = text
+                .lines()
+                .nth(line - 1)
+                .and_then(|text| text.split_once('='))
+                .map_or("", |(key, _)| key.trim());
+            let what = if key.is_empty() || what.contains(" field `") {
+                what
+            } else {
+                format!("{key}: {what}")
+            };
             ConfigError { path: path.to_owned(), line, what }
         };
-        let file: ConfigFile = toml::from_str(text).map_err(|e| error(e.span().map_or(0, |span| span.start), e.message().to_owned()))?;
+        let file: ConfigFile = toml::from_str(text)
+            .map_err(|e| error(e.span().map_or(0, |span| span.start), e.message().to_owned()))?;
         let mut named = BTreeSet::new();
         let mut rules = Vec::new();
         for FilesystemSection { path, policy } in file.filesystem {
@@ -120,7 +141,8 @@ impl Config {
         rules.extend(file.default.map(|section| Rule { path: None, policy: section.policy.0 }));
         let DaemonSection { state, metrics, metrics_every } = file.daemon;
         Ok(Self {
-            state: state.map_or_else(trimtab_linux::trim::resume::state_directory, |state| state.0.0),
+            state: state
+                .map_or_else(trimtab_linux::trim::resume::state_directory, |state| state.0.0),
             metrics: metrics.map(|metrics| metrics.0.0),
             metrics_every: metrics_every.map_or(Nanos::from_secs(60), |every| every.0.0),
             rules,
@@ -184,8 +206,12 @@ impl FromStr for AbsolutePath {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let path = Path::new(text);
-        let plain = path.is_absolute() && !text.contains('\0') && path.components().all(|part| part != Component::ParentDir);
-        plain.then(|| Self(path.components().collect())).ok_or_else(|| format!("'{text}' is not an absolute path without '..'"))
+        let plain = path.is_absolute()
+            && !text.contains('\0')
+            && path.components().all(|part| part != Component::ParentDir);
+        plain
+            .then(|| Self(path.components().collect()))
+            .ok_or_else(|| format!("'{text}' is not an absolute path without '..'"))
     }
 }
 
@@ -197,7 +223,9 @@ impl FromStr for Interval {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let nanos: Nanos = text.parse().map_err(|error| format!("{error}"))?;
-        (nanos >= Nanos::from_secs(1)).then_some(Self(nanos)).ok_or_else(|| "must be at least 1s".to_owned())
+        (nanos >= Nanos::from_secs(1))
+            .then_some(Self(nanos))
+            .ok_or_else(|| "must be at least 1s".to_owned())
     }
 }
 
@@ -238,9 +266,15 @@ mod tests {
     fn shipped_example_parses() {
         let example = include_str!("../../../../packaging/trimtab.toml");
         let config = parse(example).unwrap();
-        assert!(config.rules.iter().all(|r| r.path.is_some()), "only named filesystems are trimmed");
+        assert!(
+            config.rules.iter().all(|r| r.path.is_some()),
+            "only named filesystems are trimmed"
+        );
         // Commented-out examples must parse too.
-        let all: String = example.lines().map(|l| l.strip_prefix("#:").unwrap_or(l)).fold(String::new(), |text, l| text + l + "\n");
+        let all: String = example
+            .lines()
+            .map(|l| l.strip_prefix("#:").unwrap_or(l))
+            .fold(String::new(), |text, l| text + l + "\n");
         let config = parse(&all).unwrap();
         assert!(config.rules.len() >= 4 && config.metrics.is_some(), "{config:?}");
     }
@@ -248,7 +282,11 @@ mod tests {
     #[test]
     fn example_states_the_actual_defaults() {
         let example = include_str!("../../../../packaging/trimtab.toml");
-        assert_eq!(parse(example).unwrap(), parse("").unwrap(), "the shipped file equals the defaults");
+        assert_eq!(
+            parse(example).unwrap(),
+            parse("").unwrap(),
+            "the shipped file equals the defaults"
+        );
         let mut policy = "";
         let mut checked = Vec::new();
         for line in example.lines() {
@@ -258,20 +296,36 @@ mod tests {
             }
             // key=WHAT (default)
             for (at, _) in text.match_indices('=') {
-                let key = text[..at].rsplit(|c: char| !c.is_ascii_lowercase() && c != '-').next().unwrap();
-                let Some(default) =
-                    text[at..].split_once(" (").filter(|(what, _)| !what.contains([' ', ';'])).and_then(|(_, d)| d.split_once(')'))
+                let key = text[..at]
+                    .rsplit(|c: char| !c.is_ascii_lowercase() && c != '-')
+                    .next()
+                    .unwrap();
+                let Some(default) = text[at..]
+                    .split_once(" (")
+                    .filter(|(what, _)| !what.contains([' ', ';']))
+                    .and_then(|(_, d)| d.split_once(')'))
                 else {
                     continue;
                 };
                 let named: PolicySpec = format!("{policy}:{key}={}", default.0).parse().unwrap();
-                assert_eq!(named, policy.parse().unwrap(), "{policy}: {key} is not {} by default", default.0);
+                assert_eq!(
+                    named,
+                    policy.parse().unwrap(),
+                    "{policy}: {key} is not {} by default",
+                    default.0
+                );
                 checked.push(format!("{policy}.{key}"));
             }
         }
-        for expected in
-            ["batched.every", "batched.min-extent", "batched.battery", "adaptive.poll", "idle.budget", "idle.quiet", "idle.piece-max"]
-        {
+        for expected in [
+            "batched.every",
+            "batched.min-extent",
+            "batched.battery",
+            "adaptive.poll",
+            "idle.budget",
+            "idle.quiet",
+            "idle.piece-max",
+        ] {
             assert!(checked.iter().any(|c| c == expected), "{expected}: {checked:?}");
         }
     }
@@ -287,23 +341,50 @@ mod tests {
     #[test]
     fn parse_error_names_line_and_key() {
         for (text, line, part) in [
-            ("[[filesystem]]\npath = \"/\"\npolicy = \"adaptve\"\n", 3, "policy: there is no trim policy 'adaptve'"),
-            ("[[filesystem]]\npath = \"home\"\npolicy = \"idle\"\n", 2, "path: 'home' is not an absolute path"),
+            (
+                "[[filesystem]]\npath = \"/\"\npolicy = \"adaptve\"\n",
+                3,
+                "policy: there is no trim policy 'adaptve'",
+            ),
+            (
+                "[[filesystem]]\npath = \"home\"\npolicy = \"idle\"\n",
+                2,
+                "path: 'home' is not an absolute path",
+            ),
             ("[[filesystem]]\npath = \"/a/../b\"\npolicy = \"idle\"\n", 2, "path:"),
-            ("[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\n\n[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\n", 6, "named twice"),
+            (
+                "[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\n\n[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\n",
+                6,
+                "named twice",
+            ),
             ("[daemon]\nstat = \"/x\"\n", 2, "unknown field `stat`"),
             ("[daemon]\nmetrics-every = \"5\"\n", 2, "metrics-every: '5'"),
             ("[default]\npolicy = 3\n", 2, "string"),
-            ("[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\nknobs = true\n", 4, "unknown field `knobs`"),
+            (
+                "[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\nknobs = true\n",
+                4,
+                "unknown field `knobs`",
+            ),
             ("[[filesystem]]\npath = \"/\"\n", 1, "missing field `policy`"),
             ("[daemon\n", 1, ""),
-            ("[doctor]\nignore = [\"nothing-trims\",\n \"stacked:srv\"]\n", 3, "'stacked:srv' is neither CODE nor CODE:/PATH"),
-            ("[doctor]\nignore = \"x\"\n", 2, "ignore: invalid type: string \"x\", expected a sequence"),
+            (
+                "[doctor]\nignore = [\"nothing-trims\",\n \"stacked:srv\"]\n",
+                3,
+                "'stacked:srv' is neither CODE nor CODE:/PATH",
+            ),
+            (
+                "[doctor]\nignore = \"x\"\n",
+                2,
+                "ignore: invalid type: string \"x\", expected a sequence",
+            ),
             ("[doctor]\nhide = []\n", 2, "unknown field `hide`"),
         ] {
             let error = parse(text).unwrap_err();
             assert_eq!(error.line, line, "{text}: {error}");
-            assert!(error.to_string().contains(part) && !error.to_string().contains('\n'), "{text}: {error}");
+            assert!(
+                error.to_string().contains(part) && !error.to_string().contains('\n'),
+                "{text}: {error}"
+            );
         }
     }
 

@@ -50,7 +50,9 @@ impl WriteCounter {
     /// The present value.
     pub fn read(&self, root: &Root) -> Option<Bytes> {
         match self {
-            Self::Filesystem(file) => root.read_u64(file).map(|kib| Bytes(kib.saturating_mul(1024))),
+            Self::Filesystem(file) => {
+                root.read_u64(file).map(|kib| Bytes(kib.saturating_mul(1024)))
+            }
             Self::Devices(all) => {
                 let one = |sys: &PathBuf| DiskStat::read(root, sys).map(|s| s.written);
                 all.iter().map(one).try_fold(Bytes::ZERO, |sum, one| Some(sum.saturating_add(one?)))

@@ -61,44 +61,82 @@ pub(crate) type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) ->
 
 const OF_DAEMON: [Metric<DaemonFigures>; 2] = [
     ("trimtab_build_info", "gauge", "Version of the daemon; the value is always 1.", |_| Some(1.0)),
-    ("trimtab_daemon_written_timestamp_seconds", "gauge", "Time when the daemon wrote these metrics.", |d| Some(d.written_unix_s)),
+    (
+        "trimtab_daemon_written_timestamp_seconds",
+        "gauge",
+        "Time when the daemon wrote these metrics.",
+        |d| Some(d.written_unix_s),
+    ),
 ];
 
-const VERDICT: [Metric<Figures>; 1] =
-    [("trimtab_doctor_verdict", "gauge", "Verdict of trimtab doctor on the filesystem; the value is always 1.", |f| {
-        f.verdict.as_ref().map(|_| 1.0)
-    })];
+const VERDICT: [Metric<Figures>; 1] = [(
+    "trimtab_doctor_verdict",
+    "gauge",
+    "Verdict of trimtab doctor on the filesystem; the value is always 1.",
+    |f| f.verdict.as_ref().map(|_| 1.0),
+)];
 
 const METRICS: [Metric<Figures>; 13] = [
-    ("trimtab_filesystem_answers", "gauge", "0 while the filesystem does not answer (its server or drive hangs).", |f| {
-        Some(if f.silent { 0.0 } else { 1.0 })
-    }),
+    (
+        "trimtab_filesystem_answers",
+        "gauge",
+        "0 while the filesystem does not answer (its server or drive hangs).",
+        |f| Some(if f.silent { 0.0 } else { 1.0 }),
+    ),
     ("trimtab_passes_total", "counter", "Trim passes completed.", |f| Some(f.passes as f64)),
-    ("trimtab_passes_failed_total", "counter", "Trim passes that stopped because the drive or the filesystem failed.", |f| {
-        Some(f.passes_failed as f64)
+    (
+        "trimtab_passes_failed_total",
+        "counter",
+        "Trim passes that stopped because the drive or the filesystem failed.",
+        |f| Some(f.passes_failed as f64),
+    ),
+    ("trimtab_requests_total", "counter", "Trim requests carried out.", |f| {
+        Some(f.carried_out.count as f64)
     }),
-    ("trimtab_requests_total", "counter", "Trim requests carried out.", |f| Some(f.carried_out.count as f64)),
-    ("trimtab_requests_refused_total", "counter", "Trim requests refused or failed.", |f| Some(f.refused.count as f64)),
-    ("trimtab_requested_bytes_total", "counter", "Bytes of the trim requests carried out.", |f| Some(f.carried_out.bytes.as_f64())),
-    ("trimtab_refused_bytes_total", "counter", "Bytes of the trim requests refused or failed.", |f| Some(f.refused.bytes.as_f64())),
+    ("trimtab_requests_refused_total", "counter", "Trim requests refused or failed.", |f| {
+        Some(f.refused.count as f64)
+    }),
+    ("trimtab_requested_bytes_total", "counter", "Bytes of the trim requests carried out.", |f| {
+        Some(f.carried_out.bytes.as_f64())
+    }),
+    (
+        "trimtab_refused_bytes_total",
+        "counter",
+        "Bytes of the trim requests refused or failed.",
+        |f| Some(f.refused.bytes.as_f64()),
+    ),
     (
         "trimtab_sent_commands_total",
         "counter",
         "Discard commands that the drives counted, at the lowest layers, once for each mirror.",
         |f| Some(f.sent.count as f64),
     ),
-    ("trimtab_sent_bytes_total", "counter", "Bytes of these discards.", |f| Some(f.sent.bytes.as_f64())),
-    ("trimtab_trimming_seconds_total", "counter", "Time inside trim requests.", |f| Some(f.trimming_seconds)),
-    ("trimtab_foreground_wait_max_seconds", "gauge", "Longest foreground latency during a trim request (mean over 5 ms).", |f| {
-        Some(f.wait_seconds_max)
+    ("trimtab_sent_bytes_total", "counter", "Bytes of these discards.", |f| {
+        Some(f.sent.bytes.as_f64())
     }),
-    ("trimtab_last_pass_timestamp_seconds", "gauge", "End of the last complete pass.", |f| f.last_pass_unix_s.map(|s| s as f64)),
-    ("trimtab_pass_running", "gauge", "1 while a pass is in progress.", |f| Some(f64::from(u8::from(f.running)))),
+    ("trimtab_trimming_seconds_total", "counter", "Time inside trim requests.", |f| {
+        Some(f.trimming_seconds)
+    }),
+    (
+        "trimtab_foreground_wait_max_seconds",
+        "gauge",
+        "Longest foreground latency during a trim request (mean over 5 ms).",
+        |f| Some(f.wait_seconds_max),
+    ),
+    ("trimtab_last_pass_timestamp_seconds", "gauge", "End of the last complete pass.", |f| {
+        f.last_pass_unix_s.map(|s| s as f64)
+    }),
+    ("trimtab_pass_running", "gauge", "1 while a pass is in progress.", |f| {
+        Some(f64::from(u8::from(f.running)))
+    }),
 ];
 
 /// The text file's content.
 pub fn render(all: &[Figures]) -> String {
-    let daemon = DaemonFigures { version: env!("CARGO_PKG_VERSION"), written_unix_s: unix_now().as_secs_f64().floor() };
+    let daemon = DaemonFigures {
+        version: env!("CARGO_PKG_VERSION"),
+        written_unix_s: unix_now().as_secs_f64().floor(),
+    };
     of_table(&OF_DAEMON, &[daemon], |daemon| vec![("version", daemon.version)])
         + &of_table(&METRICS, all, labels)
         + &of_table(&VERDICT, all, labels_with_verdict)
@@ -109,17 +147,25 @@ fn labels(one: &Figures) -> Vec<(&'static str, &str)> {
 }
 
 fn labels_with_verdict(one: &Figures) -> Vec<(&'static str, &str)> {
-    let verdict = one.verdict.iter().flat_map(|v| [("verdict", v.kind), ("layers", v.layers.as_str())]);
+    let verdict =
+        one.verdict.iter().flat_map(|v| [("verdict", v.kind), ("layers", v.layers.as_str())]);
     labels(one).into_iter().chain(verdict).collect()
 }
 
 /// Every metric of every `T`, with its labels.
-pub(crate) fn of_table<T>(metrics: &[Metric<T>], all: &[T], labels: impl Fn(&T) -> Vec<(&'static str, &str)>) -> String {
+pub(crate) fn of_table<T>(
+    metrics: &[Metric<T>],
+    all: &[T],
+    labels: impl Fn(&T) -> Vec<(&'static str, &str)>,
+) -> String {
     let mut text = String::new();
     for (name, kind, help, value) in metrics {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for (one, value) in all.iter().filter_map(|one| Some((one, value(one)?))) {
-            let labels: Vec<String> = labels(one).iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value))).collect();
+            let labels: Vec<String> = labels(one)
+                .iter()
+                .map(|(key, value)| format!("{key}=\"{}\"", escaped(value)))
+                .collect();
             let _ = writeln!(text, "{name}{{{}}} {value}", labels.join(","));
         }
     }
@@ -144,11 +190,26 @@ mod tests {
 
     #[test]
     fn render_escapes_labels_and_explains_metrics() {
-        let figures = Figures { mount_point: "/a\"b\\c\nd".into(), sent: Amount::new(1, 4096), running: true, ..Figures::default() };
+        let figures = Figures {
+            mount_point: "/a\"b\\c\nd".into(),
+            sent: Amount::new(1, 4096),
+            running: true,
+            ..Figures::default()
+        };
         let text = render(&[figures]);
-        assert!(text.contains(r#"trimtab_sent_bytes_total{mountpoint="/a\"b\\c\nd",fstype="",policy=""} 4096"#), "{text}");
+        assert!(
+            text.contains(
+                r#"trimtab_sent_bytes_total{mountpoint="/a\"b\\c\nd",fstype="",policy=""} 4096"#
+            ),
+            "{text}"
+        );
         for line in text.lines() {
-            assert!(line.starts_with("# HELP ") || line.starts_with("# TYPE ") || line.starts_with("trimtab_"), "{line}");
+            assert!(
+                line.starts_with("# HELP ")
+                    || line.starts_with("# TYPE ")
+                    || line.starts_with("trimtab_"),
+                "{line}"
+            );
         }
         assert_eq!(text.matches("# TYPE").count(), OF_DAEMON.len() + METRICS.len() + VERDICT.len());
     }
@@ -156,18 +217,35 @@ mod tests {
     #[test]
     fn verdict_of_blocked_mount_names_its_layers() {
         let verdict = Some(MountVerdict { kind: "blocked", layers: "dm-0 home [crypt]".into() });
-        let text = render(&[Figures { mount_point: "/a".into(), verdict, ..Figures::default() }, Figures::default()]);
-        let samples: Vec<&str> = text.lines().filter(|line| line.starts_with("trimtab_doctor_verdict{")).collect();
-        let labels = r#"mountpoint="/a",fstype="",policy="",verdict="blocked",layers="dm-0 home [crypt]""#;
+        let text = render(&[
+            Figures { mount_point: "/a".into(), verdict, ..Figures::default() },
+            Figures::default(),
+        ]);
+        let samples: Vec<&str> =
+            text.lines().filter(|line| line.starts_with("trimtab_doctor_verdict{")).collect();
+        let labels =
+            r#"mountpoint="/a",fstype="",policy="",verdict="blocked",layers="dm-0 home [crypt]""#;
         assert_eq!(samples, [format!("trimtab_doctor_verdict{{{labels}}} 1")]);
     }
 
     #[test]
     fn render_without_last_pass_has_no_sample() {
-        let passed = Figures { mount_point: "/a".into(), last_pass_unix_s: Some(1_800_000_000), ..Figures::default() };
+        let passed = Figures {
+            mount_point: "/a".into(),
+            last_pass_unix_s: Some(1_800_000_000),
+            ..Figures::default()
+        };
         let text = render(&[passed, Figures { mount_point: "/b".into(), ..Figures::default() }]);
-        let samples: Vec<&str> = text.lines().filter(|line| line.starts_with("trimtab_last_pass_timestamp_seconds{")).collect();
-        assert_eq!(samples, [r#"trimtab_last_pass_timestamp_seconds{mountpoint="/a",fstype="",policy=""} 1800000000"#]);
+        let samples: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("trimtab_last_pass_timestamp_seconds{"))
+            .collect();
+        assert_eq!(
+            samples,
+            [
+                r#"trimtab_last_pass_timestamp_seconds{mountpoint="/a",fstype="",policy=""} 1800000000"#
+            ]
+        );
     }
 
     #[test]

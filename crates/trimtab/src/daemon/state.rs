@@ -35,7 +35,13 @@ pub struct FilesystemState {
 impl FilesystemState {
     /// From a policy's state.
     pub fn of(policy: &str, state: PolicyState, forget: bool) -> Self {
-        Self { version: 1, policy: policy.to_owned(), numbers: state.entries, forget, ..Self::default() }
+        Self {
+            version: 1,
+            policy: policy.to_owned(),
+            numbers: state.entries,
+            forget,
+            ..Self::default()
+        }
     }
 
     /// Adapts the state to a counter, which may be another one or have restarted at 0 with this
@@ -45,7 +51,10 @@ impl FilesystemState {
         if self.counter != counter {
             self.numbers.retain(|(name, _)| name != LAST);
         } else if restarts_at_boot && self.boot != boot {
-            self.numbers.iter_mut().filter(|(name, _)| name == LAST).for_each(|(_, value)| *value = 0);
+            self.numbers
+                .iter_mut()
+                .filter(|(name, _)| name == LAST)
+                .for_each(|(_, value)| *value = 0);
         }
         self
     }
@@ -76,17 +85,27 @@ impl StateFile {
         let why = match named::read_own(&self.0, STATE_BYTES_MAX) {
             Ok(bytes) => match serde_json::from_slice::<FilesystemState>(&bytes) {
                 Ok(found) if found.version == 1 => return (found, None),
-                Ok(found) => format!("it has version {}, and this program knows version 1", found.version),
+                Ok(found) => {
+                    format!("it has version {}, and this program knows version 1", found.version)
+                }
                 Err(error) => error.to_string(),
             },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return (FilesystemState::default(), None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return (FilesystemState::default(), None);
+            }
             Err(error) => error.to_string(),
         };
         let aside = beneath::set_aside(&self.0, &[]);
-        let kept = aside.map_or_else(|error| format!("it cannot be set aside: {error}"), |to| format!("it is kept as {}", to.display()));
+        let kept = aside.map_or_else(
+            |error| format!("it cannot be set aside: {error}"),
+            |to| format!("it is kept as {}", to.display()),
+        );
         (
             FilesystemState::default(),
-            Some(format!("the state in {} cannot be used: {why}; {kept}, and the policy starts over", self.0.display())),
+            Some(format!(
+                "the state in {} cannot be used: {why}; {kept}, and the policy starts over",
+                self.0.display()
+            )),
         )
     }
 
@@ -94,7 +113,9 @@ impl StateFile {
     pub fn save(&self, remembered: &FilesystemState) -> io::Result<()> {
         let text = serde_json::to_vec(remembered)?;
         let directory = Dir::open_or_make(self.0.parent().unwrap_or(Path::new("/")))?;
-        directory.write_atomically(self.0.file_name().unwrap_or_default(), PRIVATE_FILE, |file| file.write_all(&text))
+        directory.write_atomically(self.0.file_name().unwrap_or_default(), PRIVATE_FILE, |file| {
+            file.write_all(&text)
+        })
     }
 }
 
@@ -107,12 +128,25 @@ mod tests {
         let mut state = PolicyState::default();
         state.set("written.last", 70);
         state.set("written.since", 5);
-        let remembered =
-            FilesystemState { counter: "device".into(), boot: "boot 1".into(), ..FilesystemState::of("adaptive", state, false) };
-        let last = |r: FilesystemState| (r.state().get("written.last"), r.state().get("written.since"));
-        assert_eq!(last(remembered.clone().for_counter("device", true, "boot 1")), (Some(70), Some(5)));
-        assert_eq!(last(remembered.clone().for_counter("device", true, "boot 2")), (Some(0), Some(5)));
-        assert_eq!(last(remembered.clone().for_counter("device", false, "boot 2")), (Some(70), Some(5)));
+        let remembered = FilesystemState {
+            counter: "device".into(),
+            boot: "boot 1".into(),
+            ..FilesystemState::of("adaptive", state, false)
+        };
+        let last =
+            |r: FilesystemState| (r.state().get("written.last"), r.state().get("written.since"));
+        assert_eq!(
+            last(remembered.clone().for_counter("device", true, "boot 1")),
+            (Some(70), Some(5))
+        );
+        assert_eq!(
+            last(remembered.clone().for_counter("device", true, "boot 2")),
+            (Some(0), Some(5))
+        );
+        assert_eq!(
+            last(remembered.clone().for_counter("device", false, "boot 2")),
+            (Some(70), Some(5))
+        );
         assert_eq!(last(remembered.for_counter("filesystem", false, "boot 1")), (None, Some(5)));
     }
 
@@ -123,15 +157,29 @@ mod tests {
         assert_eq!(file.load(), (FilesystemState::default(), None));
         let mut state = PolicyState::default();
         state.set("sweep.next", 5);
-        let remembered = FilesystemState { last_pass_unix_s: Some(1_800_000_000), ..FilesystemState::of("idle", state.clone(), true) };
+        let remembered = FilesystemState {
+            last_pass_unix_s: Some(1_800_000_000),
+            ..FilesystemState::of("idle", state.clone(), true)
+        };
         file.save(&remembered).unwrap();
         assert_eq!(file.load(), (remembered, None));
         assert_eq!(file.load().0.state(), state);
-        for (rubbish, kept) in [(&b"{\"version\":1"[..], "state-xfs-1.json.set-aside-1"), (b"\0", "state-xfs-1.json.set-aside-2")] {
+        for (rubbish, kept) in [
+            (&b"{\"version\":1"[..], "state-xfs-1.json.set-aside-1"),
+            (b"\0", "state-xfs-1.json.set-aside-2"),
+        ] {
             std::fs::write(&file.0, rubbish).unwrap();
             let (remembered, said) = file.load();
-            assert!(remembered == FilesystemState::default() && said.as_ref().is_some_and(|said| said.contains(kept)), "{said:?}");
-            assert_eq!(std::fs::read(directory.path().join(kept)).unwrap(), rubbish, "what was there is kept");
+            assert!(
+                remembered == FilesystemState::default()
+                    && said.as_ref().is_some_and(|said| said.contains(kept)),
+                "{said:?}"
+            );
+            assert_eq!(
+                std::fs::read(directory.path().join(kept)).unwrap(),
+                rubbish,
+                "what was there is kept"
+            );
             assert_eq!(file.load(), (FilesystemState::default(), None), "it is said once");
         }
     }

@@ -21,7 +21,9 @@ use trimtab_linux::sys::mount_check::{self, MountCheck};
 use trimtab_linux::trim::filesystem::{Filesystem, WindowRefusal};
 use trimtab_linux::trim::lock::{DriveBusyError, DriveLocks};
 use trimtab_linux::trim::surface::{Account, CallerState, FilesystemSurface, at_least};
-use trimtab_sim::policy::{Action, Driver, PolicySpec, RefusalAction, RefusalLimits, TrimRequest, TurnResult};
+use trimtab_sim::policy::{
+    Action, Driver, PolicySpec, RefusalAction, RefusalLimits, TrimRequest, TurnResult,
+};
 use trimtab_sim::target::TrimWindow;
 
 /// A skipped window returns in the next pass. When the drive itself fails, it is left alone
@@ -107,16 +109,27 @@ pub fn say(text: &str) {
 /// (systemd.exec(5)). A process with another standard error may have inherited the variable.
 fn to_journal() -> bool {
     let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
-    rustix::fs::fstat(rustix::stdio::stderr()).is_ok_and(|stat| named == format!("{}:{}", stat.st_dev, stat.st_ino))
+    rustix::fs::fstat(rustix::stdio::stderr())
+        .is_ok_and(|stat| named == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
 impl Task {
     /// Opens the filesystem mounted at `mount_point`. Fails if it has another mount id or cannot
     /// be trimmed; then the figures hold the doctor's verdict. Figures with a verdict save a
     /// diagnosis in that case.
-    pub fn open(common: Arc<TaskContext>, control: Arc<Control>, rule: Rule, mount_point: &Path, mount_id: u32) -> anyhow::Result<Self> {
+    pub fn open(
+        common: Arc<TaskContext>,
+        control: Arc<Control>,
+        rule: Rule,
+        mount_point: &Path,
+        mount_id: u32,
+    ) -> anyhow::Result<Self> {
         let mut fs = Filesystem::open(mount_point)?;
-        anyhow::ensure!(fs.mount().id == mount_id, "{} was remounted in between", mount_point.display());
+        anyhow::ensure!(
+            fs.mount().id == mount_id,
+            "{} was remounted in between",
+            mount_point.display()
+        );
         let shown = mount_point.display().to_string();
         let verdict = control.figures().verdict.take();
         *control.figures() = Figures {
@@ -128,12 +141,20 @@ impl Task {
         };
         let obstacle = fs.obstacle();
         // Every change of the mount table repeats a failed start, so its verdict is kept.
-        let blocked = if obstacle.is_some() && verdict.is_some() { None } else { diagnose(&fs, &common, &control) };
+        let blocked = if obstacle.is_some() && verdict.is_some() {
+            None
+        } else {
+            diagnose(&fs, &common, &control)
+        };
         if let Some(obstacle) = obstacle {
             anyhow::bail!("{shown} is not trimmed: {obstacle}");
         }
-        if let Some(why) = trim_refusal(fs.root(), fs.mount(), fs.stack(), &common.accepted.read().unwrap_or_else(PoisonError::into_inner))
-        {
+        if let Some(why) = trim_refusal(
+            fs.root(),
+            fs.mount(),
+            fs.stack(),
+            &common.accepted.read().unwrap_or_else(PoisonError::into_inner),
+        ) {
             anyhow::bail!("{shown} is not trimmed: {why}");
         }
         if let Some(why) = fs.refuses_min_extent(min_extent(&rule.policy)) {
@@ -184,7 +205,11 @@ impl Task {
 
     /// The task's plan, for the journal.
     pub fn introduction(&self) -> String {
-        let later = if self.fs.sends_later() { "; it is mounted with discard, so it queues trims and sends them later" } else { "" };
+        let later = if self.fs.sends_later() {
+            "; it is mounted with discard, so it queues trims and sends them later"
+        } else {
+            ""
+        };
         format!(
             "{} [{}]: {}, by {}, in {}{later}",
             self.shown,
@@ -248,7 +273,12 @@ impl Task {
         if forced {
             self.driver.force();
         }
-        let action = self.driver.decide(&mut FilesystemSurface { fs: &mut self.fs, world, account: &mut self.account, only: None });
+        let action = self.driver.decide(&mut FilesystemSurface {
+            fs: &mut self.fs,
+            world,
+            account: &mut self.account,
+            only: None,
+        });
         let running = self.driver.running();
         // Each pass has its own account.
         let next_one = running && follows && !self.driver.another_follows();
@@ -262,12 +292,20 @@ impl Task {
                 self.control.set_gone(true);
                 return TaskStep::Over(format!("{error:#}"));
             }
-            self.begin_pass(if next_one { "begins another pass, which was requested" } else { "begins a pass" });
+            self.begin_pass(if next_one {
+                "begins another pass, which was requested"
+            } else {
+                "begins a pass"
+            });
         }
         let next = match action {
             Action::Trim(request) => self.trim(world, request),
-            Action::WaitUntil(instant) if self.common.shutting_down => TaskStep::Over(format!("waits until {}", instant.0 / 1_000_000_000)),
-            Action::Nothing if self.common.shutting_down => TaskStep::Over("nothing to do".to_owned()),
+            Action::WaitUntil(instant) if self.common.shutting_down => {
+                TaskStep::Over(format!("waits until {}", instant.0 / 1_000_000_000))
+            }
+            Action::Nothing if self.common.shutting_down => {
+                TaskStep::Over("nothing to do".to_owned())
+            }
             Action::WaitUntil(instant) => TaskStep::Until(instant),
             Action::Nothing => TaskStep::Sleep,
         };
@@ -278,7 +316,9 @@ impl Task {
             self.pause(&next);
         }
         // Saved from the first turn on, so that later writes count even if this process is killed.
-        if !self.driver.running() && (self.remembered.numbers.is_empty() || self.saved.elapsed() >= SAVE_IDLE_EVERY) {
+        if !self.driver.running()
+            && (self.remembered.numbers.is_empty() || self.saved.elapsed() >= SAVE_IDLE_EVERY)
+        {
             self.save();
         }
         next
@@ -291,7 +331,10 @@ impl Task {
         }
         self.diagnosed = Instant::now();
         let blocked = diagnose(&self.fs, &self.common, &self.control);
-        blocked.iter().filter(|_| blocked != self.blocked).for_each(|text| say(&format!("{}: {text}", self.shown)));
+        blocked
+            .iter()
+            .filter(|_| blocked != self.blocked)
+            .for_each(|text| say(&format!("{}: {text}", self.shown)));
         self.blocked = blocked;
     }
 
@@ -301,10 +344,15 @@ impl Task {
         if self.answered.is_some_and(|at| at.elapsed() < Duration::from_nanos(CHECK_EVERY.0)) {
             return true;
         }
-        let Some(mut check) = self.check.take().or_else(|| MountCheck::start(&self.fs.mount().mount_point).ok()) else { return true };
+        let Some(mut check) =
+            self.check.take().or_else(|| MountCheck::start(&self.fs.mount().mount_point).ok())
+        else {
+            return true;
+        };
         let answers = check.answers_within(mount_check::PATIENCE);
         if answers == self.check_failed {
-            let said = if answers { "answers again" } else { "does not answer; paused until it does" };
+            let said =
+                if answers { "answers again" } else { "does not answer; paused until it does" };
             say(&format!("{}: {said}", self.shown));
         }
         self.check_failed = !answers;
@@ -326,7 +374,8 @@ impl Task {
     /// device's limit.
     fn pause(&mut self, next: &TaskStep) {
         self.fs.release();
-        let soon = unix_now().saturating_add(Nanos(u64::try_from(LONG_PAUSE.as_nanos()).unwrap_or(u64::MAX)));
+        let soon = unix_now()
+            .saturating_add(Nanos(u64::try_from(LONG_PAUSE.as_nanos()).unwrap_or(u64::MAX)));
         let short = matches!(next, TaskStep::Until(instant) if *instant <= soon);
         // Many short pauses in a row count as a long one.
         if !short || self.trimmed.elapsed() > LONG_PAUSE {
@@ -347,7 +396,12 @@ impl Task {
         self.control.figures().running = true;
         let min_extent = min_extent(&self.rule.policy);
         self.forget = self.fs.prepare(min_extent, self.forget);
-        say(&format!("{}: {what}, {} windows, {} free", self.shown, self.fs.layout().windows.len(), self.fs.free().unwrap_or_default()));
+        say(&format!(
+            "{}: {what}, {} windows, {} free",
+            self.shown,
+            self.fs.layout().windows.len(),
+            self.fs.free().unwrap_or_default()
+        ));
     }
 
     fn trim(&mut self, world: CallerState, request: TrimRequest) -> TaskStep {
@@ -364,7 +418,12 @@ impl Task {
         };
         self.recover_limits();
         let before = (self.account.discards.clone(), self.account.trimming);
-        let surface = &mut FilesystemSurface { fs: &mut self.fs, world, account: &mut self.account, only: None };
+        let surface = &mut FilesystemSurface {
+            fs: &mut self.fs,
+            world,
+            account: &mut self.account,
+            only: None,
+        };
         let turn = self.driver.carry_out(surface, request);
         drop(locks);
         self.trimmed = Instant::now();
@@ -385,11 +444,20 @@ impl Task {
     /// Restores limits that an interrupted trim lowered. Call while holding the drives' locks.
     fn recover_limits(&mut self) {
         for file in self.fs.recover_limits() {
-            say(&format!("{}: restored {}, which an interrupted trim had lowered", self.shown, file.display()));
+            say(&format!(
+                "{}: restored {}, which an interrupted trim had lowered",
+                self.shown,
+                file.display()
+            ));
         }
     }
 
-    fn refused(&mut self, tried: TrimWindow, reason: WindowRefusal, then: RefusalAction) -> TaskStep {
+    fn refused(
+        &mut self,
+        tried: TrimWindow,
+        reason: WindowRefusal,
+        then: RefusalAction,
+    ) -> TaskStep {
         let which = format!("{} at {}", Bytes(tried.len), tried.start);
         if !std::mem::replace(&mut self.refused, then == RefusalAction::Again) {
             say(&format!("{}: {which} was refused: {reason}", self.shown));
@@ -428,13 +496,16 @@ impl Task {
         figures.refused += now.refused.since(before.refused);
         figures.sent += sent(now).since(sent(before));
         figures.trimming_seconds += self.account.trimming.saturating_sub(*trimming).as_secs_f64();
-        figures.wait_seconds_max = figures.wait_seconds_max.max(self.account.wait_during.map_or(0.0, Nanos::as_secs_f64));
+        figures.wait_seconds_max =
+            figures.wait_seconds_max.max(self.account.wait_during.map_or(0.0, Nanos::as_secs_f64));
     }
 
     fn end_pass(&mut self, ending: PassEnd) {
         let missing = self.fs.stack().missing(self.fs.root()).map(|layer| layer.title());
         let ending = match missing {
-            Some(name) if ending == PassEnd::Complete => PassEnd::Stopped(format!("{name} is gone; its last discards are unknown")),
+            Some(name) if ending == PassEnd::Complete => {
+                PassEnd::Stopped(format!("{name} is gone; its last discards are unknown"))
+            }
             _ => ending,
         };
         let complete = ending == PassEnd::Complete;
@@ -455,8 +526,15 @@ impl Task {
             say(&format!("{}: {remark}", self.shown));
         }
         let policy = &self.rule.policy;
-        let pass =
-            TrimPass { by: "daemon", policy: policy.name(), policy_settings: policy.settings(), started, took, account: &account, ending };
+        let pass = TrimPass {
+            by: "daemon",
+            policy: policy.name(),
+            policy_settings: policy.settings(),
+            started,
+            took,
+            account: &account,
+            ending,
+        };
         match self.common.history.save(&self.fs, &pass).context("cannot write the history") {
             Ok(set_aside) => set_aside.iter().for_each(|set_aside| say(set_aside)),
             Err(error) => say(&format!("{}: {error:#}", self.shown)),
@@ -483,13 +561,17 @@ impl Task {
             PassEnd::Complete => format!("pass over, {} requests refused", account.refusals.len()),
             PassEnd::Stopped(why) => format!("pass stopped ({why}), continues later"),
         };
-        let sent = account
-            .discards
-            .accepted
-            .map_or("discards are not counted".to_owned(), |s| format!("{} in {} discards reached the drives", s.bytes, s.count));
+        let sent = account.discards.accepted.map_or("discards are not counted".to_owned(), |s| {
+            format!("{} in {} discards reached the drives", s.bytes, s.count)
+        });
         let sent = at_least(account.is_minimum, &sent);
-        let wait = account.wait_during.map_or(String::new(), |w| format!(", foreground I/O waited up to {w}"));
-        format!("{}: {what}: {sent} in {took}, {} of it in requests{wait}", self.shown, account.trimming)
+        let wait = account
+            .wait_during
+            .map_or(String::new(), |w| format!(", foreground I/O waited up to {w}"));
+        format!(
+            "{}: {what}: {sent} in {took}, {} of it in requests{wait}",
+            self.shown, account.trimming
+        )
     }
 
     fn save(&mut self) {
@@ -498,7 +580,11 @@ impl Task {
             counter: self.counter.name().to_owned(),
             boot: self.boot.clone(),
             last_pass_unix_s: self.control.figures().last_pass_unix_s,
-            ..FilesystemState::of(self.rule.policy.name(), self.driver.policy().state(), self.forget)
+            ..FilesystemState::of(
+                self.rule.policy.name(),
+                self.driver.policy().state(),
+                self.forget,
+            )
         };
         if remembered == self.remembered {
             return;
@@ -515,7 +601,8 @@ impl Task {
 fn diagnose(fs: &Filesystem, common: &TaskContext, control: &Control) -> Option<String> {
     let mut diagnosis = fs.diagnosis().ok()?;
     diagnosis.accept(&common.accepted.read().unwrap_or_else(PoisonError::into_inner));
-    let kind = if diagnosis.is_verdict_accepted { "accepted" } else { diagnosis.verdict.kind.name() };
+    let kind =
+        if diagnosis.is_verdict_accepted { "accepted" } else { diagnosis.verdict.kind.name() };
     let verdict = diagnosis.verdict;
     control.figures().verdict = Some(MountVerdict { kind, layers: verdict.at.join(", ") });
     (kind == VerdictKind::Blocked.name()).then_some(verdict.text)

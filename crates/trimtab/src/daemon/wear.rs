@@ -10,7 +10,8 @@ use trimtab_linux::wear::history::WearHistory;
 /// Adds a reading of every NVMe drive to the history in `state`, unless it has one of this day.
 pub fn read(root: &Root, state: &Path) -> anyhow::Result<()> {
     let mut history = WearHistory::open(state)?;
-    for layer in all_drives(root)?.iter().filter(|layer| layer.kind == LayerKind::Drive(Bus::Nvme)) {
+    for layer in all_drives(root)?.iter().filter(|layer| layer.kind == LayerKind::Drive(Bus::Nvme))
+    {
         // `trimtab wear` reports a drive that cannot be read.
         of_kernel(root, layer).iter().for_each(|reading| history.add(reading));
     }

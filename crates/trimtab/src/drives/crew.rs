@@ -48,7 +48,10 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
     }
     let mut made: Vec<(usize, R)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(some)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
     });
     made.sort_unstable_by_key(|(at, _)| *at);
     made.into_iter().map(|(_, made)| made).collect()
@@ -91,7 +94,11 @@ mod tests {
         assert_eq!(done.lock().unwrap().len(), 1000);
 
         let begun = AtomicU64::new(0);
-        let error = run(1, |_| Some(begun.fetch_add(1, Ordering::Relaxed)), |n| if n == 4 { anyhow::bail!("no {n}") } else { Ok(()) });
+        let error = run(
+            1,
+            |_| Some(begun.fetch_add(1, Ordering::Relaxed)),
+            |n| if n == 4 { anyhow::bail!("no {n}") } else { Ok(()) },
+        );
         assert_eq!((error.unwrap_err().to_string(), begun.into_inner()), ("no 4".to_owned(), 5));
     }
 }

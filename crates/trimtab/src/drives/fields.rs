@@ -23,7 +23,8 @@ pub fn rows(drive: &Drive, text: &str) -> anyhow::Result<Vec<(String, Value, Sou
 /// drive.
 pub fn counts(text: &str) -> Option<[(usize, SourceKind); 4]> {
     let rows = rows(&parse(text).ok()?, text).ok()?;
-    let kinds = [SourceKind::Published, SourceKind::Fitted, SourceKind::Measured, SourceKind::Assumed];
+    let kinds =
+        [SourceKind::Published, SourceKind::Fitted, SourceKind::Measured, SourceKind::Assumed];
     Some(kinds.map(|kind| (rows.iter().filter(|(.., source)| source.kind == kind).count(), kind)))
 }
 
@@ -61,7 +62,11 @@ fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, Value)>) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields {
-                flatten(&if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") }, value, rows);
+                flatten(
+                    &if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") },
+                    value,
+                    rows,
+                );
             }
         }
         Value::Array(list) => {
@@ -90,11 +95,20 @@ mod tests {
                 let last = field.rsplit('.').find(|part| part.parse::<u32>().is_err()).unwrap();
                 let is_default = source.text == "the model's default";
                 defaults += usize::from(is_default);
-                assert!(!is_default || source.kind == SourceKind::Assumed && drive.source_of(&field).is_none(), "{name}: {field}");
+                assert!(
+                    !is_default
+                        || source.kind == SourceKind::Assumed && drive.source_of(&field).is_none(),
+                    "{name}: {field}"
+                );
                 assert!(source.text != "in the file, without a source", "{name}: {field}");
                 // A key that is not in the file cannot be given there.
-                let written = lines.iter().any(|line| line.trim_start().starts_with(last) || line.contains(&format!(".{last}")));
-                assert!(written || is_default || drive.source_of(&field).is_some(), "{name}: {field}");
+                let written = lines.iter().any(|line| {
+                    line.trim_start().starts_with(last) || line.contains(&format!(".{last}"))
+                });
+                assert!(
+                    written || is_default || drive.source_of(&field).is_some(),
+                    "{name}: {field}"
+                );
             }
         }
         assert!(defaults > 100, "{defaults}");

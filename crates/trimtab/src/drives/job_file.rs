@@ -15,8 +15,10 @@ const BYTES_MAX: u64 = 1 << 20;
 /// # Errors
 /// The file is unreadable, or contains an unsupported key or value (with its line).
 pub fn read(path: &Path, context: &Context) -> anyhow::Result<Vec<Job>> {
-    let text = named::read_text(path, BYTES_MAX).map_err(|error| of_named(error, path, "cannot read", "name a fio job file"))?;
-    let file = JobFile::parse(&text).map_err(|error| UsageError::new(format!("{}, {error}", path.display())))?;
+    let text = named::read_text(path, BYTES_MAX)
+        .map_err(|error| of_named(error, path, "cannot read", "name a fio job file"))?;
+    let file = JobFile::parse(&text)
+        .map_err(|error| UsageError::new(format!("{}, {error}", path.display())))?;
     if !file.not_used.is_empty() {
         context.remark(&format!("{}: not used here: {}", path.display(), file.not_used.join(", ")));
     }

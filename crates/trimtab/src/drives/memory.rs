@@ -26,7 +26,8 @@ pub struct MemoryShare<'a> {
 impl MemoryBudget {
     /// The budget of this machine at present.
     pub fn of_this_machine() -> Self {
-        let available = trimtab_linux::host::processes::available_memory().map_or(UNKNOWN, |available| available.0);
+        let available = trimtab_linux::host::processes::available_memory()
+            .map_or(UNKNOWN, |available| available.0);
         Self::new(available / 100 * SHARE_PERCENT)
     }
 
@@ -76,7 +77,10 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..50 {
                         let _part = budget.take(40).unwrap();
-                        most.fetch_max(under_way.fetch_add(40, Ordering::SeqCst) + 40, Ordering::SeqCst);
+                        most.fetch_max(
+                            under_way.fetch_add(40, Ordering::SeqCst) + 40,
+                            Ordering::SeqCst,
+                        );
                         std::thread::yield_now();
                         under_way.fetch_sub(40, Ordering::SeqCst);
                     }

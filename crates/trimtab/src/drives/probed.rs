@@ -8,7 +8,9 @@ use trimtab_drive::{Command, Extent, Ranges};
 use trimtab_linux::session::safety::Guard;
 use trimtab_linux::sys::{fiemap, interrupt};
 use trimtab_linux::target::block::BlockFile;
-use trimtab_sim::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
+use trimtab_sim::target::{
+    BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult,
+};
 use trimtab_study::learn::lab::ProbeTarget;
 
 /// Bytes of a piece: no probe reads or writes more at once.
@@ -29,14 +31,22 @@ impl ProbedDrive {
     /// At most `area` bytes of pieces that are whole in `extents` and aligned on the drive,
     /// evenly spread. `start` is the offset of the extents' address space on the drive. `None` if
     /// there are fewer than `area`.
-    pub fn pieces(extents: &[fiemap::FileExtent], start: u64, size: u64, area: u64) -> Option<Vec<u64>> {
+    pub fn pieces(
+        extents: &[fiemap::FileExtent],
+        start: u64,
+        size: u64,
+        area: u64,
+    ) -> Option<Vec<u64>> {
         // Offsets in the file and on the drive.
         let mut all: Vec<(u64, u64)> = Vec::new();
         // Adjacent extents are merged, however they were listed.
         let mut joined: Vec<fiemap::FileExtent> = Vec::new();
         for extent in extents.iter().filter(|extent| extent.is_plain()) {
             match joined.last_mut() {
-                Some(last) if last.logical + last.len == extent.logical && last.physical + last.len == extent.physical => {
+                Some(last)
+                    if last.logical + last.len == extent.logical
+                        && last.physical + last.len == extent.physical =>
+                {
                     last.len += extent.len
                 }
                 _ => joined.push(*extent),
@@ -52,10 +62,14 @@ impl ProbedDrive {
         }
         let wanted = usize::try_from(area / PIECE).ok()?;
         // Prefers one contiguous run, which is sequential on the drive too.
-        let together = |run: &[(u64, u64)]| run.windows(2).all(|two| two[0].0 + PIECE == two[1].0 && two[0].1 + PIECE == two[1].1);
+        let together = |run: &[(u64, u64)]| {
+            run.windows(2).all(|two| two[0].0 + PIECE == two[1].0 && two[0].1 + PIECE == two[1].1)
+        };
         let chosen: Vec<(u64, u64)> = match all.windows(wanted.max(1)).find(|run| together(run)) {
             Some(run) => run.to_vec(),
-            None if all.len() >= wanted => (0..wanted).map(|nth| all[nth * all.len() / wanted]).collect(),
+            None if all.len() >= wanted => {
+                (0..wanted).map(|nth| all[nth * all.len() / wanted]).collect()
+            }
             None => return None,
         };
         Some(chosen.into_iter().map(|(in_file, _)| in_file).collect())
@@ -86,7 +100,8 @@ impl ProbedDrive {
     /// The offset of `extent` in the file; it may span adjacent pieces.
     fn place(&self, extent: Extent) -> Option<Extent> {
         let first = usize::try_from(extent.offset / PIECE).ok()?;
-        let last = usize::try_from(extent.offset.checked_add(extent.len)?.checked_sub(1)? / PIECE).ok()?;
+        let last =
+            usize::try_from(extent.offset.checked_add(extent.len)?.checked_sub(1)? / PIECE).ok()?;
         let used = self.pieces.get(first..=last)?;
         let in_order = used.windows(2).all(|two| two[0] + PIECE == two[1]);
         in_order.then(|| Extent { offset: used[0] + extent.offset % PIECE, len: extent.len })
@@ -116,7 +131,12 @@ fn scattered(op: &Command<'_>, extent: Extent) -> TargetError {
 
 /// Error for several ranges in one command.
 fn several(ranges: usize) -> TargetError {
-    TargetError { action: "trim", object: format!("{ranges} ranges"), reason: "the kernel takes one at a time".to_owned(), errno: None }
+    TargetError {
+        action: "trim",
+        object: format!("{ranges} ranges"),
+        reason: "the kernel takes one at a time".to_owned(),
+        errno: None,
+    }
 }
 
 impl Clock for ProbedDrive {
@@ -138,7 +158,12 @@ impl BlockTarget for ProbedDrive {
         if interrupt::requested() {
             // Probes of whole drives take hours.
             let object = self.file.info().size.to_string();
-            return Err(TargetError { action: "continue with", object, reason: "it was interrupted".to_owned(), errno: Some(libc::EINTR) });
+            return Err(TargetError {
+                action: "continue with",
+                object,
+                reason: "it was interrupted".to_owned(),
+                errno: Some(libc::EINTR),
+            });
         }
         if let Some(guard) = &mut self.guard {
             guard.check()?;
@@ -174,9 +199,14 @@ mod tests {
     fn pieces_start_at_aligned_offsets_on_the_drive() {
         // The filesystem starts 512 KiB into the drive, so that 1.5 MiB there is 2 MiB on the
         // drive.
-        let all = ProbedDrive::pieces(&[extent(0, PIECE, 4 * PIECE)], PIECE / 2, 4 * PIECE, 3 * PIECE).unwrap();
+        let all =
+            ProbedDrive::pieces(&[extent(0, PIECE, 4 * PIECE)], PIECE / 2, 4 * PIECE, 3 * PIECE)
+                .unwrap();
         assert_eq!(all, [PIECE / 2, PIECE / 2 + PIECE, PIECE / 2 + 2 * PIECE]);
-        assert_eq!(ProbedDrive::pieces(&[extent(0, PIECE, 4 * PIECE)], PIECE / 2, 4 * PIECE, 4 * PIECE), None);
+        assert_eq!(
+            ProbedDrive::pieces(&[extent(0, PIECE, 4 * PIECE)], PIECE / 2, 4 * PIECE, 4 * PIECE),
+            None
+        );
         // Two adjacent extents count as one; an uncertain extent is skipped.
         let halves = [extent(0, 0, PIECE / 2), extent(PIECE / 2, PIECE / 2, PIECE / 2)];
         assert_eq!(ProbedDrive::pieces(&halves, 0, PIECE, PIECE).unwrap(), [0]);
@@ -184,14 +214,22 @@ mod tests {
         assert_eq!(ProbedDrive::pieces(&[unwritten], 0, PIECE, PIECE), None);
         // One contiguous run is preferred to the first pieces.
         let parts = [extent(0, 0, PIECE), extent(PIECE, 9 * PIECE, 3 * PIECE)];
-        assert_eq!(ProbedDrive::pieces(&parts, 0, 4 * PIECE, 3 * PIECE).unwrap(), [PIECE, 2 * PIECE, 3 * PIECE]);
+        assert_eq!(
+            ProbedDrive::pieces(&parts, 0, 4 * PIECE, 3 * PIECE).unwrap(),
+            [PIECE, 2 * PIECE, 3 * PIECE]
+        );
     }
 
     #[test]
     fn request_over_separate_pieces_is_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(8 * PIECE).unwrap();
-        let file = BlockFile::open_file(file.path(), true, &trimtab_linux::target::block::BlockOptions::default()).unwrap();
+        let file = BlockFile::open_file(
+            file.path(),
+            true,
+            &trimtab_linux::target::block::BlockOptions::default(),
+        )
+        .unwrap();
         let mut drive = ProbedDrive::new(file, vec![0, PIECE, 4 * PIECE]);
         let at = |offset, len| Extent { offset, len };
         assert_eq!(drive.place(at(PIECE / 2, PIECE)), Some(at(PIECE / 2, PIECE)));
@@ -203,7 +241,15 @@ mod tests {
         let two = [at(0, 4096), at(8192, 4096)];
         assert!(drive.trim(0, &two).is_err());
         assert!(
-            drive.submit(0, Command::Trim(Ranges::Many(&[Extent { offset: 0, len: 4096 }, Extent { offset: 8192, len: 4096 }]))).is_err(),
+            drive
+                .submit(
+                    0,
+                    Command::Trim(Ranges::Many(&[
+                        Extent { offset: 0, len: 4096 },
+                        Extent { offset: 8192, len: 4096 }
+                    ]))
+                )
+                .is_err(),
             "it would trim other places"
         );
     }
@@ -214,9 +260,18 @@ mod tests {
         let path = directory.path().join("file");
         std::fs::write(&path, vec![0; PIECE as usize]).unwrap();
         let drive = |reserve| {
-            let file = BlockFile::open_file(&path, true, &trimtab_linux::target::block::BlockOptions::default()).unwrap();
+            let file = BlockFile::open_file(
+                &path,
+                true,
+                &trimtab_linux::target::block::BlockOptions::default(),
+            )
+            .unwrap();
             let directory_open = std::fs::File::open(directory.path()).unwrap();
-            ProbedDrive::new(file, vec![0]).guarded(Guard::new(directory_open.into(), directory.path().into(), reserve))
+            ProbedDrive::new(file, vec![0]).guarded(Guard::new(
+                directory_open.into(),
+                directory.path().into(),
+                reserve,
+            ))
         };
         let (mut enough, mut short) = (drive(Bytes(0)), drive(Bytes(u64::MAX)));
         std::thread::sleep(std::time::Duration::from_millis(600));

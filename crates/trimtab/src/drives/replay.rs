@@ -50,7 +50,9 @@ pub fn run(request: &DriveReplayArgs, context: &Context) -> anyhow::Result<ExitC
         let (outcome, recorded, of_trace) = replay(request, &spec, trim, context)?;
         let mut run = self::kept(header, recorded, &outcome);
         run.warnings.extend(few.clone());
-        run.warnings.extend(of_trace.iter().map(|text| Warning::new("trace.read", Severity::Note, text.clone())));
+        run.warnings.extend(
+            of_trace.iter().map(|text| Warning::new("trace.read", Severity::Note, text.clone())),
+        );
         if outcomes.is_empty() {
             of_trace.iter().for_each(|warning| context.remark(warning));
         }
@@ -80,7 +82,20 @@ fn as_json(trim: &str, outcome: &ReplayOutcome) -> serde_json::Value {
 }
 
 fn in_words(outcomes: &[(String, ReplayOutcome)]) -> String {
-    let mut table = Table::new("", &["trim", "took", "WAF", "write p99", "read p99", "trims", "trimmed", "effective", "never sent"]);
+    let mut table = Table::new(
+        "",
+        &[
+            "trim",
+            "took",
+            "WAF",
+            "write p99",
+            "read p99",
+            "trims",
+            "trimmed",
+            "effective",
+            "never sent",
+        ],
+    );
     for (trim, outcome) in outcomes {
         let p99 = |done: &trimtab_vssd::engine::RequestTally| {
             if done.count == 0 { "-".to_owned() } else { done.latency.percentile(99.0).to_string() }
@@ -103,48 +118,70 @@ fn in_words(outcomes: &[(String, ReplayOutcome)]) -> String {
 /// The outcome of a policy, the recording, and deviations from the trace.
 type PolicyReplay = (ReplayOutcome, RunRecording, Vec<String>);
 
-fn replay(request: &DriveReplayArgs, spec: &DriveSpec, trim: &TrimSource, context: &Context) -> anyhow::Result<PolicyReplay> {
+fn replay(
+    request: &DriveReplayArgs,
+    spec: &DriveSpec,
+    trim: &TrimSource,
+    context: &Context,
+) -> anyhow::Result<PolicyReplay> {
     let interface = Interface::of(spec);
     let mut drive = model::build(spec, request.seed)?;
     let filled = fill(drive.as_mut(), &interface, request.fill)?;
-    let mut progress = Progress::new(context, &format!("replaying, {trim}"), ProgressUnit::Items, 0);
+    let mut progress =
+        Progress::new(context, &format!("replaying, {trim}"), ProgressUnit::Items, 0);
     let (mut recorder, mut warnings) = (Recorder::new(filled.1), Vec::new());
     recorder.begin_phase("replay", filled.1);
-    let outcome = replay::outcome(drive, interface, trim.0.as_ref(), request.timing.timing(), filled, interrupt::requested, |replay| {
-        let mut source = TraceSource::open(&request.trace, &request.reading.reading())?;
-        let mut n = 0_u64;
-        while let Some(event) = source.next() {
-            let event = event?;
-            let served = replay
-                .event(&event)
-                .map_err(|problem| UsageError::new(format!("{}: {problem}", source.place())).hint("--size makes the drive larger"))?;
-            recorder.op(event.kind.op(), served.arrived, served.done, event.len);
-            // After each request: the time before it can be long and full of the policy's work.
-            interrupt::check()?;
-            if n.is_multiple_of(4096) {
-                progress.set(n);
+    let outcome = replay::outcome(
+        drive,
+        interface,
+        trim.0.as_ref(),
+        request.timing.timing(),
+        filled,
+        interrupt::requested,
+        |replay| {
+            let mut source = TraceSource::open(&request.trace, &request.reading.reading())?;
+            let mut n = 0_u64;
+            while let Some(event) = source.next() {
+                let event = event?;
+                let served = replay.event(&event).map_err(|problem| {
+                    UsageError::new(format!("{}: {problem}", source.place()))
+                        .hint("--size makes the drive larger")
+                })?;
+                recorder.op(event.kind.op(), served.arrived, served.done, event.len);
+                // After each request: the time before it can be long and full of the policy's work.
+                interrupt::check()?;
+                if n.is_multiple_of(4096) {
+                    progress.set(n);
+                }
+                n += 1;
             }
-            n += 1;
-        }
-        if n == 0 {
-            return Err(UsageError::new(format!("{} has no request", request.trace.display())).into());
-        }
-        warnings = source.warnings();
-        if let Some(rest) = request.rest {
-            replay.rest(rest);
-            interrupt::check()?;
-        }
-        Ok::<_, anyhow::Error>(())
-    })?;
+            if n == 0 {
+                return Err(
+                    UsageError::new(format!("{} has no request", request.trace.display())).into()
+                );
+            }
+            warnings = source.warnings();
+            if let Some(rest) = request.rest {
+                replay.rest(rest);
+                interrupt::check()?;
+            }
+            Ok::<_, anyhow::Error>(())
+        },
+    )?;
     let ended = filled.1.saturating_add(outcome.took);
     Ok((outcome, recorder.finish(ended), warnings))
 }
 
 /// Writes this percentage of the drive once, in order; returns the bytes and the end time.
-fn fill(drive: &mut dyn model::Model, interface: &Interface, percent: u64) -> anyhow::Result<(Bytes, Nanos)> {
+fn fill(
+    drive: &mut dyn model::Model,
+    interface: &Interface,
+    percent: u64,
+) -> anyhow::Result<(Bytes, Nanos)> {
     const STEP: u64 = 1 << 20;
     let block = u64::from(interface.geometry.logical_block);
-    let end = (u128::from(interface.geometry.size) * u128::from(percent) / 100) as u64 / block * block;
+    let end =
+        (u128::from(interface.geometry.size) * u128::from(percent) / 100) as u64 / block * block;
     let (mut at, mut now) = (0, Nanos::ZERO);
     while at < end {
         interrupt::check()?;
@@ -157,14 +194,20 @@ fn fill(drive: &mut dyn model::Model, interface: &Interface, percent: u64) -> an
 
 /// The header of the run, before it starts.
 fn header(request: &DriveReplayArgs, drive: &Drive, trim: &TrimSource) -> RunHeader {
-    let mut settings = vec![Field::new("trace", request.trace.display().to_string()), Field::new("fill", request.fill.to_string())];
+    let mut settings = vec![
+        Field::new("trace", request.trace.display().to_string()),
+        Field::new("fill", request.fill.to_string()),
+    ];
     settings.extend(request.timing.timing().setting().map(|(key, value)| Field::new(key, value)));
     settings.extend(request.size.map(|size| Field::new("capacity-bytes", size.0.to_string())));
-    settings.extend(request.reading.reading().volume.map(|volume| Field::new("volume", volume.to_string())));
+    settings.extend(
+        request.reading.reading().volume.map(|volume| Field::new("volume", volume.to_string())),
+    );
     settings.extend(request.rest.map(|rest| Field::new("rest", rest.to_string())));
     let policy = trim.0.as_ref().map_or("recorded", PolicySpec::name);
     let label = format!("drive:{}", request.drive);
-    let mut header = starts_now("replay", settings, TargetKind::ModelledDrive, &label, policy, request.seed);
+    let mut header =
+        starts_now("replay", settings, TargetKind::ModelledDrive, &label, policy, request.seed);
     header.policy_settings = trim.0.as_ref().map(PolicySpec::settings).unwrap_or_default();
     header.specification.extend(recipe::drive_fields(drive));
     header
@@ -176,10 +219,22 @@ fn kept(header: RunHeader, recorded: RunRecording, outcome: &ReplayOutcome) -> R
     if let Some(phase) = run.phases.last_mut() {
         phase.discards = Some(outcome.account.discards.ranges.clone());
     }
-    let metric = |name: &str, unit, better, value| Metric { name: name.to_owned(), unit, better, samples: vec![value] };
-    run.metrics = vec![metric("replay.seconds", Unit::Seconds, Better::Lower, outcome.took.as_secs_f64())];
-    run.metrics.extend(outcome.waf.map(|waf| metric(metrics::WAF, Unit::Ratio, Better::Lower, waf)));
-    run.metrics.push(metric("never-told.bytes", Unit::Bytes, Better::Neither, outcome.account.never_told.as_f64()));
+    let metric = |name: &str, unit, better, value| Metric {
+        name: name.to_owned(),
+        unit,
+        better,
+        samples: vec![value],
+    };
+    run.metrics =
+        vec![metric("replay.seconds", Unit::Seconds, Better::Lower, outcome.took.as_secs_f64())];
+    run.metrics
+        .extend(outcome.waf.map(|waf| metric(metrics::WAF, Unit::Ratio, Better::Lower, waf)));
+    run.metrics.push(metric(
+        "never-told.bytes",
+        Unit::Bytes,
+        Better::Neither,
+        outcome.account.never_told.as_f64(),
+    ));
     run.counters = outcome.model.iter().map(|(name, count)| (name.clone(), *count)).collect();
     run
 }

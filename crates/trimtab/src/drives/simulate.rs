@@ -18,9 +18,15 @@ pub type DriveLoad = trimtab_sim::simulate::SimulationLoad<TraceInput>;
 ///
 /// # Errors
 /// Settings are invalid for this drive; a trace cannot be read.
-pub fn run(spec: &DriveSpec, label: &str, plan: &DriveSimulationPlan, observer: &mut dyn Observer) -> anyhow::Result<(Run, RunEnd)> {
+pub fn run(
+    spec: &DriveSpec,
+    label: &str,
+    plan: &DriveSimulationPlan,
+    observer: &mut dyn Observer,
+) -> anyhow::Result<(Run, RunEnd)> {
     // The run starts here.
-    let mut header = starts_now("simulate", Vec::new(), TargetKind::ModelledDrive, label, "", plan.seed);
+    let mut header =
+        starts_now("simulate", Vec::new(), TargetKind::ModelledDrive, label, "", plan.seed);
     let mut simulated = trimtab_sim::simulate::run(spec, plan, observer)?;
     header.settings = std::mem::take(&mut simulated.settings);
     (header.policy, header.policy_settings) = std::mem::take(&mut simulated.policy);
@@ -65,7 +71,9 @@ mod tests {
     }
 
     fn small() -> DriveSpec {
-        let mut spec = model::sized(drives::load("ocz-vertex-le-100gb").unwrap().spec, Some(Bytes(1 << 30))).unwrap();
+        let mut spec =
+            model::sized(drives::load("ocz-vertex-le-100gb").unwrap().spec, Some(Bytes(1 << 30)))
+                .unwrap();
         spec.name = "small".into();
         spec
     }
@@ -102,7 +110,9 @@ mod tests {
 
     fn crystal(trim: &str) -> Run {
         let plan = DriveSimulationPlan {
-            load: DriveLoad::Crystal("size=64MiB:passes=1:pass=64MiB:small-pass=2MiB".parse().unwrap()),
+            load: DriveLoad::Crystal(
+                "size=64MiB:passes=1:pass=64MiB:small-pass=2MiB".parse().unwrap(),
+            ),
             fill_permille: 0,
             until_written: Some(Amount::Capacities(4.0)),
             trim: Some(trim.parse().unwrap()),
@@ -128,7 +138,10 @@ mod tests {
         assert!(counter(&untold, "trim.never-told.bytes") > 800 << 20);
         assert_eq!(counter(&told, "trim.never-told.bytes"), 0);
         assert_eq!(counter(&told, "trim.effective.bytes"), (rounds as u64 - 1) * (64 << 20));
-        assert!(counter(&untold, "now_mapped_bytes") > 900 << 20 && counter(&told, "now_mapped_bytes") <= 65 << 20);
+        assert!(
+            counter(&untold, "now_mapped_bytes") > 900 << 20
+                && counter(&told, "now_mapped_bytes") <= 65 << 20
+        );
         assert!(value(&untold, "waf") >= value(&told, "waf"));
     }
 
@@ -138,7 +151,11 @@ mod tests {
         let path = dir.path().join("trace.csv");
         std::fs::write(&path, "0,h,0,Write,0,1048576,1\n10000000,h,0,Read,0,4096,1\n20000000,h,0,Write,1048576,4096,1\n").unwrap();
         let plan = |until_written, path: &std::path::Path| DriveSimulationPlan {
-            load: DriveLoad::Trace(TraceInput { path: path.to_owned(), reading: TraceReadOptions::default(), timing: Timing::Recorded }),
+            load: DriveLoad::Trace(TraceInput {
+                path: path.to_owned(),
+                reading: TraceReadOptions::default(),
+                timing: Timing::Recorded,
+            }),
             fill_permille: 0,
             until_written,
             ..plan()
@@ -147,14 +164,23 @@ mod tests {
         assert_eq!(once.phases[0].written, Bytes((1 << 20) + 4096));
         let seconds = once.phases[0].took.as_secs_f64();
         assert!((2.0..2.1).contains(&seconds), "{seconds}");
-        let twice = run(&small(), "x", &plan(Some(Amount::Bytes(Bytes(2 << 20))), &path), &mut ()).unwrap().0;
-        assert_eq!(twice.phases[0].written, Bytes((2 << 20) + 4096), "the second pass only as far as needed");
+        let twice = run(&small(), "x", &plan(Some(Amount::Bytes(Bytes(2 << 20))), &path), &mut ())
+            .unwrap()
+            .0;
+        assert_eq!(
+            twice.phases[0].written,
+            Bytes((2 << 20) + 4096),
+            "the second pass only as far as needed"
+        );
         let bad = dir.path().join("bad.csv");
         std::fs::write(&bad, "0,h,0,Write,0,4096,1\n1,h,0,Write,99999999488,4096,1\n").unwrap();
         let error = run(&small(), "x", &plan(None, &bad), &mut ()).err().unwrap().to_string();
         assert!(error.contains("bad.csv, line 2: 4096 bytes at 99999999488"), "{error}");
         std::fs::write(&bad, "0,h,0,Read,0,4096,1\n").unwrap();
-        let error = run(&small(), "x", &plan(Some(Amount::Capacities(1.0)), &bad), &mut ()).err().unwrap().to_string();
+        let error = run(&small(), "x", &plan(Some(Amount::Capacities(1.0)), &bad), &mut ())
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.contains("writes nothing"), "{error}");
     }
 
@@ -163,9 +189,15 @@ mod tests {
     /// 80 % of the speed and 77 degrees.
     #[test]
     fn rate_before_thermal_throttling_is_not_steady() {
-        let spec = model::sized(drives::load("nvme-tlc-500gb").unwrap().spec, Some(Bytes(20 << 30))).unwrap();
+        let spec =
+            model::sized(drives::load("nvme-tlc-500gb").unwrap().spec, Some(Bytes(20 << 30)))
+                .unwrap();
         let sequential = |capacities| {
-            let load = Addresses { pattern: Pattern::Sequential, sizes: vec![(1 << 20, 1)], ..addresses(Mix::default()) };
+            let load = Addresses {
+                pattern: Pattern::Sequential,
+                sizes: vec![(1 << 20, 1)],
+                ..addresses(Mix::default())
+            };
             let plan = DriveSimulationPlan {
                 load: DriveLoad::Synthetic(load),
                 until_written: Some(Amount::Capacities(capacities)),
@@ -176,10 +208,16 @@ mod tests {
         };
         let said = |run: &Run, code: &str| run.warnings.iter().any(|warning| warning.code == code);
         let cool = sequential(5.0);
-        assert!(cool.metrics.iter().all(|metric| metric.name != "write.rate.steady") && said(&cool, "steady-state.warming-up"));
+        assert!(
+            cool.metrics.iter().all(|metric| metric.name != "write.rate.steady")
+                && said(&cool, "steady-state.warming-up")
+        );
         let hot = sequential(20.0);
         let (native, steady) = (16.0 * 32_768.0 / 560.0, value(&hot, "write.rate.steady"));
-        assert!((steady / (0.8 * native) - 1.0).abs() < 0.05 && !said(&hot, "steady-state.warming-up"), "{steady} of {native} MB/s");
+        assert!(
+            (steady / (0.8 * native) - 1.0).abs() < 0.05 && !said(&hot, "steady-state.warming-up"),
+            "{steady} of {native} MB/s"
+        );
     }
 
     /// The drive may write ten times its capacity to the flash, then programs at half speed: the
@@ -189,11 +227,19 @@ mod tests {
         let mut spec = small();
         let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
         let credit_bytes = 10 * spec.capacity_bytes;
-        let rule = trimtab_drive::spec::LifeThrottle { credit_bytes, earned_bytes_per_s: 0, throttled_permille: 500 };
+        let rule = trimtab_drive::spec::LifeThrottle {
+            credit_bytes,
+            earned_bytes_per_s: 0,
+            throttled_permille: 500,
+        };
         flash.life_throttle = Some(rule);
         let (geometry, nand) = (flash.geometry.clone(), flash.nand.clone());
         let sequential = |capacities| {
-            let load = Addresses { pattern: Pattern::Sequential, sizes: vec![(1 << 20, 1)], ..addresses(Mix::default()) };
+            let load = Addresses {
+                pattern: Pattern::Sequential,
+                sizes: vec![(1 << 20, 1)],
+                ..addresses(Mix::default())
+            };
             let plan = DriveSimulationPlan {
                 load: DriveLoad::Synthetic(load),
                 until_written: Some(Amount::Capacities(capacities)),
@@ -203,16 +249,31 @@ mod tests {
             run(&spec, "drive:small", &plan, &mut ()).unwrap().0
         };
         let early = sequential(5.0);
-        let said =
-            early.warnings.iter().find(|warning| warning.code == "steady-state.life-throttle").expect("the later throttling is reported");
-        let left: f64 = said.facts.iter().find(|fact| fact.key == "credit-left-bytes").unwrap().value.parse().unwrap();
+        let said = early
+            .warnings
+            .iter()
+            .find(|warning| warning.code == "steady-state.life-throttle")
+            .expect("the later throttling is reported");
+        let left: f64 = said
+            .facts
+            .iter()
+            .find(|fact| fact.key == "credit-left-bytes")
+            .unwrap()
+            .value
+            .parse()
+            .unwrap();
         assert!((left / (5.0 * spec.capacity_bytes as f64) - 1.0).abs() < 0.02, "{left}");
         assert!(early.metrics.iter().all(|metric| metric.name != "write.rate.steady"));
         let late = sequential(40.0);
         let row = (geometry.page_bytes * u64::from(geometry.planes)) as f64;
-        let die_ns = 2.0 * nand.program_ns as f64 + nand.erase_ns as f64 / f64::from(geometry.pages_per_block);
-        let (expected, steady) = (geometry.dies() as f64 * row / die_ns * 1e3, value(&late, "write.rate.steady"));
-        assert!((steady / expected - 1.0).abs() < 0.05, "{steady} MB/s, arithmetic says {expected}");
+        let die_ns = 2.0 * nand.program_ns as f64
+            + nand.erase_ns as f64 / f64::from(geometry.pages_per_block);
+        let (expected, steady) =
+            (geometry.dies() as f64 * row / die_ns * 1e3, value(&late, "write.rate.steady"));
+        assert!(
+            (steady / expected - 1.0).abs() < 0.05,
+            "{steady} MB/s, arithmetic says {expected}"
+        );
     }
 
     /// Its allowance is 100 MB/s; throttled it writes less, otherwise more. The long-term rate is
@@ -221,11 +282,18 @@ mod tests {
     fn half_of_a_swing_is_not_steady() {
         let mut spec = small();
         let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
-        let rule =
-            trimtab_drive::spec::LifeThrottle { credit_bytes: 250_000_000, earned_bytes_per_s: 100_000_000, throttled_permille: 300 };
+        let rule = trimtab_drive::spec::LifeThrottle {
+            credit_bytes: 250_000_000,
+            earned_bytes_per_s: 100_000_000,
+            throttled_permille: 300,
+        };
         flash.life_throttle = Some(rule);
         let sequential = |capacities| {
-            let load = Addresses { pattern: Pattern::Sequential, sizes: vec![(1 << 20, 1)], ..addresses(Mix::default()) };
+            let load = Addresses {
+                pattern: Pattern::Sequential,
+                sizes: vec![(1 << 20, 1)],
+                ..addresses(Mix::default())
+            };
             let plan = DriveSimulationPlan {
                 load: DriveLoad::Synthetic(load),
                 until_written: Some(Amount::Capacities(capacities)),
@@ -234,8 +302,16 @@ mod tests {
             };
             run(&spec, "drive:small", &plan, &mut ()).unwrap().0
         };
-        let steady = |run: &Run| run.metrics.iter().find(|metric| metric.name == "write.rate.steady").map(|metric| metric.samples[0]);
-        let rates: Vec<Option<f64>> = [1.5, 3.0, 6.0, 20.0, 80.0].into_iter().map(|capacities| steady(&sequential(capacities))).collect();
+        let steady = |run: &Run| {
+            run.metrics
+                .iter()
+                .find(|metric| metric.name == "write.rate.steady")
+                .map(|metric| metric.samples[0])
+        };
+        let rates: Vec<Option<f64>> = [1.5, 3.0, 6.0, 20.0, 80.0]
+            .into_iter()
+            .map(|capacities| steady(&sequential(capacities)))
+            .collect();
         assert!(rates.iter().flatten().all(|rate| (rate / 100.0 - 1.0).abs() < 0.1), "{rates:?}");
         assert!(rates[0].is_none() && rates[4].is_some(), "{rates:?}");
     }
@@ -245,7 +321,14 @@ mod tests {
         let mut spec = small();
         let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
         flash.trim.supported = false;
-        let with = |trim: &str| run(&spec, "x", &DriveSimulationPlan { trim: Some(trim.parse().unwrap()), ..plan() }, &mut ());
+        let with = |trim: &str| {
+            run(
+                &spec,
+                "x",
+                &DriveSimulationPlan { trim: Some(trim.parse().unwrap()), ..plan() },
+                &mut (),
+            )
+        };
         assert!(with("batched").err().unwrap().to_string().contains("does not support TRIM"));
         assert!(with("none").is_ok());
     }

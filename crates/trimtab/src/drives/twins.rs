@@ -41,7 +41,8 @@ pub fn directory(context: &Context) -> anyhow::Result<PathBuf> {
 /// The directory cannot be created.
 pub fn file(context: &Context, name: &str) -> anyhow::Result<PathBuf> {
     let directory = directory(context)?;
-    Dir::make_sheltered(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    Dir::make_sheltered(&directory)
+        .with_context(|| format!("cannot make {}", directory.display()))?;
     Ok(directory.join(format!("{name}.toml")))
 }
 
@@ -57,7 +58,10 @@ pub fn name(context: &Context, below: &UnderlyingDrive) -> String {
     let which = which(below);
     let another = |kept: &StoredTwin| {
         let called_so = kept.path.file_stem().is_some_and(|stem| stem == name.as_str());
-        called_so && kept.origin().is_some_and(|origin| origin.model != below.model || !may_be(origin, &which))
+        called_so
+            && kept
+                .origin()
+                .is_some_and(|origin| origin.model != below.model || !may_be(origin, &which))
     };
     if found(context).twins.iter().any(another) { of_its_own(&name, &which) } else { name }
 }
@@ -94,12 +98,23 @@ fn in_directory(directory: &Path) -> TwinDirectory {
     let names = match names {
         Ok(names) => names,
         Err(error) if error.kind() == ErrorKind::NotFound => return TwinDirectory::default(),
-        Err(error) => return TwinDirectory { twins: Vec::new(), odd: vec![format!("{}: {error}", directory.display())] },
+        Err(error) => {
+            return TwinDirectory {
+                twins: Vec::new(),
+                odd: vec![format!("{}: {error}", directory.display())],
+            };
+        }
     };
     let mut found = TwinDirectory::default();
-    for path in names.iter().map(|name| directory.join(name)).filter(|path| path.extension().is_some_and(|extension| extension == "toml")) {
+    for path in names
+        .iter()
+        .map(|name| directory.join(name))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+    {
         let drive = path.to_str().context("its name is not UTF-8").and_then(from_file);
-        match drive.and_then(|drive| if drive.twin.is_some() { Ok(drive) } else { Err(anyhow::anyhow!("it is not a twin")) }) {
+        match drive.and_then(|drive| {
+            if drive.twin.is_some() { Ok(drive) } else { Err(anyhow::anyhow!("it is not a twin")) }
+        }) {
             Ok(drive) => found.twins.push(StoredTwin { path, drive }),
             Err(error) => found.odd.push(format!("{}: {error:#}", path.display())),
         }
@@ -114,7 +129,11 @@ pub fn names(directory: &Path) -> Vec<String> {
 
 /// The file of the twin `name`.
 pub fn called(directory: &Path, name: &str) -> Option<PathBuf> {
-    in_directory(directory).twins.into_iter().find(|kept| kept.drive.spec.name == name).map(|kept| kept.path)
+    in_directory(directory)
+        .twins
+        .into_iter()
+        .find(|kept| kept.drive.spec.name == name)
+        .map(|kept| kept.path)
 }
 
 /// The latest twin of the drive, or else of another unit of its model, and reasons why it may
@@ -127,8 +146,13 @@ pub fn of(context: &Context, below: &UnderlyingDrive) -> Option<(StoredTwin, Vec
         let fits = if may_be(origin, &which) { true } else { below.is_of_a_model && same_size };
         fits.then(|| (origin.which.as_ref() == Some(&which), same_size, origin.learned.clone()))
     };
-    let (_, best) = found(context).twins.into_iter().filter_map(|kept| Some((order(&kept)?, kept))).max_by(|a, b| a.0.cmp(&b.0))?;
-    let doubts = best.origin().map(|origin| mismatches(origin, &best.drive, below)).unwrap_or_default();
+    let (_, best) = found(context)
+        .twins
+        .into_iter()
+        .filter_map(|kept| Some((order(&kept)?, kept)))
+        .max_by(|a, b| a.0.cmp(&b.0))?;
+    let doubts =
+        best.origin().map(|origin| mismatches(origin, &best.drive, below)).unwrap_or_default();
     Some((best, doubts))
 }
 
@@ -136,14 +160,23 @@ pub fn of(context: &Context, below: &UnderlyingDrive) -> Option<(StoredTwin, Vec
 pub fn mismatches(origin: &Origin, drive: &Drive, below: &UnderlyingDrive) -> Vec<String> {
     let mut notes = Vec::new();
     if origin.model != below.model {
-        notes.push(format!("the twin was learned from {}, but this is {}", origin.model, below.model));
+        notes.push(format!(
+            "the twin was learned from {}, but this is {}",
+            origin.model, below.model
+        ));
     } else {
         if !may_be(origin, &which(below)) {
             notes.push(format!("the twin was learned from another unit of {}", below.model));
         }
         if origin.firmware != below.firmware {
-            let named = |firmware: &Option<String>| firmware.clone().unwrap_or_else(|| "unknown firmware".to_owned());
-            notes.push(format!("the twin was learned with {}, but this drive has {}", named(&origin.firmware), named(&below.firmware)));
+            let named = |firmware: &Option<String>| {
+                firmware.clone().unwrap_or_else(|| "unknown firmware".to_owned())
+            };
+            notes.push(format!(
+                "the twin was learned with {}, but this drive has {}",
+                named(&origin.firmware),
+                named(&below.firmware)
+            ));
         }
     }
     if drive.spec.capacity_bytes != below.reported.capacity_bytes {

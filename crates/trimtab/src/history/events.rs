@@ -67,11 +67,19 @@ impl Events {
         });
         let wanted = wanted.transpose()?;
         let mut events = applied(wish.sysroot)?;
-        let store = wish.sysroot.map_or_else(state_directory, |base| base.join("var/lib/trimtab")).join(FILE);
+        let store = wish
+            .sysroot
+            .map_or_else(state_directory, |base| base.join("var/lib/trimtab"))
+            .join(FILE);
         // Filtering by filesystem needs more than the newest trims.
-        events.extend(trimmed(&store, wish.since_unix_ms, wish.limit.saturating_mul(if wanted.is_some() { 20 } else { 1 }))?);
+        events.extend(trimmed(
+            &store,
+            wish.since_unix_ms,
+            wish.limit.saturating_mul(if wanted.is_some() { 20 } else { 1 }),
+        )?);
         let fits = |event: &HistoryEvent| {
-            wish.since_unix_ms.is_none_or(|since| event.unix_ms >= since) && wanted.as_ref().is_none_or(|wanted| wanted.is_of(event))
+            wish.since_unix_ms.is_none_or(|since| event.unix_ms >= since)
+                && wanted.as_ref().is_none_or(|wanted| wanted.is_of(event))
         };
         events.retain(fits);
         events.sort_by_key(|event| event.unix_ms);
@@ -80,8 +88,13 @@ impl Events {
             Some(base) => Root::recorded(base).is_ok_and(|root| !root.exists(path)),
         };
         if let Some(path) = wish.path.filter(|path| events.is_empty() && is_missing(path)) {
-            let what = format!("{} does not exist, and nothing was applied or trimmed there", path.display());
-            return Err(UsageError::missing(what).hint("run 'trimtab history' without a path to list everything").into());
+            let what = format!(
+                "{} does not exist, and nothing was applied or trimmed there",
+                path.display()
+            );
+            return Err(UsageError::missing(what)
+                .hint("run 'trimtab history' without a path to list everything")
+                .into());
         }
         Ok(Self { events: events.split_off(events.len().saturating_sub(wish.limit)) })
     }
@@ -121,35 +134,52 @@ fn wanted(path: &Path, context: &Context) -> anyhow::Result<FilesystemQuery> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(path.into()),
         named => named.with_context(|| format!("cannot access '{}'", path.display()))?,
     };
-    let mount = mountinfo::of_named(&mounts, &named).with_context(|| format!("cannot access '{}'", path.display()))?;
+    let mount = mountinfo::of_named(&mounts, &named)
+        .with_context(|| format!("cannot access '{}'", path.display()))?;
     let real = named.real_path().with_context(|| format!("cannot resolve '{}'", path.display()))?;
     let Some(mount) = mount else { return Ok(path.into()) };
     if let Some(point) = fstab::unmounted(&root, mount, &real) {
-        context.remark(&format!("{} is not mounted; these events are from when it was", point.display()));
+        context.remark(&format!(
+            "{} is not mounted; these events are from when it was",
+            point.display()
+        ));
         return Ok(point.as_path().into());
     }
     if mount.mount_point != real {
         let (path, point) = (path.display(), mount.mount_point.display());
         context.remark(&format!("{path} is on the filesystem mounted at {point}: this is the history of the whole filesystem"));
     }
-    let mut same: Vec<&Mount> = mounts.iter().filter(|other| other.dev == mount.dev && other.fs_type == mount.fs_type).collect();
+    let mut same: Vec<&Mount> = mounts
+        .iter()
+        .filter(|other| other.dev == mount.dev && other.fs_type == mount.fs_type)
+        .collect();
     // The named mount may show only part of the filesystem and be covered by another mount.
     same.sort_by_key(|other| other.id != mount.id);
-    let fs_id = same.iter().find_map(|mount| Filesystem::open(&mount.mount_point).ok()).map(|fs| fs.id().to_owned());
-    Ok(FilesystemQuery { mount_points: same.iter().map(|mount| mount.mount_point.display().to_string()).collect(), fs_id })
+    let fs_id = same
+        .iter()
+        .find_map(|mount| Filesystem::open(&mount.mount_point).ok())
+        .map(|fs| fs.id().to_owned());
+    Ok(FilesystemQuery {
+        mount_points: same.iter().map(|mount| mount.mount_point.display().to_string()).collect(),
+        fs_id,
+    })
 }
 
 /// The filesystem at `path` of a system that does not run: what was mounted there, and the
 /// filesystem that its fstab mounts there or above.
 fn wanted_below(base: &Path, path: &Path) -> anyhow::Result<FilesystemQuery> {
-    let root = Root::recorded(base).with_context(|| format!("cannot access '{}'", base.display()))?;
+    let root =
+        Root::recorded(base).with_context(|| format!("cannot access '{}'", base.display()))?;
     let mut query = FilesystemQuery::from(path.components().collect::<PathBuf>().as_path());
-    query.mount_points.extend(fstab::mount_point(&root, path).map(|point| point.display().to_string()));
+    query
+        .mount_points
+        .extend(fstab::mount_point(&root, path).map(|point| point.display().to_string()));
     Ok(query)
 }
 
 fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<HistoryEvent>> {
-    let shown = sysroot.map_or_else(|| "the system".to_owned(), |sysroot| format!("'{}'", sysroot.display()));
+    let shown = sysroot
+        .map_or_else(|| "the system".to_owned(), |sysroot| format!("'{}'", sysroot.display()));
     let system = System::new(sysroot, None).with_context(|| format!("cannot access {shown}"))?;
     let one = |event: apply::PolicyChange| HistoryEvent {
         unix_ms: event.unix_ms,
@@ -160,14 +190,23 @@ fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<HistoryEvent>> {
         },
         path: event.path.display().to_string(),
         policy: event.policy,
-        outcome: event.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "),
+        outcome: event
+            .files
+            .iter()
+            .map(|file| file.display().to_string())
+            .collect::<Vec<_>>()
+            .join(", "),
         ..HistoryEvent::default()
     };
     Ok(apply::events(&system)?.into_iter().map(one).collect())
 }
 
 /// The newest trims.
-fn trimmed(store: &Path, since_unix_ms: Option<u64>, limit: usize) -> anyhow::Result<Vec<HistoryEvent>> {
+fn trimmed(
+    store: &Path,
+    since_unix_ms: Option<u64>,
+    limit: usize,
+) -> anyhow::Result<Vec<HistoryEvent>> {
     if !store.try_exists().with_context(|| format!("cannot access {}", store.display()))? {
         return Ok(Vec::new());
     }
@@ -177,8 +216,17 @@ fn trimmed(store: &Path, since_unix_ms: Option<u64>, limit: usize) -> anyhow::Re
         }
         opened => opened?,
     };
-    let filter = Filter { workload: Some(WORKLOAD.to_owned()), since_unix_ms, limit: Some(limit), ..Filter::default() };
-    store.list(&filter)?.into_iter().map(|summary| Ok(of_run(&store.load(summary.id)?, summary.id.short()))).collect()
+    let filter = Filter {
+        workload: Some(WORKLOAD.to_owned()),
+        since_unix_ms,
+        limit: Some(limit),
+        ..Filter::default()
+    };
+    store
+        .list(&filter)?
+        .into_iter()
+        .map(|summary| Ok(of_run(&store.load(summary.id)?, summary.id.short())))
+        .collect()
 }
 
 fn of_run(run: &Run, id: String) -> HistoryEvent {

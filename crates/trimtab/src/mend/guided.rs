@@ -68,27 +68,44 @@ pub struct FixReport {
 }
 
 /// Fixes one path, or only plans it; proves the result.
-pub fn run(path: &Path, dry_run: bool, reserve: Option<Bytes>, context: &Context) -> anyhow::Result<FixReport> {
+pub fn run(
+    path: &Path,
+    dry_run: bool,
+    reserve: Option<Bytes>,
+    context: &Context,
+) -> anyhow::Result<FixReport> {
     let mut steps = Vec::new();
-    let diagnosis = if dry_run { planned(path, &mut steps)? } else { mended(path, context, &mut steps)? };
+    let diagnosis =
+        if dry_run { planned(path, &mut steps)? } else { mended(path, context, &mut steps)? };
     let any = steps.iter().any(|step| step.outcome == RemedyOutcome::Done);
     let reaches = diagnosis.verdict.kind == VerdictKind::Reaches && diagnosis.filesystem.is_some();
     let proof = (any && reaches).then(|| proof(path, reserve, context));
-    Ok(FixReport { subject: diagnosis.subject.clone(), dry_run, by_hand: by_hand(&steps, &diagnosis), steps, proof, diagnosis })
+    Ok(FixReport {
+        subject: diagnosis.subject.clone(),
+        dry_run,
+        by_hand: by_hand(&steps, &diagnosis),
+        steps,
+        proof,
+        diagnosis,
+    })
 }
 
 impl FixReport {
     /// True if the proof shows that TRIM does not reach the drive, even if the diagnosis
     /// disagrees.
     pub fn is_disproved(&self) -> bool {
-        self.proof.as_ref().and_then(|proof| proof.verdict).is_some_and(|verdict| verdict.exit_status() == BLOCKED)
+        self.proof
+            .as_ref()
+            .and_then(|proof| proof.verdict)
+            .is_some_and(|verdict| verdict.exit_status() == BLOCKED)
     }
 }
 
 fn examined(path: &Path) -> anyhow::Result<Diagnosis> {
     let root = Root::live().context("cannot open /")?;
     let config = Config::of_root(&root).and_then(Result::ok);
-    let doctor = selection::doctor(&root, config.as_ref()).context("cannot read the mount table (/proc/self/mountinfo)")?;
+    let doctor = selection::doctor(&root, config.as_ref())
+        .context("cannot read the mount table (/proc/self/mountinfo)")?;
     doctor.examine_path(path).with_context(|| format!("cannot examine '{}'", path.display()))
 }
 
@@ -118,16 +135,27 @@ fn of(finding: &Finding, remedy: &Remedy, outcome: RemedyOutcome) -> RemedyResul
 }
 
 /// Fixes the lowest fault, diagnoses again, and repeats. Returns the final diagnosis.
-fn mended(path: &Path, context: &Context, steps: &mut Vec<RemedyResult>) -> anyhow::Result<Diagnosis> {
+fn mended(
+    path: &Path,
+    context: &Context,
+    steps: &mut Vec<RemedyResult>,
+) -> anyhow::Result<Diagnosis> {
     let mut mending = None;
     let mut subject = None;
     loop {
         let diagnosis = examined(path)?;
         // A path through directories of other users may lead elsewhere by the next pass.
         let subject = subject.get_or_insert_with(|| diagnosis.subject.clone());
-        ensure!(*subject == diagnosis.subject, "'{}' led to {subject} and leads to {} now", path.display(), diagnosis.subject);
+        ensure!(
+            *subject == diagnosis.subject,
+            "'{}' led to {subject} and leads to {} now",
+            path.display(),
+            diagnosis.subject
+        );
         // Skip remedies that were already applied without effect.
-        let next = diagnosis.actionable().find(|(_, remedy)| steps.iter().all(|step| step.remedy != remedy.steps));
+        let next = diagnosis
+            .actionable()
+            .find(|(_, remedy)| steps.iter().all(|step| step.remedy != remedy.steps));
         let Some((finding, remedy)) = next else { return Ok(diagnosis) };
         interrupt::check()?;
         let outcome = match consent::ask(context, &question(&diagnosis, finding, remedy))? {
@@ -148,7 +176,8 @@ fn mended(path: &Path, context: &Context, steps: &mut Vec<RemedyResult>) -> anyh
 fn failed(steps: &[RemedyResult]) -> String {
     match steps.iter().filter(|step| step.outcome == RemedyOutcome::Done).count() {
         0 => "the step failed".to_owned(),
-        _ => "the step failed, and those before it hold (trimtab doctor --undo undoes them)".to_owned(),
+        _ => "the step failed, and those before it hold (trimtab doctor --undo undoes them)"
+            .to_owned(),
     }
 }
 
@@ -175,7 +204,9 @@ fn question(diagnosis: &Diagnosis, finding: &Finding, remedy: &Remedy) -> String
 fn proof(path: &Path, reserve: Option<Bytes>, context: &Context) -> ProofResult {
     match prove(path, reserve, context) {
         Ok(proof) => ProofResult { text: proof.text, verdict: Some(proof.verdict) },
-        Err(error) => ProofResult { text: format!("no proof was made: {}", one_line(&error)), verdict: None },
+        Err(error) => {
+            ProofResult { text: format!("no proof was made: {}", one_line(&error)), verdict: None }
+        }
     }
 }
 
@@ -185,9 +216,18 @@ fn prove(path: &Path, reserve: Option<Bytes>, context: &Context) -> anyhow::Resu
         Some(mount) if !path.is_dir() => mount.mount_point.clone(),
         _ => path.to_owned(),
     };
-    let options = ProofOptions { size: PROOF_SIZE, wait: Duration::ZERO, lock_wait: Duration::from_secs(30), as_mounted: false };
+    let options = ProofOptions {
+        size: PROOF_SIZE,
+        wait: Duration::ZERO,
+        lock_wait: Duration::from_secs(30),
+        as_mounted: false,
+    };
     let space = verify::space(&directory, &options)?;
-    let plan = WorkloadPlan { written: Bytes(space.0.saturating_mul(verify::TRIES.into())), space, ops: None };
+    let plan = WorkloadPlan {
+        written: Bytes(space.0.saturating_mul(verify::TRIES.into())),
+        space,
+        ops: None,
+    };
     let workspace = safety::prepare(context, reserve, &directory, "the proof", &plan)?;
     let proof = verify::prove(&workspace, &options, |busy| context.remark(&busy.to_string()));
     if let Err(error) = workspace.close() {
@@ -198,9 +238,12 @@ fn prove(path: &Path, reserve: Option<Bytes>, context: &Context) -> anyhow::Resu
 
 /// Manual steps of the applied remedies, and those of the final diagnosis.
 fn by_hand(steps: &[RemedyResult], diagnosis: &Diagnosis) -> Vec<RemedyStep> {
-    let done: Vec<&RemedyResult> = steps.iter().filter(|step| step.outcome == RemedyOutcome::Done).collect();
+    let done: Vec<&RemedyResult> =
+        steps.iter().filter(|step| step.outcome == RemedyOutcome::Done).collect();
     let mut all: Vec<RemedyStep> = done.iter().flat_map(|step| step.by_hand.clone()).collect();
-    let planned = |step: &RemedyStep| steps.iter().any(|one| one.outcome == RemedyOutcome::Planned && one.remedy.contains(step));
+    let planned = |step: &RemedyStep| {
+        steps.iter().any(|one| one.outcome == RemedyOutcome::Planned && one.remedy.contains(step))
+    };
     let left = diagnosis.to_do.iter().filter(|step| !planned(step)).cloned();
     all.extend(left.collect::<Vec<_>>());
     let mut once = Vec::new();

@@ -33,22 +33,39 @@ impl Machine {
             },
             RemedyAction::Provisioning { file, from, to, limit_file, limit } => {
                 match (self.root.read(file), self.root.read_u64(limit_file)) {
-                    (Some(mode), Some(now)) if mode == *to && (1..=*limit).contains(&now) => SettingState::Set,
+                    (Some(mode), Some(now)) if mode == *to && (1..=*limit).contains(&now) => {
+                        SettingState::Set
+                    }
                     (Some(mode), Some(_)) if mode == *from => SettingState::Before,
-                    (Some(mode), Some(now)) => SettingState::Other(format!("{} is {mode}, with discards of up to {now} B", file.display())),
+                    (Some(mode), Some(now)) => SettingState::Other(format!(
+                        "{} is {mode}, with discards of up to {now} B",
+                        file.display()
+                    )),
                     _ => SettingState::Gone,
                 }
             }
-            RemedyAction::AllowDiscards { name, .. } => self.table(name, |says| says("allow_discards")),
-            RemedyAction::Passdown { name, .. } => self.table(name, |says| !says("no_discard_passdown") && !says("ignore_discard")),
-            // A pool's status shows more than its limits.
-            RemedyAction::ReloadTable { name } if self.tables.table(name).any(|target| target.kind == "thin-pool") => {
-                SettingState::set(self.tables.status(name).any(|target| target.says("discard_passdown")))
+            RemedyAction::AllowDiscards { name, .. } => {
+                self.table(name, |says| says("allow_discards"))
             }
-            RemedyAction::RefreshCrypt { name, .. } | RemedyAction::ReloadTable { name } => match mapped_by_name(&self.root, name) {
-                Some(sys) => SettingState::set(self.root.read_u64(sys.join("queue/discard_max_bytes")).unwrap_or(0) > 0),
-                None => SettingState::Gone,
-            },
+            RemedyAction::Passdown { name, .. } => {
+                self.table(name, |says| !says("no_discard_passdown") && !says("ignore_discard"))
+            }
+            // A pool's status shows more than its limits.
+            RemedyAction::ReloadTable { name }
+                if self.tables.table(name).any(|target| target.kind == "thin-pool") =>
+            {
+                SettingState::set(
+                    self.tables.status(name).any(|target| target.says("discard_passdown")),
+                )
+            }
+            RemedyAction::RefreshCrypt { name, .. } | RemedyAction::ReloadTable { name } => {
+                match mapped_by_name(&self.root, name) {
+                    Some(sys) => SettingState::set(
+                        self.root.read_u64(sys.join("queue/discard_max_bytes")).unwrap_or(0) > 0,
+                    ),
+                    None => SettingState::Gone,
+                }
+            }
             RemedyAction::Crypttab { .. } => file(action),
             RemedyAction::Timer => SettingState::set(trim_units(&self.root).1),
         }
@@ -68,7 +85,8 @@ impl Machine {
     /// exists.
     pub fn identity(&self, action: &RemedyAction) -> String {
         let identity = match action {
-            RemedyAction::Attribute { file, .. } | RemedyAction::Provisioning { limit_file: file, .. } => {
+            RemedyAction::Attribute { file, .. }
+            | RemedyAction::Provisioning { limit_file: file, .. } => {
                 file.ancestors().nth(2).and_then(|disk| self.root.read(disk.join("diskseq")))
             }
             _ => self.mapping(action).and_then(|sys| self.root.read(sys.join("dm/uuid"))),
@@ -89,7 +107,8 @@ impl Machine {
 
     /// True if the mapping is suspended: activating a new table would resume it.
     pub fn is_suspended(&self, action: &RemedyAction) -> bool {
-        self.mapping(action).is_some_and(|sys| self.root.read_u64(sys.join("dm/suspended")) == Some(1))
+        self.mapping(action)
+            .is_some_and(|sys| self.root.read_u64(sys.join("dm/suspended")) == Some(1))
     }
 }
 
@@ -101,7 +120,8 @@ pub fn is_lost_on_reboot(action: &RemedyAction) -> bool {
 
 /// True if a mapping is read-only.
 pub fn is_read_only(root: &Root, name: &str) -> bool {
-    mapped_by_name(root, name).is_some_and(|sys| root.read_u64(Path::new(&sys).join("ro")) == Some(1))
+    mapped_by_name(root, name)
+        .is_some_and(|sys| root.read_u64(Path::new(&sys).join("ro")) == Some(1))
 }
 
 /// A file is in its desired state if the plan contains no change.

@@ -86,10 +86,15 @@ impl Records {
                 Ok(()) => return Ok(Some(records)),
                 Err(Errno::WOULDBLOCK) if patience > 0 => std::thread::sleep(LOCK_PAUSE),
                 Err(Errno::WOULDBLOCK) => break,
-                Err(errno) => return Err(io::Error::from(errno)).with_context(|| format!("cannot lock {}", records.0.path().display())),
+                Err(errno) => {
+                    return Err(io::Error::from(errno))
+                        .with_context(|| format!("cannot lock {}", records.0.path().display()));
+                }
             }
         }
-        bail!("another process of trimtab, or a program that one has started, is mending or undoing: wait for it")
+        bail!(
+            "another process of trimtab, or a program that one has started, is mending or undoing: wait for it"
+        )
     }
 
     fn try_lock(&self) -> Result<(), Errno> {
@@ -114,7 +119,9 @@ impl Records {
             dir.write_atomically(RECORD, PRIVATE_FILE, |file| file.write_all(&text))?;
             self.0.sync()
         };
-        io::Result::Ok(()).and_then(|()| write()).with_context(|| format!("cannot write {}", self.0.path().join(&name).display()))
+        io::Result::Ok(())
+            .and_then(|()| write())
+            .with_context(|| format!("cannot write {}", self.0.path().join(&name).display()))
     }
 }
 
@@ -129,12 +136,17 @@ impl MendRun {
     /// Begins a run for this mount point or device; fails if another run is active. Writes
     /// nothing before the first step.
     pub fn begin(subject: &str) -> anyhow::Result<Self> {
-        let records = Records::locked(true)?.context("the directory of records is made where it is missing")?;
+        let records = Records::locked(true)?
+            .context("the directory of records is made where it is missing")?;
         let number = records.last()? + 1;
         // Restore files that a killed process was replacing.
         apply::put_back_unfinished(&System::mended()?)?;
-        let record =
-            MendRecord { version: VERSION, subject: subject.to_owned(), unix_ms: trimtab_linux::sys::clock::unix_ms(), steps: Vec::new() };
+        let record = MendRecord {
+            version: VERSION,
+            subject: subject.to_owned(),
+            unix_ms: trimtab_linux::sys::clock::unix_ms(),
+            steps: Vec::new(),
+        };
         Ok(Self { records, number, record })
     }
 
@@ -142,10 +154,19 @@ impl MendRun {
     /// leaves no record.
     pub fn step(&mut self, action: &RemedyAction, say: &dyn Fn(&str)) -> anyhow::Result<()> {
         let machine = Machine::read()?;
-        let files = words::subject_of_file(action).map(|_| apply::next_number(&System::mended()?)).transpose()?;
+        let files = words::subject_of_file(action)
+            .map(|_| apply::next_number(&System::mended()?))
+            .transpose()?;
         let identity = machine.identity(action);
         let boot = boot_id();
-        self.record.steps.push(MendStep { action: action.clone(), boot, identity, files, done: false, taking_back: false });
+        self.record.steps.push(MendStep {
+            action: action.clone(),
+            boot,
+            identity,
+            files,
+            done: false,
+            taking_back: false,
+        });
         self.records.write(self.number, &self.record)?;
         let outcome = perform(action, say);
         let last = self.record.steps.last_mut().context("the step was noted")?;
@@ -187,7 +208,11 @@ pub struct MendUndo {
 pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<MendUndo> {
     let records = Records::locked(false)?.context("nothing has been mended")?;
     let (number, mut record) = loop {
-        let number = records.numbers()?.last().copied().context("nothing to undo: nothing has been mended, or all of it is undone")?;
+        let number = records
+            .numbers()?
+            .last()
+            .copied()
+            .context("nothing to undo: nothing has been mended, or all of it is undone")?;
         match records.read(&numbered(number), |record: &MendRecord| record.version)? {
             Some(record) => break (number, record),
             None => records.remove(&numbered(number))?,
@@ -244,7 +269,8 @@ fn why_not(step: &MendStep, machine: &Machine) -> Option<String> {
         return Some("nothing to undo, since only limits were worked out again".to_owned());
     }
     // For other actions, the state of the machine shows whether they still apply.
-    let of_this_boot = matches!(step.action, RemedyAction::Attribute { .. } | RemedyAction::Provisioning { .. });
+    let of_this_boot =
+        matches!(step.action, RemedyAction::Attribute { .. } | RemedyAction::Provisioning { .. });
     if of_this_boot && step.boot != boot_id() {
         return Some("the machine was started since, which took it back".to_owned());
     }
@@ -256,8 +282,12 @@ fn why_not(step: &MendStep, machine: &Machine) -> Option<String> {
     match seen {
         SettingState::Gone => Some("it is not there any more".to_owned()),
         SettingState::Before => Some("it is as it was before".to_owned()),
-        SettingState::Other(what) => Some(format!("it stays as it is, because it was changed since: {what}")),
-        SettingState::Set if identity != step.identity => Some("there is another one of that name now, which stays as it is".to_owned()),
+        SettingState::Other(what) => {
+            Some(format!("it stays as it is, because it was changed since: {what}"))
+        }
+        SettingState::Set if identity != step.identity => {
+            Some("there is another one of that name now, which stays as it is".to_owned())
+        }
         SettingState::Set => None,
     }
 }
@@ -283,10 +313,18 @@ fn not_ours(action: &RemedyAction, kept: &Path) -> Option<String> {
 pub fn unfinished() -> Vec<String> {
     let look = || -> anyhow::Result<Vec<String>> {
         // A live process holds the lock.
-        let Some(records) = Records::of_mendings(false)?.filter(|records| records.try_lock().is_ok()) else { return Ok(Vec::new()) };
+        let Some(records) =
+            Records::of_mendings(false)?.filter(|records| records.try_lock().is_ok())
+        else {
+            return Ok(Vec::new());
+        };
         let mut all = Vec::new();
         for number in records.numbers()? {
-            let Some(record) = records.read(&numbered(number), |record: &MendRecord| record.version)? else { continue };
+            let Some(record) =
+                records.read(&numbered(number), |record: &MendRecord| record.version)?
+            else {
+                continue;
+            };
             all.extend(record.steps.iter().filter(|step| !step.done).map(|step| {
                 let what = words::told(&step.action).does;
                 format!("mending {} was killed at: {what}; trimtab doctor --undo undoes what it has done", record.subject)
@@ -302,7 +340,14 @@ mod tests {
     use super::*;
 
     fn step(action: RemedyAction) -> MendStep {
-        MendStep { action, boot: boot_id(), identity: String::new(), files: None, done: true, taking_back: false }
+        MendStep {
+            action,
+            boot: boot_id(),
+            identity: String::new(),
+            files: None,
+            done: true,
+            taking_back: false,
+        }
     }
 
     #[test]
@@ -311,7 +356,9 @@ mod tests {
         // An attribute that exists on every machine and that no test changes.
         let file: PathBuf = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size".into();
         let Some(now) = machine.root.read(&file) else { return };
-        let switch = |from: &str, to: &str| step(RemedyAction::Attribute { file: file.clone(), from: from.into(), to: to.into() });
+        let switch = |from: &str, to: &str| {
+            step(RemedyAction::Attribute { file: file.clone(), from: from.into(), to: to.into() })
+        };
         assert_eq!(why_not(&switch("0", &now), &machine), None);
         assert!(why_not(&switch(&now, "0"), &machine).unwrap().contains("as it was before"));
         assert!(why_not(&switch("0", "1"), &machine).unwrap().contains("was changed since"));
@@ -319,9 +366,17 @@ mod tests {
         assert!(why_not(&earlier, &machine).unwrap().contains("started since"));
         let another = MendStep { identity: "another".into(), ..switch("0", &now) };
         assert!(why_not(&another, &machine).unwrap().contains("another one of that name"));
-        let gone = step(RemedyAction::Attribute { file: "/sys/no-such/discard_max_bytes".into(), from: "0".into(), to: "1".into() });
+        let gone = step(RemedyAction::Attribute {
+            file: "/sys/no-such/discard_max_bytes".into(),
+            from: "0".into(),
+            to: "1".into(),
+        });
         assert!(why_not(&gone, &machine).unwrap().contains("not there any more"));
-        assert!(why_not(&step(RemedyAction::ReloadTable { name: "x".into() }), &machine).unwrap().contains("nothing to undo"));
+        assert!(
+            why_not(&step(RemedyAction::ReloadTable { name: "x".into() }), &machine)
+                .unwrap()
+                .contains("nothing to undo")
+        );
     }
 
     #[test]
@@ -348,19 +403,31 @@ mod tests {
 
     #[test]
     fn revert_refuses_an_unknown_attribute() {
-        let any =
-            RemedyAction::Attribute { file: "/sys/kernel/mm/transparent_hugepage/enabled".into(), from: "x".into(), to: "never".into() };
+        let any = RemedyAction::Attribute {
+            file: "/sys/kernel/mm/transparent_hugepage/enabled".into(),
+            from: "x".into(),
+            to: "never".into(),
+        };
         let error = revert(&any, None, &|_| {}).unwrap_err();
         assert!(error.to_string().contains("nothing that is ever set here"), "{error}");
     }
 
     #[test]
     fn mend_record_round_trips_through_json() {
-        let steps =
-            vec![step(RemedyAction::Timer), step(RemedyAction::AllowDiscards { name: "home".into(), persistent: true, keep: Vec::new() })];
+        let steps = vec![
+            step(RemedyAction::Timer),
+            step(RemedyAction::AllowDiscards {
+                name: "home".into(),
+                persistent: true,
+                keep: Vec::new(),
+            }),
+        ];
         let record = MendRecord { version: VERSION, subject: "/home".into(), unix_ms: 1, steps };
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<MendRecord>(&text).unwrap().steps, record.steps);
-        assert!(serde_json::from_str::<MendRecord>(&text.replace("allow-discards", "anything")).is_err());
+        assert!(
+            serde_json::from_str::<MendRecord>(&text.replace("allow-discards", "anything"))
+                .is_err()
+        );
     }
 }

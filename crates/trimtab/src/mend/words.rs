@@ -24,26 +24,38 @@ pub fn told(action: &RemedyAction) -> ActionDescription {
 
 fn does(action: &RemedyAction) -> String {
     match action {
-        RemedyAction::Attribute { file, from, to } => format!("echo {to} > {} (it is {from})", quoted(&file.to_string_lossy())),
+        RemedyAction::Attribute { file, from, to } => {
+            format!("echo {to} > {} (it is {from})", quoted(&file.to_string_lossy()))
+        }
         RemedyAction::Provisioning { file, from, to, limit_file, limit } => format!(
             "echo {to} > {} (it is {from}), and echo {limit} > {}",
             quoted(&file.to_string_lossy()),
             quoted(&limit_file.to_string_lossy())
         ),
-        RemedyAction::Crypttab { name } => format!("the option discard for {} in crypttab", quoted(name)),
-        RemedyAction::ReloadTable { name } => format!("load the table of {name} once more (dmsetup reload, dmsetup resume)"),
-        _ => command_lines(action).iter().map(|line| line.join(" ").replace(" -- ", " ")).collect::<Vec<_>>().join(" && "),
+        RemedyAction::Crypttab { name } => {
+            format!("the option discard for {} in crypttab", quoted(name))
+        }
+        RemedyAction::ReloadTable { name } => {
+            format!("load the table of {name} once more (dmsetup reload, dmsetup resume)")
+        }
+        _ => command_lines(action)
+            .iter()
+            .map(|line| line.join(" ").replace(" -- ", " "))
+            .collect::<Vec<_>>()
+            .join(" && "),
     }
 }
 
 fn costs(action: &RemedyAction) -> Option<&'static str> {
     match action {
-        RemedyAction::AllowDiscards { .. } => {
-            Some("from then on, anyone with access to the drive can see which blocks are free; cryptsetup asks for the passphrase")
-        }
+        RemedyAction::AllowDiscards { .. } => Some(
+            "from then on, anyone with access to the drive can see which blocks are free; cryptsetup asks for the passphrase",
+        ),
         RemedyAction::RefreshCrypt { .. } => Some("it asks for the passphrase"),
         RemedyAction::ReloadTable { .. } => Some("what uses the volume waits for a moment"),
-        RemedyAction::Attribute { file, .. } | RemedyAction::Provisioning { file, .. } if file.ends_with("provisioning_mode") => {
+        RemedyAction::Attribute { file, .. } | RemedyAction::Provisioning { file, .. }
+            if file.ends_with("provisioning_mode") =>
+        {
             Some("a bridge that says it takes UNMAP and does not may lose data: have a backup")
         }
         _ => None,
@@ -53,7 +65,9 @@ fn costs(action: &RemedyAction) -> Option<&'static str> {
 fn lasts(action: &RemedyAction) -> &'static str {
     match action {
         _ if !can_be_taken_back(action) => "there is nothing to undo",
-        _ if is_lost_on_reboot(action) => "it holds until the machine or the device is started again",
+        _ if is_lost_on_reboot(action) => {
+            "it holds until the machine or the device is started again"
+        }
         _ => "it holds until it is undone",
     }
 }
@@ -77,11 +91,20 @@ mod tests {
 
     #[test]
     fn fix_states_action_cost_and_duration() {
-        let home = told(&RemedyAction::AllowDiscards { name: "home".into(), persistent: true, keep: Vec::new() });
+        let home = told(&RemedyAction::AllowDiscards {
+            name: "home".into(),
+            persistent: true,
+            keep: Vec::new(),
+        });
         assert_eq!(home.does, "cryptsetup --allow-discards --persistent refresh home");
-        assert!(home.costs.unwrap().contains("which blocks are free") && home.lasts.contains("undone"));
-        let limit =
-            told(&RemedyAction::Attribute { file: "/sys/block/sda/queue/discard_max_bytes".into(), from: "0".into(), to: "512".into() });
+        assert!(
+            home.costs.unwrap().contains("which blocks are free") && home.lasts.contains("undone")
+        );
+        let limit = told(&RemedyAction::Attribute {
+            file: "/sys/block/sda/queue/discard_max_bytes".into(),
+            from: "0".into(),
+            to: "512".into(),
+        });
         assert_eq!(limit.does, "echo 512 > /sys/block/sda/queue/discard_max_bytes (it is 0)");
         assert!(limit.costs.is_none() && limit.lasts.contains("started again"));
         let mode = told(&RemedyAction::Provisioning {
@@ -96,6 +119,9 @@ mod tests {
             "echo unmap > /sys/d/provisioning_mode (it is full), and echo 2147450880 > /sys/block/sda/queue/discard_max_bytes"
         );
         assert!(mode.costs.unwrap().contains("backup") && mode.lasts.contains("started again"));
-        assert_eq!(told(&RemedyAction::ReloadTable { name: "vg-l".into() }).lasts, "there is nothing to undo");
+        assert_eq!(
+            told(&RemedyAction::ReloadTable { name: "vg-l".into() }).lasts,
+            "there is nothing to undo"
+        );
     }
 }

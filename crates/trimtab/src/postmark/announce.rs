@@ -33,7 +33,15 @@ impl<'a> Announcer<'a> {
     pub fn new(out: &'a mut dyn Write, seconds: Seconds<'a>, transactions: u32) -> Self {
         // The original divides by zero for fewer than 10 transactions.
         let dot_every = (transactions / 10).max(1);
-        Self(RefCell::new(AnnouncerState { out, seconds, stamps: Stamps::default(), phase: None, dots: 0, dot_every, out_of_files: false }))
+        Self(RefCell::new(AnnouncerState {
+            out,
+            seconds,
+            stamps: Stamps::default(),
+            phase: None,
+            dots: 0,
+            dot_every,
+            out_of_files: false,
+        }))
     }
 
     /// The four times of the report.
@@ -87,8 +95,7 @@ impl AnnouncerState<'_> {
 }
 
 const DONE: &str = "Done\n";
-const OUT_OF_FILES: &str =
-    "out of files!\nFor this workload, either increase the number of files or\ndecrease the number of transactions.\n";
+const OUT_OF_FILES: &str = "out of files!\nFor this workload, either increase the number of files or\ndecrease the number of transactions.\n";
 const LABELS: [(&str, &str); 5] = [
     (phase::MAKE_DIRS, "Creating subdirectories..."),
     (phase::CREATE, "Creating files..."),
@@ -104,7 +111,12 @@ impl Observer for &Announcer<'_> {
 }
 
 impl<T: ?Sized> Events<T> for &Announcer<'_> {
-    fn between(&mut self, _target: &mut T, _recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+    fn between(
+        &mut self,
+        _target: &mut T,
+        _recorder: &mut Recorder,
+        next: Option<&str>,
+    ) -> TargetResult {
         let _ = self.0.borrow_mut().begin(next);
         Ok(())
     }
@@ -173,9 +185,15 @@ mod tests {
 
     #[test]
     fn progress_dots_count_tenths_of_transactions() {
-        for (transactions, dots) in [(1, 1), (9, 9), (10, 10), (19, 19), (20, 10), (105, 11), (20_000, 10)] {
-            let (text, stamps) = output(&PostmarkSettings { transactions, ..PostmarkSettings::default() });
-            let want = format!("Creating files...Done\nPerforming transactions{}Done\nDeleting files...Done\n", ".".repeat(dots));
+        for (transactions, dots) in
+            [(1, 1), (9, 9), (10, 10), (19, 19), (20, 10), (105, 11), (20_000, 10)]
+        {
+            let (text, stamps) =
+                output(&PostmarkSettings { transactions, ..PostmarkSettings::default() });
+            let want = format!(
+                "Creating files...Done\nPerforming transactions{}Done\nDeleting files...Done\n",
+                ".".repeat(dots)
+            );
             assert_eq!(text, want, "{transactions}");
             assert_eq!(stamps, Stamps { start: 1, transactions: 2, sweep: 3, end: 4 });
         }
@@ -183,8 +201,13 @@ mod tests {
 
     #[test]
     fn transactions_without_operations_are_announced() {
-        let settings =
-            PostmarkSettings { bias_read: None, bias_create: None, transactions: 30, subdirectories: 3, ..PostmarkSettings::default() };
+        let settings = PostmarkSettings {
+            bias_read: None,
+            bias_create: None,
+            transactions: 30,
+            subdirectories: 3,
+            ..PostmarkSettings::default()
+        };
         let (text, _) = output(&settings);
         assert_eq!(
             text,

@@ -86,7 +86,8 @@ pub fn verbose(totals: &Totals, stamps: Stamps) -> String {
     let mut line = |indent: &str, count: i64, what: &str, seconds: i64| {
         let _ = writeln!(text, "{indent}{what} ({} per second)", count / seconds);
     };
-    let Totals { transactions, number, created, read, appended, deleted, deleted_mixed, .. } = *totals;
+    let Totals { transactions, number, created, read, appended, deleted, deleted_mixed, .. } =
+        *totals;
     let (created_mixed, deleted_alone) = (created - number, deleted - deleted_mixed);
     line(
         &format!("Time:\n\t{} seconds total\n\t", t.total),
@@ -96,15 +97,30 @@ pub fn verbose(totals: &Totals, stamps: Stamps) -> String {
     );
     line("\nFiles:\n\t", created, &format!("{created} created"), t.total);
     line("\t\tCreation alone: ", number, &format!("{number} files"), t.creation);
-    line("\t\tMixed with transactions: ", created_mixed, &format!("{created_mixed} files"), t.transactions);
+    line(
+        "\t\tMixed with transactions: ",
+        created_mixed,
+        &format!("{created_mixed} files"),
+        t.transactions,
+    );
     line("\t", read, &format!("{read} read"), t.transactions);
     line("\t", appended, &format!("{appended} appended"), t.transactions);
     line("\t", deleted, &format!("{deleted} deleted"), t.total);
     line("\t\tDeletion alone: ", deleted_alone, &format!("{deleted_alone} files"), t.deletion);
-    line("\t\tMixed with transactions: ", deleted_mixed, &format!("{deleted_mixed} files"), t.transactions);
+    line(
+        "\t\tMixed with transactions: ",
+        deleted_mixed,
+        &format!("{deleted_mixed} files"),
+        t.transactions,
+    );
     text.push_str("\nData:\n");
     for (bytes, what) in [(totals.bytes_read, "read"), (totals.bytes_written, "written")] {
-        let _ = writeln!(text, "\t{} {what} ({} per second)", data_size(bytes), data_size(bytes / t.total as f32));
+        let _ = writeln!(
+            text,
+            "\t{} {what} ({} per second)",
+            data_size(bytes),
+            data_size(bytes / t.total as f32)
+        );
     }
     text
 }
@@ -202,13 +218,21 @@ mod tests {
         let stamps = Stamps { start: 100, transactions: 103, sweep: 110, end: 112 };
         // The output of the original's version 1.53. Version 1.5 printed 176.00 for deletions
         // alone, dividing by the time of creation.
-        assert_eq!(terse(&totals, stamps), "12 7 71.43 63.67 166.67 37.71 34.71 36.71 63.67 264.00 33.71 119230.84 388505.66\n");
+        assert_eq!(
+            terse(&totals, stamps),
+            "12 7 71.43 63.67 166.67 37.71 34.71 36.71 63.67 264.00 33.71 119230.84 388505.66\n"
+        );
     }
 
     #[test]
     fn backward_clock_gives_negative_rates_without_panic() {
         let totals = Totals { transactions: 10, created: 10, ..Totals::default() };
         let text = verbose(&totals, Stamps { start: 100, transactions: 90, sweep: 80, end: 70 });
-        assert!(text.starts_with("Time:\n\t-30 seconds total\n\t-10 seconds of transactions (-1 per second)\n"), "{text}");
+        assert!(
+            text.starts_with(
+                "Time:\n\t-30 seconds total\n\t-10 seconds of transactions (-1 per second)\n"
+            ),
+            "{text}"
+        );
     }
 }

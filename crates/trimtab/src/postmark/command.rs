@@ -34,12 +34,21 @@ const COMMANDS: &[(&str, &str)] = &[
     ("set seed", "N: seed of the random numbers; the same seed gives the same operations"),
     ("set transactions", "N: transactions in a run"),
     ("set location", "DIR [WEIGHT], +DIR [WEIGHT] or -DIR: use, add or remove a directory"),
-    ("set subdirectories", "N: spread the files over N subdirectories of each location (2 or more)"),
+    (
+        "set subdirectories",
+        "N: spread the files over N subdirectories of each location (2 or more)",
+    ),
     ("set read", "BYTES: size of a read call"),
     ("set write", "BYTES: size of a write call"),
     ("set buffering", "true or false: collect calls in a 4096-byte buffer, or one call per block"),
-    ("set bias read", "0 to 10: tenths of transactions that read rather than append; -1 for neither"),
-    ("set bias create", "0 to 10: tenths of transactions that create rather than delete; -1 for neither"),
+    (
+        "set bias read",
+        "0 to 10: tenths of transactions that read rather than append; -1 for neither",
+    ),
+    (
+        "set bias create",
+        "0 to 10: tenths of transactions that create rather than delete; -1 for neither",
+    ),
     ("set report", "verbose or terse"),
     ("run", "[FILE]: run, and print the report or append it to FILE"),
     ("load", "FILE: execute the commands in FILE"),
@@ -53,7 +62,8 @@ pub fn parse(line: &[u8]) -> PostmarkCommand<'_> {
     if let Some(rest) = line.strip_prefix(b"!") {
         return PostmarkCommand::Shell(rest);
     }
-    let Some((name, _)) = COMMANDS.iter().find(|(name, _)| line.starts_with(name.as_bytes())) else {
+    let Some((name, _)) = COMMANDS.iter().find(|(name, _)| line.starts_with(name.as_bytes()))
+    else {
         return PostmarkCommand::Unknown;
     };
     let argument = line.get(name.len() + 1..);
@@ -62,14 +72,17 @@ pub fn parse(line: &[u8]) -> PostmarkCommand<'_> {
         "load" => PostmarkCommand::Load(argument),
         "show" => PostmarkCommand::Show(argument),
         "help" => PostmarkCommand::Help(argument),
-        name => name.strip_prefix("set ").map_or(PostmarkCommand::Quit, |setting| PostmarkCommand::Set(setting, argument)),
+        name => name
+            .strip_prefix("set ")
+            .map_or(PostmarkCommand::Quit, |setting| PostmarkCommand::Set(setting, argument)),
     }
 }
 
 /// Help on the commands that begin with `start`; on all if none does.
 pub fn help(start: &[u8]) -> String {
     let line = |(name, text): &(&str, &str)| format!("{name} - {text}\n");
-    let matching: String = COMMANDS.iter().filter(|(name, _)| name.as_bytes().starts_with(start)).map(line).collect();
+    let matching: String =
+        COMMANDS.iter().filter(|(name, _)| name.as_bytes().starts_with(start)).map(line).collect();
     if matching.is_empty() { COMMANDS.iter().map(line).collect() } else { matching }
 }
 
@@ -91,7 +104,8 @@ pub fn read_line(input: &mut dyn BufRead) -> io::Result<Option<InputLine>> {
             break;
         }
         let most = buffer.len().min(LINE_MAX - text.len());
-        let take = buffer[..most].iter().position(|c| *c == b'\n').map_or(most, |newline| newline + 1);
+        let take =
+            buffer[..most].iter().position(|c| *c == b'\n').map_or(most, |newline| newline + 1);
         text.extend_from_slice(&buffer[..take]);
         input.consume(take);
     }
@@ -130,7 +144,10 @@ mod tests {
     fn no_command_is_a_prefix_of_a_later_one() {
         let names: Vec<&str> = COMMANDS.iter().map(|(name, _)| *name).collect();
         for (at, name) in names.iter().enumerate() {
-            assert!(!names[..at].iter().any(|earlier| name.starts_with(earlier)), "'{name}' is unreachable");
+            assert!(
+                !names[..at].iter().any(|earlier| name.starts_with(earlier)),
+                "'{name}' is unreachable"
+            );
         }
     }
 
@@ -149,7 +166,10 @@ mod tests {
     #[test]
     fn read_line_always_drops_the_last_character() {
         let line = |text: &str, cut_at_end| InputLine { text: text.into(), cut_at_end };
-        assert_eq!(lines(b"show\n\nquit"), [line("show", false), line("", false), line("qui", true)]);
+        assert_eq!(
+            lines(b"show\n\nquit"),
+            [line("show", false), line("", false), line("qui", true)]
+        );
         assert_eq!(lines(b"set report terse\r\n"), [line("set report terse\r", false)]);
         assert_eq!(lines(b"ab\0cd\n"), [line("a", false)]);
     }

@@ -45,7 +45,11 @@ pub struct PostmarkConfig {
 
 impl Default for PostmarkConfig {
     fn default() -> Self {
-        Self { settings: PostmarkSettings::default(), locations: Vec::new(), format: PostmarkReportFormat::Verbose }
+        Self {
+            settings: PostmarkSettings::default(),
+            locations: Vec::new(),
+            format: PostmarkReportFormat::Verbose,
+        }
     }
 }
 
@@ -61,15 +65,29 @@ impl PostmarkConfig {
             "size" => (settings.size_low, settings.size_high) = sizes(argument)?,
             "number" => settings.number = positive(argument, "a number of files", NUMBER_MAX)?,
             "seed" => settings.seed = positive(argument, "a seed", MOST)?,
-            "transactions" => settings.transactions = positive(argument, "a number of transactions", MOST)?,
-            "subdirectories" => settings.subdirectories = positive(argument, "a number of subdirectories", MOST)?,
+            "transactions" => {
+                settings.transactions = positive(argument, "a number of transactions", MOST)?
+            }
+            "subdirectories" => {
+                settings.subdirectories = positive(argument, "a number of subdirectories", MOST)?
+            }
             "read" => settings.read_block = positive(argument, "a read block size in bytes", MOST)?,
-            "write" => settings.write_block = positive(argument, "a write block size in bytes", MOST)?,
-            "buffering" => settings.buffering = word(argument, &[("true", true), ("false", false)])?,
+            "write" => {
+                settings.write_block = positive(argument, "a write block size in bytes", MOST)?
+            }
+            "buffering" => {
+                settings.buffering = word(argument, &[("true", true), ("false", false)])?
+            }
             "bias read" => settings.bias_read = bias(argument)?,
             "bias create" => settings.bias_create = bias(argument)?,
             "report" => {
-                self.format = word(argument, &[("verbose", PostmarkReportFormat::Verbose), ("terse", PostmarkReportFormat::Terse)])?
+                self.format = word(
+                    argument,
+                    &[
+                        ("verbose", PostmarkReportFormat::Verbose),
+                        ("terse", PostmarkReportFormat::Terse),
+                    ],
+                )?
             }
             _ => return self.set_location(argument),
         }
@@ -77,7 +95,9 @@ impl PostmarkConfig {
     }
 
     fn set_location(&mut self, argument: Option<&[u8]>) -> Result<(), Complaint> {
-        let Some(argument) = argument else { return Err("no directory given; 'set location PATH [WEIGHT]'".into()) };
+        let Some(argument) = argument else {
+            return Err("no directory given; 'set location PATH [WEIGHT]'".into());
+        };
         if let Some(path) = argument.strip_prefix(b"-") {
             let Some(at) = self.locations.iter().position(|location| location.path == path) else {
                 return Err(format!("no location '{}' to remove", path.escape_ascii()));
@@ -93,10 +113,14 @@ impl PostmarkConfig {
         if added.is_none() {
             self.locations.clear();
         }
-        let right = weight.map_or(Some(1), |text| u32::try_from(atoi(text)).ok().filter(|weight| *weight > 0));
+        let right = weight
+            .map_or(Some(1), |text| u32::try_from(atoi(text)).ok().filter(|weight| *weight > 0));
         self.locations.push(Location { path: path.to_vec(), weight: right.unwrap_or(1) });
         match (right, weight) {
-            (None, Some(text)) => Err(format!("weight '{}' is not a number above 0; counted as 1", text.escape_ascii())),
+            (None, Some(text)) => Err(format!(
+                "weight '{}' is not a number above 0; counted as 1",
+                text.escape_ascii()
+            )),
             _ => Ok(()),
         }
     }
@@ -108,7 +132,10 @@ impl PostmarkConfig {
 
     /// The settings of a run, with the locations' weights.
     pub fn run_settings(&self) -> PostmarkSettings {
-        PostmarkSettings { weights: self.locations.iter().map(|location| location.weight).collect(), ..self.settings.clone() }
+        PostmarkSettings {
+            weights: self.locations.iter().map(|location| location.weight).collect(),
+            ..self.settings.clone()
+        }
     }
 
     /// The output of `show` in three parts: up to the line that announces the locations, the
@@ -145,12 +172,30 @@ impl PostmarkConfig {
             1 => writeln!(tail, "1 subdirectory will be used")?,
             several => writeln!(tail, "{several} subdirectories will be used")?,
         }
-        writeln!(tail, "Block sizes are: read={}, write={}", setting_size(settings.read_block), setting_size(settings.write_block))?;
+        writeln!(
+            tail,
+            "Block sizes are: read={}, write={}",
+            setting_size(settings.read_block),
+            setting_size(settings.write_block)
+        )?;
         let bias = |bias: Option<u8>| bias.map_or(-1, i32::from);
-        writeln!(tail, "Biases are: read/append={}, create/delete={}", bias(settings.bias_read), bias(settings.bias_create))?;
-        writeln!(tail, "{} Unix buffered file I/O", if settings.buffering { "Using" } else { "Not using" })?;
+        writeln!(
+            tail,
+            "Biases are: read/append={}, create/delete={}",
+            bias(settings.bias_read),
+            bias(settings.bias_create)
+        )?;
+        writeln!(
+            tail,
+            "{} Unix buffered file I/O",
+            if settings.buffering { "Using" } else { "Not using" }
+        )?;
         writeln!(tail, "Random number generator seed is {}", settings.seed)?;
-        writeln!(tail, "Report format is {}.", if self.format == PostmarkReportFormat::Verbose { "verbose" } else { "terse" })?;
+        writeln!(
+            tail,
+            "Report format is {}.",
+            if self.format == PostmarkReportFormat::Verbose { "verbose" } else { "terse" }
+        )?;
         Ok([head, locations, tail])
     }
 }
@@ -179,9 +224,11 @@ pub fn atoi(text: &[u8]) -> i32 {
 
 fn positive(argument: Option<&[u8]>, what: &str, most: u32) -> Result<u32, Complaint> {
     let text = argument.unwrap_or_default();
-    u32::try_from(atoi(text)).ok().filter(|value| (1..=most).contains(value)).ok_or_else(|| match argument {
-        None => format!("{what} is missing"),
-        Some(_) => format!("'{}' is not {what} (1 to {most})", text.escape_ascii()),
+    u32::try_from(atoi(text)).ok().filter(|value| (1..=most).contains(value)).ok_or_else(|| {
+        match argument {
+            None => format!("{what} is missing"),
+            Some(_) => format!("'{}' is not {what} (1 to {most})", text.escape_ascii()),
+        }
     })
 }
 
@@ -196,10 +243,12 @@ fn bias(argument: Option<&[u8]>) -> Result<Option<u8>, Complaint> {
 
 fn word<T: Copy>(argument: Option<&[u8]>, words: &[(&str, T)]) -> Result<T, Complaint> {
     let text = argument.unwrap_or_default();
-    words.iter().find(|(word, _)| word.as_bytes() == text).map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<String> = words.iter().map(|(word, _)| format!("'{word}'")).collect();
-        format!("expected {}, not '{}'", names.join(" or "), text.escape_ascii())
-    })
+    words.iter().find(|(word, _)| word.as_bytes() == text).map(|(_, value)| *value).ok_or_else(
+        || {
+            let names: Vec<String> = words.iter().map(|(word, _)| format!("'{word}'")).collect();
+            format!("expected {}, not '{}'", names.join(" or "), text.escape_ascii())
+        },
+    )
 }
 
 /// Low and high; high follows the first blank, or equals low if that is not a number of at
@@ -272,7 +321,12 @@ mod tests {
     #[test]
     fn set_location_replaces_adds_and_removes() {
         let location = |path: &str, weight| Location { path: path.into(), weight };
-        let config = after(&[("location", "old"), ("location", "a b c 4"), ("location", "+d e"), ("location", "+d 2")]);
+        let config = after(&[
+            ("location", "old"),
+            ("location", "a b c 4"),
+            ("location", "+d e"),
+            ("location", "+d 2"),
+        ]);
         assert_eq!(config.locations, [location("a b c", 4), location("d", 1), location("d", 2)]);
         let mut config = config;
         assert!(config.set("location", Some(b"-d 1")).is_err());
@@ -292,10 +346,23 @@ mod tests {
                 assert_eq!(config, PostmarkConfig::default());
             }
         }
-        for (setting, argument) in [("buffering", "TRUE"), ("report", "terse\r"), ("bias read", "11"), ("bias create", "-2")] {
-            assert_eq!(after(&[(setting, argument)]), PostmarkConfig::default(), "{setting:?} {argument}");
+        for (setting, argument) in [
+            ("buffering", "TRUE"),
+            ("report", "terse\r"),
+            ("bias read", "11"),
+            ("bias create", "-2"),
+        ] {
+            assert_eq!(
+                after(&[(setting, argument)]),
+                PostmarkConfig::default(),
+                "{setting:?} {argument}"
+            );
         }
-        assert_eq!(after(&[("bias create", "abc")]).settings.bias_create, Some(0), "as the original reads it");
+        assert_eq!(
+            after(&[("bias create", "abc")]).settings.bias_create,
+            Some(0),
+            "as the original reads it"
+        );
     }
 
     proptest! {

@@ -18,7 +18,9 @@ pub fn fields(settings: &PostmarkSettings, fsync: Fsync, direct: bool, threads: 
 pub fn add(run: &mut Run, settings: &PostmarkSettings, streams: &[&[PostmarkCounts]]) {
     let tries = streams.iter().map(|tries| tries.len()).min().unwrap_or(0);
     let of_try = |at: usize| streams.iter().map(move |tries| &tries[at]);
-    let transactions: Vec<u64> = (0..tries).map(|at| of_try(at).map(|counts| u64::from(counts.transactions)).sum()).collect();
+    let transactions: Vec<u64> = (0..tries)
+        .map(|at| of_try(at).map(|counts| u64::from(counts.transactions)).sum())
+        .collect();
     run.metrics = metrics(&run.phases, &transactions);
     // All repeats do the same.
     let Some(first) = (tries > 0).then_some(0) else { return };
@@ -38,7 +40,12 @@ pub fn add(run: &mut Run, settings: &PostmarkSettings, streams: &[&[PostmarkCoun
     }
 }
 
-fn out_of_files(stream: usize, streams: usize, settings: &PostmarkSettings, counts: &PostmarkCounts) -> Warning {
+fn out_of_files(
+    stream: usize,
+    streams: usize,
+    settings: &PostmarkSettings,
+    counts: &PostmarkCounts,
+) -> Warning {
     let which = if streams > 1 { format!(" in stream {stream}") } else { String::new() };
     Warning {
         code: "postmark.out-of-files".to_owned(),

@@ -23,7 +23,9 @@ const LOOK: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXE
 
 /// Opens a directory to work in.
 fn open(path: &Path) -> anyhow::Result<OwnedFd> {
-    beneath::Dir::open(path).map(OwnedFd::from).with_context(|| format!("cannot use the location {}", path.display()))
+    beneath::Dir::open(path)
+        .map(OwnedFd::from)
+        .with_context(|| format!("cannot use the location {}", path.display()))
 }
 
 /// A directory, locked until the run ends, so that two runs do not mix their files.
@@ -41,11 +43,16 @@ pub fn hold(paths: &[PathBuf]) -> anyhow::Result<Vec<LockedDirectory>> {
     let mut held: Vec<LockedDirectory> = Vec::new();
     for path in paths {
         let dir = open(path)?;
-        let stat = rustix::fs::fstat(&dir).map_err(std::io::Error::from).with_context(|| format!("cannot access {}", path.display()))?;
+        let stat = rustix::fs::fstat(&dir)
+            .map_err(std::io::Error::from)
+            .with_context(|| format!("cannot access {}", path.display()))?;
         let identity = (stat.st_dev, stat.st_ino);
         let known = held.iter().any(|other| other.identity == identity);
         // Some filesystems cannot lock directories; then there is no such protection.
-        if !known && rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        if !known
+            && rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive)
+                == Err(Errno::WOULDBLOCK)
+        {
             bail!("another PostMark run is using {}", path.display());
         }
         held.push(LockedDirectory { dir, path: path.clone(), identity });
@@ -75,18 +82,30 @@ pub fn in_the_way(held: &[LockedDirectory], names: Names) -> anyhow::Result<Vec<
     Ok(found)
 }
 
-fn look(dir: BorrowedFd<'_>, path: &Path, names: Names, is_location: bool, found: &mut Vec<PathBuf>) -> io::Result<()> {
+fn look(
+    dir: BorrowedFd<'_>,
+    path: &Path,
+    names: Names,
+    is_location: bool,
+    found: &mut Vec<PathBuf>,
+) -> io::Result<()> {
     for entry in Dir::read_from(dir)? {
         let entry = entry?;
         let name = entry.file_name();
         let path = path.join(OsStr::from_bytes(name.to_bytes()));
-        let index = name.to_bytes().strip_prefix(b"s").and_then(canonical_number).filter(|_| is_location && names.subdirectories > 1);
+        let index = name
+            .to_bytes()
+            .strip_prefix(b"s")
+            .and_then(canonical_number)
+            .filter(|_| is_location && names.subdirectories > 1);
         if index.is_some_and(|index| index < names.subdirectories.into()) {
             match rustix::fs::openat(dir, name, LOOK | OFlags::DIRECTORY, Mode::empty()) {
                 Ok(inside) => look(inside.as_fd(), &path, names, false, found)?,
                 Err(_) => found.push(path),
             }
-        } else if canonical_number(name.to_bytes()).is_some_and(|number| (1..=names.number_max).contains(&number)) {
+        } else if canonical_number(name.to_bytes())
+            .is_some_and(|number| (1..=names.number_max).contains(&number))
+        {
             found.push(path);
         }
     }
@@ -95,7 +114,8 @@ fn look(dir: BorrowedFd<'_>, path: &Path, names: Names, is_location: bool, found
 
 /// The number in `digits` without leading zeros.
 fn canonical_number(digits: &[u8]) -> Option<u64> {
-    let canonical = digits.first().is_some_and(|first| *first != b'0' || digits.len() == 1) && digits.iter().all(u8::is_ascii_digit);
+    let canonical = digits.first().is_some_and(|first| *first != b'0' || digits.len() == 1)
+        && digits.iter().all(u8::is_ascii_digit);
     if canonical { std::str::from_utf8(digits).ok()?.parse().ok() } else { None }
 }
 
@@ -129,7 +149,9 @@ impl Locations {
             return Ok((&mut self.dirs[0], path));
         }
         let at = path.strip_prefix('l').and_then(|rest| rest.split_once('/'));
-        let at = at.and_then(|(index, rest)| Some((self.dirs.get_mut(index.parse::<usize>().ok()?)?, rest)));
+        let at = at.and_then(|(index, rest)| {
+            Some((self.dirs.get_mut(index.parse::<usize>().ok()?)?, rest))
+        });
         at.ok_or_else(|| error("find a location for", Path::new(""), path, Errno::NOENT))
     }
 }
@@ -156,7 +178,11 @@ impl FileTarget for Locations {
         match (op, result) {
             // As in the original, an existing directory is used, and one with other files stays.
             (FileOp::MakeDir(_), Err(error)) if error.errno == Some(libc::EEXIST) => Ok(()),
-            (FileOp::RemoveDir(_), Err(error)) if matches!(error.errno, Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOENT)) => Ok(()),
+            (FileOp::RemoveDir(_), Err(error))
+                if matches!(error.errno, Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOENT)) =>
+            {
+                Ok(())
+            }
             (FileOp::Create(path, _), Err(error)) if error.action == "create" => {
                 self.foreign.push((*path).to_owned());
                 Err(error)

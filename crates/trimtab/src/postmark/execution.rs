@@ -50,11 +50,23 @@ impl PostmarkRunRecord {
     pub fn to_run(&self) -> Run {
         let settings = self.config.run_settings();
         let label = match &self.config.locations[..] {
-            [] => std::env::current_dir().map_or_else(|_| ".".to_owned(), |dir| dir.display().to_string()),
-            locations => locations.iter().map(|location| location.path().display().to_string()).collect::<Vec<_>>().join(", "),
+            [] => std::env::current_dir()
+                .map_or_else(|_| ".".to_owned(), |dir| dir.display().to_string()),
+            locations => locations
+                .iter()
+                .map(|location| location.path().display().to_string())
+                .collect::<Vec<_>>()
+                .join(", "),
         };
         let fields = details::fields(&settings, Fsync::Never, false, 1);
-        let mut header = starts_now("postmark", fields, TargetKind::Directory, &label, "as-mounted", settings.seed.into());
+        let mut header = starts_now(
+            "postmark",
+            fields,
+            TargetKind::Directory,
+            &label,
+            "as-mounted",
+            settings.seed.into(),
+        );
         header.started_unix_ms = self.started_unix_ms;
         let mut run = header.into_run(self.recorded.clone(), true);
         if let Some((environment, warnings)) = &self.surroundings {
@@ -68,19 +80,32 @@ impl PostmarkRunRecord {
 
 /// The system calls of PostMark.
 pub fn dir_options(settings: &PostmarkSettings) -> DirOptions {
-    let calls = if settings.buffering { Calls::Stdio } else { Calls::Blocks { empty_remainder: true } };
-    DirOptions { write_block: settings.write_block, read_block: settings.read_block, calls, ..DirOptions::default() }
+    let calls =
+        if settings.buffering { Calls::Stdio } else { Calls::Blocks { empty_remainder: true } };
+    DirOptions {
+        write_block: settings.write_block,
+        read_block: settings.read_block,
+        calls,
+        ..DirOptions::default()
+    }
 }
 
 /// Runs PostMark in the user's directories; with `observe`, the machine and its other activity
 /// are recorded.
-pub fn run(context: &Context, config: &PostmarkConfig, observe: bool, out: &mut dyn Write) -> anyhow::Result<PostmarkRunRecord> {
+pub fn run(
+    context: &Context,
+    config: &PostmarkConfig,
+    observe: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<PostmarkRunRecord> {
     let observer = observe.then(|| EnvironmentRecorder::start(config.first_location())).transpose();
-    let observer = observer.with_context(|| format!("cannot access {}", config.first_location().display()))?;
+    let observer =
+        observer.with_context(|| format!("cannot access {}", config.first_location().display()))?;
     let settings = config.run_settings();
     settings.check().map_err(|error| UsageError::new(error.to_string()))?;
     memory::check(&settings, 1)?;
-    let mut paths: Vec<PathBuf> = config.locations.iter().map(|location| location.path().to_owned()).collect();
+    let mut paths: Vec<PathBuf> =
+        config.locations.iter().map(|location| location.path().to_owned()).collect();
     if paths.is_empty() {
         paths.push(config.first_location().to_owned());
     }
@@ -88,7 +113,8 @@ pub fn run(context: &Context, config: &PostmarkConfig, observe: bool, out: &mut 
     let number_max = u64::from(settings.number) + u64::from(settings.transactions);
     let taken = in_the_way(&held, Names { number_max, subdirectories: settings.subdirectories })?;
     if let [example, more @ ..] = &taken[..] {
-        let (example, advice) = (example.display(), "remove what an earlier run left, or set another location");
+        let (example, advice) =
+            (example.display(), "remove what an earlier run left, or set another location");
         match more.len() {
             0 => bail!("{example} is in the way: {advice}"),
             more => bail!("{example} and {more} more files are in the way: {advice}"),
@@ -97,7 +123,9 @@ pub fn run(context: &Context, config: &PostmarkConfig, observe: bool, out: &mut 
     trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
     trimtab_linux::sys::interrupt::check()?;
 
-    let run = Postmark::new(&settings).map_err(|error| UsageError::new(error.to_string()))?.in_existing_locations();
+    let run = Postmark::new(&settings)
+        .map_err(|error| UsageError::new(error.to_string()))?
+        .in_existing_locations();
     let plan = run.plan();
     fits(&held, &plan)?;
     agreed(context, &plan)?;
@@ -107,7 +135,8 @@ pub fn run(context: &Context, config: &PostmarkConfig, observe: bool, out: &mut 
     let mut seconds = wall_seconds();
     let announcer = Announcer::new(out, &mut seconds, settings.transactions);
     let mut announced = AnnouncedRun::new(run, &announcer);
-    let mut places = Locations::new(&held, dir_options(&settings)).context("cannot use the locations")?;
+    let mut places =
+        Locations::new(&held, dir_options(&settings)).context("cannot use the locations")?;
     let outcome = files::run(&mut announced, &mut places, &mut &announcer);
     let recorded = ended(outcome, &announced.run, &mut places)?;
     drop(survives);
@@ -124,7 +153,11 @@ pub fn run(context: &Context, config: &PostmarkConfig, observe: bool, out: &mut 
 }
 
 /// Removes the files of an aborted run, and returns its error.
-fn ended(outcome: RunOutcome, run: &Postmark, places: &mut Locations) -> anyhow::Result<RunRecording> {
+fn ended(
+    outcome: RunOutcome,
+    run: &Postmark,
+    places: &mut Locations,
+) -> anyhow::Result<RunRecording> {
     let cause = match outcome.end {
         RunEnd::Complete => return Ok(outcome.recorded),
         RunEnd::Interrupted => anyhow::Error::new(InterruptError),
@@ -137,13 +170,20 @@ fn ended(outcome: RunOutcome, run: &Postmark, places: &mut Locations) -> anyhow:
             // A file that could not be removed may never have existed: a read-only filesystem
             // does not tell.
             Leftover::File(path) if places.is_foreign(path) => false,
-            Leftover::File(path) => places.delete(path).is_err_and(is_there) && !places.read(path, 0).is_err_and(|error| !is_there(error)),
+            Leftover::File(path) => {
+                places.delete(path).is_err_and(is_there)
+                    && !places.read(path, 0).is_err_and(|error| !is_there(error))
+            }
             Leftover::Dir(path) => places.remove_dir(path).is_err_and(is_there),
         };
         left += u64::from(there);
     });
     if left > 0 {
-        let what = if left == 1 { "a file or directory".to_owned() } else { format!("{left} files and directories") };
+        let what = if left == 1 {
+            "a file or directory".to_owned()
+        } else {
+            format!("{left} files and directories")
+        };
         return Err(cause.context(format!("{what} of the run could not be removed")));
     }
     Err(cause)
@@ -153,7 +193,8 @@ fn ended(outcome: RunOutcome, run: &Postmark, places: &mut Locations) -> anyhow:
 /// would stop old scripts on small drives.
 fn agreed(context: &Context, plan: &WorkloadPlan) -> anyhow::Result<()> {
     let Some(reason) = consent::reason(plan.written, None) else { return Ok(()) };
-    let announcement = format!("the run writes up to {}, {} at a time; {reason}", plan.written, plan.space);
+    let announcement =
+        format!("the run writes up to {}, {} at a time; {reason}", plan.written, plan.space);
     if consent::ask(context, &format!("{announcement}. Continue?"))? {
         return Ok(());
     }
@@ -177,7 +218,11 @@ fn fits(held: &[LockedDirectory], plan: &WorkloadPlan) -> anyhow::Result<()> {
     }
     match free.map(Bytes) {
         Some(free) if plan.space > free => {
-            bail!("the files need up to {} at a time, but only {free} is free in {}", plan.space, held[0].path.display())
+            bail!(
+                "the files need up to {} at a time, but only {free} is free in {}",
+                plan.space,
+                held[0].path.display()
+            )
         }
         _ => Ok(()),
     }

@@ -27,9 +27,16 @@ mod tests {
     #[test]
     fn check_refuses_too_large_runs_and_allows_unknown() {
         let memory = Some(Bytes(1_024_000_000));
-        assert!(enough(Bytes(1_024_000_000), memory).is_ok() && enough(Bytes(1_024_000_001), memory).is_err());
+        assert!(
+            enough(Bytes(1_024_000_000), memory).is_ok()
+                && enough(Bytes(1_024_000_001), memory).is_err()
+        );
         assert!(enough(Bytes::MAX, None).is_ok());
-        let absurd = PostmarkSettings { number: (1 << 30) - 1, size_high: i32::MAX as u32, ..PostmarkSettings::default() };
+        let absurd = PostmarkSettings {
+            number: (1 << 30) - 1,
+            size_high: i32::MAX as u32,
+            ..PostmarkSettings::default()
+        };
         assert!(check(&absurd, 1024).is_err());
     }
 }

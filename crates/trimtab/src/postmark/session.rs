@@ -34,7 +34,8 @@ pub struct PostmarkResult {
 }
 
 /// Executes one run with its progress on the output. A failed run cleans up.
-pub type Runner<'a> = dyn FnMut(&PostmarkConfig, &mut dyn Write) -> anyhow::Result<PostmarkResult> + 'a;
+pub type Runner<'a> =
+    dyn FnMut(&PostmarkConfig, &mut dyn Write) -> anyhow::Result<PostmarkResult> + 'a;
 
 /// Outputs of a session.
 pub struct SessionOutput<'a> {
@@ -67,7 +68,11 @@ enum SessionStep {
 
 impl<'a> Session<'a> {
     /// A session that starts with `config`.
-    pub fn new(config: PostmarkConfig, voice: SessionOutput<'a>, runner: &'a mut Runner<'a>) -> Self {
+    pub fn new(
+        config: PostmarkConfig,
+        voice: SessionOutput<'a>,
+        runner: &'a mut Runner<'a>,
+    ) -> Self {
         Self { config, voice, runner, load_depth: 0, foreign: false, failed: false }
     }
 
@@ -84,7 +89,10 @@ impl<'a> Session<'a> {
             }
             Ok(open) => next = self.load(file, open)?,
             Err(error) if file != Path::new(DEFAULT_FILE) => {
-                self.complain(&format!("cannot read the configuration file {}: {error}; continuing without it", file.display()));
+                self.complain(&format!(
+                    "cannot read the configuration file {}: {error}; continuing without it",
+                    file.display()
+                ));
             }
             Err(_) => {}
         }
@@ -149,7 +157,9 @@ impl<'a> Session<'a> {
             PostmarkCommand::Run(argument) => self.run(argument)?,
             PostmarkCommand::Load(argument) => self.load_named(argument)?,
             PostmarkCommand::Show(argument) => self.show(argument)?,
-            PostmarkCommand::Help(argument) => self.voice.out.write_all(command::help(argument.unwrap_or_default()).as_bytes())?,
+            PostmarkCommand::Help(argument) => {
+                self.voice.out.write_all(command::help(argument.unwrap_or_default()).as_bytes())?
+            }
             PostmarkCommand::Quit => return Ok(SessionStep::Quit),
             PostmarkCommand::Shell(command) => self.shell(command)?,
             PostmarkCommand::Unknown => writeln!(self.voice.out, "Eh?")?,
@@ -170,7 +180,10 @@ impl<'a> Session<'a> {
         match named::open_to_read(name, Streams::Pipes) {
             Ok(file) => self.load(name, file).map(drop),
             Err(error) => {
-                self.complain(&format!("load: cannot read the configuration file {}: {error}", name.display()));
+                self.complain(&format!(
+                    "load: cannot read the configuration file {}: {error}",
+                    name.display()
+                ));
                 Ok(())
             }
         }
@@ -182,7 +195,10 @@ impl<'a> Session<'a> {
         match beneath::open_to_append(name) {
             Ok(file) => Some(file),
             Err(error) => {
-                self.complain(&format!("cannot write to the file '{}', so this goes to standard output: {error}", name.display()));
+                self.complain(&format!(
+                    "cannot write to the file '{}', so this goes to standard output: {error}",
+                    name.display()
+                ));
                 None
             }
         }
@@ -242,7 +258,9 @@ impl<'a> Session<'a> {
     fn shell(&mut self, command: &[u8]) -> anyhow::Result<()> {
         self.voice.out.flush()?;
         if self.foreign {
-            self.complain("shell commands in a file that is writable by other users are not executed");
+            self.complain(
+                "shell commands in a file that is writable by other users are not executed",
+            );
             return Ok(());
         }
         let mut process = if command.is_empty() {

@@ -30,33 +30,54 @@ fn without_comments(diff: &str) -> String {
     let lines: Vec<&str> = diff.trim_end().lines().collect();
     let [old, new, hunk, added @ ..] = lines.as_slice() else { return diff.trim_end().to_owned() };
     let is_whole = *old == "--- /dev/null" || *new == "+++ /dev/null";
-    let comment = |line: &&&str| line.strip_prefix(['+', '-']).is_some_and(|line| line.trim().is_empty() || line.starts_with('#'));
+    let comment = |line: &&&str| {
+        line.strip_prefix(['+', '-'])
+            .is_some_and(|line| line.trim().is_empty() || line.starts_with('#'))
+    };
     let comments = added.iter().filter(comment).count();
     if !is_whole || comments == 0 {
         return diff.trim_end().to_owned();
     }
     let kept = added.iter().filter(|line| !comment(line)).copied();
     let note = format!("(and {comments} lines of comments that explain the file)");
-    [*old, *new, *hunk].into_iter().chain(kept).map(str::to_owned).chain([note]).collect::<Vec<_>>().join("\n")
+    [*old, *new, *hunk]
+        .into_iter()
+        .chain(kept)
+        .map(str::to_owned)
+        .chain([note])
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The whole report.
 pub fn text(report: &ApplyReport) -> String {
     let mut lines: Vec<String> = report.changes.iter().map(|c| without_comments(&c.diff)).collect();
     lines.push(match (report.changes.len(), report.dry_run, report.undo) {
-        (0, _, true) => format!("{}: nothing to undo, the files are as they were before '{}'", report.path, report.policy),
-        (0, ..) => format!("{}: nothing to change, {} is already configured", report.path, report.policy),
+        (0, _, true) => format!(
+            "{}: nothing to undo, the files are as they were before '{}'",
+            report.path, report.policy
+        ),
+        (0, ..) => {
+            format!("{}: nothing to change, {} is already configured", report.path, report.policy)
+        }
         (_, true, _) => "dry run: nothing was changed".to_owned(),
         (_, _, true) => "undone".to_owned(),
         _ => {
-            let of = report.sysroot.as_ref().map_or(String::new(), |dir| format!(" --sysroot {}", quoted(&dir.display().to_string())));
-            format!("{}: {} is configured; undo with: trimtab apply --undo{of}", report.path, report.policy)
+            let of = report.sysroot.as_ref().map_or(String::new(), |dir| {
+                format!(" --sysroot {}", quoted(&dir.display().to_string()))
+            });
+            format!(
+                "{}: {} is configured; undo with: trimtab apply --undo{of}",
+                report.path, report.policy
+            )
         }
     });
     if let Some(kept) = &report.kept {
         lines.push(format!("the earlier files are kept in {kept}"));
     }
-    if let Some(dir) = report.sysroot.as_ref().filter(|_| !report.undo && !report.remarks.is_empty()) {
+    if let Some(dir) =
+        report.sysroot.as_ref().filter(|_| !report.undo && !report.remarks.is_empty())
+    {
         lines.push(format!("on the system in {}, once it runs:", dir.display()));
     }
     lines.extend(report.remarks.iter().cloned());
@@ -74,8 +95,12 @@ mod tests {
             without_comments(new),
             "--- /dev/null\n+++ /etc/t\n@@ -0,0 +1,4 @@\n+[a]\n+b = 1\n(and 2 lines of comments that explain the file)"
         );
-        let removed = "--- /etc/t\n+++ /dev/null\n@@ -1,4 +0,0 @@\n-# what this is\n-\n-[a]\n-b = 1\n";
-        assert!(without_comments(removed).ends_with("-[a]\n-b = 1\n(and 2 lines of comments that explain the file)"));
+        let removed =
+            "--- /etc/t\n+++ /dev/null\n@@ -1,4 +0,0 @@\n-# what this is\n-\n-[a]\n-b = 1\n";
+        assert!(
+            without_comments(removed)
+                .ends_with("-[a]\n-b = 1\n(and 2 lines of comments that explain the file)")
+        );
         let change = "--- /etc/t\n+++ /etc/t\n@@ -1,2 +1,2 @@\n # x\n-# old\n+# new\n";
         assert_eq!(without_comments(change), change.trim_end());
     }

@@ -1,7 +1,9 @@
 //! A diagnosis as text. Words carry the meaning; colour and marks only repeat it.
 
 use owo_colors::OwoColorize as _;
-use trimtab_linux::doctor::{Diagnosis, Finding, Gate, LayerReport, RemedyStep, Severity, VerdictKind};
+use trimtab_linux::doctor::{
+    Diagnosis, Finding, Gate, LayerReport, RemedyStep, Severity, VerdictKind,
+};
 use trimtab_linux::output;
 use trimtab_linux::output::lines::paragraph;
 
@@ -58,7 +60,8 @@ impl Screen {
     /// `style` receives each line including its lead.
     fn line(&mut self, text: &str, depth: usize, lead: &str, style: impl Fn(&str) -> String) {
         let indent = "  ".repeat(depth.min(20));
-        let shown = self.wrapped(&format!("{lead}{text}"), &indent, &[indent.as_str(), "    "].concat());
+        let shown =
+            self.wrapped(&format!("{lead}{text}"), &indent, &[indent.as_str(), "    "].concat());
         for line in shown.lines() {
             let content = line.trim_start();
             self.text.push_str(&line[..line.len() - content.len()]);
@@ -75,7 +78,12 @@ impl Screen {
     /// Appends a step. A command stays on one line, so that it can be copied.
     fn step(&mut self, step: &RemedyStep) {
         match step {
-            RemedyStep::Run(command) => self.text.push_str(&paragraph(&format!("{}{command}", step.lead()), None, "  ", "  ")),
+            RemedyStep::Run(command) => self.text.push_str(&paragraph(
+                &format!("{}{command}", step.lead()),
+                None,
+                "  ",
+                "  ",
+            )),
             RemedyStep::ByHand(text) => self.plain(text, 1, step.lead()),
         }
     }
@@ -89,7 +97,11 @@ impl Screen {
 
     fn verdict(&mut self, diagnosis: &Diagnosis) {
         const WORD: &str = "verdict:";
-        let serious = diagnosis.layers.iter().flat_map(|layer| &layer.findings).any(|finding| finding.severity == Severity::Serious);
+        let serious = diagnosis
+            .layers
+            .iter()
+            .flat_map(|layer| &layer.findings)
+            .any(|finding| finding.severity == Severity::Serious);
         let is_risky = serious && diagnosis.verdict.kind == VerdictKind::Reaches;
         let first = if is_risky { "; read the serious finding above first" } else { "" };
         let shown = self.wrapped(&format!("{WORD} {}{first}", diagnosis.verdict.text), "", "  ");
@@ -110,7 +122,13 @@ impl Screen {
     }
 
     /// Appends the layers below, each once, indented by level.
-    fn below(&mut self, diagnosis: &Diagnosis, indices: &[usize], depth: usize, shown: &mut Vec<bool>) {
+    fn below(
+        &mut self,
+        diagnosis: &Diagnosis,
+        indices: &[usize],
+        depth: usize,
+        shown: &mut Vec<bool>,
+    ) {
         for &i in indices {
             let Some(one) = diagnosis.layers.get(i) else { continue };
             if std::mem::replace(&mut shown[i], true) {
@@ -134,7 +152,8 @@ impl Screen {
         let text = format!("{} [{}]  {word}: {}", report.name, report.kind, report.why);
         self.marked(&text, depth, &format!("{word}:"), &format!("{coloured}:"));
         if !report.evidence.0.is_empty() {
-            let evidence: Vec<String> = report.evidence.0.iter().map(|(key, value)| format!("{key} {value}")).collect();
+            let evidence: Vec<String> =
+                report.evidence.0.iter().map(|(key, value)| format!("{key} {value}")).collect();
             self.line(&evidence.join(", "), depth + 2, "", |line| line.dimmed().to_string());
         }
         // The reason for the gate has already been printed.

@@ -44,17 +44,24 @@ fn put(path: &Path, bytes: &[u8], place: OverwriteMode) -> anyhow::Result<PathBu
     }
     let (directory, name) = Dir::of_file(path)?;
     match place {
-        OverwriteMode::Replace => Ok(directory.write_atomically(name, mode(), |file| file.write_all(bytes)).map(|()| path.to_owned())?),
-        OverwriteMode::New => create(&directory, &name, bytes).map_err(|error| explain(error, path)).map(|()| path.to_owned()),
+        OverwriteMode::Replace => Ok(directory
+            .write_atomically(name, mode(), |file| file.write_all(bytes))
+            .map(|()| path.to_owned())?),
+        OverwriteMode::New => create(&directory, &name, bytes)
+            .map_err(|error| explain(error, path))
+            .map(|()| path.to_owned()),
         OverwriteMode::Free => {
             for number in 1..NUMBERS {
                 let name = numbered(&name, number);
                 match create(&directory, &name, bytes) {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                    result => return result.map(|()| path.with_file_name(name)).map_err(Into::into),
+                    result => {
+                        return result.map(|()| path.with_file_name(name)).map_err(Into::into);
+                    }
                 }
             }
-            Err(UsageError::new(format!("all numbered names of {} are taken", path.display())).into())
+            Err(UsageError::new(format!("all numbered names of {} are taken", path.display()))
+                .into())
         }
     }
 }
@@ -77,7 +84,11 @@ pub fn check(path: &Path, force: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     let (directory, name) = Dir::of_file(path).with_context(cannot)?;
-    match directory.look(&name).with_context(cannot)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+    match directory
+        .look(&name)
+        .with_context(cannot)?
+        .map(|stat| FileType::from_raw_mode(stat.st_mode))
+    {
         Some(_) if !force => Err(explain(io::ErrorKind::AlreadyExists.into(), path)),
         Some(FileType::Directory) => Err(io::Error::from(Errno::ISDIR)).with_context(cannot),
         None | Some(FileType::RegularFile) => directory.try_to_make(&name).with_context(cannot),
@@ -89,7 +100,11 @@ pub fn check(path: &Path, force: bool) -> anyhow::Result<()> {
 /// Restricts a rerun to the directory that it was given.
 fn check_again(path: &Path) -> anyhow::Result<()> {
     let only = trimtab_linux::sys::confinement::directory();
-    anyhow::ensure!(only.is_none_or(|only| path.parent() == Some(&only)), "a rerun does not write to {}", path.display());
+    anyhow::ensure!(
+        only.is_none_or(|only| path.parent() == Some(&only)),
+        "a rerun does not write to {}",
+        path.display()
+    );
     Ok(())
 }
 
@@ -97,7 +112,9 @@ fn explain(error: io::Error, path: &Path) -> anyhow::Error {
     if error.kind() != io::ErrorKind::AlreadyExists {
         return error.into();
     }
-    UsageError::new(format!("{} already exists", path.display())).hint("name another file, or use --force").into()
+    UsageError::new(format!("{} already exists", path.display()))
+        .hint("name another file, or use --force")
+        .into()
 }
 
 fn create(directory: &Dir, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
@@ -138,9 +155,13 @@ mod tests {
         std::fs::create_dir(at("directory")).unwrap();
         for force in [false, true] {
             assert!(check(&at("new.html"), force).is_ok());
-            for place in
-                [Path::new("/proc/x.html"), Path::new("/proc/self/fd/x.html"), &at("nowhere/x.html"), &at("directory"), &at("old.html/x")]
-            {
+            for place in [
+                Path::new("/proc/x.html"),
+                Path::new("/proc/self/fd/x.html"),
+                &at("nowhere/x.html"),
+                &at("directory"),
+                &at("old.html/x"),
+            ] {
                 assert!(check(place, force).is_err(), "{} {force}", place.display());
             }
             assert!(check(&at(&"x".repeat(300)), force).is_err());
@@ -164,7 +185,11 @@ mod tests {
         assert_eq!(std::fs::read(at("canary")).unwrap(), b"precious");
         assert!(!at("nowhere").exists());
         for name in ["a.html", "a-3.html", "b.html"] {
-            assert!(at(name).symlink_metadata().unwrap().is_file() && std::fs::read(at(name)).unwrap() == b"new", "{name}");
+            assert!(
+                at(name).symlink_metadata().unwrap().is_file()
+                    && std::fs::read(at(name)).unwrap() == b"new",
+                "{name}"
+            );
         }
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 5, "no other files");
     }

@@ -4,7 +4,9 @@ use super::wear::time;
 use trimtab_drive::units::{Bytes, grouped, three_digits};
 use trimtab_sim::run::metrics::WAF;
 use trimtab_study::document::{Document, NarrowLayout, Section, SectionBlock, Table};
-use trimtab_study::fleet::{ENDING_DAYS, Fleet, FleetDrive, OLD_DAYS, Problem, ProblemKind, WAF_HIGH};
+use trimtab_study::fleet::{
+    ENDING_DAYS, Fleet, FleetDrive, OLD_DAYS, Problem, ProblemKind, WAF_HIGH,
+};
 use trimtab_study::sweep::table::{Cells, Column};
 
 /// Unread files and drives that the first screen names.
@@ -13,9 +15,16 @@ const UNREAD: usize = 5;
 /// The page.
 pub fn document(fleet: &Fleet) -> Document {
     let mut sections = first_sections(fleet);
-    sections.extend([blocked(fleet), wear(fleet), faults(fleet), unread(fleet, usize::MAX)].into_iter().flatten());
+    sections.extend(
+        [blocked(fleet), wear(fleet), faults(fleet), unread(fleet, usize::MAX)]
+            .into_iter()
+            .flatten(),
+    );
     let caption = format!("All {} drives with a reading", number(fleet.drives.len()));
-    sections.extend(table_of_drives(caption, fleet.drives.iter()).map(|table| Section::new("All drives", vec![table]).folded()));
+    sections.extend(
+        table_of_drives(caption, fleet.drives.iter())
+            .map(|table| Section::new("All drives", vec![table]).folded()),
+    );
     Document { title: title(fleet), sections, ..Document::default() }
 }
 
@@ -45,30 +54,76 @@ fn first_sections(fleet: &Fleet) -> Vec<Section> {
     table.remarks = true;
     let of_subjects = format!("of {} filesystems and devices", number(counts.subjects));
     let problems = [
-        ("TRIM blocked", counts.blocked, format!("{of_subjects}, on {}", many(counts.hosts_blocked, "host"))),
+        (
+            "TRIM blocked",
+            counts.blocked,
+            format!("{of_subjects}, on {}", many(counts.hosts_blocked, "host")),
+        ),
         ("TRIM unknown", counts.unknown, of_subjects.clone()),
-        ("harmed by TRIM", counts.harmed, "drives with a known fault that the kernel does not avoid".to_owned()),
-        ("known TRIM fault", counts.faults_avoided, "drives whose fault the kernel avoids".to_owned()),
-        ("ending", counts.ending, format!("drives whose rated life ends within {ENDING_DAYS} days")),
-        ("wears too fast", counts.wears_fast, format!("drives whose rated life ends before {} years of service", fleet.planned_years)),
-        ("high WAF", counts.waf_high, format!("drives with a write amplification above {WAF_HIGH}")),
+        (
+            "harmed by TRIM",
+            counts.harmed,
+            "drives with a known fault that the kernel does not avoid".to_owned(),
+        ),
+        (
+            "known TRIM fault",
+            counts.faults_avoided,
+            "drives whose fault the kernel avoids".to_owned(),
+        ),
+        (
+            "ending",
+            counts.ending,
+            format!("drives whose rated life ends within {ENDING_DAYS} days"),
+        ),
+        (
+            "wears too fast",
+            counts.wears_fast,
+            format!("drives whose rated life ends before {} years of service", fleet.planned_years),
+        ),
+        (
+            "high WAF",
+            counts.waf_high,
+            format!("drives with a write amplification above {WAF_HIGH}"),
+        ),
     ];
     let missing = [
-        ("no diagnosis", counts.hosts_without_doctor, "hosts without a file of 'trimtab doctor --json'".to_owned()),
-        ("no wear", counts.hosts_without_wear, "hosts without a file of 'trimtab wear --json'".to_owned()),
-        ("old readings", counts.readings_old, format!("drives whose wear was read more than {OLD_DAYS} days ago; collect it again")),
-        ("drives not read", counts.drives_unread, "drives that did not report their wear".to_owned()),
+        (
+            "no diagnosis",
+            counts.hosts_without_doctor,
+            "hosts without a file of 'trimtab doctor --json'".to_owned(),
+        ),
+        (
+            "no wear",
+            counts.hosts_without_wear,
+            "hosts without a file of 'trimtab wear --json'".to_owned(),
+        ),
+        (
+            "old readings",
+            counts.readings_old,
+            format!("drives whose wear was read more than {OLD_DAYS} days ago; collect it again"),
+        ),
+        (
+            "drives not read",
+            counts.drives_unread,
+            "drives that did not report their wear".to_owned(),
+        ),
         ("files not read", counts.files_unread, "files that are not in this report".to_owned()),
     ];
-    for (what, count, meaning) in problems.into_iter().chain(missing.into_iter().filter(|(_, count, _)| *count > 0)) {
+    for (what, count, meaning) in
+        problems.into_iter().chain(missing.into_iter().filter(|(_, count, _)| *count > 0))
+    {
         table.row([what.to_owned(), number(count), meaning]);
     }
     let mut sections = vec![Section::new("Counts", vec![SectionBlock::Table(table)])];
     if !fleet.worst.is_empty() {
-        let mut table = Table::new("", &["host", "drive or filesystem", "problem"]).when_narrow(NarrowLayout::Records);
+        let mut table = Table::new("", &["host", "drive or filesystem", "problem"])
+            .when_narrow(NarrowLayout::Records);
         table.remarks = true;
-        fleet.worst.iter().for_each(|one| table.row([one.host.clone(), one.subject.clone(), words(one, fleet.planned_years)]));
-        sections.push(Section::new("Worst problems, at most ten", vec![SectionBlock::Table(table)]));
+        fleet.worst.iter().for_each(|one| {
+            table.row([one.host.clone(), one.subject.clone(), words(one, fleet.planned_years)])
+        });
+        sections
+            .push(Section::new("Worst problems, at most ten", vec![SectionBlock::Table(table)]));
     }
     sections
 }
@@ -76,10 +131,17 @@ fn first_sections(fleet: &Fleet) -> Vec<Section> {
 fn words(problem: &Problem, planned_years: f64) -> String {
     let words = match &problem.kind {
         ProblemKind::Harmed { what } => what.clone(),
-        ProblemKind::Ending { life_left_days } if *life_left_days <= 0.0 => "the rated life is used up".to_owned(),
-        ProblemKind::Ending { life_left_days } => format!("the rated life ends in {}", time(*life_left_days)),
+        ProblemKind::Ending { life_left_days } if *life_left_days <= 0.0 => {
+            "the rated life is used up".to_owned()
+        }
+        ProblemKind::Ending { life_left_days } => {
+            format!("the rated life ends in {}", time(*life_left_days))
+        }
         ProblemKind::WearsFast { service_years } => {
-            format!("the rated life ends after {} years of service, {planned_years} are planned", three_digits(*service_years))
+            format!(
+                "the rated life ends after {} years of service, {planned_years} are planned",
+                three_digits(*service_years)
+            )
         }
         ProblemKind::Blocked { layers } => format!("TRIM blocked at {}", layers.join(", ")),
     };
@@ -92,16 +154,26 @@ fn age(old_days: Option<f64>) -> String {
 }
 
 fn blocked(fleet: &Fleet) -> Option<Section> {
-    let mut layers = Table::new("Layers that block TRIM", &["layer", "filesystems and devices", "hosts"]);
-    fleet.layers.iter().for_each(|layer| layers.row([layer.kind.clone(), number(layer.subjects), number(layer.hosts)]));
+    let mut layers =
+        Table::new("Layers that block TRIM", &["layer", "filesystems and devices", "hosts"]);
+    fleet.layers.iter().for_each(|layer| {
+        layers.row([layer.kind.clone(), number(layer.subjects), number(layer.hosts)])
+    });
     let header = ["host", "filesystem or device", "blocked at", "verdict"];
-    let mut subjects = Table::new("Filesystems and devices that get no TRIM", &header).when_narrow(NarrowLayout::Records);
+    let mut subjects = Table::new("Filesystems and devices that get no TRIM", &header)
+        .when_narrow(NarrowLayout::Records);
     subjects.remarks = true;
     for one in &fleet.blocked {
-        subjects.row([one.host.clone(), one.subject.clone(), one.layers.join(", "), one.why.clone()]);
+        subjects.row([
+            one.host.clone(),
+            one.subject.clone(),
+            one.layers.join(", "),
+            one.why.clone(),
+        ]);
     }
     let help = "Run 'trimtab doctor PATH' on the host for the commands that mend it.".to_owned();
-    let blocks = vec![SectionBlock::Table(layers), SectionBlock::Table(subjects), SectionBlock::Text(help)];
+    let blocks =
+        vec![SectionBlock::Table(layers), SectionBlock::Table(subjects), SectionBlock::Text(help)];
     (!fleet.blocked.is_empty()).then(|| Section::new("Blocked TRIM", blocks))
 }
 
@@ -117,23 +189,47 @@ fn wear(fleet: &Fleet) -> Option<Section> {
             number(one.wears_fast),
         ]);
     }
-    let striking = fleet.drives.iter().filter(|drive| drive.wears_fast || drive.is_ending() || drive.has_high_waf());
-    let drives = table_of_drives("Drives that end soon, wear too fast or have a high WAF".to_owned(), striking);
+    let striking = fleet
+        .drives
+        .iter()
+        .filter(|drive| drive.wears_fast || drive.is_ending() || drive.has_high_waf());
+    let drives = table_of_drives(
+        "Drives that end soon, wear too fast or have a high WAF".to_owned(),
+        striking,
+    );
     let explained = format!(
         "WAF is the write amplification since the earlier reading of the host, else over the drive's life. Life left is at the \
          present rate, else at the mean rate so far. Service is the time under power until the rated life is used up; planned are {} \
          years.",
         fleet.planned_years
     );
-    let blocks = [SectionBlock::Table(policies)].into_iter().chain(drives).chain([SectionBlock::Text(explained)]).collect();
+    let blocks = [SectionBlock::Table(policies)]
+        .into_iter()
+        .chain(drives)
+        .chain([SectionBlock::Text(explained)])
+        .collect();
     (!fleet.drives.is_empty()).then(|| Section::new("Wear", blocks))
 }
 
-fn table_of_drives<'a>(caption: String, drives: impl Iterator<Item = &'a FleetDrive>) -> Option<SectionBlock> {
-    let header = ["host", "drive", "model", "trimmed by", "host writes", "WAF", "life used", "life left", "service"];
+fn table_of_drives<'a>(
+    caption: String,
+    drives: impl Iterator<Item = &'a FleetDrive>,
+) -> Option<SectionBlock> {
+    let header = [
+        "host",
+        "drive",
+        "model",
+        "trimmed by",
+        "host writes",
+        "WAF",
+        "life used",
+        "life left",
+        "service",
+    ];
     let mut table = Table::new(caption, &header).when_narrow(NarrowLayout::Records);
     for drive in drives {
-        let waf = |waf: f64| format!("{waf:.2}{}", if drive.waf_is_recent { "" } else { " (life)" });
+        let waf =
+            |waf: f64| format!("{waf:.2}{}", if drive.waf_is_recent { "" } else { " (life)" });
         table.row([
             drive.host.clone(),
             drive.device.clone(),
@@ -143,17 +239,24 @@ fn table_of_drives<'a>(caption: String, drives: impl Iterator<Item = &'a FleetDr
             drive.waf.map_or_else(String::new, waf),
             drive.used_percent.map_or_else(String::new, |percent| format!("{percent} %")),
             drive.life_left_days.map_or_else(String::new, time) + &age(drive.old_days()),
-            drive.service_years.map_or_else(String::new, |years| format!("{} years", three_digits(years))),
+            drive
+                .service_years
+                .map_or_else(String::new, |years| format!("{} years", three_digits(years))),
         ]);
     }
     (!table.rows.is_empty()).then_some(SectionBlock::Table(table))
 }
 
 fn faults(fleet: &Fleet) -> Option<Section> {
-    let mut table = Table::new("Drives with a known TRIM fault", &["host", "drive", "fault"]).when_narrow(NarrowLayout::Records);
+    let mut table = Table::new("Drives with a known TRIM fault", &["host", "drive", "fault"])
+        .when_narrow(NarrowLayout::Records);
     table.remarks = true;
-    fleet.faults.iter().for_each(|one| table.row([one.host.clone(), one.drive.clone(), one.what.clone()]));
-    (!fleet.faults.is_empty()).then(|| Section::new("Known TRIM faults", vec![SectionBlock::Table(table)]))
+    fleet
+        .faults
+        .iter()
+        .for_each(|one| table.row([one.host.clone(), one.drive.clone(), one.what.clone()]));
+    (!fleet.faults.is_empty())
+        .then(|| Section::new("Known TRIM faults", vec![SectionBlock::Table(table)]))
 }
 
 /// The first `most` files and drives that are missing.
@@ -161,10 +264,15 @@ fn unread(fleet: &Fleet, most: usize) -> Option<Section> {
     let mut table = Table::new("", &["file or drive", "reason"]).when_narrow(NarrowLayout::Records);
     table.remarks = true;
     let files = fleet.files_unread.iter().map(|one| [one.file.clone(), one.why.clone()]);
-    let drives = fleet.drives_unread.iter().map(|one| [format!("{}: {}", one.host, one.device), one.why.clone()]);
+    let drives = fleet
+        .drives_unread
+        .iter()
+        .map(|one| [format!("{}: {}", one.host, one.device), one.why.clone()]);
     files.chain(drives).take(most).for_each(|row| table.row(row));
     let hidden = (fleet.files_unread.len() + fleet.drives_unread.len()).saturating_sub(most);
-    let more = (hidden > 0).then(|| SectionBlock::Text(format!("{} more; --output FILE.html lists all", number(hidden))));
+    let more = (hidden > 0).then(|| {
+        SectionBlock::Text(format!("{} more; --output FILE.html lists all", number(hidden)))
+    });
     let is_empty = table.rows.is_empty();
     let blocks = [SectionBlock::Table(table)].into_iter().chain(more).collect();
     (!is_empty).then(|| Section::new("Not read", blocks))
@@ -173,12 +281,22 @@ fn unread(fleet: &Fleet, most: usize) -> Option<Section> {
 /// One row per drive, for other programs.
 pub fn columns(fleet: &Fleet) -> Vec<Column> {
     let column = |name: &str, values: Cells| Column { name: name.to_owned(), values };
-    let texts = |of: fn(&FleetDrive) -> Option<String>| Cells::Texts(fleet.drives.iter().map(of).collect());
+    let texts =
+        |of: fn(&FleetDrive) -> Option<String>| Cells::Texts(fleet.drives.iter().map(of).collect());
     let counters = |of: fn(&FleetDrive) -> Option<u64>| {
-        Cells::Counters(fleet.drives.iter().map(|drive| of(drive).and_then(|count| i64::try_from(count).ok())).collect())
+        Cells::Counters(
+            fleet
+                .drives
+                .iter()
+                .map(|drive| of(drive).and_then(|count| i64::try_from(count).ok()))
+                .collect(),
+        )
     };
-    let numbers = |of: fn(&FleetDrive) -> Option<f64>| Cells::Numbers(fleet.drives.iter().map(of).collect());
-    let flags = |of: fn(&FleetDrive) -> bool| Cells::Integers(fleet.drives.iter().map(|drive| i64::from(of(drive))).collect());
+    let numbers =
+        |of: fn(&FleetDrive) -> Option<f64>| Cells::Numbers(fleet.drives.iter().map(of).collect());
+    let flags = |of: fn(&FleetDrive) -> bool| {
+        Cells::Integers(fleet.drives.iter().map(|drive| i64::from(of(drive))).collect())
+    };
     vec![
         column("host", texts(|drive| Some(drive.host.clone()))),
         column("device", texts(|drive| Some(drive.device.clone()))),

@@ -9,20 +9,37 @@ use trimtab_study::document::{NarrowLayout, Table};
 
 /// The table for the screen.
 pub fn table(events: &Events) -> Table {
-    let header = ["began, UTC", "what", "filesystem", "policy", "by", "reached drives", "commands", "time", "outcome", "id"];
+    let header = [
+        "began, UTC",
+        "what",
+        "filesystem",
+        "policy",
+        "by",
+        "reached drives",
+        "commands",
+        "time",
+        "outcome",
+        "id",
+    ];
     let mut table = Table::new("", &header).when_narrow(NarrowLayout::Records);
     for event in &events.events {
         let text = |text: &Option<String>| text.as_deref().map(clean).unwrap_or_default();
         // Only a trim can have a count.
-        let not_counted = || if event.id.is_some() { "not counted".to_owned() } else { String::new() };
+        let not_counted =
+            || if event.id.is_some() { "not counted".to_owned() } else { String::new() };
         table.row([
             instant(event.unix_ms).trim_end_matches(" UTC").to_owned(),
             event.what.to_owned(),
             clean(&event.path),
             clean(&event.policy),
             text(&event.by),
-            event.sent_bytes.map_or_else(not_counted, |bytes| at_least(event.sent_is_minimum, &Bytes(bytes).to_string())),
-            event.sent_commands.map(|n| at_least(event.sent_is_minimum, &grouped(n))).unwrap_or_default(),
+            event.sent_bytes.map_or_else(not_counted, |bytes| {
+                at_least(event.sent_is_minimum, &Bytes(bytes).to_string())
+            }),
+            event
+                .sent_commands
+                .map(|n| at_least(event.sent_is_minimum, &grouped(n)))
+                .unwrap_or_default(),
             event.seconds.map(|s| Nanos((s * 1e9) as u64).to_string()).unwrap_or_default(),
             clean(&event.outcome),
             text(&event.id),

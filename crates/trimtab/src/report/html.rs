@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use trimtab_linux::output::lines::atoms;
 use trimtab_sim::run::Warning;
 use trimtab_study::document::{
-    Chart, ChartKind, Document, Film, Findings, LatencyHeatmap, NoteKind, SectionBlock, StudyAnswer, Table, thinned,
+    Chart, ChartKind, Document, Film, Findings, LatencyHeatmap, NoteKind, SectionBlock,
+    StudyAnswer, Table, thinned,
 };
 
 /// Points of a line that are drawn and listed; the store has all of them.
@@ -28,7 +29,8 @@ pub fn render(document: &Document) -> String {
     let title = escape(&document.title);
     let style = format!("{LIBRARY_STYLE}\n{STYLE}{}", look_style());
     let mut html = String::with_capacity(page.html.len() + 256 * 1024);
-    let script = if page.live.is_empty() { SCRIPT.to_owned() } else { format!("{LIBRARY}\n{SCRIPT}") };
+    let script =
+        if page.live.is_empty() { SCRIPT.to_owned() } else { format!("{LIBRARY}\n{SCRIPT}") };
     // The policy forbids every request, so that opening a report discloses nothing, and all
     // scripts and styles except the two below.
     let _ = write!(
@@ -42,7 +44,11 @@ pub fn render(document: &Document) -> String {
     );
     html.push_str(&page.html);
     if !page.live.is_empty() {
-        let _ = writeln!(html, "<script type=\"application/json\" id=\"charts\">{}</script>", data(&page.live));
+        let _ = writeln!(
+            html,
+            "<script type=\"application/json\" id=\"charts\">{}</script>",
+            data(&page.live)
+        );
     }
     let _ = write!(html, "<script>{script}</script>\n</body>\n</html>\n");
     html
@@ -52,7 +58,10 @@ pub fn render(document: &Document) -> String {
 fn hash(text: &str) -> String {
     use base64::Engine as _;
     use sha2::Digest as _;
-    format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(text)))
+    format!(
+        "sha256-{}",
+        base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(text))
+    )
 }
 
 /// Data in the page, escaped so that it cannot end its element.
@@ -92,7 +101,9 @@ impl Page {
         }
         if document.sections.iter().filter(|section| !section.folded).count() > 2 {
             html.push_str("<nav aria-label=\"Sections\"><ul>\n");
-            for (i, section) in document.sections.iter().enumerate().filter(|(_, section)| !section.folded) {
+            for (i, section) in
+                document.sections.iter().enumerate().filter(|(_, section)| !section.folded)
+            {
                 let _ = writeln!(html, "<li><a href=\"#s{i}\">{}</a></li>", escape(&section.title));
             }
             html.push_str("</ul></nav>\n");
@@ -100,7 +111,10 @@ impl Page {
         for (i, section) in document.sections.iter().enumerate() {
             let title = escape(&section.title);
             let _ = match section.folded {
-                true => writeln!(self.html, "<details class=\"section\" id=\"s{i}\"><summary><h2>{title}</h2></summary>"),
+                true => writeln!(
+                    self.html,
+                    "<details class=\"section\" id=\"s{i}\"><summary><h2>{title}</h2></summary>"
+                ),
                 false => writeln!(self.html, "<section id=\"s{i}\">\n<h2>{title}</h2>"),
             };
             section.blocks.iter().for_each(|block| self.block(block));
@@ -170,19 +184,28 @@ fn look_style() -> String {
     palette::LIGHT.iter().zip(palette::DARK).for_each(|(a, b)| dark(a, b));
     palette::HOLDS_LIGHT.iter().zip(palette::HOLDS_DARK).for_each(|(a, b)| dark(a, b));
     svg::SHADES.iter().zip(svg::SHADES.iter().rev()).for_each(|(a, b)| dark(a, b));
-    for (light, dash) in palette::LIGHT.iter().zip(palette::DASHES).filter(|(_, dash)| !dash.is_empty()) {
+    for (light, dash) in
+        palette::LIGHT.iter().zip(palette::DASHES).filter(|(_, dash)| !dash.is_empty())
+    {
         let dash: Vec<String> = dash.iter().map(u32::to_string).collect();
         let _ = writeln!(style, "svg [stroke=\"{light}\"]{{stroke-dasharray:{}}}", dash.join(" "));
     }
     // The same for the script, which no style sheet reaches.
     let variables = |colours: &[&str], holds: &[&str]| {
         let looks = colours.iter().enumerate().map(|(at, colour)| format!("--look{at}:{colour};"));
-        looks.chain(holds.iter().enumerate().map(|(at, colour)| format!("--hold{at}:{colour};"))).collect::<String>()
+        looks
+            .chain(holds.iter().enumerate().map(|(at, colour)| format!("--hold{at}:{colour};")))
+            .collect::<String>()
     };
     let shades = |shades: &mut dyn Iterator<Item = &&str>| {
         shades.enumerate().map(|(at, colour)| format!("--shade{at}:{colour};")).collect::<String>()
     };
-    let _ = writeln!(style, ":root{{{}{}}}", variables(&palette::LIGHT, &palette::HOLDS_LIGHT), shades(&mut svg::SHADES.iter()));
+    let _ = writeln!(
+        style,
+        ":root{{{}{}}}",
+        variables(&palette::LIGHT, &palette::HOLDS_LIGHT),
+        shades(&mut svg::SHADES.iter())
+    );
     let _ = writeln!(
         style,
         "@media screen and (prefers-color-scheme:dark){{:root{{{}{}}}}}",
@@ -201,16 +224,25 @@ fn write_answer(html: &mut String, answer: &StudyAnswer) {
         prose(&answer.origin)
     );
     for what in &answer.uses {
-        let on = if what.on.is_empty() { String::new() } else { format!(" on {}", escape(&what.on)) };
+        let on =
+            if what.on.is_empty() { String::new() } else { format!(" on {}", escape(&what.on)) };
         let (choice, meaning) = (escape(&what.choice), prose(&what.meaning));
-        let _ = writeln!(html, "<p class=\"use\"><b>USE</b> <strong>{choice}</strong>{on}: {meaning}</p>");
+        let _ = writeln!(
+            html,
+            "<p class=\"use\"><b>USE</b> <strong>{choice}</strong>{on}: {meaning}</p>"
+        );
     }
     answer.table.iter().for_each(|table| write_table(html, table, true));
     html.push_str("<dl class=\"notes\">\n");
     for note in &answer.notes {
         let label = escape(&note.label);
         let _ = match &note.kind {
-            NoteKind::Command(remark) => writeln!(html, "<dt>{label}</dt><dd><code>{}</code> {}</dd>", escape(&note.text), prose(remark)),
+            NoteKind::Command(remark) => writeln!(
+                html,
+                "<dt>{label}</dt><dd><code>{}</code> {}</dd>",
+                escape(&note.text),
+                prose(remark)
+            ),
             _ => writeln!(html, "<dt>{label}</dt><dd>{}</dd>", prose(&note.text)),
         };
     }
@@ -218,8 +250,15 @@ fn write_answer(html: &mut String, answer: &StudyAnswer) {
 }
 
 fn write_findings(html: &mut String, verdict: &Findings) {
-    let _ = writeln!(html, "<div class=\"verdict\"><p class=\"headline\">{}</p>", prose(&verdict.headline));
-    for (title, items) in [("Evidence", &verdict.evidence), ("What would change it, and what is not shown", &verdict.caveats)] {
+    let _ = writeln!(
+        html,
+        "<div class=\"verdict\"><p class=\"headline\">{}</p>",
+        prose(&verdict.headline)
+    );
+    for (title, items) in [
+        ("Evidence", &verdict.evidence),
+        ("What would change it, and what is not shown", &verdict.caveats),
+    ] {
         if !items.is_empty() {
             let _ = writeln!(html, "<h3>{title}</h3>\n<ul>");
             for item in items {
@@ -243,10 +282,19 @@ fn write_table(html: &mut String, table: &Table, stacks: bool) {
     html.push_str("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"");
     html.push_str(&escape(&table.caption));
     let classes = [(table.header.len() > COLUMNS_PLAIN, "wide"), (stacks, "stack")];
-    let classes: Vec<&str> = classes.into_iter().filter_map(|(has, class)| has.then_some(class)).collect();
-    let classes = if classes.is_empty() { String::new() } else { format!(" class=\"{}\"", classes.join(" ")) };
+    let classes: Vec<&str> =
+        classes.into_iter().filter_map(|(has, class)| has.then_some(class)).collect();
+    let classes = if classes.is_empty() {
+        String::new()
+    } else {
+        format!(" class=\"{}\"", classes.join(" "))
+    };
     let _ = writeln!(html, "\"><table{classes}>");
-    let _ = writeln!(html, "<caption>{} <button type=\"button\" class=\"csv\">CSV</button></caption>\n<thead>", escape(&table.caption));
+    let _ = writeln!(
+        html,
+        "<caption>{} <button type=\"button\" class=\"csv\">CSV</button></caption>\n<thead>",
+        escape(&table.caption)
+    );
     write_groups(html, table);
     html.push_str("<tr>");
     let is_remark = |at: usize| table.remarks && at + 1 == table.header.len();
@@ -255,18 +303,30 @@ fn write_table(html: &mut String, table: &Table, stacks: bool) {
         let _ = write!(html, "<th scope=\"col\"{class}>{}</th>", prose(heading));
     }
     html.push_str("</tr></thead>\n<tbody>\n");
-    let is_marked = |i: usize| i > 0 && table.rows.iter().any(|row| row.get(i).is_some_and(|cell| cell.ends_with(NOT_STEADY)));
+    let is_marked = |i: usize| {
+        i > 0
+            && table
+                .rows
+                .iter()
+                .any(|row| row.get(i).is_some_and(|cell| cell.ends_with(NOT_STEADY)))
+    };
     let marked: Vec<bool> = (0..table.header.len()).map(is_marked).collect();
     for (at, row) in table.rows.iter().enumerate() {
         html.push_str(if table.chosen.contains(&at) { "<tr class=\"chosen\">" } else { "<tr>" });
         for (i, cell) in row.iter().enumerate() {
             let marked = marked.get(i) == Some(&true);
             // The mark hangs to the right of its figure, so that digits stay aligned.
-            let hung = if marked && !cell.ends_with(NOT_STEADY) { "<span class=\"hung\" aria-hidden=\"true\"></span>" } else { "" };
+            let hung = if marked && !cell.ends_with(NOT_STEADY) {
+                "<span class=\"hung\" aria-hidden=\"true\"></span>"
+            } else {
+                ""
+            };
             let is_text = is_remark(i) || cell.chars().count() > FIGURE_CHARS;
             let cell = format!("{}{hung}", prose(cell));
-            let shade = i.checked_sub(1).and_then(|behind| table.shades.get(at)?.get(behind).copied());
-            let of = if stacks { format!(" data-of=\"{}\"", escape(&names[i])) } else { String::new() };
+            let shade =
+                i.checked_sub(1).and_then(|behind| table.shades.get(at)?.get(behind).copied());
+            let of =
+                if stacks { format!(" data-of=\"{}\"", escape(&names[i])) } else { String::new() };
             let _ = match (i, shade) {
                 (0, _) => write!(html, "<th scope=\"row\">{cell}</th>"),
                 (_, None) if is_text => write!(html, "<td class=\"text\"{of}>{cell}</td>"),
@@ -301,7 +361,11 @@ fn write_warnings(html: &mut String, warnings: &[Warning]) {
     html.push_str("<ul class=\"warnings\">\n");
     for warning in warnings {
         let (class, code) = (warning.severity.name(), escape(&warning.code));
-        let _ = writeln!(html, "<li class=\"{class}\"><strong>{class}:</strong> {} <code>{code}</code></li>", prose(&warning.text));
+        let _ = writeln!(
+            html,
+            "<li class=\"{class}\"><strong>{class}:</strong> {} <code>{code}</code></li>",
+            prose(&warning.text)
+        );
     }
     html.push_str("</ul>\n");
 }
@@ -309,7 +373,10 @@ fn write_warnings(html: &mut String, warnings: &[Warning]) {
 fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usize>) {
     let title = prose(&chart.title);
     let place = live.map_or_else(String::new, |live| format!(" data-chart=\"{live}\""));
-    let _ = writeln!(html, "<figure id=\"c{number}\"{place}>\n<figcaption>{title}</figcaption>\n<div class=\"still\">");
+    let _ = writeln!(
+        html,
+        "<figure id=\"c{number}\"{place}>\n<figcaption>{title}</figcaption>\n<div class=\"still\">"
+    );
     match svg::draw(chart, true).or_else(|| svg::draw(chart, false)) {
         Some(picture) => drop(writeln!(html, "<div class=\"plot\">{picture}</div>")),
         None => html.push_str("<p>There is nothing to draw.</p>\n"),
@@ -318,8 +385,11 @@ fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usi
     html.push_str("</div>\n");
     if let ChartKind::Lines { lines, .. } = &chart.kind {
         for line in lines {
-            if let [(x, y)] = line.points.iter().filter(|(_, y)| y.is_finite()).collect::<Vec<_>>()[..] {
-                let (name, x_label, y_label) = (prose(&line.name), prose(&chart.x_label), prose(&chart.y_label));
+            if let [(x, y)] =
+                line.points.iter().filter(|(_, y)| y.is_finite()).collect::<Vec<_>>()[..]
+            {
+                let (name, x_label, y_label) =
+                    (prose(&line.name), prose(&chart.x_label), prose(&chart.y_label));
                 let _ = writeln!(
                     html,
                     "<p class=\"sub\">{name} has only one value, shown as a dot: {} ({y_label}) at {} ({x_label}).</p>",
@@ -335,9 +405,18 @@ fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usi
 }
 
 /// The start of a figure: its title and the static picture.
-fn write_still(html: &mut String, class: &str, title: &str, live: usize, picture: Option<impl std::fmt::Display>) {
+fn write_still(
+    html: &mut String,
+    class: &str,
+    title: &str,
+    live: usize,
+    picture: Option<impl std::fmt::Display>,
+) {
     let title = prose(title);
-    let _ = writeln!(html, "<figure class=\"{class}\" data-chart=\"{live}\">\n<figcaption>{title}</figcaption>\n<div class=\"still\">");
+    let _ = writeln!(
+        html,
+        "<figure class=\"{class}\" data-chart=\"{live}\">\n<figcaption>{title}</figcaption>\n<div class=\"still\">"
+    );
     match picture {
         Some(picture) => drop(writeln!(html, "<div class=\"plot\">{picture}</div>")),
         None => html.push_str("<p>There is nothing to draw.</p>\n"),
@@ -358,7 +437,11 @@ fn write_film(html: &mut String, film: &Film, live: usize) {
     ];
     for (at, name) in HOLDS.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
         let fill = palette::HOLDS_LIGHT.get(at).copied().filter(|_| at < 3).unwrap_or("none");
-        let strike = if at == 1 { format!("<path d=\"M1 11L11 1\" stroke=\"{}\"/>", palette::HOLDS_LIGHT[3]) } else { String::new() };
+        let strike = if at == 1 {
+            format!("<path d=\"M1 11L11 1\" stroke=\"{}\"/>", palette::HOLDS_LIGHT[3])
+        } else {
+            String::new()
+        };
         let _ = write!(
             html,
             "<li><svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect x=\"1\" y=\"1\" width=\"10\" height=\"10\" fill=\"{fill}\" stroke=\"#333333\"/>{strike}</svg>{name}</li>"
@@ -401,7 +484,9 @@ fn prepared(chart: &Chart) -> Chart {
             }
             marks.iter_mut().for_each(|mark| mark.label = clean(&mark.label));
         }
-        ChartKind::Bars { categories, .. } => categories.iter_mut().for_each(|category| *category = clean(category)),
+        ChartKind::Bars { categories, .. } => {
+            categories.iter_mut().for_each(|category| *category = clean(category))
+        }
         ChartKind::Dots { axes, dots } => {
             axes.iter_mut().for_each(|axis| *axis = clean(axis));
             dots.iter_mut().for_each(|dot| dot.name = clean(&dot.name));
@@ -414,8 +499,12 @@ fn write_legend(html: &mut String, chart: &Chart) {
     let (names, bars): (Vec<&str>, bool) = match &chart.kind {
         // Their names are next to them.
         ChartKind::Dots { .. } => return,
-        ChartKind::Lines { lines, .. } => (lines.iter().map(|line| line.name.as_str()).collect(), false),
-        ChartKind::Bars { series, .. } => (series.iter().map(|(name, _)| name.as_str()).collect(), true),
+        ChartKind::Lines { lines, .. } => {
+            (lines.iter().map(|line| line.name.as_str()).collect(), false)
+        }
+        ChartKind::Bars { series, .. } => {
+            (series.iter().map(|(name, _)| name.as_str()).collect(), true)
+        }
     };
     html.push_str("<ul class=\"legend\">");
     for (name, look) in names.iter().zip(palette::looks(&names)) {
@@ -423,9 +512,15 @@ fn write_legend(html: &mut String, chart: &Chart) {
         let swatch = if bars {
             format!("<rect width=\"28\" height=\"10\" fill=\"{colour}\"/>")
         } else {
-            format!("<line x1=\"0\" y1=\"5\" x2=\"28\" y2=\"5\" stroke=\"{colour}\" stroke-width=\"3\"/>")
+            format!(
+                "<line x1=\"0\" y1=\"5\" x2=\"28\" y2=\"5\" stroke=\"{colour}\" stroke-width=\"3\"/>"
+            )
         };
-        let _ = write!(html, "<li><svg class=\"swatch\" viewBox=\"0 0 28 10\" aria-hidden=\"true\">{swatch}</svg>{}</li>", escape(name));
+        let _ = write!(
+            html,
+            "<li><svg class=\"swatch\" viewBox=\"0 0 28 10\" aria-hidden=\"true\">{swatch}</svg>{}</li>",
+            escape(name)
+        );
     }
     html.push_str("</ul>\n");
 }
@@ -448,15 +543,40 @@ mod tests {
     fn document(hostile: &str) -> Document {
         let mut table = Table::new(hostile, &["a", hostile]);
         table.row([hostile, "1"]);
-        let line = ChartLine { name: hostile.into(), points: (0..5000).map(|i| (f64::from(i), f64::from(i % 7) * 10.0 + 1.0)).collect() };
-        let warning = Warning { code: hostile.into(), severity: Severity::Serious, facts: vec![], text: hostile.into() };
-        let chart = |kind| SectionBlock::Chart(Chart { title: hostile.into(), x_label: hostile.into(), y_label: hostile.into(), kind });
+        let line = ChartLine {
+            name: hostile.into(),
+            points: (0..5000).map(|i| (f64::from(i), f64::from(i % 7) * 10.0 + 1.0)).collect(),
+        };
+        let warning = Warning {
+            code: hostile.into(),
+            severity: Severity::Serious,
+            facts: vec![],
+            text: hostile.into(),
+        };
+        let chart = |kind| {
+            SectionBlock::Chart(Chart {
+                title: hostile.into(),
+                x_label: hostile.into(),
+                y_label: hostile.into(),
+                kind,
+            })
+        };
         let blocks = vec![
-            SectionBlock::Findings(Findings { headline: hostile.into(), evidence: vec![hostile.into()], caveats: vec![hostile.into()] }),
+            SectionBlock::Findings(Findings {
+                headline: hostile.into(),
+                evidence: vec![hostile.into()],
+                caveats: vec![hostile.into()],
+            }),
             SectionBlock::Text(hostile.into()),
             SectionBlock::Table(table),
-            chart(ChartKind::Lines { lines: vec![line], marks: vec![Mark { x: 3.0, label: hostile.into() }] }),
-            chart(ChartKind::Bars { categories: vec![hostile.into()], series: vec![(hostile.into(), vec![Some(3.0)])] }),
+            chart(ChartKind::Lines {
+                lines: vec![line],
+                marks: vec![Mark { x: 3.0, label: hostile.into() }],
+            }),
+            chart(ChartKind::Bars {
+                categories: vec![hostile.into()],
+                series: vec![(hostile.into(), vec![Some(3.0)])],
+            }),
             SectionBlock::Warnings(vec![warning]),
         ];
         Document {
@@ -470,13 +590,23 @@ mod tests {
     /// Regression: an empty picture for a series with one value.
     #[test]
     fn render_explains_series_with_one_value() {
-        let line = |name: &str, points: &[(f64, f64)]| ChartLine { name: name.into(), points: points.to_vec() };
-        let (one, two) = (line("alone", &[(2.0, 30.0), (3.0, f64::NAN)]), line("both", &[(1.0, 5.0), (2.0, 6.0)]));
+        let line = |name: &str, points: &[(f64, f64)]| ChartLine {
+            name: name.into(),
+            points: points.to_vec(),
+        };
+        let (one, two) = (
+            line("alone", &[(2.0, 30.0), (3.0, f64::NAN)]),
+            line("both", &[(1.0, 5.0), (2.0, 6.0)]),
+        );
         let kind = ChartKind::Lines { lines: vec![one, two], marks: Vec::new() };
-        let chart = Chart { title: "t".into(), x_label: "GB".into(), y_label: "writes/s".into(), kind };
+        let chart =
+            Chart { title: "t".into(), x_label: "GB".into(), y_label: "writes/s".into(), kind };
         let sections = vec![Section::new("s", vec![SectionBlock::Chart(chart)])];
         let html = render(&Document { sections, ..Document::default() });
-        assert!(html.contains("alone has only one value, shown as a dot: 30 (writes/s) at 2 (GB)."), "{html}");
+        assert!(
+            html.contains("alone has only one value, shown as a dot: 30 (writes/s) at 2 (GB)."),
+            "{html}"
+        );
         assert!(!html.contains("both has only"));
     }
 
@@ -504,7 +634,9 @@ mod tests {
         assert!(html.len() < 400_000, "{} bytes", html.len());
         for request in ["http://", "https://", "url(", "@import", "<iframe", "src="] {
             // The library names its home in a comment.
-            let found = html.replace("http://www.w3.org/2000/svg", "").replace("/*! https://github.com/leeoniya/uPlot", "");
+            let found = html
+                .replace("http://www.w3.org/2000/svg", "")
+                .replace("/*! https://github.com/leeoniya/uPlot", "");
             assert!(!found.contains(request), "{request}");
         }
         assert_eq!(html.matches("<figure ").count(), 2);

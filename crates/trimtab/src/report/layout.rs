@@ -41,7 +41,9 @@ pub fn table(table: &Table, width: Option<usize>) -> String {
     }
     let Some(width) = width else {
         const ANY: usize = 1 << 20;
-        let widths = grid.widths(ANY).unwrap_or_else(|| grid.columns.iter().map(LayoutColumn::whole).collect());
+        let widths = grid
+            .widths(ANY)
+            .unwrap_or_else(|| grid.columns.iter().map(LayoutColumn::whole).collect());
         grid.draw(&widths, &mut shown);
         return shown;
     };
@@ -95,7 +97,11 @@ impl Grid {
     fn of(table: &Table) -> Self {
         let one_line = |text: &String| clean(text).replace(['\n', '\t'], " ");
         let column = |(at, heading): (usize, &String)| {
-            let mut cells: Vec<String> = table.rows.iter().map(|row| row.get(at).map(one_line).unwrap_or_default()).collect();
+            let mut cells: Vec<String> = table
+                .rows
+                .iter()
+                .map(|row| row.get(at).map(one_line).unwrap_or_default())
+                .collect();
             for row in table.chosen.iter().filter(|_| at == 0) {
                 if let Some(cell) = cells.get_mut(*row) {
                     cell.push_str(CHOSEN);
@@ -103,20 +109,33 @@ impl Grid {
             }
             let marked = cells.iter().any(|cell| cell.ends_with(NOT_STEADY));
             // The mark hangs to the right of its figure, so that digits stay aligned.
-            for cell in cells.iter_mut().filter(|cell| marked && is_figure(cell) && !cell.is_empty() && !cell.ends_with(NOT_STEADY)) {
+            for cell in cells.iter_mut().filter(|cell| {
+                marked && is_figure(cell) && !cell.is_empty() && !cell.ends_with(NOT_STEADY)
+            }) {
                 cell.push(' ');
             }
-            let right = at > 0 && cells.iter().all(|cell| is_figure(cell)) && cells.iter().any(|cell| !cell.is_empty());
-            LayoutColumn { group: table.groups.get(at).map(one_line).unwrap_or_default(), heading: one_line(heading), cells, right }
+            let right = at > 0
+                && cells.iter().all(|cell| is_figure(cell))
+                && cells.iter().any(|cell| !cell.is_empty());
+            LayoutColumn {
+                group: table.groups.get(at).map(one_line).unwrap_or_default(),
+                heading: one_line(heading),
+                cells,
+                right,
+            }
         };
-        Self { columns: table.header.iter().enumerate().map(column).collect(), rows: table.rows.len() }
+        Self {
+            columns: table.header.iter().enumerate().map(column).collect(),
+            rows: table.rows.len(),
+        }
     }
 
     /// Column widths that fit within `width`; `None` if that would break atoms or make a cell
     /// much taller than wide.
     fn widths(&self, width: usize) -> Option<Vec<usize>> {
         let room = width.checked_sub(GAP * (self.columns.len() - 1))?;
-        let (mut least, whole): (Vec<usize>, Vec<usize>) = self.columns.iter().map(|c| (c.least(), c.whole())).unzip();
+        let (mut least, whole): (Vec<usize>, Vec<usize>) =
+            self.columns.iter().map(|c| (c.least(), c.whole())).unzip();
         // A group's title is on one line, so its columns together are at least as wide.
         for (title, span) in self.groups() {
             let missing = width_of(title).saturating_sub(across(&least[span.clone()]));
@@ -125,15 +144,19 @@ impl Grid {
                 least[at] += (missing + nth) / columns;
             }
         }
-        let whole: Vec<usize> = whole.iter().zip(&least).map(|(whole, least)| *whole.max(least)).collect();
+        let whole: Vec<usize> =
+            whole.iter().zip(&least).map(|(whole, least)| *whole.max(least)).collect();
         if least.iter().sum::<usize>() > room {
             return None;
         }
         // The widest columns shrink first: the highest limit that fits.
-        let at = |limit: usize| -> Vec<usize> { least.iter().zip(&whole).map(|(least, whole)| limit.clamp(*least, *whole)).collect() };
+        let at = |limit: usize| -> Vec<usize> {
+            least.iter().zip(&whole).map(|(least, whole)| limit.clamp(*least, *whole)).collect()
+        };
         let fits = |limit: &usize| at(*limit).iter().sum::<usize>() <= room;
         let widths = at((0..=room).rev().find(fits)?);
-        let low = |(column, width): (&LayoutColumn, &usize)| column.height(*width) <= CELL_LINES_MAX;
+        let low =
+            |(column, width): (&LayoutColumn, &usize)| column.height(*width) <= CELL_LINES_MAX;
         self.columns.iter().zip(&widths).all(low).then_some(widths)
     }
 
@@ -168,13 +191,15 @@ impl Grid {
     fn draw(&self, widths: &[usize], shown: &mut String) {
         self.draw_groups(widths, shown);
         let draw_row = |cells: Vec<&String>, shown: &mut String| {
-            let parts: Vec<Vec<String>> = cells.iter().zip(widths).map(|(cell, width)| wrapped(cell, *width)).collect();
+            let parts: Vec<Vec<String>> =
+                cells.iter().zip(widths).map(|(cell, width)| wrapped(cell, *width)).collect();
             for line in 0..parts.iter().map(Vec::len).max().unwrap_or(0).max(1) {
                 let mut drawn = String::new();
                 for ((column, part), width) in self.columns.iter().zip(&parts).zip(widths) {
                     let text = part.get(line).map_or("", String::as_str);
                     let blank = " ".repeat(width.saturating_sub(width_of(text)));
-                    let (before, after) = if column.right { (blank.as_str(), "") } else { ("", blank.as_str()) };
+                    let (before, after) =
+                        if column.right { (blank.as_str(), "") } else { ("", blank.as_str()) };
                     drawn.push_str(&[before, text, after, "  "].concat());
                 }
                 shown.push_str(drawn.trim_end());
@@ -203,7 +228,9 @@ impl Grid {
                 let panel = Self { columns, rows: self.rows };
                 panel.widths(width).map(|widths| (panel, widths))
             };
-            let Some((count, panel)) = (1..=rest.len()).rev().find_map(|count| with(count).map(|panel| (count, panel))) else {
+            let Some((count, panel)) =
+                (1..=rest.len()).rev().find_map(|count| with(count).map(|panel| (count, panel)))
+            else {
                 return self.records(width, shown);
             };
             panels.push(panel);
@@ -221,25 +248,45 @@ impl Grid {
     fn records(&self, width: usize, shown: &mut String) {
         let indent = " ".repeat(INDENT);
         for row in 0..self.rows {
-            let heading = |column: &LayoutColumn| match (column.group.as_str(), column.heading.as_str()) {
-                ("", heading) => heading.to_owned(),
-                (group, heading) => format!("{group} {heading}"),
-            };
+            let heading =
+                |column: &LayoutColumn| match (column.group.as_str(), column.heading.as_str()) {
+                    ("", heading) => heading.to_owned(),
+                    (group, heading) => format!("{group} {heading}"),
+                };
             let headings: Vec<String> = self.columns.iter().map(heading).collect();
-            let mut cells = headings.iter().zip(&self.columns).map(|(heading, column)| (heading.as_str(), column.cells[row].as_str()));
-            shown.push_str(&paragraph(cells.next().map_or("", |(_, cell)| cell), Some(width), "", &indent));
+            let mut cells = headings
+                .iter()
+                .zip(&self.columns)
+                .map(|(heading, column)| (heading.as_str(), column.cells[row].as_str()));
+            shown.push_str(&paragraph(
+                cells.next().map_or("", |(_, cell)| cell),
+                Some(width),
+                "",
+                &indent,
+            ));
             let mut line = String::new();
             for (heading, cell) in cells.filter(|(_, cell)| !cell.is_empty()) {
-                let item = if heading.is_empty() { cell.to_owned() } else { format!("{heading}: {cell}") };
+                let item =
+                    if heading.is_empty() { cell.to_owned() } else { format!("{heading}: {cell}") };
                 if !line.is_empty() && INDENT + width_of(&line) + 2 + width_of(&item) <= width {
                     line.push_str("; ");
                     line.push_str(&item);
                     continue;
                 }
-                shown.push_str(&paragraph(&line, Some(width), &indent, &[indent.as_str(), "  "].concat()));
+                shown.push_str(&paragraph(
+                    &line,
+                    Some(width),
+                    &indent,
+                    &[indent.as_str(), "  "].concat(),
+                ));
                 line = item;
             }
-            shown.push_str(&paragraph(&line, Some(width), &indent, &[indent.as_str(), "  "].concat()));
+            shown.push_str(&paragraph(
+                &line,
+                Some(width),
+                &indent,
+                &[indent.as_str(), "  "].concat(),
+            ));
         }
     }
 }
@@ -261,7 +308,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn sample(narrow: NarrowLayout) -> Table {
-        let mut table = Table::new("", &["policy", "4 KiB random writes, steady", "what it is"]).when_narrow(narrow);
+        let mut table = Table::new("", &["policy", "4 KiB random writes, steady", "what it is"])
+            .when_narrow(narrow);
         table.row(["none", "27,900/s", "nothing is trimmed"]);
         table.row(["batched", "148 ms (3.1×)", "one trim of the whole filesystem"]);
         table
@@ -283,23 +331,37 @@ mod tests {
             "policy      4 KiB random\n          writes, steady\n────────────────────────\nnone            27,900/s\nbatched    148 ms (3.1×)\n\n\
              policy   what it is\n────────────────────────\nnone     nothing is\n         trimmed\nbatched  one trim of the\n         whole\n         filesystem\n"
         );
-        assert_eq!(table(&sample(NarrowLayout::Records), Some(24)).lines().next_back(), Some("      filesystem"));
+        assert_eq!(
+            table(&sample(NarrowLayout::Records), Some(24)).lines().next_back(),
+            Some("      filesystem")
+        );
     }
 
     /// Regression: a table of five columns was split at 80 columns although it fits with a
     /// wrapped first column.
     #[test]
     fn group_titles_do_not_split_a_table_that_fits() {
-        let mut measured = Table::new("", &["policy", "tree", "postmark", "wait at most", "trim at most", "counted"]);
-        measured.groups = ["", "foreground time", "foreground time", "50 appends/s", "", "discards"].map(str::to_owned).to_vec();
+        let mut measured = Table::new(
+            "",
+            &["policy", "tree", "postmark", "wait at most", "trim at most", "counted"],
+        );
+        measured.groups =
+            ["", "foreground time", "foreground time", "50 appends/s", "", "discards"]
+                .map(str::to_owned)
+                .to_vec();
         measured.row(["as-mounted (discard=async)", "152 ms", "152 ms", "8.00 ms", "-", "0"]);
         measured.row(["batched", "155 ms", "155 ms", "410 ms", "480 ms", "12"]);
-        let lines = |width| table(&measured, Some(width)).lines().map(str::to_owned).collect::<Vec<_>>();
+        let lines =
+            |width| table(&measured, Some(width)).lines().map(str::to_owned).collect::<Vec<_>>();
         // Longest words: 15, and 6, 8, 12, 6, 8 with gaps of 2.
         let least = 15 + 6 + 8 + 12 + 6 + 8 + 5 * 2;
         for width in [least, 70, 75, 80, 90] {
             let all = lines(width);
-            assert_eq!(all.iter().filter(|line| line.starts_with('─')).count(), 1, "{width}: {all:#?}");
+            assert_eq!(
+                all.iter().filter(|line| line.starts_with('─')).count(),
+                1,
+                "{width}: {all:#?}"
+            );
             assert!(all.iter().all(|line| width_of(line) <= width), "{width}: {all:#?}");
         }
         assert!(lines(least - 1).iter().filter(|line| line.starts_with('─')).count() > 1);
@@ -313,7 +375,9 @@ mod tests {
         rates.row(["idle", "36,200~", "1.02"]);
         rates.row(["never", "-", "1.00"]);
         let shown = table(&rates, Some(80));
-        let ends: Vec<usize> = ["27,900", "36,200"].map(|figure| shown.lines().find_map(|line| line.find(figure)).unwrap()).into();
+        let ends: Vec<usize> = ["27,900", "36,200"]
+            .map(|figure| shown.lines().find_map(|line| line.find(figure)).unwrap())
+            .into();
         assert_eq!(ends[0], ends[1], "{shown}");
     }
 
@@ -323,13 +387,17 @@ mod tests {
             atoms("waits 148 ms, of 1.5 GB; (12 %) 5 files 3 × 7"),
             ["waits", "148 ms,", "of", "1.5 GB;", "(12 %)", "5", "files", "3 ×", "7"]
         );
-        assert_eq!(paragraph("it takes 148 ms here", Some(12), "- ", "  "), "- it takes\n  148 ms\n  here\n");
+        assert_eq!(
+            paragraph("it takes 148 ms here", Some(12), "- ", "  "),
+            "- it takes\n  148 ms\n  here\n"
+        );
         assert_eq!(paragraph("as  it is", None, "", ""), "as  it is\n");
     }
 
     fn cell() -> impl Strategy<Value = String> {
         prop_oneof![
-            (0_u32..1_000_000, prop::sample::select(vec!["ms", "s", "MB/s", "GB", "%", "/s"])).prop_map(|(n, unit)| format!("{n} {unit}")),
+            (0_u32..1_000_000, prop::sample::select(vec!["ms", "s", "MB/s", "GB", "%", "/s"]))
+                .prop_map(|(n, unit)| format!("{n} {unit}")),
             (0_u32..10_000_000).prop_map(|n| format!("{n}/s")),
             (0_u32..1000, 0_u32..1000).prop_map(|(a, b)| format!("{a}.{b} s ({b}.{a}×)")),
             prop::collection::vec("[a-zäé-]{1,12}", 0..8).prop_map(|words| words.join(" ")),
@@ -343,8 +411,11 @@ mod tests {
         let mut figures = Vec::new();
         for (at, word) in words.iter().enumerate() {
             if word.trim_start_matches('(').starts_with(|c: char| c.is_ascii_digit()) {
-                let unit = words.get(at + 1).filter(|unit| ["ms", "s", "MB/s", "GB", "%", "/s"].contains(*unit));
-                figures.push(unit.map_or_else(|| (*word).to_owned(), |unit| format!("{word} {unit}")));
+                let unit = words
+                    .get(at + 1)
+                    .filter(|unit| ["ms", "s", "MB/s", "GB", "%", "/s"].contains(*unit));
+                figures
+                    .push(unit.map_or_else(|| (*word).to_owned(), |unit| format!("{word} {unit}")));
             }
         }
         figures

@@ -22,23 +22,44 @@ pub const KNEE_PERCENT: &str = "knee.percent";
 /// The steps and the knee of a run.
 #[must_use]
 pub fn section(run: &Run) -> Section {
-    let value = |name: &str| run.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.samples[0]);
+    let value = |name: &str| {
+        run.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.samples[0])
+    };
     let rate = |value: Option<f64>| value.map_or_else(String::new, three_digits);
-    let latency = |name: &str| value(name).map_or_else(String::new, |ns| Nanos(ns as u64).to_string());
-    let reads = Field::find(&run.settings, READ_PERCENT).and_then(|percent| percent.parse().ok()).unwrap_or(0.0) / 100.0;
-    let mut table = Table::new("", &["step and operation", "offered IOPS", "achieved IOPS", "p50", "p99", "p99.9"]);
+    let latency =
+        |name: &str| value(name).map_or_else(String::new, |ns| Nanos(ns as u64).to_string());
+    let reads = Field::find(&run.settings, READ_PERCENT)
+        .and_then(|percent| percent.parse().ok())
+        .unwrap_or(0.0)
+        / 100.0;
+    let mut table = Table::new(
+        "",
+        &["step and operation", "offered IOPS", "achieved IOPS", "p50", "p99", "p99.9"],
+    );
     for name in run.metrics.iter().filter_map(|metric| metric.name.strip_suffix(RATE)) {
         let (step, operation) = name.rsplit_once('.').unwrap_or((name, ""));
         let share = if operation == "read" { reads } else { 1.0 - reads };
         let offered = value(&format!("{step}{OFFERED}")).map(|all| all * share);
         let of = |at: usize| latency(&format!("{name}{}", FIGURES[at]));
-        table.row([name.to_owned(), rate(offered), rate(value(&format!("{name}{RATE}"))), of(3), of(4), of(5)]);
+        table.row([
+            name.to_owned(),
+            rate(offered),
+            rate(value(&format!("{name}{RATE}"))),
+            of(3),
+            of(4),
+            of(5),
+        ]);
     }
-    let rule = format!("the lowest offered load whose p99 exceeds {LATENCY_KNEE} times that of the lowest load");
+    let rule = format!(
+        "the lowest offered load whose p99 exceeds {LATENCY_KNEE} times that of the lowest load"
+    );
     let mixed = if reads > 0.0 && reads < 1.0 { " of reads and writes" } else { "" };
     let knee = match (value(KNEE_PERCENT), value(KNEE_RATE)) {
         (Some(percent), Some(rate)) => {
-            format!("Knee at {percent} % of the closed loop, {} IOPS{mixed}: {rule}.", three_digits(rate))
+            format!(
+                "Knee at {percent} % of the closed loop, {} IOPS{mixed}: {rule}.",
+                three_digits(rate)
+            )
         }
         _ => format!("No knee in these steps ({rule})."),
     };

@@ -23,7 +23,8 @@ pub fn text(report: &FixReport) -> String {
     }
     say(format!("{}: {}", report.subject, report.diagnosis.verdict.text));
     report.by_hand.iter().for_each(|step| say(format!("by hand: {}", step.text())));
-    if report.steps.iter().any(|step| step.outcome == RemedyOutcome::Done && step.can_be_taken_back) {
+    if report.steps.iter().any(|step| step.outcome == RemedyOutcome::Done && step.can_be_taken_back)
+    {
         say("trimtab doctor --undo undoes it".to_owned());
     }
     if report.dry_run {

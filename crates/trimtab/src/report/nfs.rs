@@ -32,9 +32,18 @@ pub fn document(run: &Run) -> Document {
     points.iter_mut().for_each(|point| point.1 /= scale);
     let mut blocks = vec![SectionBlock::Table(table)];
     if points.len() > 1 {
-        let (lines, y_label) = (vec![ChartLine { name: "response".to_owned(), points }], format!("mean response time, {unit}"));
+        let (lines, y_label) = (
+            vec![ChartLine { name: "response".to_owned(), points }],
+            format!("mean response time, {unit}"),
+        );
         let title = "Response time over throughput";
-        blocks.push(SectionBlock::Chart(Chart::lines(title, "operations/s achieved", &y_label, lines, Vec::new())));
+        blocks.push(SectionBlock::Chart(Chart::lines(
+            title,
+            "operations/s achieved",
+            &y_label,
+            lines,
+            Vec::new(),
+        )));
     }
     if mean("ort").is_some() {
         blocks.push(SectionBlock::Text(format!(

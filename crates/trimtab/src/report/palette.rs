@@ -22,7 +22,9 @@ pub const HOLDS_DARK: [&str; 4] = ["#5A91F4", "#FF882A", "#5E4950", "#F8DCE7"];
 pub fn looks(names: &[&str]) -> Vec<usize> {
     let of_policies: Option<Vec<usize>> = names.iter().map(policy_of).collect();
     let apart = |looks: &Vec<usize>| (1..looks.len()).all(|at| !looks[..at].contains(&looks[at]));
-    of_policies.filter(apart).unwrap_or_else(|| (0..names.len()).map(|at| at % LIGHT.len()).collect())
+    of_policies
+        .filter(apart)
+        .unwrap_or_else(|| (0..names.len()).map(|at| at % LIGHT.len()).collect())
 }
 
 /// Looks for names next to their marks: the same policy looks the same in every study.
@@ -80,7 +82,8 @@ mod tests {
 
     /// Linear light of a colour.
     fn linear(hex: &str) -> Rgb {
-        let channel = |at: usize| f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0;
+        let channel =
+            |at: usize| f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0;
         [1, 3, 5].map(|at| {
             let c = channel(at);
             if c <= 0.040_45 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
@@ -91,9 +94,30 @@ mod tests {
     /// linear light.
     const SIGHTS: [(&str, [Rgb; 3]); 4] = [
         ("all cones", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
-        ("protanopia", [[0.152_286, 1.052_583, -0.204_868], [0.114_503, 0.786_281, 0.099_216], [-0.003_882, -0.048_116, 1.051_998]]),
-        ("deuteranopia", [[0.367_322, 0.860_646, -0.227_968], [0.280_085, 0.672_501, 0.047_413], [-0.011_820, 0.042_940, 0.968_881]]),
-        ("tritanopia", [[1.255_528, -0.076_749, -0.178_779], [-0.078_411, 0.930_809, 0.147_602], [0.004_733, 0.691_367, 0.303_900]]),
+        (
+            "protanopia",
+            [
+                [0.152_286, 1.052_583, -0.204_868],
+                [0.114_503, 0.786_281, 0.099_216],
+                [-0.003_882, -0.048_116, 1.051_998],
+            ],
+        ),
+        (
+            "deuteranopia",
+            [
+                [0.367_322, 0.860_646, -0.227_968],
+                [0.280_085, 0.672_501, 0.047_413],
+                [-0.011_820, 0.042_940, 0.968_881],
+            ],
+        ),
+        (
+            "tritanopia",
+            [
+                [1.255_528, -0.076_749, -0.178_779],
+                [-0.078_411, 0.930_809, 0.147_602],
+                [0.004_733, 0.691_367, 0.303_900],
+            ],
+        ),
     ];
 
     fn seen(hex: &str, sight: &[Rgb; 3]) -> Rgb {
@@ -164,7 +188,10 @@ mod tests {
     #[test]
     fn looks_differ_without_colour() {
         let different = |all: &[String]| (1..all.len()).all(|at| !all[..at].contains(&all[at]));
-        assert!(different(&DASHES.map(|dash| format!("{dash:?}"))) && different(&SHAPES.map(str::to_owned)));
+        assert!(
+            different(&DASHES.map(|dash| format!("{dash:?}")))
+                && different(&SHAPES.map(str::to_owned))
+        );
     }
 
     #[test]

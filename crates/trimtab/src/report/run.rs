@@ -11,7 +11,8 @@ use trimtab_study::document::{Document, Section, SectionBlock, Table};
 
 /// A report about one run.
 pub fn document(run: &Run) -> Document {
-    let (jobs, others): (Vec<Metric>, Vec<Metric>) = run.metrics.iter().cloned().partition(|metric| jobs::is_figure(&metric.name));
+    let (jobs, others): (Vec<Metric>, Vec<Metric>) =
+        run.metrics.iter().cloned().partition(|metric| jobs::is_figure(&metric.name));
     let mut sections = vec![Section::new("Figures", vec![SectionBlock::Table(metrics(&others))])];
     if run.workload == load::WORKLOAD {
         sections.insert(0, load::section(run));
@@ -33,9 +34,14 @@ pub fn document(run: &Run) -> Document {
         // Months, and quick studies of large drives, are modelled on a smaller drive.
         let smaller = Field::find(&run.environment, trimtab_study::study::modelled::AGED_SIZE);
         let of_smaller = |size| {
-            SectionBlock::Text(format!("Of the drive as modelled, at {size}; bytes and trim times above are converted to its own size."))
+            SectionBlock::Text(format!(
+                "Of the drive as modelled, at {size}; bytes and trim times above are converted to its own size."
+            ))
         };
-        sections.push(Section::new("Counts", [SectionBlock::Table(table)].into_iter().chain(smaller.map(of_smaller)).collect()));
+        sections.push(Section::new(
+            "Counts",
+            [SectionBlock::Table(table)].into_iter().chain(smaller.map(of_smaller)).collect(),
+        ));
     }
     if !run.warnings.is_empty() {
         sections.push(Section::new("Warnings", vec![SectionBlock::Warnings(run.warnings.clone())]));
@@ -43,11 +49,17 @@ pub fn document(run: &Run) -> Document {
     if others.is_empty() {
         sections.retain(|section| section.title != "Figures");
     }
-    Document { title: format!("{} on {}", run.workload, run.target_label), subtitle: subtitle(run), sections, ..Document::default() }
+    Document {
+        title: format!("{} on {}", run.workload, run.target_label),
+        subtitle: subtitle(run),
+        sections,
+        ..Document::default()
+    }
 }
 
 fn subtitle(run: &Run) -> Vec<String> {
-    let settings: Vec<String> = run.settings.iter().map(|f| format!("{} {}", f.key, readable(&f.key, &f.value))).collect();
+    let settings: Vec<String> =
+        run.settings.iter().map(|f| format!("{} {}", f.key, readable(&f.key, &f.value))).collect();
     let mut what = vec![settings.join(", ")];
     if run.provenance != Provenance::Entered {
         what.push(format!("seed {}", run.seed));
@@ -61,7 +73,9 @@ fn subtitle(run: &Run) -> Vec<String> {
         Provenance::Entered => "entered, not measured here".to_owned(),
     });
     what.push(instant(run.started_unix_ms));
-    let joined = |parts: Vec<String>| parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+    let joined = |parts: Vec<String>| {
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+    };
     let mut lines = vec![joined(what), place(run)];
     lines.retain(|line| !line.is_empty());
     lines.extend(health(run));
@@ -77,7 +91,8 @@ fn subtitle(run: &Run) -> Vec<String> {
 /// The filesystem, the drive and the kernel, in one line.
 pub(super) fn place(run: &Run) -> String {
     let keys = ["fs.type", "fs.options", "stack", "drive.model", "kernel.release"];
-    let mut place: Vec<&str> = keys.into_iter().filter_map(|key| Field::find(&run.environment, key)).collect();
+    let mut place: Vec<&str> =
+        keys.into_iter().filter_map(|key| Field::find(&run.environment, key)).collect();
     place.dedup();
     place.join("; ")
 }
@@ -107,7 +122,11 @@ fn structured(value: &str) -> Option<String> {
 /// A report about one run with all its details.
 pub fn everything(run: &Run) -> Document {
     let mut document = document(run);
-    let at = document.sections.iter().position(|section| section.title == "Warnings").unwrap_or(document.sections.len());
+    let at = document
+        .sections
+        .iter()
+        .position(|section| section.title == "Warnings")
+        .unwrap_or(document.sections.len());
     let tables = [
         ("Discards", discards(&run.phases)),
         ("Parts of the latency", latency_parts(&run.phases)),
@@ -118,7 +137,9 @@ pub fn everything(run: &Run) -> Document {
         ("Made from", specification(&run.specification)),
     ];
     let filled = tables.into_iter().filter(|(_, table)| !table.rows.is_empty());
-    let sections: Vec<Section> = filled.map(|(title, table)| Section::new(title, vec![SectionBlock::Table(table)])).collect();
+    let sections: Vec<Section> = filled
+        .map(|(title, table)| Section::new(title, vec![SectionBlock::Table(table)]))
+        .collect();
     document.sections.splice(at..at, sections);
     document.sections.retain(|section| section.title != "Phases" || !run.phases.is_empty());
     document
@@ -127,12 +148,16 @@ pub fn everything(run: &Run) -> Document {
 /// A time in UTC; empty for 0, which means unknown.
 pub fn instant(unix_ms: u64) -> String {
     let timestamp = i64::try_from(unix_ms).ok().and_then(chrono::DateTime::from_timestamp_millis);
-    timestamp.filter(|_| unix_ms > 0).map_or_else(String::new, |at| at.format("%Y-%m-%d %H:%M:%S UTC").to_string())
+    timestamp
+        .filter(|_| unix_ms > 0)
+        .map_or_else(String::new, |at| at.format("%Y-%m-%d %H:%M:%S UTC").to_string())
 }
 
 fn fields(fields: &[Field], readable: fn(&str, &str) -> String) -> Table {
     let mut table = Table::new("", &["what", "value"]);
-    fields.iter().for_each(|field| table.row([field.key.clone(), readable(&field.key, &field.value)]));
+    fields
+        .iter()
+        .for_each(|field| table.row([field.key.clone(), readable(&field.key, &field.value)]));
     table
 }
 
@@ -141,10 +166,22 @@ fn specification(specification: &[Field]) -> Table {
     let mut table = Table::new("", &["what", "value"]);
     for field in specification {
         match (field.key.as_str(), serde_json::from_str::<Vec<String>>(&field.value)) {
-            (recipe::COMMAND, Ok(command)) => table.row([field.key.as_str(), &format!("trimtab {}", command.join(" "))]),
+            (recipe::COMMAND, Ok(command)) => {
+                table.row([field.key.as_str(), &format!("trimtab {}", command.join(" "))])
+            }
             (recipe::DRIVE, _) => {
-                let name = field.value.lines().find_map(|line| line.strip_prefix("name = ")).unwrap_or("?").trim_matches('"');
-                table.row([field.key.as_str(), &format!("specification of {name}; print it with 'trimtab results show --json'")]);
+                let name = field
+                    .value
+                    .lines()
+                    .find_map(|line| line.strip_prefix("name = "))
+                    .unwrap_or("?")
+                    .trim_matches('"');
+                table.row([
+                    field.key.as_str(),
+                    &format!(
+                        "specification of {name}; print it with 'trimtab results show --json'"
+                    ),
+                ]);
             }
             _ => table.row([field.key.as_str(), field.value.as_str()]),
         }
@@ -157,7 +194,12 @@ fn series(series: &[Series]) -> Table {
     for s in series {
         let finite = || s.y.iter().copied().filter(|v| v.is_finite());
         let shown = |v: Option<f64>| v.map_or_else(String::new, |v| quantity(v, s.unit));
-        let values = [finite().next(), finite().reduce(f64::min), finite().reduce(f64::max), finite().next_back()];
+        let values = [
+            finite().next(),
+            finite().reduce(f64::min),
+            finite().reduce(f64::max),
+            finite().next_back(),
+        ];
         table.row([s.name.clone(), grouped(s.y.len() as u64)].into_iter().chain(values.map(shown)));
     }
     table
@@ -165,16 +207,26 @@ fn series(series: &[Series]) -> Table {
 
 /// Discards requested, their time and their effect, one row per phase with counts.
 pub fn discards(phases: &[Phase]) -> Table {
-    let mut table = Table::new("", &["phase", "asked", "accepted", "refused", "effective", "freed", "amplification"]);
+    let mut table = Table::new(
+        "",
+        &["phase", "asked", "accepted", "refused", "effective", "freed", "amplification"],
+    );
     let not_known = || "unknown".to_owned();
     let of = |amount: Amount| format!("{}: {}", grouped(amount.count), amount.bytes);
     let bytes = |bytes: Option<Bytes>| bytes.map_or_else(not_known, |bytes| bytes.to_string());
     for phase in phases {
         let Some(account) = &phase.discards else { continue };
-        let reasons: Vec<String> = account.errnos.iter().map(|&n| std::io::Error::from_raw_os_error(n).to_string()).collect();
-        let refused = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) };
+        let reasons: Vec<String> = account
+            .errnos
+            .iter()
+            .map(|&n| std::io::Error::from_raw_os_error(n).to_string())
+            .collect();
+        let refused =
+            if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) };
         let amplification = match (account.accepted, account.freed) {
-            (Some(accepted), Some(freed)) if freed > Bytes::ZERO => quantity(accepted.bytes.as_f64() / freed.as_f64(), Unit::Ratio),
+            (Some(accepted), Some(freed)) if freed > Bytes::ZERO => {
+                quantity(accepted.bytes.as_f64() / freed.as_f64(), Unit::Ratio)
+            }
             _ => String::new(),
         };
         table.row([
@@ -195,13 +247,20 @@ pub fn metrics(metrics: &[Metric]) -> Table {
     /// Largest number of repeats that are listed.
     const SHOWN_MAX: usize = 100;
     let repeats = metrics.iter().map(|m| m.samples.len()).max().unwrap_or(0);
-    let header: &[&str] = if repeats > 1 { &["figure", "best", "mean", "spread", "each"] } else { &["figure", "value"] };
+    let header: &[&str] = if repeats > 1 {
+        &["figure", "best", "mean", "spread", "each"]
+    } else {
+        &["figure", "value"]
+    };
     let mut table = Table::new("", header);
     for metric in metrics {
         let mean = metric.samples.iter().sum::<f64>() / metric.samples.len().max(1) as f64;
         let mut row = vec![metric.name.clone()];
         if repeats > 1 {
-            let (low, high) = metric.samples.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(*v), h.max(*v)));
+            let (low, high) = metric
+                .samples
+                .iter()
+                .fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(*v), h.max(*v)));
             row.push(match metric.better {
                 Better::Higher => quantity(high, metric.unit),
                 Better::Lower => quantity(low, metric.unit),
@@ -209,10 +268,19 @@ pub fn metrics(metrics: &[Metric]) -> Table {
             });
             row.push(quantity(mean, metric.unit));
             let several = metric.samples.len() > 1 && mean > 0.0;
-            row.push(if several { quantity((high - low) / mean * 100.0, Unit::Percent) } else { String::new() });
-            let each: Vec<String> = metric.samples.iter().take(SHOWN_MAX).map(|v| quantity(*v, metric.unit)).collect();
+            row.push(if several {
+                quantity((high - low) / mean * 100.0, Unit::Percent)
+            } else {
+                String::new()
+            });
+            let each: Vec<String> =
+                metric.samples.iter().take(SHOWN_MAX).map(|v| quantity(*v, metric.unit)).collect();
             let more = metric.samples.len() - each.len();
-            let more = if more > 0 { format!(" and {} more (--json has all)", grouped(more as u64)) } else { String::new() };
+            let more = if more > 0 {
+                format!(" and {} more (--json has all)", grouped(more as u64))
+            } else {
+                String::new()
+            };
             row.push(each.join(", ") + &more);
         } else {
             row.push(quantity(mean, metric.unit));
@@ -224,7 +292,8 @@ pub fn metrics(metrics: &[Metric]) -> Table {
 
 /// One row per job and kind of request.
 fn job_figures(figures: &[Metric]) -> Table {
-    let mut table = Table::new("", &["job and operation", "IOPS", "MB/s", "mean", "p50", "p99", "p99.9"]);
+    let mut table =
+        Table::new("", &["job and operation", "IOPS", "MB/s", "mean", "p50", "p99", "p99.9"]);
     let value = |name: String| {
         let metric = figures.iter().find(|metric| metric.name == name);
         metric.map_or_else(String::new, |metric| match metric.unit {
@@ -252,8 +321,17 @@ pub fn phases(phases: &[Phase]) -> Table {
         let seconds: f64 = group.iter().map(|p| p.took.as_secs_f64()).sum();
         // Imported figures may be absurd; they must not panic.
         let ops = group.iter().fold(0_u64, |sum, p| sum.saturating_add(p.ops_total()));
-        let bytes = group.iter().fold(Bytes::ZERO, |sum, p| sum.saturating_add(p.read).saturating_add(p.written)).0;
-        let rate = |amount: f64| if seconds > 0.0 && amount > 0.0 { three_digits(amount / seconds) } else { String::new() };
+        let bytes = group
+            .iter()
+            .fold(Bytes::ZERO, |sum, p| sum.saturating_add(p.read).saturating_add(p.written))
+            .0;
+        let rate = |amount: f64| {
+            if seconds > 0.0 && amount > 0.0 {
+                three_digits(amount / seconds)
+            } else {
+                String::new()
+            }
+        };
         let mut row = vec![
             name.to_owned(),
             group.len().to_string(),
@@ -264,7 +342,11 @@ pub fn phases(phases: &[Phase]) -> Table {
         ];
         if discards {
             let known: Vec<_> = group.iter().filter_map(|p| p.discards.as_ref()).collect();
-            let accepted = known.iter().map(|d| d.accepted).sum::<Option<Amount>>().filter(|_| !known.is_empty());
+            let accepted = known
+                .iter()
+                .map(|d| d.accepted)
+                .sum::<Option<Amount>>()
+                .filter(|_| !known.is_empty());
             row.push(accepted.map_or_else(String::new, |a| grouped(a.count)));
             row.push(accepted.map_or_else(String::new, |a| a.bytes.to_string()));
         }
@@ -285,7 +367,10 @@ fn latency_parts(phases: &[Phase]) -> Table {
 }
 
 fn latencies_of(phases: &[Phase], parts: &[LatencyPart]) -> Table {
-    let mut table = Table::new("", &["phase and operation", "count", "median", "90 %", "99 %", "99.9 %", "99.99 %", "max"]);
+    let mut table = Table::new(
+        "",
+        &["phase and operation", "count", "median", "90 %", "99 %", "99.9 %", "99.99 %", "max"],
+    );
     for (name, histogram) in histograms(phases, parts) {
         let mut row = vec![name, grouped(histogram.count())];
         row.extend([50.0, 90.0, 99.0, 99.9, 99.99].map(|p| histogram.percentile(p).to_string()));
@@ -310,7 +395,8 @@ mod tests {
 
     #[test]
     fn readable_formats_settings() {
-        let times = ["172747756213ns", "500ns", "10ms", "36706", "xns"].map(|value| readable("every", value));
+        let times = ["172747756213ns", "500ns", "10ms", "36706", "xns"]
+            .map(|value| readable("every", value));
         assert_eq!(times, ["2 min 52 s", "500 ns", "10ms", "36,706", "xns"]);
         assert_eq!(readable("live", "1029118362"), "1.03 GB");
         let kept = r#"{"recommended":"idle","rows":[{"assumption":"a"},{"assumption":"b"}],"n":3}"#;

@@ -11,7 +11,8 @@ pub fn charts(run: &Run) -> Vec<SectionBlock> {
     let mut groups: Vec<(Axis, Unit, Vec<&Series>)> = Vec::new();
     // A run shorter than a step of the series has no values.
     for series in run.series.iter().filter(|series| !series.y.is_empty()) {
-        match groups.iter_mut().find(|(axis, unit, _)| (*axis, *unit) == (series.axis, series.unit)) {
+        match groups.iter_mut().find(|(axis, unit, _)| (*axis, *unit) == (series.axis, series.unit))
+        {
             Some((_, _, group)) => group.push(series),
             None => groups.push((series.axis, series.unit, vec![series])),
         }
@@ -21,7 +22,10 @@ pub fn charts(run: &Run) -> Vec<SectionBlock> {
 
 /// The same series of several runs, each labelled by its run.
 pub fn together(name: &str, found: &[(&str, &Series)]) -> SectionBlock {
-    let named: Vec<Series> = found.iter().map(|(label, series)| Series { name: (*label).to_owned(), ..(*series).clone() }).collect();
+    let named: Vec<Series> = found
+        .iter()
+        .map(|(label, series)| Series { name: (*label).to_owned(), ..(*series).clone() })
+        .collect();
     let first = &named[0];
     match chart(first.axis, first.unit, &named.iter().collect::<Vec<_>>()) {
         SectionBlock::Chart(chart) => {
@@ -40,12 +44,22 @@ fn chart(axis: Axis, unit: Unit, group: &[&Series]) -> SectionBlock {
     let (y_label, y_scale) = axis_of(unit);
     let lines = group.iter().map(|series| ChartLine {
         name: series.name.clone(),
-        points: series.x.iter().zip(&series.y).map(|(x, y)| (*x as f64 * x_scale, y * y_scale)).collect(),
+        points: series
+            .x
+            .iter()
+            .zip(&series.y)
+            .map(|(x, y)| (*x as f64 * x_scale, y * y_scale))
+            .collect(),
     });
-    let knees = group.iter().filter(|series| axis == Axis::BytesWritten && series.name.ends_with("rate"));
+    let knees =
+        group.iter().filter(|series| axis == Axis::BytesWritten && series.name.ends_with("rate"));
     let marks = knees.flat_map(|series| knees_of(series, x_scale, y_scale)).collect();
     let names: Vec<&str> = group.iter().map(|series| series.name.as_str()).collect();
-    let title = format!("{} over {}", names.join(", "), if axis == Axis::Time { "time" } else { "bytes written" });
+    let title = format!(
+        "{} over {}",
+        names.join(", "),
+        if axis == Axis::Time { "time" } else { "bytes written" }
+    );
     SectionBlock::Chart(Chart::lines(title, x_label, y_label, lines.collect(), marks))
 }
 
@@ -69,7 +83,11 @@ fn knees_of(series: &Series, x_scale: f64, y_scale: f64) -> Vec<Mark> {
         .iter()
         .map(|knee| Mark {
             x: series.begins_at(knee.index) as f64 * x_scale,
-            label: format!("{} → {}", three_digits(knee.before * y_scale), three_digits(knee.after * y_scale)),
+            label: format!(
+                "{} → {}",
+                three_digits(knee.before * y_scale),
+                three_digits(knee.after * y_scale)
+            ),
         })
         .collect()
 }
@@ -83,9 +101,18 @@ mod tests {
     fn falling_rate_has_its_knee_marked() {
         // Each value belongs to the gigabyte that ends at its place.
         let x: Vec<u64> = (0..200).map(|i| (i + 1) * 1_000_000_000).collect();
-        let y: Vec<f64> = (0..200).map(|i| if i < 80 { 190.0 } else { 60.0 } + f64::from(i % 3)).collect();
-        let series = Series { name: "write.rate".into(), axis: Axis::BytesWritten, x, unit: Unit::MegabytesPerSecond, y };
-        let SectionBlock::Chart(chart) = chart(series.axis, series.unit, &[&series]) else { panic!("a chart") };
+        let y: Vec<f64> =
+            (0..200).map(|i| if i < 80 { 190.0 } else { 60.0 } + f64::from(i % 3)).collect();
+        let series = Series {
+            name: "write.rate".into(),
+            axis: Axis::BytesWritten,
+            x,
+            unit: Unit::MegabytesPerSecond,
+            y,
+        };
+        let SectionBlock::Chart(chart) = chart(series.axis, series.unit, &[&series]) else {
+            panic!("a chart")
+        };
         let ChartKind::Lines { marks, .. } = chart.kind else { panic!("lines") };
         assert_eq!(marks, [Mark { x: 80.0, label: "191 → 61.0".into() }]);
     }

@@ -53,12 +53,19 @@ pub fn has_log(chart: &Chart) -> bool {
 /// The picture without a fixed size, with a name for screen readers.
 fn scalable(svg: &str, title: &str) -> String {
     let fixed = format!("<svg width=\"{}\" height=\"{}\"", SIZE.0, SIZE.1);
-    svg.replacen(&fixed, &format!("<svg role=\"img\" aria-label=\"{}\"", super::escape::escape(title)), 1)
+    svg.replacen(
+        &fixed,
+        &format!("<svg role=\"img\" aria-label=\"{}\"", super::escape::escape(title)),
+        1,
+    )
 }
 
 fn label(size: i32, colour: RGBColor) -> TextStyle<'static> {
     use plotters::style::IntoFont as _;
-    TextStyle { color: plotters::style::Color::to_backend_color(&colour), ..("sans-serif", size).into_font().into() }
+    TextStyle {
+        color: plotters::style::Color::to_backend_color(&colour),
+        ..("sans-serif", size).into_font().into()
+    }
 }
 
 /// Paper colour of a look. The style sheet maps it to the dark colour and to the dash
@@ -85,7 +92,9 @@ fn draw_lines(
     log: bool,
 ) -> Result<bool, DrawError> {
     let points = || lines.iter().flat_map(|line| line.points.iter());
-    let (Some(x), Some(y)) = (AxisScale::across(points().map(|p| p.0)), AxisScale::up(points().map(|p| p.1), log)) else {
+    let (Some(x), Some(y)) =
+        (AxisScale::across(points().map(|p| p.0)), AxisScale::up(points().map(|p| p.1), log))
+    else {
         return Ok(false);
     };
     let y = y.with_room_for(marks.len());
@@ -94,9 +103,14 @@ fn draw_lines(
     for (line, i) in lines.iter().zip(looks) {
         let style = colour(i).stroke_width(2);
         // A missing value interrupts the line.
-        let places = line.points.iter().map(|(at, value)| Some((x.place(*at)?, y.place(*value)?))).collect::<Vec<_>>();
+        let places = line
+            .points
+            .iter()
+            .map(|(at, value)| Some((x.place(*at)?, y.place(*value)?)))
+            .collect::<Vec<_>>();
         for piece in places.split(Option::is_none).filter(|piece| !piece.is_empty()) {
-            let piece: Vec<(i32, i32)> = piece.iter().flatten().map(|place| frame.pixel(*place)).collect();
+            let piece: Vec<(i32, i32)> =
+                piece.iter().flatten().map(|place| frame.pixel(*place)).collect();
             match piece[..] {
                 [alone] => root.draw(&Circle::new(alone, 2, colour(i).filled()))?,
                 _ => root.draw(&PathElement::new(piece, style))?,
@@ -105,7 +119,10 @@ fn draw_lines(
     }
     for (row, mark) in marks.iter().enumerate() {
         if let Some(at) = x.place(mark.x) {
-            root.draw(&PathElement::new(vec![frame.pixel((at, 0.0)), frame.pixel((at, 1.0))], MARK.stroke_width(1)))?;
+            root.draw(&PathElement::new(
+                vec![frame.pixel((at, 0.0)), frame.pixel((at, 1.0))],
+                MARK.stroke_width(1),
+            ))?;
             mark_label(root, mark, frame.pixel((at, 1.0)), row)?;
         }
     }
@@ -113,13 +130,22 @@ fn draw_lines(
 }
 
 /// Writes a mark's label, one line below another, towards the centre of the picture.
-fn mark_label(root: &DrawingArea<SVGBackend<'_>, Shift>, mark: &Mark, (x, y): (i32, i32), row: usize) -> Result<(), DrawError> {
+fn mark_label(
+    root: &DrawingArea<SVGBackend<'_>, Shift>,
+    mark: &Mark,
+    (x, y): (i32, i32),
+    row: usize,
+) -> Result<(), DrawError> {
     let left = x < SIZE.0 as i32 / 2;
     let style = TextStyle {
         color: plotters::style::Color::to_backend_color(&MARK),
         ..anchored(if left { HPos::Left } else { HPos::Right }, VPos::Top)
     };
-    root.draw(&Text::new(mark.label.clone(), (if left { x + 4 } else { x - 4 }, y + 2 + MARK_LINE * row as i32), style))?;
+    root.draw(&Text::new(
+        mark.label.clone(),
+        (if left { x + 4 } else { x - 4 }, y + 2 + MARK_LINE * row as i32),
+        style,
+    ))?;
     Ok(())
 }
 
@@ -141,7 +167,12 @@ struct Frame;
 
 impl Frame {
     /// Draws the frame of a chart. Bars have no horizontal scale.
-    fn new(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, x: Option<&AxisScale>, y: &AxisScale) -> Result<Self, DrawError> {
+    fn new(
+        root: &DrawingArea<SVGBackend<'_>, Shift>,
+        chart: &Chart,
+        x: Option<&AxisScale>,
+        y: &AxisScale,
+    ) -> Result<Self, DrawError> {
         let frame = Self;
         for (at, text) in y.ticks() {
             let (left, right) = (frame.pixel((0.0, at)), frame.pixel((1.0, at)));
@@ -160,14 +191,17 @@ impl Frame {
             let style = label(13, INK).pos(Pos::new(HPos::Center, VPos::Bottom));
             root.draw(&Text::new(chart.x_label.clone(), (middle.0, SIZE.1 as i32 - 6), style))?;
         }
-        let upright = label(13, INK).pos(Pos::new(HPos::Center, VPos::Top)).transform(FontTransform::Rotate270);
+        let upright = label(13, INK)
+            .pos(Pos::new(HPos::Center, VPos::Top))
+            .transform(FontTransform::Rotate270);
         root.draw(&Text::new(chart.y_label.clone(), (4, frame.pixel((0.0, 0.5)).1), upright))?;
         Ok(frame)
     }
 
     /// The pixel of a point whose coordinates are between 0 and 1.
     fn pixel(&self, (x, y): (f64, f64)) -> (i32, i32) {
-        let (width, height) = (f64::from(SIZE.0 as i32 - LEFT - RIGHT), f64::from(SIZE.1 as i32 - TOP - BOTTOM));
+        let (width, height) =
+            (f64::from(SIZE.0 as i32 - LEFT - RIGHT), f64::from(SIZE.1 as i32 - TOP - BOTTOM));
         (LEFT + (x * width).round() as i32, TOP + ((1.0 - y) * height).round() as i32)
     }
 }
@@ -198,11 +232,21 @@ impl AxisScale {
         if !log {
             let reach = high.max(0.0) - low.min(0.0);
             let reach = if reach > 0.0 { reach } else { 1.0 };
-            return Some(Self { low: low.min(0.0), high: low.min(0.0) + reach * 1.08, log: false, floor: 0.0 });
+            return Some(Self {
+                low: low.min(0.0),
+                high: low.min(0.0) + reach * 1.08,
+                log: false,
+                floor: 0.0,
+            });
         }
         let (least, _) = extent(values.iter().copied().filter(|v| *v > 0.0))?;
         let floor = if low == 0.0 { 0.1 } else { 0.0 };
-        (low >= 0.0 && high / least >= DECADE).then_some(Self { low: least / 1.2, high: high * 1.2, log, floor })
+        (low >= 0.0 && high / least >= DECADE).then_some(Self {
+            low: least / 1.2,
+            high: high * 1.2,
+            log,
+            floor,
+        })
     }
 
     /// Adds room for this many lines of text above all values.
@@ -212,7 +256,11 @@ impl AxisScale {
         }
         let height = f64::from(SIZE.1 as i32 - TOP - BOTTOM);
         let free = 1.0 / (1.0 - (lines as f64 * f64::from(MARK_LINE) / height + 0.02).min(0.5));
-        let high = if self.log { self.low * (self.high / self.low).powf(free) } else { self.low + (self.high - self.low) * free };
+        let high = if self.log {
+            self.low * (self.high / self.low).powf(free)
+        } else {
+            self.low + (self.high - self.low) * free
+        };
         Self { high, ..self }
     }
 
@@ -227,7 +275,10 @@ impl AxisScale {
         if value <= 0.0 {
             return Some(0.0);
         }
-        Some(self.floor + (1.0 - self.floor) * (value / self.low).log10() / (self.high / self.low).log10())
+        Some(
+            self.floor
+                + (1.0 - self.floor) * (value / self.low).log10() / (self.high / self.low).log10(),
+        )
     }
 
     /// Ticks with distinct labels.
@@ -241,8 +292,11 @@ impl AxisScale {
             let labels = tick_labels(&ticks);
             (ticks, labels)
         };
-        let mut all = if self.log && self.floor > 0.0 { vec![(0.0, "0".to_owned())] } else { Vec::new() };
-        all.extend(ticks.iter().zip(labels).filter_map(|(tick, label)| Some((self.place(*tick)?, label))));
+        let mut all =
+            if self.log && self.floor > 0.0 { vec![(0.0, "0".to_owned())] } else { Vec::new() };
+        all.extend(
+            ticks.iter().zip(labels).filter_map(|(tick, label)| Some((self.place(*tick)?, label))),
+        );
         all
     }
 }
@@ -254,7 +308,11 @@ fn nice_ticks(low: f64, high: f64) -> Vec<f64> {
         return Vec::new();
     }
     let magnitude = 10_f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * magnitude).find(|step| *step >= rough).unwrap_or(rough);
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|n| n * magnitude)
+        .find(|step| *step >= rough)
+        .unwrap_or(rough);
     let first = (low / step).ceil() as i64;
     (0..12).map(|i| (first + i) as f64 * step).take_while(|tick| *tick <= high).collect()
 }
@@ -264,7 +322,9 @@ fn nice_ticks(low: f64, high: f64) -> Vec<f64> {
 fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let factors: &[f64] = if last - first <= 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-    let all: Vec<f64> = (first..=last).flat_map(|power| factors.iter().map(move |factor| factor * 10_f64.powi(power))).collect();
+    let all: Vec<f64> = (first..=last)
+        .flat_map(|power| factors.iter().map(move |factor| factor * 10_f64.powi(power)))
+        .collect();
     let within: Vec<f64> = all.into_iter().filter(|tick| (low..=high).contains(tick)).collect();
     within.iter().copied().step_by(within.len().div_ceil(9).max(1)).collect()
 }
@@ -286,33 +346,49 @@ fn tick_labels(ticks: &[f64]) -> Vec<String> {
 
 /// Draws one mark each with its name next to it, on a logarithmic scale if values are a
 /// decade apart.
-fn draw_dots(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, dots: &[ScatterPoint]) -> Result<bool, DrawError> {
+fn draw_dots(
+    root: &DrawingArea<SVGBackend<'_>, Shift>,
+    chart: &Chart,
+    dots: &[ScatterPoint],
+) -> Result<bool, DrawError> {
     const SIZE: f64 = 8.0;
-    let placed: Vec<(&ScatterPoint, f64)> = dots.iter().filter_map(|dot| Some((dot, dot.x.first().copied().flatten()?))).collect();
+    let placed: Vec<(&ScatterPoint, f64)> =
+        dots.iter().filter_map(|dot| Some((dot, dot.x.first().copied().flatten()?))).collect();
     let Some((low, high)) = extent(placed.iter().map(|(_, x)| *x)) else { return Ok(false) };
     // Room at the sides for marks and names.
     let room = ((high - low) * 0.12).max(0.5);
-    let x = AxisScale::across([low.min(0.0) - room, high + 2.0 * room].into_iter()).expect("there are two values");
+    let x = AxisScale::across([low.min(0.0) - room, high + 2.0 * room].into_iter())
+        .expect("there are two values");
     let heights = || placed.iter().map(|(dot, _)| dot.y);
-    let Some(y) =
-        AxisScale::up(heights().chain(extent(heights()).map(|(low, _)| low / 2.0)), true).or_else(|| AxisScale::up(heights(), false))
+    let Some(y) = AxisScale::up(heights().chain(extent(heights()).map(|(low, _)| low / 2.0)), true)
+        .or_else(|| AxisScale::up(heights(), false))
     else {
         return Ok(false);
     };
     let frame = Frame::new(root, chart, Some(&x), &y)?;
-    let looks = palette::looks_of_marks(&dots.iter().map(|dot| dot.name.as_str()).collect::<Vec<_>>());
+    let looks =
+        palette::looks_of_marks(&dots.iter().map(|dot| dot.name.as_str()).collect::<Vec<_>>());
     let place = |dot: &ScatterPoint, at: f64| Some(frame.pixel((x.place(at)?, y.place(dot.y)?)));
     // Occupied areas: start, end, height.
     let mark = SIZE as i32 + 1;
-    let mut taken: Vec<(i32, i32, i32)> =
-        placed.iter().filter_map(|(dot, at)| place(dot, *at)).map(|(x, y)| (x - mark, x + mark, y)).collect();
+    let mut taken: Vec<(i32, i32, i32)> = placed
+        .iter()
+        .filter_map(|(dot, at)| place(dot, *at))
+        .map(|(x, y)| (x - mark, x + mark, y))
+        .collect();
     for (dot, at) in &placed {
-        let look = dots.iter().position(|other| std::ptr::eq(other, *dot)).and_then(|at| looks.get(at).copied()).unwrap_or(0);
+        let look = dots
+            .iter()
+            .position(|other| std::ptr::eq(other, *dot))
+            .and_then(|at| looks.get(at).copied())
+            .unwrap_or(0);
         let Some((x, y)) = place(dot, *at) else { continue };
         match palette::outline(look) {
             [] => root.draw(&Circle::new((x, y), SIZE as i32 - 1, colour(look).filled()))?,
             outline => {
-                let points = outline.iter().map(|(dx, dy)| (x + (dx * SIZE).round() as i32, y + (dy * SIZE).round() as i32));
+                let points = outline.iter().map(|(dx, dy)| {
+                    (x + (dx * SIZE).round() as i32, y + (dy * SIZE).round() as i32)
+                });
                 root.draw(&Polygon::new(points.collect::<Vec<_>>(), colour(look).filled()))?;
             }
         }
@@ -322,11 +398,18 @@ fn draw_dots(root: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, dots: &[S
         // A name that would cover a mark or another name moves down.
         let (from, to) = (x + 16, x + 16 + 8 * dot.name.chars().count() as i32);
         let mut below = y;
-        while taken.iter().any(|(left, right, at)| from < *right && *left < to && (at - below).abs() < 13) {
+        while taken
+            .iter()
+            .any(|(left, right, at)| from < *right && *left < to && (at - below).abs() < 13)
+        {
             below += 2;
         }
         taken.push((from, to, below));
-        root.draw(&Text::new(dot.name.clone(), (x + 16, below), anchored(HPos::Left, VPos::Center)))?;
+        root.draw(&Text::new(
+            dot.name.clone(),
+            (x + 16, below),
+            anchored(HPos::Left, VPos::Center),
+        ))?;
     }
     Ok(true)
 }
@@ -340,15 +423,28 @@ fn draw_bars(
     let values = series.iter().flat_map(|(_, values)| values.iter().flatten().copied());
     let Some((_, high)) = extent(values) else { return Ok(false) };
     let groups = categories.len().max(1) as f64;
-    let y = AxisScale { low: 0.0, high: if high > 0.0 { high * 1.12 } else { 1.0 }, log: false, floor: 0.0 };
+    let y = AxisScale {
+        low: 0.0,
+        high: if high > 0.0 { high * 1.12 } else { 1.0 },
+        log: false,
+        floor: 0.0,
+    };
     let frame = Frame::new(root, chart, None, &y)?;
     let width = 0.8 / series.len().max(1) as f64;
     let looks = palette::looks(&series.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
     for (s, ((_, values), look)) in series.iter().zip(looks).enumerate() {
-        for (group, value) in values.iter().enumerate().filter_map(|(g, v)| v.filter(|v| v.is_finite()).map(|v| (g, v))) {
+        for (group, value) in values
+            .iter()
+            .enumerate()
+            .filter_map(|(g, v)| v.filter(|v| v.is_finite()).map(|v| (g, v)))
+        {
             let left = group as f64 + 0.1 + s as f64 * width;
-            let place = |x: f64, value: f64| frame.pixel((x / groups, y.place(value).unwrap_or(0.0)));
-            root.draw(&Rectangle::new([place(left, 0.0), place(left + width * 0.92, value)], colour(look).filled()))?;
+            let place =
+                |x: f64, value: f64| frame.pixel((x / groups, y.place(value).unwrap_or(0.0)));
+            root.draw(&Rectangle::new(
+                [place(left, 0.0), place(left + width * 0.92, value)],
+                colour(look).filled(),
+            ))?;
             let (x, top) = place(left + width * 0.46, value);
             let style = label(11, INK).pos(Pos::new(HPos::Center, VPos::Bottom));
             root.draw(&Text::new(short_number(value), (x, top - 3), style))?;
@@ -358,7 +454,11 @@ fn draw_bars(
         let (x, y) = frame.pixel(((group as f64 + 0.5) / groups, 0.0));
         // One word per line, so that many fit next to each other.
         for (line, word) in category.split(' ').enumerate() {
-            root.draw(&Text::new(word.to_owned(), (x, y + 6 + 14 * line as i32), anchored(HPos::Center, VPos::Top)))?;
+            root.draw(&Text::new(
+                word.to_owned(),
+                (x, y + 6 + 14 * line as i32),
+                anchored(HPos::Center, VPos::Top),
+            ))?;
         }
     }
     Ok(true)
@@ -386,7 +486,11 @@ fn short_number(value: f64) -> String {
         _ => return format!("{value:.2e}"),
     };
     let text = format!("{scaled:.digits$}");
-    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text };
+    let text = if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    };
     format!("{text}{suffix}")
 }
 
@@ -398,13 +502,17 @@ mod tests {
 
     #[test]
     fn axis_numbers_are_short() {
-        let shown: Vec<String> = [0.0, 0.25, 1.0, 12.5, 500.0, 12_500.0, 3.2e6, 1.8e12].map(short_number).into();
+        let shown: Vec<String> =
+            [0.0, 0.25, 1.0, 12.5, 500.0, 12_500.0, 3.2e6, 1.8e12].map(short_number).into();
         assert_eq!(shown, ["0", "0.25", "1", "12.5", "500", "12.5k", "3.2M", "1800G"]);
     }
 
     #[test]
     fn ticks_are_round_and_distinct() {
-        assert_eq!(nice_ticks(22_500.0, 45_500.0), [25_000.0, 30_000.0, 35_000.0, 40_000.0, 45_000.0]);
+        assert_eq!(
+            nice_ticks(22_500.0, 45_500.0),
+            [25_000.0, 30_000.0, 35_000.0, 40_000.0, 45_000.0]
+        );
         assert!(nice_ticks(1.0, 1.0).is_empty() && nice_ticks(f64::NAN, 1.0).is_empty());
         assert_eq!(log_ticks(0.9, 1100.0), [1.0, 10.0, 100.0, 1000.0]);
         assert_eq!(tick_labels(&[100_500.0, 101_000.0, 101_500.0]), ["100.5k", "101.0k", "101.5k"]);
@@ -420,7 +528,8 @@ mod tests {
     }
 
     fn one_line(points: Vec<(f64, f64)>) -> Chart {
-        let kind = ChartKind::Lines { lines: vec![ChartLine { name: "l".into(), points }], marks: vec![] };
+        let kind =
+            ChartKind::Lines { lines: vec![ChartLine { name: "l".into(), points }], marks: vec![] };
         Chart { title: "t".into(), x_label: "x".into(), y_label: "y".into(), kind }
     }
 
@@ -452,17 +561,26 @@ mod tests {
         for tag in svg.split('<') {
             if tag.starts_with("text ") {
                 let value = number(tag.split_once('>').unwrap().1.trim());
-                let (x, y): (f64, f64) = (attribute(tag, "x").parse().unwrap(), attribute(tag, "y").parse().unwrap());
+                let (x, y): (f64, f64) =
+                    (attribute(tag, "x").parse().unwrap(), attribute(tag, "y").parse().unwrap());
                 match (value, attribute(tag, "text-anchor")) {
                     (Some(value), "end") => seen.up.push((value, y)),
                     (Some(value), _) => seen.across.push((value, x)),
                     (None, _) => {}
                 }
-            } else if tag.starts_with("polyline ") && attribute(tag, "stroke") == palette::LIGHT[0] {
-                let pair = |pair: &str| pair.split_once(',').map(|(x, y)| (x.parse().unwrap(), y.parse().unwrap())).unwrap();
+            } else if tag.starts_with("polyline ") && attribute(tag, "stroke") == palette::LIGHT[0]
+            {
+                let pair = |pair: &str| {
+                    pair.split_once(',')
+                        .map(|(x, y)| (x.parse().unwrap(), y.parse().unwrap()))
+                        .unwrap()
+                };
                 seen.pieces.push(attribute(tag, "points").split_whitespace().map(pair).collect());
             } else if tag.starts_with("circle ") {
-                seen.pieces.push(vec![(attribute(tag, "cx").parse().unwrap(), attribute(tag, "cy").parse().unwrap())]);
+                seen.pieces.push(vec![(
+                    attribute(tag, "cx").parse().unwrap(),
+                    attribute(tag, "cy").parse().unwrap(),
+                )]);
             }
         }
         seen
@@ -484,7 +602,10 @@ mod tests {
         let Some(svg) = draw(&one_line(points.to_vec()), log) else {
             let positive = || points.iter().map(|p| p.1).filter(|y| *y > 0.0 && y.is_finite());
             let spread = positive().fold(0.0, f64::max) / positive().fold(f64::MAX, f64::min);
-            assert!(log && spread < 10.1 || points.iter().all(|p| !p.1.is_finite()), "nothing is drawn of {points:?}");
+            assert!(
+                log && spread < 10.1 || points.iter().all(|p| !p.1.is_finite()),
+                "nothing is drawn of {points:?}"
+            );
             return;
         };
         let seen = seen(&svg);
@@ -493,28 +614,45 @@ mod tests {
             labels.dedup();
             assert_eq!(labels.len(), axis.len(), "a number twice on an axis: {axis:?}");
         }
-        let expected: Vec<Vec<&(f64, f64)>> =
-            points.split(|p| !p.1.is_finite()).map(|piece| piece.iter().collect::<Vec<_>>()).filter(|piece| !piece.is_empty()).collect();
+        let expected: Vec<Vec<&(f64, f64)>> = points
+            .split(|p| !p.1.is_finite())
+            .map(|piece| piece.iter().collect::<Vec<_>>())
+            .filter(|piece| !piece.is_empty())
+            .collect();
         assert_eq!(seen.pieces.len(), expected.len(), "wrong values are joined");
         for (drawn, data) in seen.pieces.iter().zip(&expected) {
             assert_eq!(drawn.len(), data.len(), "every value is drawn");
             for (drawn, data) in drawn.iter().zip(data) {
                 let (x, y) = (pixel(&seen.across, data.0, false), pixel(&seen.up, data.1, log));
-                assert!((drawn.0 - x).abs() < 3.0 && (drawn.1 - y).abs() < 3.0, "{data:?} is drawn at {drawn:?} instead of {x},{y}");
+                assert!(
+                    (drawn.0 - x).abs() < 3.0 && (drawn.1 - y).abs() < 3.0,
+                    "{data:?} is drawn at {drawn:?} instead of {x},{y}"
+                );
             }
         }
     }
 
     #[test]
     fn idle_seconds_are_drawn_as_zero() {
-        let mut points: Vec<(f64, f64)> = (0..60).map(|i| (f64::from(i), 180.0 + f64::from(i % 7))).collect();
+        let mut points: Vec<(f64, f64)> =
+            (0..60).map(|i| (f64::from(i), 180.0 + f64::from(i % 7))).collect();
         (20..40).for_each(|i| points[i].1 = 0.0);
         points[50].1 = f64::NAN;
         points[52].1 = 12.0;
         check(&points, true);
         check(&points, false);
-        let floor = |y: f64| seen(&draw(&one_line(points.clone()), true).unwrap()).pieces[0].iter().filter(|p| p.1 == y).count();
-        let zero = seen(&draw(&one_line(points.clone()), true).unwrap()).up.iter().find(|(v, _)| *v == 0.0).unwrap().1;
+        let floor = |y: f64| {
+            seen(&draw(&one_line(points.clone()), true).unwrap()).pieces[0]
+                .iter()
+                .filter(|p| p.1 == y)
+                .count()
+        };
+        let zero = seen(&draw(&one_line(points.clone()), true).unwrap())
+            .up
+            .iter()
+            .find(|(v, _)| *v == 0.0)
+            .unwrap()
+            .1;
         assert_eq!(floor(zero), 20);
     }
 
@@ -532,14 +670,26 @@ mod tests {
     #[test]
     fn mark_labels_are_above_all_lines() {
         for (log, count) in [(false, 1), (true, 1), (false, 4), (true, 4)] {
-            let mut chart = one_line((0..50).map(|i| (f64::from(i), if i < 25 { 24_000.0 } else { 1_500.0 })).collect());
-            let ChartKind::Lines { marks, .. } = &mut chart.kind else { unreachable!("it is a line") };
-            marks.extend((0..count).map(|n| Mark { x: 20.0 + f64::from(n), label: format!("knee {n}") }));
+            let mut chart = one_line(
+                (0..50).map(|i| (f64::from(i), if i < 25 { 24_000.0 } else { 1_500.0 })).collect(),
+            );
+            let ChartKind::Lines { marks, .. } = &mut chart.kind else {
+                unreachable!("it is a line")
+            };
+            marks.extend(
+                (0..count).map(|n| Mark { x: 20.0 + f64::from(n), label: format!("knee {n}") }),
+            );
             let svg = draw(&chart, log).unwrap();
-            let labels = svg.split('<').filter(|tag| tag.starts_with("text ") && tag.contains("knee"));
-            let lowest = labels.map(|tag| attribute(tag, "y").parse::<f64>().unwrap()).fold(0.0, f64::max);
-            let highest_point = seen(&svg).pieces.iter().flatten().map(|p| p.1).fold(f64::MAX, f64::min);
-            assert!(lowest + 2.0 <= highest_point, "log {log}, {count} marks: text down to {lowest}, line from {highest_point}");
+            let labels =
+                svg.split('<').filter(|tag| tag.starts_with("text ") && tag.contains("knee"));
+            let lowest =
+                labels.map(|tag| attribute(tag, "y").parse::<f64>().unwrap()).fold(0.0, f64::max);
+            let highest_point =
+                seen(&svg).pieces.iter().flatten().map(|p| p.1).fold(f64::MAX, f64::min);
+            assert!(
+                lowest + 2.0 <= highest_point,
+                "log {log}, {count} marks: text down to {lowest}, line from {highest_point}"
+            );
         }
     }
 
@@ -553,11 +703,16 @@ mod tests {
         };
         assert_eq!(draw(&chart, false), None);
         let line = ChartLine { name: "l".into(), points: vec![(0.0, 1.0), (1.0, 100.0)] };
-        chart.kind = ChartKind::Lines { lines: vec![line], marks: vec![Mark { x: 0.5, label: "<script>".into() }] };
+        chart.kind = ChartKind::Lines {
+            lines: vec![line],
+            marks: vec![Mark { x: 0.5, label: "<script>".into() }],
+        };
         for log in [false, true] {
             let svg = draw(&chart, log).unwrap();
             assert!(
-                svg.contains("&lt;x&gt;") && svg.contains("&lt;script&gt;") && svg.contains("aria-label=\"&lt;a &amp; &quot;b&quot;&gt;\"")
+                svg.contains("&lt;x&gt;")
+                    && svg.contains("&lt;script&gt;")
+                    && svg.contains("aria-label=\"&lt;a &amp; &quot;b&quot;&gt;\"")
             );
             assert!(!svg.contains("<script>"));
         }

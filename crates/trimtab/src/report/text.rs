@@ -10,7 +10,8 @@ use trimtab_drive::units::three_digits;
 use trimtab_linux::output::{self, lines};
 use trimtab_sim::run::{Severity, Warning};
 use trimtab_study::document::{
-    Chart, ChartKind, ChartLine, Document, Findings, Mark, Note, NoteKind, SectionBlock, StudyAnswer, Table, read_as,
+    Chart, ChartKind, ChartLine, Document, Findings, Mark, Note, NoteKind, SectionBlock,
+    StudyAnswer, Table, read_as,
 };
 use unicode_width::UnicodeWidthStr as _;
 
@@ -91,7 +92,10 @@ fn shorten(answer: &mut StudyAnswer) -> bool {
     if let Some(at) = answer.notes.iter().rposition(|note| note.kind == NoteKind::Detail) {
         answer.notes.remove(at);
     } else if std::mem::take(&mut table.remarks) {
-        [&mut table.header, &mut table.groups].into_iter().chain(&mut table.rows).for_each(|row| drop(row.pop()));
+        [&mut table.header, &mut table.groups]
+            .into_iter()
+            .chain(&mut table.rows)
+            .for_each(|row| drop(row.pop()));
     } else if let Some(at) = table.dispensable.pop().filter(|_| table.rows.len() > ROWS_MIN) {
         table.rows.remove(at);
         table.chosen.iter_mut().filter(|chosen| **chosen > at).for_each(|chosen| *chosen -= 1);
@@ -135,7 +139,9 @@ impl Screen {
             SectionBlock::Chart(chart) => self.chart(chart),
             SectionBlock::Film(film) => self.table(&film.table()),
             SectionBlock::Heat(heat) => self.table(&heat.table()),
-            SectionBlock::Warnings(warnings) => self.text.push_str(&warnings_at(warnings, self.width)),
+            SectionBlock::Warnings(warnings) => {
+                self.text.push_str(&warnings_at(warnings, self.width))
+            }
         }
     }
 
@@ -156,14 +162,24 @@ impl Screen {
                 self.paragraph(&origin, "", "");
             }
             width => {
-                let blank = width.map_or(2, |width| width.min(SCREEN) - taken.min(width.min(SCREEN))).max(2);
-                let _ = writeln!(self.text, "{}{}{}", subject.bold(), " ".repeat(blank), origin.dimmed());
+                let blank = width
+                    .map_or(2, |width| width.min(SCREEN) - taken.min(width.min(SCREEN)))
+                    .max(2);
+                let _ = writeln!(
+                    self.text,
+                    "{}{}{}",
+                    subject.bold(),
+                    " ".repeat(blank),
+                    origin.dimmed()
+                );
             }
         }
         self.blank(3);
         for (nth, line) in answer.uses.iter().enumerate() {
             let label = if nth == 0 { "USE  " } else { "     " };
-            for line in lines::paragraph(&clean(&line.in_words()), self.width, label, "     ").lines() {
+            for line in
+                lines::paragraph(&clean(&line.in_words()), self.width, label, "     ").lines()
+            {
                 let _ = writeln!(self.text, "{}", line.bold());
             }
         }
@@ -178,19 +194,31 @@ impl Screen {
     /// A note after its label of eight columns. Commands and paths stay on one line.
     fn note(&mut self, note: &Note) {
         let label = format!("{:8} ", clean(&note.label));
-        let NoteKind::Command(remark) = &note.kind else { return self.paragraph(&note.text, &label, NOTE_INDENT) };
+        let NoteKind::Command(remark) = &note.kind else {
+            return self.paragraph(&note.text, &label, NOTE_INDENT);
+        };
         let (command, remark) = (clean(&note.text), clean(remark));
-        let fits = self.width.is_none_or(|width| label.len() + command.width() + 4 + remark.width() <= width);
+        let fits = self
+            .width
+            .is_none_or(|width| label.len() + command.width() + 4 + remark.width() <= width);
         let between = if fits { "  " } else { "\n         " };
         let _ = match remark.is_empty() || !fits && self.tight == ALL_TIGHT {
             true => writeln!(self.text, "{label}{}", command.bold()),
-            false => writeln!(self.text, "{label}{}{between}{}", command.bold(), format!("({remark})").dimmed()),
+            false => writeln!(
+                self.text,
+                "{label}{}{between}{}",
+                command.bold(),
+                format!("({remark})").dimmed()
+            ),
         };
     }
 
     fn findings(&mut self, verdict: &Findings) {
         self.styled(&verdict.headline, |line| line.bold().to_string());
-        for (title, items) in [("Evidence:", &verdict.evidence), ("What would change it, and what this does not show:", &verdict.caveats)] {
+        for (title, items) in [
+            ("Evidence:", &verdict.evidence),
+            ("What would change it, and what this does not show:", &verdict.caveats),
+        ] {
             if !items.is_empty() {
                 self.paragraph(title, "", "");
                 items.iter().for_each(|item| self.paragraph(item, "  - ", "    "));
@@ -214,9 +242,10 @@ impl Screen {
                 let shown = lines::paragraph(&axes, self.width, "  ", "  ");
                 shown.lines().for_each(|line| self.text.push_str(&format!("{}\n", line.dimmed())));
             }
-            ChartKind::Dots { .. } | ChartKind::Bars { .. } => {
-                self.table(&Table { caption: String::new(), ..chart.table(read_as(&chart.y_label), three_digits) })
-            }
+            ChartKind::Dots { .. } | ChartKind::Bars { .. } => self.table(&Table {
+                caption: String::new(),
+                ..chart.table(read_as(&chart.y_label), three_digits)
+            }),
         }
     }
 
@@ -228,14 +257,20 @@ impl Screen {
     /// no room.
     fn sparklines(&mut self, lines: &[ChartLine]) {
         let label = lines.iter().map(|line| clean(&line.name).chars().count()).max().unwrap_or(0);
-        let high = lines.iter().flat_map(|line| &line.points).map(|p| p.1).filter(|y| y.is_finite()).fold(0.0, f64::max);
+        let high = lines
+            .iter()
+            .flat_map(|line| &line.points)
+            .map(|p| p.1)
+            .filter(|y| y.is_finite())
+            .fold(0.0, f64::max);
         let figures: Vec<String> = lines.iter().map(|line| figures(&line.points)).collect();
         let longest = figures.iter().map(|text| text.chars().count()).max().unwrap_or(0);
         let room = self.width.unwrap_or(usize::MAX).saturating_sub(label + 3);
         let beside = room >= SPARK_WIDTH_MIN + 2 + longest;
         let spark = if beside { room - 2 - longest } else { room }.clamp(1, SPARK_WIDTH);
         for (line, figures) in lines.iter().zip(figures) {
-            let row = format!("  {:label$} {}", clean(&line.name), sparkline(&line.points, high, spark));
+            let row =
+                format!("  {:label$} {}", clean(&line.name), sparkline(&line.points, high, spark));
             if beside {
                 let _ = writeln!(self.text, "{row}  {figures}");
             } else {
@@ -276,7 +311,8 @@ fn sparkline(points: &[(f64, f64)], high: f64, width: usize) -> String {
             return '·';
         }
         let mean = finite.iter().sum::<f64>() / finite.len() as f64;
-        let level = if high > 0.0 { (mean / high * 7.0).round().clamp(0.0, 7.0) as usize } else { 0 };
+        let level =
+            if high > 0.0 { (mean / high * 7.0).round().clamp(0.0, 7.0) as usize } else { 0 };
         LEVELS[level]
     };
     (0..width).map(step).collect()
@@ -285,13 +321,21 @@ fn sparkline(points: &[(f64, f64)], high: f64, width: usize) -> String {
 /// The first, last, lowest and highest value of a line.
 fn figures(points: &[(f64, f64)]) -> String {
     let finite: Vec<f64> = points.iter().map(|p| p.1).filter(|y| y.is_finite()).collect();
-    let (Some(first), Some(last)) = (finite.first(), finite.last()) else { return "(no values)".to_owned() };
+    let (Some(first), Some(last)) = (finite.first(), finite.last()) else {
+        return "(no values)".to_owned();
+    };
     if finite.len() == 1 {
         return format!("{} (one value)", three_digits(*first));
     }
     let high = finite.iter().copied().fold(f64::MIN, f64::max);
     let low = finite.iter().copied().fold(f64::MAX, f64::min);
-    format!("{} → {} (min {}, max {})", three_digits(*first), three_digits(*last), three_digits(low), three_digits(high))
+    format!(
+        "{} → {} (min {}, max {})",
+        three_digits(*first),
+        three_digits(*last),
+        three_digits(low),
+        three_digits(high)
+    )
 }
 
 #[cfg(test)]
@@ -299,14 +343,20 @@ mod tests {
     use super::*;
 
     fn line(name: &str, value: impl Fn(u32) -> f64) -> ChartLine {
-        ChartLine { name: name.into(), points: (0..600).map(|i| (f64::from(i), value(i))).collect() }
+        ChartLine {
+            name: name.into(),
+            points: (0..600).map(|i| (f64::from(i), value(i))).collect(),
+        }
     }
 
     fn drawn(lines: Vec<ChartLine>, width: Option<usize>) -> String {
         let kind = ChartKind::Lines { lines, marks: Vec::new() };
         let chart = Chart { title: "t".into(), x_label: "s".into(), y_label: "WAF".into(), kind };
         let document = Document {
-            sections: vec![trimtab_study::document::Section::new("S", vec![SectionBlock::Chart(chart)])],
+            sections: vec![trimtab_study::document::Section::new(
+                "S",
+                vec![SectionBlock::Chart(chart)],
+            )],
             ..Document::default()
         };
         anstream::adapter::strip_str(&render_at(&document, width)).to_string()
@@ -316,8 +366,16 @@ mod tests {
     fn sparkline_shows_the_fall() {
         let drawn = drawn(vec![line("rate", |i| if i < 300 { 200.0 } else { 50.0 })], None);
         let row = drawn.lines().find(|line| line.contains("rate")).unwrap();
-        assert!(row.contains("rate ███") && row.contains("█▃") && row.ends_with("200 → 50.0 (min 50.0, max 200)"), "{row}");
-        assert_eq!((sparkline(&[], 1.0, 60), figures(&[])), (String::new(), "(no values)".to_owned()));
+        assert!(
+            row.contains("rate ███")
+                && row.contains("█▃")
+                && row.ends_with("200 → 50.0 (min 50.0, max 200)"),
+            "{row}"
+        );
+        assert_eq!(
+            (sparkline(&[], 1.0, 60), figures(&[])),
+            (String::new(), "(no values)".to_owned())
+        );
         assert_eq!(figures(&[(1.0, 30.0), (2.0, f64::NAN)]), "30.0 (one value)");
         assert_eq!(sparkline(&[(0.0, f64::NAN), (1.0, 0.0), (2.0, 8.0)], 8.0, 60), "·▁█");
     }
@@ -331,12 +389,18 @@ mod tests {
     #[test]
     fn compared_lines_have_one_scale() {
         for width in [None, Some(60), Some(80), Some(120)] {
-            let drawn = drawn(vec![line("none", |_| 1.89), line("online", |i| if i == 0 { 1.89 } else { 1.06 })], width);
+            let drawn = drawn(
+                vec![line("none", |_| 1.89), line("online", |i| if i == 0 { 1.89 } else { 1.06 })],
+                width,
+            );
             let (none, online) = (heights(&drawn, "none"), heights(&drawn, "online"));
             assert!(none.iter().all(|h| *h == 7), "{drawn}");
             // 1.06 of 1.89 on eight levels.
             assert!(online[1..].iter().all(|h| *h == 4), "{drawn}");
-            assert!(width.is_none_or(|width| drawn.lines().all(|line| line.chars().count() <= width)), "{drawn}");
+            assert!(
+                width.is_none_or(|width| drawn.lines().all(|line| line.chars().count() <= width)),
+                "{drawn}"
+            );
         }
     }
 
@@ -349,8 +413,14 @@ mod tests {
     #[test]
     fn name_cannot_start_a_new_line() {
         let forged = "x\n/mnt [ext4]: proved";
-        let section = trimtab_study::document::Section::new(forged, vec![SectionBlock::Text(forged.into())]);
-        let document = Document { title: forged.into(), subtitle: vec![forged.into()], sections: vec![section], ..Document::default() };
+        let section =
+            trimtab_study::document::Section::new(forged, vec![SectionBlock::Text(forged.into())]);
+        let document = Document {
+            title: forged.into(),
+            subtitle: vec![forged.into()],
+            sections: vec![section],
+            ..Document::default()
+        };
         let shown = anstream::adapter::strip_str(&render_at(&document, None)).to_string();
         assert!(shown.matches("x /mnt").count() == 4 && !shown.contains("\n/mnt"), "{shown}");
     }

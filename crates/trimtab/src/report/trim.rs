@@ -9,9 +9,15 @@ use trimtab_study::document::{NarrowLayout, Table};
 
 /// The whole report.
 pub fn text(report: &TrimReport) -> String {
-    let passed_by = report.passed_by.iter().map(|p| prose(&format!("{}: skipped: {}", p.path, p.why))).collect::<String>();
+    let passed_by = report
+        .passed_by
+        .iter()
+        .map(|p| prose(&format!("{}: skipped: {}", p.path, p.why)))
+        .collect::<String>();
     match (report.filesystems.is_empty(), report.dry_run) {
-        (true, _) if passed_by.is_empty() && report.failed.is_empty() => prose("fstab lists no filesystem that can be trimmed"),
+        (true, _) if passed_by.is_empty() && report.failed.is_empty() => {
+            prose("fstab lists no filesystem that can be trimmed")
+        }
         (true, _) => passed_by,
         (_, true) => format!("{}\n{passed_by}", dry_text(report)),
         _ => format!("{}{passed_by}", table_text(report)),
@@ -21,18 +27,31 @@ pub fn text(report: &TrimReport) -> String {
 fn table_text(report: &TrimReport) -> String {
     let mut table = Table::new(
         "",
-        &["filesystem", "reached the drives", "commands", "free with reserve", "requests", "refused", "time", "foreground latency"],
+        &[
+            "filesystem",
+            "reached the drives",
+            "commands",
+            "free with reserve",
+            "requests",
+            "refused",
+            "time",
+            "foreground latency",
+        ],
     )
     .when_narrow(NarrowLayout::Records);
     for f in &report.filesystems {
         let wait = match (f.others_waited_during_ms, f.others_waited_otherwise_ms) {
-            (Some(during), Some(otherwise)) => format!("{} (otherwise {})", of_ms(during), of_ms(otherwise)),
+            (Some(during), Some(otherwise)) => {
+                format!("{} (otherwise {})", of_ms(during), of_ms(otherwise))
+            }
             (Some(during), None) => of_ms(during),
             _ => "-".to_owned(),
         };
         table.row([
             format!("{} [{}]", f.path, f.fs_type),
-            f.sent_bytes.map_or("not counted".to_owned(), |b| at_least(f.sent_is_minimum, &Bytes(b).to_string())),
+            f.sent_bytes.map_or("not counted".to_owned(), |b| {
+                at_least(f.sent_is_minimum, &Bytes(b).to_string())
+            }),
             f.sent_commands.map_or("-".to_owned(), |n| at_least(f.sent_is_minimum, &grouped(n))),
             Bytes(f.free_bytes).to_string(),
             grouped(f.requests),
@@ -44,14 +63,22 @@ fn table_text(report: &TrimReport) -> String {
     let mut lines = Vec::new();
     for f in &report.filesystems {
         lines.extend(sync_line(f));
-        lines.extend(f.refused.iter().take(10).map(|r| format!("{}: refused at {}+{}: {}", f.path, r.start, r.len, r.why)));
+        lines.extend(
+            f.refused
+                .iter()
+                .take(10)
+                .map(|r| format!("{}: refused at {}+{}: {}", f.path, r.start, r.len, r.why)),
+        );
         if f.refused.len() > 10 {
             lines.push(format!("{}: and {} more refused", f.path, f.refused.len() - 10));
         }
         lines.extend(f.remarks.iter().map(|r| format!("{}: {r}", f.path)));
     }
     let first = report.filesystems.iter().filter_map(named_line).map(|line| prose(&line));
-    first.chain(std::iter::once(layout::on_screen(&table))).chain(lines.iter().map(|line| prose(line))).collect()
+    first
+        .chain(std::iter::once(layout::on_screen(&table)))
+        .chain(lines.iter().map(|line| prose(line)))
+        .collect()
 }
 
 fn of_ms(ms: f64) -> String {
@@ -61,20 +88,30 @@ fn of_ms(ms: f64) -> String {
 /// Line for a named directory, which is not all that is trimmed.
 fn named_line(f: &FilesystemOutcome) -> Option<String> {
     let named = f.named.as_ref()?;
-    Some(format!("{named} is on the filesystem mounted at {}: the whole filesystem is trimmed", f.path))
+    Some(format!(
+        "{named} is on the filesystem mounted at {}: the whole filesystem is trimmed",
+        f.path
+    ))
 }
 
 /// Line about the sync, which may have delayed other processes.
 fn sync_line(f: &FilesystemOutcome) -> Option<String> {
     let seconds = f.sync_seconds.filter(|seconds| *seconds >= 0.1)?;
     let took = Nanos((seconds * 1e9) as u64);
-    Some(format!("{}: pending changes were written out first, in {took} (--no-sync skips this)", f.path))
+    Some(format!(
+        "{}: pending changes were written out first, in {took} (--no-sync skips this)",
+        f.path
+    ))
 }
 
 fn dry_text(report: &TrimReport) -> String {
     let line = |f: &FilesystemOutcome| {
         // A larger size than any filesystem's is a request without an end.
-        let asked = if f.asked_bytes >= 1 << 60 { "all".to_owned() } else { Bytes(f.asked_bytes).to_string() };
+        let asked = if f.asked_bytes >= 1 << 60 {
+            "all".to_owned()
+        } else {
+            Bytes(f.asked_bytes).to_string()
+        };
         let mut text = format!(
             "{} [{}]: {} {}, {}, over {asked} of addresses, {} free (blocks reserved for root included)",
             f.path,
@@ -110,7 +147,12 @@ fn dry_text(report: &TrimReport) -> String {
 fn on_screen(text: &str, width: Option<usize>) -> String {
     let line = |line: &str| {
         let indent = &line[..line.len() - line.trim_start().len()];
-        trimtab_linux::output::lines::paragraph(line.trim_start(), width, indent, &format!("{indent}    "))
+        trimtab_linux::output::lines::paragraph(
+            line.trim_start(),
+            width,
+            indent,
+            &format!("{indent}    "),
+        )
     };
     text.lines().map(line).collect::<String>().trim_end().to_owned()
 }

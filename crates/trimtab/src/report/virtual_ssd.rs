@@ -13,12 +13,22 @@ use trimtab_vssd::status::Status;
 pub fn render(status: &Status) -> String {
     let mut text = String::new();
     let record = &status.record;
-    let place = record.device.iter().chain(&record.nbd).map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
-    let _ = writeln!(text, "{}  {}  {} ({} bytes)", record.id, place, Bytes(record.size), record.size);
+    let place = record
+        .device
+        .iter()
+        .chain(&record.nbd)
+        .map(|path| path.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let _ =
+        writeln!(text, "{}  {}  {} ({} bytes)", record.id, place, Bytes(record.size), record.size);
     let how = format!(
         "speed {}{}, attached for {}, model time {}, data {} ({} stored)",
         status.speed,
-        status.record.transport.map_or_else(String::new, |transport| format!(", requests over {transport}")),
+        status
+            .record
+            .transport
+            .map_or_else(String::new, |transport| format!(", requests over {transport}")),
         Nanos((status.uptime_s * 1e9) as u64),
         Nanos(status.model_time_ns),
         Bytes(status.mapped_bytes),
@@ -28,11 +38,15 @@ pub fn render(status: &Status) -> String {
     for fault in &status.faults {
         let _ = writeln!(text, "fault: {fault}");
     }
-    let mut requests = Table::new("", &["requests", "count", "bytes", "last second", "failed", "mean", "p50", "p99", "max"]);
+    let mut requests = Table::new(
+        "",
+        &["requests", "count", "bytes", "last second", "failed", "mean", "p50", "p99", "max"],
+    );
     let last = status.seconds.last().map(|second| second.requests).unwrap_or_default();
     for ((name, kind), (_, now)) in status.requests.named().into_iter().zip(last.named()) {
         let latency = kind.latency;
-        let shown = [latency.mean_ns as u64, latency.p50_ns, latency.p99_ns, latency.max_ns].map(|ns| Nanos(ns).to_string());
+        let shown = [latency.mean_ns as u64, latency.p50_ns, latency.p99_ns, latency.max_ns]
+            .map(|ns| Nanos(ns).to_string());
         let mut row = vec![
             name.to_owned(),
             grouped(kind.count),
@@ -57,19 +71,38 @@ fn ledger_in_words(status: &Status) -> String {
         return String::new();
     }
     let mut ledger = Table::new("", &["discards", "ranges", "bytes"]);
-    ledger.row(["requested", &grouped(discards.ranges.asked.count), &discards.ranges.asked.bytes.to_string()]);
+    ledger.row([
+        "requested",
+        &grouped(discards.ranges.asked.count),
+        &discards.ranges.asked.bytes.to_string(),
+    ]);
     for ((_, class), tally) in SIZE_CLASSES.iter().zip(&discards.by_size) {
         if tally.count > 0 {
             ledger.row([format!("  {class}"), grouped(tally.count), tally.bytes.to_string()]);
         }
     }
     ledger.row(["effective", "", &Bytes(discards.effective_bytes()).to_string()]);
-    ledger.row(["held no data", &grouped(discards.repeated_ranges), &Bytes(discards.repeated_bytes).to_string()]);
+    ledger.row([
+        "held no data",
+        &grouped(discards.repeated_ranges),
+        &Bytes(discards.repeated_bytes).to_string(),
+    ]);
     ledger.row(["partial blocks", "", &Bytes(discards.partial_bytes).to_string()]);
-    ledger.row(["refused", &grouped(discards.ranges.refused.count), &discards.ranges.refused.bytes.to_string()]);
-    ledger.row(["ignored (fault)", &grouped(discards.ignored.count), &discards.ignored.bytes.to_string()]);
+    ledger.row([
+        "refused",
+        &grouped(discards.ranges.refused.count),
+        &discards.ranges.refused.bytes.to_string(),
+    ]);
+    ledger.row([
+        "ignored (fault)",
+        &grouped(discards.ignored.count),
+        &discards.ignored.bytes.to_string(),
+    ]);
     let amplification = status.discard_amplification.map_or("-".to_owned(), three_digits);
-    format!("{}discard amplification (bytes discarded / bytes freed): {amplification}\n", on_screen(&ledger))
+    format!(
+        "{}discard amplification (bytes discarded / bytes freed): {amplification}\n",
+        on_screen(&ledger)
+    )
 }
 
 /// The counters of the model by name; the name's ending tells the unit.
@@ -92,9 +125,18 @@ mod tests {
 
     #[test]
     fn counters_have_the_unit_of_their_name() {
-        let model = [("stall_trim_ns", 15_800_000_000), ("host_read_bytes", 3_000_000), ("erases", 12_345)];
+        let model =
+            [("stall_trim_ns", 15_800_000_000), ("host_read_bytes", 3_000_000), ("erases", 12_345)];
         let text = counters_in_words(&model.map(|(name, value)| (name.to_owned(), value)).into());
-        let row = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}: {text}")).trim();
-        assert_eq!([row("stall_trim_ns"), row("host_read_bytes"), row("erases")], ["15.8 s", "3.00 MB", "12,345"]);
+        let row = |name: &str| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(name))
+                .unwrap_or_else(|| panic!("{name}: {text}"))
+                .trim()
+        };
+        assert_eq!(
+            [row("stall_trim_ns"), row("host_read_bytes"), row("erases")],
+            ["15.8 s", "3.00 MB", "12,345"]
+        );
     }
 }

@@ -39,23 +39,32 @@ fn lines(drive: &DriveWear) -> Vec<(&'static str, String)> {
         _ if drive.raw_counters.is_empty() => "not reported".to_owned(),
         _ => "not reported in a documented unit".to_owned(),
     };
-    let mut lines = vec![("host writes", written(drive.host_written_bytes, &drive.host_written_source))];
+    let mut lines =
+        vec![("host writes", written(drive.host_written_bytes, &drive.host_written_source))];
     if is_disk && drive.used_percent.is_none() {
         lines.push(("wear", "no wear counter: a hard disk".to_owned()));
     } else {
         lines.push(("NAND writes", written(drive.nand_written_bytes, &drive.nand_written_source)));
         lines.push(("write amplification", lifetime(drive)));
         lines.push(("rated life used", used(drive)));
-        lines.push(("life left", drive.life_left.as_ref().map_or_else(|| unknown_life(drive), life_left)));
+        lines.push((
+            "life left",
+            drive.life_left.as_ref().map_or_else(|| unknown_life(drive), life_left),
+        ));
     }
     lines.extend(drive.since.as_ref().map(|since| ("since", changes(since))));
     lines.extend(drive.warranty.as_ref().map(|state| ("warranty", warranty(state))));
     lines.extend(drive.spare_percent.map(|percent| ("spare blocks left", format!("{percent} %"))));
     lines.extend(drive.temperature_celsius.map(|celsius| ("temperature", format!("{celsius} °C"))));
     lines.extend(drive.unsafe_shutdowns.map(|count| ("unsafe shutdowns", grouped(count))));
-    lines.extend(drive.power_on_hours.map(|hours| ("power-on time", format!("{} h", grouped(hours)))));
+    lines.extend(
+        drive.power_on_hours.map(|hours| ("power-on time", format!("{} h", grouped(hours)))),
+    );
     for counter in &drive.raw_counters {
-        let what = format!("raw value {} of attribute '{}' (unit not known: {})", counter.raw, counter.name, counter.why);
+        let what = format!(
+            "raw value {} of attribute '{}' (unit not known: {})",
+            counter.raw, counter.name, counter.why
+        );
         lines.push(("not converted", what));
     }
     lines.extend(drive.remarks.iter().map(|remark| ("note", remark.clone())));
@@ -65,7 +74,8 @@ fn lines(drive: &DriveWear) -> Vec<(&'static str, String)> {
 fn lifetime(drive: &DriveWear) -> String {
     match (&drive.waf_lifetime, &drive.waf_source) {
         (Some(waf), Some(source)) => format!("{} over its life ({source})", ratio(waf)),
-        _ => "not known: the drive does not report host and NAND writes that can be compared".to_owned(),
+        _ => "not known: the drive does not report host and NAND writes that can be compared"
+            .to_owned(),
     }
 }
 
@@ -74,7 +84,9 @@ fn ratio(waf: &Waf) -> String {
     let decimals = |value: f64| format!("{value:.2}");
     match waf.high {
         Some(high) if decimals(waf.low) == decimals(high) => decimals(waf.value),
-        Some(high) => format!("{} ({} to {})", decimals(waf.value), decimals(waf.low), decimals(high)),
+        Some(high) => {
+            format!("{} ({} to {})", decimals(waf.value), decimals(waf.low), decimals(high))
+        }
         None => format!("at least {}", decimals(waf.low)),
     }
 }
@@ -82,7 +94,9 @@ fn ratio(waf: &Waf) -> String {
 fn used(drive: &DriveWear) -> String {
     match (drive.used_percent, &drive.used_source, drive.used_is_standard) {
         (Some(percent), Some(source), Some(true)) => format!("{percent} % ({source})"),
-        (Some(percent), Some(source), _) => format!("{percent} % on the vendor's own scale ({source})"),
+        (Some(percent), Some(source), _) => {
+            format!("{percent} % on the vendor's own scale ({source})")
+        }
         _ => "not reported".to_owned(),
     }
 }
@@ -91,7 +105,9 @@ fn unknown_life(drive: &DriveWear) -> String {
     match (drive.used_percent, &drive.since) {
         (None, _) => "not known: the drive does not report the rated life used".to_owned(),
         (Some(percent), _) if percent >= 100 => "none: the rated life is used up".to_owned(),
-        (Some(_), None) => "not known yet: that needs a reading of another day, or --before FILE".to_owned(),
+        (Some(_), None) => {
+            "not known yet: that needs a reading of another day, or --before FILE".to_owned()
+        }
         (Some(_), Some(_)) => "not known: the two readings give no rate".to_owned(),
     }
 }
@@ -100,7 +116,9 @@ fn life_left(left: &LifeLeft) -> String {
     let at = format!("at the present rate of {}", left.basis);
     match (left.days, left.high_days) {
         (Some(0.0), _) => "none: the rated life is used up".to_owned(),
-        (Some(days), Some(high)) => format!("{} ({} to {}) {at}", time(days), time(left.low_days), time(high)),
+        (Some(days), Some(high)) => {
+            format!("{} ({} to {}) {at}", time(days), time(left.low_days), time(high))
+        }
         (Some(days), None) => format!("{} (at least {}) {at}", time(days), time(left.low_days)),
         (None, _) => format!("at least {} {at}", time(left.low_days)),
     }
@@ -108,23 +126,36 @@ fn life_left(left: &LifeLeft) -> String {
 
 /// Days, or years from two years on.
 pub(crate) fn time(days: f64) -> String {
-    if days < 2.0 * DAYS_OF_YEAR { format!("{} days", three_digits(days)) } else { format!("{} years", three_digits(days / DAYS_OF_YEAR)) }
+    if days < 2.0 * DAYS_OF_YEAR {
+        format!("{} days", three_digits(days))
+    } else {
+        format!("{} years", three_digits(days / DAYS_OF_YEAR))
+    }
 }
 
 fn changes(since: &Since) -> String {
     let mut parts = Vec::new();
-    parts.extend(since.days.map(|days| format!("the reading of {} ago", Nanos((days * 86_400e9) as u64))));
+    parts.extend(
+        since.days.map(|days| format!("the reading of {} ago", Nanos((days * 86_400e9) as u64))),
+    );
     parts.extend(since.host_bytes.map(|bytes| format!("host writes {}", Bytes(bytes))));
     parts.extend(since.nand_bytes.map(|bytes| format!("NAND writes {}", Bytes(bytes))));
     parts.extend(since.waf.as_ref().map(|waf| format!("write amplification {}", ratio(waf))));
-    if parts.is_empty() { "the earlier reading: no counter can be compared".to_owned() } else { parts.join(", ") }
+    if parts.is_empty() {
+        "the earlier reading: no counter can be compared".to_owned()
+    } else {
+        parts.join(", ")
+    }
 }
 
 fn warranty(state: &WarrantyState) -> String {
-    let used = format!("{} % of {} written", three_digits(state.used_percent), Bytes(state.limit_bytes));
+    let used =
+        format!("{} % of {} written", three_digits(state.used_percent), Bytes(state.limit_bytes));
     match state.days_left {
         _ if state.left_bytes == 0 => format!("{used}: the limit is reached"),
-        Some(days) => format!("{used}, {} left, {} at the present rate", Bytes(state.left_bytes), time(days)),
+        Some(days) => {
+            format!("{used}, {} left, {} at the present rate", Bytes(state.left_bytes), time(days))
+        }
         None => format!("{used}, {} left", Bytes(state.left_bytes)),
     }
 }

@@ -15,12 +15,18 @@ pub fn json(run: &Run) -> Vec<u8> {
 /// Packs a run for storage.
 pub fn pack(run: &Run) -> Vec<u8> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(&json(run)).and_then(|()| encoder.finish()).expect("memory takes what is written to it")
+    encoder
+        .write_all(&json(run))
+        .and_then(|()| encoder.finish())
+        .expect("memory takes what is written to it")
 }
 
 /// Unpacks a run; the error describes the damage.
 pub fn unpack(body: &[u8]) -> Result<Run, String> {
     let mut json = Vec::new();
-    ZlibDecoder::new(body).take(TEXT_MAX).read_to_end(&mut json).map_err(|error| error.to_string())?;
+    ZlibDecoder::new(body)
+        .take(TEXT_MAX)
+        .read_to_end(&mut json)
+        .map_err(|error| error.to_string())?;
     serde_json::from_slice(&json).map_err(|error| error.to_string())
 }

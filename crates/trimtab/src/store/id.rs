@@ -21,7 +21,8 @@ impl RunId {
     pub fn of(run: &Run) -> Self {
         let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
         let mut bare = run.clone();
-        for latency in bare.phases.iter_mut().flat_map(|phase| std::mem::take(&mut phase.latencies)) {
+        for latency in bare.phases.iter_mut().flat_map(|phase| std::mem::take(&mut phase.latencies))
+        {
             hash.add(latency.kind.name().as_bytes());
             hash.add(latency.part.name().as_bytes());
             hash.add(&buckets(&latency.histogram));
@@ -87,7 +88,8 @@ impl FromStr for RunId {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        let digits = text.len() == 16
+            && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         match u64::from_str_radix(text, 16) {
             Ok(id) if digits => Ok(Self(id)),
             _ => Err(format!("'{}' is not an id of 16 hexadecimal digits", text.escape_debug())),
@@ -124,7 +126,9 @@ impl Reference {
             return match Self::of(study) {
                 Self::Prefix(prefix) => Self::Study(prefix),
                 Self::Last(back) => Self::LastStudy(back),
-                Self::Study(_) | Self::LastStudy(_) | Self::Other(_) => Self::Other(text.to_owned()),
+                Self::Study(_) | Self::LastStudy(_) | Self::Other(_) => {
+                    Self::Other(text.to_owned())
+                }
             };
         }
         let back = match text.strip_prefix("last") {

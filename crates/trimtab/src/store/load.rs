@@ -76,7 +76,8 @@ impl Summary {
 }
 
 fn mean(metric: &Metric) -> Option<f64> {
-    Some(metric.samples.iter().sum::<f64>() / metric.samples.len() as f64).filter(|mean| mean.is_finite())
+    Some(metric.samples.iter().sum::<f64>() / metric.samples.len() as f64)
+        .filter(|mean| mean.is_finite())
 }
 
 fn figure<S: Serializer>(metric: &Option<Metric>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -87,7 +88,12 @@ fn figure<S: Serializer>(metric: &Option<Metric>, serializer: S) -> Result<S::Ok
         mean: Option<f64>,
         repeats: usize,
     }
-    let figure = metric.as_ref().map(|m| StoredFigure { name: &m.name, unit: m.unit, mean: mean(m), repeats: m.samples.len() });
+    let figure = metric.as_ref().map(|m| StoredFigure {
+        name: &m.name,
+        unit: m.unit,
+        mean: mean(m),
+        repeats: m.samples.len(),
+    });
     figure.serialize(serializer)
 }
 
@@ -105,9 +111,19 @@ impl Store {
         let limit = filter.limit.map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX));
         let study = filter.study.map(|id| id.to_string());
         let since = filter.since_unix_ms.map(u64::cast_signed);
-        let params = params![filter.workload, filter.policy, filter.target, since, limit, filter.label, study];
-        let rows: Vec<(i64, String)> = self.rows(sql, params, |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let mut list = rows.into_iter().map(|(row, id)| self.summary(row, &id)).collect::<Result<Vec<_>>>()?;
+        let params = params![
+            filter.workload,
+            filter.policy,
+            filter.target,
+            since,
+            limit,
+            filter.label,
+            study
+        ];
+        let rows: Vec<(i64, String)> =
+            self.rows(sql, params, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let mut list =
+            rows.into_iter().map(|(row, id)| self.summary(row, &id)).collect::<Result<Vec<_>>>()?;
         list.reverse();
         Ok(list)
     }
@@ -122,19 +138,28 @@ impl Store {
                 UNION ALL
                 SELECT studies.id, max(runs.saved), 1, studies.saved FROM studies JOIN study_runs USING (study) JOIN runs USING (run) GROUP BY studies.study
             ) ORDER BY saved DESC, nth DESC LIMIT 1 OFFSET ?1";
-        let found: Option<(String, bool)> = self.rows(sql, [back], |row| Ok((row.get(0)?, row.get(1)?)))?.pop();
-        Ok(found.map_or_else(|| reference.clone(), |(id, study)| if study { Reference::Study(id) } else { Reference::Prefix(id) }))
+        let found: Option<(String, bool)> =
+            self.rows(sql, [back], |row| Ok((row.get(0)?, row.get(1)?)))?.pop();
+        Ok(found.map_or_else(
+            || reference.clone(),
+            |(id, study)| if study { Reference::Study(id) } else { Reference::Prefix(id) },
+        ))
     }
 
     /// Finds the run that `reference` names.
     pub fn find(&self, reference: &Reference) -> Result<RunId> {
         let meant = self.resolve(reference)?;
         let ids: Vec<String> = match &meant {
-            Reference::Study(_) | Reference::LastStudy(_) | Reference::Last(_) | Reference::Other(_) => Vec::new(),
+            Reference::Study(_)
+            | Reference::LastStudy(_)
+            | Reference::Last(_)
+            | Reference::Other(_) => Vec::new(),
             // A glob of hexadecimal digits and a star matches exactly as a prefix.
-            Reference::Prefix(prefix) => {
-                self.rows("SELECT id FROM runs WHERE id GLOB ?1 || '*' ORDER BY saved LIMIT 9", [prefix], |row| row.get(0))?
-            }
+            Reference::Prefix(prefix) => self.rows(
+                "SELECT id FROM runs WHERE id GLOB ?1 || '*' ORDER BY saved LIMIT 9",
+                [prefix],
+                |row| row.get(0),
+            )?,
         };
         match &ids[..] {
             [] => Err(self.no_single_run(reference, &meant)),
@@ -147,7 +172,11 @@ impl Store {
     /// commands accept.
     fn no_single_run(&self, reference: &Reference, meant: &Reference) -> StoreError {
         match self.find_study(meant) {
-            Ok((id, study)) => StoreError::Study { reference: reference.to_string(), id: id.short(), runs: study.runs.len() },
+            Ok((id, study)) => StoreError::Study {
+                reference: reference.to_string(),
+                id: id.short(),
+                runs: study.runs.len(),
+            },
             Err(_) => self.no_run(&reference.to_string()),
         }
     }
@@ -175,21 +204,35 @@ impl Store {
 
     /// Keeps all reads consistent while the transaction lives.
     fn snapshot(&self) -> Result<Transaction<'_>> {
-        Transaction::new_unchecked(&self.connection, TransactionBehavior::Deferred).map_err(self.error("read"))
+        Transaction::new_unchecked(&self.connection, TransactionBehavior::Deferred)
+            .map_err(self.error("read"))
     }
 
     pub(super) fn row_of(&self, id: RunId) -> Result<Option<i64>> {
-        Ok(self.rows("SELECT run FROM runs WHERE id = ?1", [id.to_string()], |row| row.get(0))?.pop())
+        Ok(self
+            .rows("SELECT run FROM runs WHERE id = ?1", [id.to_string()], |row| row.get(0))?
+            .pop())
     }
 
-    pub(super) fn rows<T>(&self, sql: &str, params: impl Params, read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>) -> Result<Vec<T>> {
-        let rows = || -> rusqlite::Result<_> { self.connection.prepare_cached(sql)?.query_map(params, read)?.collect() };
+    pub(super) fn rows<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        let rows = || -> rusqlite::Result<_> {
+            self.connection.prepare_cached(sql)?.query_map(params, read)?.collect()
+        };
         rows().map_err(self.error("read"))
     }
 
     fn summary(&self, row: i64, id: &str) -> Result<Summary> {
         let Columns { run, readable, label } = self.columns(row)?;
-        let known = |key: &str| Field::find(&run.settings, key).or_else(|| Field::find(&run.environment, key)).map(str::to_owned);
+        let known = |key: &str| {
+            Field::find(&run.settings, key)
+                .or_else(|| Field::find(&run.environment, key))
+                .map(str::to_owned)
+        };
         let of_study = "SELECT studies.id FROM study_runs JOIN studies USING (study) WHERE run = ?1 ORDER BY studies.saved DESC LIMIT 1";
         let study = self.rows(of_study, [row], |r| r.get::<_, String>(0))?.pop();
         let id = self.id(id)?;
@@ -234,7 +277,10 @@ impl Store {
             run.started_unix_ms = r.get::<_, i64>("started_unix_ms")?.cast_unsigned();
             Ok(Columns { run, readable, label: r.get("label")? })
         };
-        self.connection.prepare_cached(sql).and_then(|mut sql| sql.query_row([row], read)).map_err(self.error("read"))
+        self.connection
+            .prepare_cached(sql)
+            .and_then(|mut sql| sql.query_row([row], read))
+            .map_err(self.error("read"))
     }
 }
 

@@ -37,7 +37,9 @@ const ABOUT_OUTPUT: [(&str, bool); 12] = [
 /// The arguments of this process, without those that only select the display and storage of a
 /// result.
 pub fn command() -> Vec<String> {
-    without_output(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))
+    without_output(
+        std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()),
+    )
 }
 
 fn without_output(arguments: impl Iterator<Item = String>) -> Vec<String> {
@@ -60,7 +62,9 @@ fn without_output(arguments: impl Iterator<Item = String>) -> Vec<String> {
 
 /// True for short options without values: `-q`, `-yq`.
 fn is_short(argument: &str) -> bool {
-    argument.len() > 1 && argument.starts_with('-') && argument[1..].chars().all(|c| matches!(c, 'q' | 'y'))
+    argument.len() > 1
+        && argument.starts_with('-')
+        && argument[1..].chars().all(|c| matches!(c, 'q' | 'y'))
 }
 
 /// The arguments of this process, as a field.
@@ -76,7 +80,10 @@ pub fn note_drive(run: &mut Run, drive: &Drive) {
 
 /// The specification of a drive with the sources of its figures, and a hash of the figures.
 pub fn drive_fields(drive: &Drive) -> [Field; 2] {
-    [Field::new(DRIVE_HASH, hash(&text::figures(&drive.spec))), Field::new(DRIVE, text::whole(drive))]
+    [
+        Field::new(DRIVE_HASH, hash(&text::figures(&drive.spec))),
+        Field::new(DRIVE, text::whole(drive)),
+    ]
 }
 
 /// Hash of a text, as 16 hexadecimal digits.
@@ -90,9 +97,20 @@ pub fn of<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
 }
 
 /// A run that starts now, with the command line of this process.
-pub fn starts_now(workload: &str, settings: Vec<Field>, target: TargetKind, target_label: &str, policy: &str, seed: u64) -> RunHeader {
+pub fn starts_now(
+    workload: &str,
+    settings: Vec<Field>,
+    target: TargetKind,
+    target_label: &str,
+    policy: &str,
+    seed: u64,
+) -> RunHeader {
     let header = RunHeader::new(workload, settings, target, target_label, policy, seed);
-    RunHeader { started_unix_ms: trimtab_linux::sys::clock::unix_ms(), specification: vec![command_field()], ..header }
+    RunHeader {
+        started_unix_ms: trimtab_linux::sys::clock::unix_ms(),
+        specification: vec![command_field()],
+        ..header
+    }
 }
 
 #[cfg(test)]
@@ -115,8 +133,14 @@ mod tests {
     #[test]
     fn without_output_drops_output_options() {
         let kept = |text: &str| without_output(text.split(' ').map(str::to_owned)).join(" ");
-        assert_eq!(kept("--store a.db study -q drive:x --fill 60 --json --report=x.html --yes"), "study drive:x --fill 60");
-        assert_eq!(kept("bench tree --tries 3 -yq --label ab drive:x --resume"), "bench tree --tries 3 drive:x");
+        assert_eq!(
+            kept("--store a.db study -q drive:x --fill 60 --json --report=x.html --yes"),
+            "study drive:x --fill 60"
+        );
+        assert_eq!(
+            kept("bench tree --tries 3 -yq --label ab drive:x --resume"),
+            "bench tree --tries 3 drive:x"
+        );
         assert_eq!(kept("results list -n 5"), "results list -n 5");
     }
 }

@@ -19,14 +19,19 @@ impl Store {
         let mut saved = Vec::new();
         // The transaction borrows the connection, so stored runs are compared through a list made
         // earlier.
-        let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate).map_err(error)?;
+        let transaction =
+            Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)
+                .map_err(error)?;
         for run in runs {
             let id = RunId::of(run);
             let there = self.row_of(id)?;
             match there {
                 Some(row) => {
                     if body::json(&self.load_row(row)?) != body::json(run) {
-                        return Err(StoreError::Other(format!("store {} has another run with the id {id}", path.display())));
+                        return Err(StoreError::Other(format!(
+                            "store {} has another run with the id {id}",
+                            path.display()
+                        )));
                     }
                     if touch {
                         let next = "UPDATE runs SET saved = (SELECT max(saved) + 1 FROM runs), saved_unix_ms = ?2 WHERE run = ?1";
@@ -45,13 +50,20 @@ impl Store {
     pub fn delete(&mut self, ids: &[RunId]) -> Result<usize> {
         let path = self.path.clone();
         let error = |source| Self::explain("delete from", &path, source, false);
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(error)?;
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(error)?;
         let mut deleted = 0;
         for id in ids {
-            deleted += transaction.execute("DELETE FROM runs WHERE id = ?1", [id.to_string()]).map_err(error)?;
+            deleted += transaction
+                .execute("DELETE FROM runs WHERE id = ?1", [id.to_string()])
+                .map_err(error)?;
         }
         // A study without runs is removed.
-        transaction.execute("DELETE FROM studies WHERE study NOT IN (SELECT study FROM study_runs)", []).map_err(error)?;
+        transaction
+            .execute("DELETE FROM studies WHERE study NOT IN (SELECT study FROM study_runs)", [])
+            .map_err(error)?;
         transaction.commit().map_err(error)?;
         Ok(deleted)
     }

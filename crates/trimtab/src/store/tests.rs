@@ -56,7 +56,14 @@ fn last_names_the_newest_run_or_study() {
     let alone = saved(&mut store, 1);
     let study = |store: &mut Store, seeds: [u64; 2]| {
         let runs = seeds.map(|seed| ("runs".to_owned(), saved(store, seed))).to_vec();
-        let id = store.save_study(&StudyRecord { target: "x".into(), complete: true, runs: runs.clone(), notes: Vec::new() }).unwrap();
+        let id = store
+            .save_study(&StudyRecord {
+                target: "x".into(),
+                complete: true,
+                runs: runs.clone(),
+                notes: Vec::new(),
+            })
+            .unwrap();
         (id, runs.into_iter().map(|(_, id)| id).collect::<Vec<_>>())
     };
     let first = study(&mut store, [2, 3]);
@@ -70,7 +77,11 @@ fn last_names_the_newest_run_or_study() {
     // A study is not accepted as a single run.
     assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), later);
     let none = message(store.find(&"last~1".parse().unwrap()).unwrap_err());
-    assert!(none.contains("'last~1' is a study, and this command takes one of its runs (2)") && none.contains(&second.0.short()), "{none}");
+    assert!(
+        none.contains("'last~1' is a study, and this command takes one of its runs (2)")
+            && none.contains(&second.0.short()),
+        "{none}"
+    );
 }
 
 #[test]
@@ -82,8 +93,15 @@ fn saving_same_run_again_makes_it_last() {
     let second = store.save(&b).unwrap();
     assert!(first.new && second.new && first.id != second.id);
     assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), second.id);
-    assert_eq!(store.save_all(std::slice::from_ref(&a), false).unwrap(), [SaveOutcome { id: first.id, new: false }]);
-    assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), second.id, "an import does not change what is last");
+    assert_eq!(
+        store.save_all(std::slice::from_ref(&a), false).unwrap(),
+        [SaveOutcome { id: first.id, new: false }]
+    );
+    assert_eq!(
+        store.find(&"last".parse().unwrap()).unwrap(),
+        second.id,
+        "an import does not change what is last"
+    );
     assert_eq!(store.save(&a).unwrap(), SaveOutcome { id: first.id, new: false });
     assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), first.id);
     assert_eq!(store.find(&"last~1".parse().unwrap()).unwrap(), second.id);
@@ -102,14 +120,26 @@ fn reference_is_an_id_prefix_and_ambiguity_is_reported() {
     let (_directory, path) = scratch();
     let mut store = Store::create_or_open(&path).unwrap();
     let runs: Vec<Run> = (0..40).map(|seed| Run { seed, ..example() }).collect();
-    let ids: Vec<String> = store.save_all(&runs, true).unwrap().iter().map(|s| s.id.to_string()).collect();
+    let ids: Vec<String> =
+        store.save_all(&runs, true).unwrap().iter().map(|s| s.id.to_string()).collect();
     let found = store.find(&ids[5][..9].to_uppercase().parse().unwrap()).unwrap();
     assert_eq!(found.to_string(), ids[5]);
     // Among 40 ids, two must share one of the 16 possible first digits.
     let shared = ids.iter().find(|a| ids.iter().filter(|b| b[..1] == a[..1]).count() > 1).unwrap();
     let ambiguous = message(store.find(&shared[..1].parse().unwrap()).unwrap_err());
     assert!(ambiguous.contains("could be any of") && ambiguous.contains(shared), "{ambiguous}");
-    for nonsense in ["", "last~", "last~x", "lastly", "xyz", "0123456789abcdef0", "*", "study:", "study:*", "'; DROP TABLE runs"] {
+    for nonsense in [
+        "",
+        "last~",
+        "last~x",
+        "lastly",
+        "xyz",
+        "0123456789abcdef0",
+        "*",
+        "study:",
+        "study:*",
+        "'; DROP TABLE runs",
+    ] {
         let error = store.find(&nonsense.parse::<Reference>().unwrap()).unwrap_err();
         assert!(error.to_string().contains("has no run"), "{nonsense}: {error}");
     }
@@ -119,12 +149,30 @@ fn reference_is_an_id_prefix_and_ambiguity_is_reported() {
 fn list_applies_filters_and_ends_with_the_newest() {
     let (_directory, path) = scratch();
     let mut store = Store::create_or_open(&path).unwrap();
-    for (seed, workload, label) in [(1, "tree", "/mnt/A"), (2, "postmark", "/mnt/a"), (3, "tree", "drive:x")] {
-        store.save(&Run { seed, workload: workload.into(), target_label: label.into(), started_unix_ms: seed, ..example() }).unwrap();
+    for (seed, workload, label) in
+        [(1, "tree", "/mnt/A"), (2, "postmark", "/mnt/a"), (3, "tree", "drive:x")]
+    {
+        store
+            .save(&Run {
+                seed,
+                workload: workload.into(),
+                target_label: label.into(),
+                started_unix_ms: seed,
+                ..example()
+            })
+            .unwrap();
     }
-    let labels = |filter| store.list(&filter).unwrap().into_iter().map(|s| s.target_label).collect::<Vec<_>>();
-    assert_eq!(labels(Filter { workload: Some("tree".into()), ..Filter::default() }), ["/mnt/A", "drive:x"]);
-    assert_eq!(labels(Filter { target: Some("MNT/a".into()), ..Filter::default() }), ["/mnt/A", "/mnt/a"]);
+    let labels = |filter| {
+        store.list(&filter).unwrap().into_iter().map(|s| s.target_label).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        labels(Filter { workload: Some("tree".into()), ..Filter::default() }),
+        ["/mnt/A", "drive:x"]
+    );
+    assert_eq!(
+        labels(Filter { target: Some("MNT/a".into()), ..Filter::default() }),
+        ["/mnt/A", "/mnt/a"]
+    );
     assert_eq!(labels(Filter { limit: Some(2), ..Filter::default() }), ["/mnt/a", "drive:x"]);
     assert_eq!(labels(Filter { since_unix_ms: Some(3), ..Filter::default() }), ["drive:x"]);
     let summary = store.list(&Filter::default()).unwrap().remove(0);
@@ -140,7 +188,12 @@ fn store_of_another_version_is_refused_unchanged() {
         drop(store);
         let before = fs::read(&path).unwrap();
         let refused = message(Store::create_or_open(&path).unwrap_err());
-        assert!(refused.contains(&format!("has version {other}, and this trimtab reads version {VERSION}")), "{refused}");
+        assert!(
+            refused.contains(&format!(
+                "has version {other}, and this trimtab reads version {VERSION}"
+            )),
+            "{refused}"
+        );
         assert_eq!(fs::read(&path).unwrap(), before);
     }
 }
@@ -150,11 +203,18 @@ fn store_refuses_other_files_and_databases() {
     let (directory, path) = scratch();
     fs::write(&path, "a shopping list, longer than the header of a database, which has one hundred bytes, as everybody knows by heart")
         .unwrap();
-    assert!(message(Store::create_or_open(&path).unwrap_err()).contains("is not a store of trimtab"));
+    assert!(
+        message(Store::create_or_open(&path).unwrap_err()).contains("is not a store of trimtab")
+    );
     let other = directory.path().join("other.db");
     Connection::open(&other).unwrap().execute_batch("CREATE TABLE t (a)").unwrap();
-    assert!(message(Store::create_or_open(&other).unwrap_err()).contains("is not a store of trimtab"));
-    let there: i64 = Connection::open(&other).unwrap().query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
+    assert!(
+        message(Store::create_or_open(&other).unwrap_err()).contains("is not a store of trimtab")
+    );
+    let there: i64 = Connection::open(&other)
+        .unwrap()
+        .query_row("SELECT count(*) FROM t", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(there, 0, "and left alone");
     let empty = directory.path().join("empty.db");
     fs::write(&empty, "").unwrap();
@@ -165,8 +225,11 @@ fn store_refuses_other_files_and_databases() {
 fn store_open_error_names_the_cause() {
     let (directory, path) = scratch();
     assert!(message(Store::open(&path).unwrap_err()).contains("does not exist"));
-    assert!(message(Store::create_or_open(directory.path()).unwrap_err()).contains("Is a directory"));
-    let nowhere = message(Store::create_or_open(&directory.path().join("no/such/results.db")).unwrap_err());
+    assert!(
+        message(Store::create_or_open(directory.path()).unwrap_err()).contains("Is a directory")
+    );
+    let nowhere =
+        message(Store::create_or_open(&directory.path().join("no/such/results.db")).unwrap_err());
     assert!(nowhere.contains("No such file or directory"), "{nowhere}");
 }
 
@@ -206,7 +269,9 @@ fn damaged_store_is_reported_as_damaged() {
     })
     .unwrap();
     let half = "substr(body, 1, 40)";
-    for (bytes, why) in [(half, "incomplete deflate stream"), ("x'80'", "incomplete deflate stream")] {
+    for (bytes, why) in
+        [(half, "incomplete deflate stream"), ("x'80'", "incomplete deflate stream")]
+    {
         store.connection.execute(&format!("UPDATE runs SET body = {bytes}"), []).unwrap();
         let error = message(store.load(RunId::of(&example())).unwrap_err());
         assert!(error.contains("is damaged (run 43: ") && error.contains(why), "{error}");
@@ -217,11 +282,19 @@ fn damaged_store_is_reported_as_damaged() {
 #[test]
 fn default_path_follows_xdg_specification() {
     let place = |pairs: &'static [(&str, &str)]| {
-        default_path(|name| pairs.iter().find(|p| p.0 == name).map(|p| p.1.into())).map(|p| p.display().to_string()).ok()
+        default_path(|name| pairs.iter().find(|p| p.0 == name).map(|p| p.1.into()))
+            .map(|p| p.display().to_string())
+            .ok()
     };
-    assert_eq!(place(&[("XDG_DATA_HOME", "/data"), ("HOME", "/home/u")]).unwrap(), "/data/trimtab/results.db");
+    assert_eq!(
+        place(&[("XDG_DATA_HOME", "/data"), ("HOME", "/home/u")]).unwrap(),
+        "/data/trimtab/results.db"
+    );
     assert_eq!(place(&[("HOME", "/home/u")]).unwrap(), "/home/u/.local/share/trimtab/results.db");
-    assert_eq!(place(&[("XDG_DATA_HOME", "relative"), ("HOME", "/home/u")]).unwrap(), "/home/u/.local/share/trimtab/results.db");
+    assert_eq!(
+        place(&[("XDG_DATA_HOME", "relative"), ("HOME", "/home/u")]).unwrap(),
+        "/home/u/.local/share/trimtab/results.db"
+    );
     assert_eq!(place(&[]), None);
 }
 
@@ -237,12 +310,22 @@ fn altered_run_is_marked_in_list_and_refused() {
         let mut store = Store::create_or_open(&path).unwrap();
         let id = store.save(&example()).unwrap().id;
         store.load(id).unwrap();
-        let marks = |store: &Store| store.list(&Filter::default()).unwrap().iter().map(|run| run.altered).collect::<Vec<_>>();
+        let marks = |store: &Store| {
+            store
+                .list(&Filter::default())
+                .unwrap()
+                .iter()
+                .map(|run| run.altered)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(marks(&store), [false]);
         assert!(store.connection.execute(change, []).unwrap() > 0, "{change}");
         assert_eq!(marks(&store), [true], "{change}");
         let error = message(store.load(id).unwrap_err());
-        assert!(error.contains("was altered") && error.contains(&id.to_string()), "{change}: {error}");
+        assert!(
+            error.contains("was altered") && error.contains(&id.to_string()),
+            "{change}: {error}"
+        );
         assert_eq!(store.delete(&[id]).unwrap(), 1, "it can be removed");
     }
 }

@@ -29,9 +29,11 @@ impl Checkpoints {
         let store = store::open_to_write(context)?;
         let mut found: BTreeMap<String, (RunId, Run)> = BTreeMap::new();
         let studies = if resume { store.studies()? } else { Vec::new() };
-        let sensitivities = studies.iter().flat_map(|(_, study)| record::sensitivities(study)).collect();
+        let sensitivities =
+            studies.iter().flat_map(|(_, study)| record::sensitivities(study)).collect();
         let complete = studies.into_iter().map(|(_, study)| study).filter(|study| study.complete);
-        let ended: BTreeSet<RunId> = complete.flat_map(|study| study.runs).map(|(_, id)| id).collect();
+        let ended: BTreeSet<RunId> =
+            complete.flat_map(|study| study.runs).map(|(_, id)| id).collect();
         let filter = Filter { target: Some(target.to_owned()), ..Filter::default() };
         for summary in if resume { store.list(&filter)? } else { Vec::new() } {
             let run = store.load(summary.id)?;
@@ -39,7 +41,9 @@ impl Checkpoints {
             if run.provenance == Provenance::Measured && ended.contains(&summary.id) {
                 continue;
             }
-            if run.complete && found.get(&cell).is_none_or(|(_, known)| repeats(known) <= repeats(&run)) {
+            if run.complete
+                && found.get(&cell).is_none_or(|(_, known)| repeats(known) <= repeats(&run))
+            {
                 found.insert(cell, (summary.id, run));
             }
         }
@@ -48,7 +52,11 @@ impl Checkpoints {
 
     /// An earlier run of this cell that may be reused.
     pub fn find(&self, cell: &str) -> Option<Run> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).get(cell).map(|(_, run)| run.clone())
+        self.found
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(cell)
+            .map(|(_, run)| run.clone())
     }
 
     /// The result of an earlier study of these assumptions, if it may be reused.
@@ -111,7 +119,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let run = |started_unix_ms, repeats: &str| {
             let settings = vec![Field::new("repeats", repeats)];
-            let mut run = RunHeader::new("tree", settings, TargetKind::Directory, "x", "none", 1).into_run(RunRecording::default(), true);
+            let mut run = RunHeader::new("tree", settings, TargetKind::Directory, "x", "none", 1)
+                .into_run(RunRecording::default(), true);
             run.started_unix_ms = started_unix_ms;
             run.environment.push(Field::new(CELL, "cell"));
             run
@@ -119,13 +128,19 @@ mod tests {
         let mut store = Store::create_or_open(&dir.path().join("results.db")).unwrap();
         let old = run(1000, "1");
         let id = store.save(&old).unwrap().id;
-        let kept =
-            Checkpoints { store: Mutex::new(store), found: Mutex::new([("cell".to_owned(), (id, old))].into()), sensitivities: Vec::new() };
+        let kept = Checkpoints {
+            store: Mutex::new(store),
+            found: Mutex::new([("cell".to_owned(), (id, old))].into()),
+            sensitivities: Vec::new(),
+        };
         let starts = || {
             let store = kept.store.lock().unwrap();
             let all = store.list(&Filter::default()).unwrap();
-            let mut starts: Vec<(u64, u32)> =
-                all.iter().map(|s| store.load(s.id).unwrap()).map(|r| (r.started_unix_ms, repeats(&r))).collect();
+            let mut starts: Vec<(u64, u32)> = all
+                .iter()
+                .map(|s| store.load(s.id).unwrap())
+                .map(|r| (r.started_unix_ms, repeats(&r)))
+                .collect();
             starts.sort_unstable();
             starts
         };

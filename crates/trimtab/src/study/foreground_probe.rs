@@ -47,7 +47,8 @@ impl ProbeDirectories {
         let epoch = Instant::now();
         let make = |what: &str, fsync| -> anyhow::Result<DirTarget> {
             let (dir, path) = workspace.subdirectory(&format!("{name}-{what}"))?;
-            Ok(DirTarget::new(dir, &path, DirOptions { seed, fsync, ..DirOptions::default() }).with_epoch(epoch))
+            Ok(DirTarget::new(dir, &path, DirOptions { seed, fsync, ..DirOptions::default() })
+                .with_epoch(epoch))
         };
         Ok(Self { tree: make("tree", Fsync::Never)?, others: make("others", Fsync::Close)? })
     }
@@ -108,7 +109,9 @@ impl<E> ForegroundEvents<'_, E> {
     fn begin(&mut self) -> TargetResult {
         let Some(target) = self.others.take() else { return Ok(()) };
         let shared = Arc::clone(&self.shared);
-        let thread = std::thread::Builder::new().name("others".to_owned()).spawn(move || shared.work(target));
+        let thread = std::thread::Builder::new()
+            .name("others".to_owned())
+            .spawn(move || shared.work(target));
         self.working = Some(thread.map_err(|error| TargetError {
             action: "start",
             object: "a thread".to_owned(),
@@ -154,7 +157,12 @@ impl<E: Observer> Observer for ForegroundEvents<'_, E> {
 }
 
 impl<E: Events<MountedDir>> Events<MountedDir> for ForegroundEvents<'_, E> {
-    fn between(&mut self, target: &mut MountedDir, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+    fn between(
+        &mut self,
+        target: &mut MountedDir,
+        recorder: &mut Recorder,
+        next: Option<&str>,
+    ) -> TargetResult {
         match next {
             Some(tree::DELETE) => {
                 self.begin()?;
@@ -189,16 +197,32 @@ pub fn measure<E: Events<MountedDir>>(
     inner: &mut E,
 ) -> anyhow::Result<RunEnd> {
     let mut target = MountedDir::new(places.tree);
-    let mut events =
-        ForegroundEvents { inner, policy, online, others: Some(places.others), working: None, shared: Arc::default(), met: None };
+    let mut events = ForegroundEvents {
+        inner,
+        policy,
+        online,
+        others: Some(places.others),
+        working: None,
+        shared: Arc::default(),
+        met: None,
+    };
     let outcome = files::run(&mut Tree::new(Arc::clone(list), 1), &mut target, &mut events);
     // Also after a failure, so that the thread stops writing.
     let ended = events.end();
     if let (RunEnd::Complete, Some((met, recorded))) = (&outcome.end, events.met.take()) {
         run.metrics.extend(met.metrics(BUSY));
         run.pictures.latencies.push(met.over_time.finish(BUSY.phase));
-        let began = run.phases.last().map(|last| last.started.saturating_add(last.took)).unwrap_or_default();
-        run.phases.extend(recorded.phases.into_iter().map(|phase| trimtab_sim::run::Phase { started: began, ..phase }));
+        let began = run
+            .phases
+            .last()
+            .map(|last| last.started.saturating_add(last.took))
+            .unwrap_or_default();
+        run.phases.extend(
+            recorded
+                .phases
+                .into_iter()
+                .map(|phase| trimtab_sim::run::Phase { started: began, ..phase }),
+        );
     }
     match outcome.end {
         RunEnd::Complete => ended.map(|()| RunEnd::Complete).map_err(Into::into),

@@ -61,13 +61,23 @@ impl Possibilities {
     /// Examines the filesystem of `path` without changing anything.
     pub fn find(path: &Path) -> anyhow::Result<Self> {
         let mount = mount_of(path)?;
-        let dir = trimtab_linux::sys::beneath::Dir::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let dir = trimtab_linux::sys::beneath::Dir::open(path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
         let root = Root::live().context("cannot open /")?;
         let harm = harm(&root, &mount, &Stack::of_mount(&root, &mountinfo::read(&root)?, &mount));
-        let trim_obstacle = harm.clone().or_else(|| fitrim::obstacle(Some(&mount), &dir).map(|obstacle| obstacle.to_string()));
+        let trim_obstacle = harm
+            .clone()
+            .or_else(|| fitrim::obstacle(Some(&mount), &dir).map(|obstacle| obstacle.to_string()));
         let remount_obstacle = harm.or_else(|| remount_obstacle(&mount));
         let identity = identity(&mount, path, &dir)?;
-        Ok(Self { discard: DiscardOption::of(&mount), identity, mount, trim_obstacle, remount_obstacle, locks: None })
+        Ok(Self {
+            discard: DiscardOption::of(&mount),
+            identity,
+            mount,
+            trim_obstacle,
+            remount_obstacle,
+            locks: None,
+        })
     }
 
     /// Fails if `workspace` is on another filesystem than the one examined by name: its mount
@@ -80,9 +90,15 @@ impl Possibilities {
     /// `as-mounted`, and a remark for each renamed one.
     pub fn named(&self, asked: &[String]) -> (Vec<String>, Vec<String>) {
         let same = if self.discard.is_on() { policy::ONLINE } else { policy::NONE };
-        let is_same = |name: &&String| name.as_str() == same && self.discard_under(same) == self.discard;
+        let is_same =
+            |name: &&String| name.as_str() == same && self.discard_under(same) == self.discard;
         let remarks = asked.iter().filter(is_same).map(|name| {
-            format!("{} is mounted with {}, so '{name}' is '{}' here.", self.mount.mount_point.display(), self.discard, policy::AS_MOUNTED)
+            format!(
+                "{} is mounted with {}, so '{name}' is '{}' here.",
+                self.mount.mount_point.display(),
+                self.discard,
+                policy::AS_MOUNTED
+            )
         });
         let mut names: Vec<String> = Vec::new();
         for name in asked {
@@ -96,8 +112,10 @@ impl Possibilities {
 
     /// True if a policy that trims will be tried. Without one, nothing is trimmed.
     fn trims(&self, wanted: &[String]) -> bool {
-        let is_batched = |offer: &Offer| offer.policy == policy::BATCHED && offer.obstacle.is_none();
-        (wanted.is_empty() || wanted.iter().any(|p| p == policy::BATCHED)) && self.offers().iter().any(is_batched)
+        let is_batched =
+            |offer: &Offer| offer.policy == policy::BATCHED && offer.obstacle.is_none();
+        (wanted.is_empty() || wanted.iter().any(|p| p == policy::BATCHED))
+            && self.offers().iter().any(is_batched)
     }
 
     /// Announces that free space will be trimmed, if so, and locks the drives until the end. If
@@ -116,16 +134,32 @@ impl Possibilities {
 
     /// All policies; `as-mounted` is the baseline.
     pub fn offers(&self) -> Vec<Offer> {
-        let offer = |policy: &str, obstacle: Option<OmissionReason>| Offer { policy: policy.to_owned(), obstacle };
-        let (trim, remount) =
-            (self.trim_obstacle.clone().map(OmissionReason::Obstacle), self.remount_obstacle.clone().map(OmissionReason::Obstacle));
+        let offer = |policy: &str, obstacle: Option<OmissionReason>| Offer {
+            policy: policy.to_owned(),
+            obstacle,
+        };
+        let (trim, remount) = (
+            self.trim_obstacle.clone().map(OmissionReason::Obstacle),
+            self.remount_obstacle.clone().map(OmissionReason::Obstacle),
+        );
         let as_mounted = offer(policy::AS_MOUNTED, None);
         let mut offers = if self.discard.is_on() {
-            vec![as_mounted, offer(policy::NONE, remount.clone()), offer(policy::BATCHED, trim.or(remount))]
+            vec![
+                as_mounted,
+                offer(policy::NONE, remount.clone()),
+                offer(policy::BATCHED, trim.or(remount)),
+            ]
         } else {
-            vec![as_mounted, offer(policy::BATCHED, trim.clone()), offer(policy::ONLINE, remount.or(trim))]
+            vec![
+                as_mounted,
+                offer(policy::BATCHED, trim.clone()),
+                offer(policy::ONLINE, remount.or(trim)),
+            ]
         };
-        offers.extend([policy::ADAPTIVE, policy::IDLE].map(|policy| offer(policy, Some(OmissionReason::ModelledOnly))));
+        offers.extend(
+            [policy::ADAPTIVE, policy::IDLE]
+                .map(|policy| offer(policy, Some(OmissionReason::ModelledOnly))),
+        );
         offers
     }
 
@@ -141,7 +175,9 @@ impl Possibilities {
     /// True if a possible policy needs another mount option.
     fn remounts(&self, wanted: &[String]) -> bool {
         let is_wanted = |offer: &Offer| wanted.is_empty() || wanted.contains(&offer.policy);
-        let possible = |offer: &Offer| offer.obstacle.is_none() && self.discard_under(&offer.policy) != self.discard;
+        let possible = |offer: &Offer| {
+            offer.obstacle.is_none() && self.discard_under(&offer.policy) != self.discard
+        };
         self.offers().iter().any(|offer| is_wanted(offer) && possible(offer))
     }
 
@@ -151,7 +187,11 @@ impl Possibilities {
         if !self.remounts(wanted) {
             return Ok(());
         }
-        let other = if self.discard.is_on() { DiscardOption::Off } else { DiscardOption::online(&self.mount.fs_type) };
+        let other = if self.discard.is_on() {
+            DiscardOption::Off
+        } else {
+            DiscardOption::online(&self.mount.fs_type)
+        };
         let question = format!(
             "For some runs, {} will be remounted with {other}, and afterwards with {} again. This affects all its users. Continue?",
             self.mount.mount_point.display(),
@@ -166,18 +206,28 @@ impl Possibilities {
 
 /// Type, UUID, size, options and drives of the mounted filesystem, and creation time and
 /// inode of its root, which `mkfs` changes even if it is given the same UUID.
-fn identity(mount: &Mount, path: &Path, dir: &trimtab_linux::sys::beneath::Dir) -> anyhow::Result<String> {
+fn identity(
+    mount: &Mount,
+    path: &Path,
+    dir: &trimtab_linux::sys::beneath::Dir,
+) -> anyhow::Result<String> {
     let stat = statvfs(path).with_context(|| format!("cannot access {}", path.display()))?;
-    let place = Place::of_path(&Root::live()?, path).with_context(|| format!("cannot find {}", path.display()))?;
+    let place = Place::of_path(&Root::live()?, path)
+        .with_context(|| format!("cannot find {}", path.display()))?;
     let uuid = trimtab_linux::sys::filesystem::uuid(dir);
     let size = stat.f_blocks.saturating_mul(stat.f_frsize);
     let stack = environment::describe(&place.stack);
     let Mount { dev, fs_type, options, fs_options, .. } = mount;
-    let root = statx(CWD, &mount.mount_point, AtFlags::empty(), StatxFlags::BTIME | StatxFlags::INO)
-        .with_context(|| format!("cannot access {}", mount.mount_point.display()))?;
-    let made = (root.stx_mask & StatxFlags::BTIME.bits() != 0).then_some((root.stx_btime.tv_sec, root.stx_btime.tv_nsec));
+    let root =
+        statx(CWD, &mount.mount_point, AtFlags::empty(), StatxFlags::BTIME | StatxFlags::INO)
+            .with_context(|| format!("cannot access {}", mount.mount_point.display()))?;
+    let made = (root.stx_mask & StatxFlags::BTIME.bits() != 0)
+        .then_some((root.stx_btime.tv_sec, root.stx_btime.tv_nsec));
     let made = format!("{} {made:?}", root.stx_ino);
-    Ok(format!("{fs_type} {uuid:?} {} {size} {options} {fs_options} {dev} {stack} {made}", stat.f_fsid))
+    Ok(format!(
+        "{fs_type} {uuid:?} {} {size} {options} {fs_options} {dev} {stack} {made}",
+        stat.f_fsid
+    ))
 }
 
 /// Keeps other studies off a filesystem. The lock ends with the process.
@@ -191,12 +241,18 @@ impl FilesystemLock {
     /// other and mistake its mount option for the user's.
     pub fn on(path: &Path) -> anyhow::Result<Self> {
         let mount = mount_of(path)?;
-        let Ok(directory) = directory_of_locks(&run_directory()) else { return Ok(Self { _lock: None }) };
+        let Ok(directory) = directory_of_locks(&run_directory()) else {
+            return Ok(Self { _lock: None });
+        };
         match lock_file(&directory, &format!("study-{}", mount.dev)) {
             Ok(Ok(file)) => Ok(Self { _lock: Some(file) }),
             Ok(Err(process)) => {
-                let who = process.map_or_else(String::new, |process| format!(" (process {process})"));
-                anyhow::bail!("another study is running on {}{who}; wait until it ends", mount.mount_point.display())
+                let who =
+                    process.map_or_else(String::new, |process| format!(" (process {process})"));
+                anyhow::bail!(
+                    "another study is running on {}{who}; wait until it ends",
+                    mount.mount_point.display()
+                )
             }
             // A user who cannot write the lock file cannot change the mount either.
             Err(_) => Ok(Self { _lock: None }),
@@ -207,7 +263,8 @@ impl FilesystemLock {
 /// Takes the locks of the drives below `path`, which every trim takes.
 pub fn lock_drives(path: &Path) -> anyhow::Result<DriveLocks> {
     let root = Root::live()?;
-    let place = Place::of_path(&root, path).with_context(|| format!("cannot find {}", path.display()))?;
+    let place =
+        Place::of_path(&root, path).with_context(|| format!("cannot find {}", path.display()))?;
     let locks = DriveLocks::take(&place.stack, &run_directory())?;
     // A limit left lowered by an interrupted trim would distort the measurement.
     let _ = CommandLimit::of_stack(&root, &place.stack).recover();
@@ -220,8 +277,12 @@ fn remount_obstacle(mount: &Mount) -> Option<String> {
     }
     match mount.fs_type.as_str() {
         "ext4" | "btrfs" | "f2fs" => None,
-        "xfs" => Some("xfs changes its discard option only by unmounting and mounting again".to_owned()),
-        other => Some(format!("{other} has no known discard option that can be changed while mounted")),
+        "xfs" => {
+            Some("xfs changes its discard option only by unmounting and mounting again".to_owned())
+        }
+        other => {
+            Some(format!("{other} has no known discard option that can be changed while mounted"))
+        }
     }
 }
 
@@ -237,7 +298,9 @@ fn dir_options(job: &Job) -> DirOptions {
 /// The tool's own cost of a job.
 fn overhead(job: &Job) -> Overhead {
     match job {
-        Job::Tree { list, .. } => Overhead::of_files(&mut Tree::new(Arc::clone(list), 1), Some(list.class())),
+        Job::Tree { list, .. } => {
+            Overhead::of_files(&mut Tree::new(Arc::clone(list), 1), Some(list.class()))
+        }
         Job::Postmark(workload) => Overhead::of_files(&mut workload.as_ref().clone(), None),
     }
 }
@@ -302,11 +365,22 @@ impl<'a> RealRig<'a> {
     }
 
     /// Measures foreground I/O while a tree is deleted under `policy`.
-    fn probe_foreground(&mut self, run: &mut Run, list: &Arc<TreeList>, policy: &str, online: bool) -> anyhow::Result<RunEnd> {
+    fn probe_foreground(
+        &mut self,
+        run: &mut Run,
+        list: &Arc<TreeList>,
+        policy: &str,
+        online: bool,
+    ) -> anyhow::Result<RunEnd> {
         let name = format!("beside-{}", self.runs);
         let places = ProbeDirectories::new(&self.workspace, &name, 1)?;
         let plan = Tree::new(Arc::clone(list), 1).plan();
-        let mut watch = ProgressWatch::new(self.context, &format!("foreground load, {policy}"), &plan, Some(self.workspace.guard()?));
+        let mut watch = ProgressWatch::new(
+            self.context,
+            &format!("foreground load, {policy}"),
+            &plan,
+            Some(self.workspace.guard()?),
+        );
         let end = foreground_probe::measure(run, places, list, policy, online, &mut watch)?;
         run.complete &= end == RunEnd::Complete;
         for what in ["tree", "others"] {
@@ -322,17 +396,35 @@ impl Rig for RealRig<'_> {
     }
 
     fn identity(&self, job: &Job, policy: &str) -> (RunHeader, String) {
-        let mut header = starts_now(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
-        header.policy_settings.push(Field::new(policy::DISCARD, self.possibilities.discard_under(policy).to_string()));
+        let mut header = starts_now(
+            job.name(),
+            job.settings(),
+            TargetKind::Directory,
+            &self.label,
+            policy,
+            job.seed(),
+        );
+        header.policy_settings.push(Field::new(
+            policy::DISCARD,
+            self.possibilities.discard_under(policy).to_string(),
+        ));
         let place = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        (header, format!("{} {} {}", place.display(), self.trim_before, self.possibilities.identity))
+        (
+            header,
+            format!("{} {} {}", place.display(), self.trim_before, self.possibilities.identity),
+        )
     }
 
     fn accepts(&self, earlier: &Run) -> bool {
-        let fill = |run: &Run| Field::find(&run.environment, "fs.fill")?.trim_end_matches(" %").parse::<f64>().ok();
+        let fill = |run: &Run| {
+            Field::find(&run.environment, "fs.fill")?.trim_end_matches(" %").parse::<f64>().ok()
+        };
         let now = statvfs(&self.path).ok().filter(|stat| stat.f_blocks > 0);
-        let now = now.map(|stat| 100.0 * stat.f_blocks.saturating_sub(stat.f_bfree) as f64 / stat.f_blocks as f64);
-        now.zip(fill(earlier)).is_some_and(|(now, then)| (now - then).abs() <= FILL_TOLERANCE_PERCENT)
+        let now = now.map(|stat| {
+            100.0 * stat.f_blocks.saturating_sub(stat.f_bfree) as f64 / stat.f_blocks as f64
+        });
+        now.zip(fill(earlier))
+            .is_some_and(|(now, then)| (now - then).abs() <= FILL_TOLERANCE_PERCENT)
     }
 
     fn takes(&self, found: usize, taken: &mut [Run]) {
@@ -340,7 +432,10 @@ impl Rig for RealRig<'_> {
             let n = repeats(run);
             let s = if n == 1 { "" } else { "s" };
             let text = format!("{n} repeat{s}, started {}", instant(run.started_unix_ms));
-            self.context.remark(&format!("Reused from an interrupted study: {} {}, {text}.", run.workload, run.policy));
+            self.context.remark(&format!(
+                "Reused from an interrupted study: {} {}, {text}.",
+                run.workload, run.policy
+            ));
             run.environment.retain(|field| field.key != STUDY_TAKEN);
             run.environment.push(Field::new(STUDY_TAKEN, text));
         }
@@ -351,33 +446,52 @@ impl Rig for RealRig<'_> {
         }
     }
 
-    fn run(&mut self, job: &Job, policy: &str, part: &ProgressPart) -> anyhow::Result<(Run, RunEnd)> {
+    fn run(
+        &mut self,
+        job: &Job,
+        policy: &str,
+        part: &ProgressPart,
+    ) -> anyhow::Result<(Run, RunEnd)> {
         self.runs += 1;
         let discard = self.possibilities.discard_under(policy);
         let changed = self.change_option(&discard)?;
-        let observer = EnvironmentRecorder::start(&self.path).with_context(|| format!("cannot access {}", self.path.display()))?;
+        let observer = EnvironmentRecorder::start(&self.path)
+            .with_context(|| format!("cannot access {}", self.path.display()))?;
         self.workspace.require_on(observer.place().mount.as_ref())?;
         let name = format!("run-{}", self.runs);
         let (dir, path) = self.workspace.subdirectory(&name)?;
         let mut target = MountedDir::new(DirTarget::new(dir, &path, dir_options(job)));
-        let mut header = starts_now(job.name(), job.settings(), TargetKind::Directory, &self.label, policy, job.seed());
+        let mut header = starts_now(
+            job.name(),
+            job.settings(),
+            TargetKind::Directory,
+            &self.label,
+            policy,
+            job.seed(),
+        );
         header.policy_settings.push(Field::new(policy::DISCARD, discard.to_string()));
-        let mut watch = ProgressWatch::part(self.context, part, &job.plan(), Some(self.workspace.guard()?));
+        let mut watch =
+            ProgressWatch::part(self.context, part, &job.plan(), Some(self.workspace.guard()?));
         // Locked drives mean that trims will follow.
-        let trim_before = self.possibilities.locks.is_some() && (self.trim_before || self.runs == 1);
-        let mut events = PolicyEvents { inner: &mut watch, policy, trim_before, online: discard.is_on() };
+        let trim_before =
+            self.possibilities.locks.is_some() && (self.trim_before || self.runs == 1);
+        let mut events =
+            PolicyEvents { inner: &mut watch, policy, trim_before, online: discard.is_on() };
         let outcome = job.run(&mut target, &mut events);
         drop(watch);
         let mut assembled = assemble(header, Some(observer), outcome, job::metrics);
         if assembled.1 == RunEnd::Complete
             && let Some(list) = job.beside()?
         {
-            assembled.1 = self.probe_foreground(&mut assembled.0, &list, policy, discard.is_on())?;
+            assembled.1 =
+                self.probe_foreground(&mut assembled.0, &list, policy, discard.is_on())?;
         }
         // Before the run is stored, so that output and store agree.
         self.overheads.entry(job.name()).or_insert_with(|| overhead(job)).note(&mut assembled.0);
         self.remove_run(&name);
-        changed.map_or(Ok(()), |changed| changed.restore().context("cannot restore the mount options"))?;
+        changed.map_or(Ok(()), |changed| {
+            changed.restore().context("cannot restore the mount options")
+        })?;
         Ok(assembled)
     }
 }

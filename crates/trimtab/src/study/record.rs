@@ -35,11 +35,21 @@ struct TwinNote {
 
 impl StudyNote {
     fn of(study: &Study) -> Self {
-        Self { target: study.target.clone(), untried: study.untried.clone(), sensitivity: study.sensitivity.clone() }
+        Self {
+            target: study.target.clone(),
+            untried: study.untried.clone(),
+            sensitivity: study.sensitivity.clone(),
+        }
     }
 
     fn study(self, complete: bool) -> Study {
-        Study { target: self.target, complete, untried: self.untried, sensitivity: self.sensitivity, ..Study::default() }
+        Study {
+            target: self.target,
+            complete,
+            untried: self.untried,
+            sensitivity: self.sensitivity,
+            ..Study::default()
+        }
     }
 }
 
@@ -72,14 +82,20 @@ impl StoredStudies {
         let mut restored = Self::default();
         for note in &record.notes {
             if note.key == TWIN {
-                restored.months =
-                    parsed::<TwinNote>(note).map(|twin| TwinMonths { origin: twin.origin, study: twin.study.study(record.complete) });
+                restored.months = parsed::<TwinNote>(note).map(|twin| TwinMonths {
+                    origin: twin.origin,
+                    study: twin.study.study(record.complete),
+                });
             } else if let Some(study) = parsed::<StudyNote>(note) {
                 restored.studies.push(study.study(record.complete));
             }
         }
         if restored.studies.is_empty() {
-            restored.studies.push(Study { target: record.target.clone(), complete: record.complete, ..Study::default() });
+            restored.studies.push(Study {
+                target: record.target.clone(),
+                complete: record.complete,
+                ..Study::default()
+            });
         }
         for (name, id) in &record.runs {
             let (of, part) = name.split_once(OF_TARGET).unwrap_or(("0", name));
@@ -118,7 +134,11 @@ pub fn sensitivities(record: &StudyRecord) -> impl Iterator<Item = Sensitivity> 
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn keep(context: &Context, studies: &[Study], months: Option<&TwinMonths>) -> store::Result<Option<RunId>> {
+pub fn keep(
+    context: &Context,
+    studies: &[Study],
+    months: Option<&TwinMonths>,
+) -> store::Result<Option<RunId>> {
     if studies.iter().all(Study::is_empty) {
         return Ok(None);
     }
@@ -126,7 +146,8 @@ pub fn keep(context: &Context, studies: &[Study], months: Option<&TwinMonths>) -
     let mut save = |of: &str, study: &Study| -> store::Result<()> {
         for (part, all) in PARTS.iter().zip(parts(study)) {
             for run in all {
-                let name = if of == "0" { (*part).to_owned() } else { format!("{of}{OF_TARGET}{part}") };
+                let name =
+                    if of == "0" { (*part).to_owned() } else { format!("{of}{OF_TARGET}{part}") };
                 runs.push((name, store::save(context, run)?));
             }
         }
@@ -139,7 +160,10 @@ pub fn keep(context: &Context, studies: &[Study], months: Option<&TwinMonths>) -
     }
     if let Some(months) = months {
         save(TWIN, &months.study)?;
-        notes.push(note(TWIN.to_owned(), &TwinNote { origin: months.origin.clone(), study: StudyNote::of(&months.study) }));
+        notes.push(note(
+            TWIN.to_owned(),
+            &TwinNote { origin: months.origin.clone(), study: StudyNote::of(&months.study) },
+        ));
     }
     let targets: Vec<&str> = studies.iter().map(|study| study.target.as_str()).collect();
     let complete = studies.iter().all(|study| study.complete);
@@ -154,10 +178,16 @@ mod tests {
     use trimtab_study::study::untried::{OmissionReason, StudyPart};
 
     fn study(target: &str, untried: &[&str]) -> Study {
-        let untried = untried
-            .iter()
-            .map(|policy| OmittedPart { part: StudyPart::policy(*policy), reason: OmissionReason::Obstacle("no root".to_owned()) });
-        Study { target: target.to_owned(), complete: true, untried: untried.collect(), ..Study::default() }
+        let untried = untried.iter().map(|policy| OmittedPart {
+            part: StudyPart::policy(*policy),
+            reason: OmissionReason::Obstacle("no root".to_owned()),
+        });
+        Study {
+            target: target.to_owned(),
+            complete: true,
+            untried: untried.collect(),
+            ..Study::default()
+        }
     }
 
     #[test]
@@ -165,14 +195,30 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let context = Context { store: Some(dir.path().join("r.db")), ..Context::default() };
         let run = |seed| Run { seed, ..crate::store::shape::any_run::example() };
-        let sensitivity = Sensitivity { cell: "c".to_owned(), recommended: Some(Recommendation::NoDifference), ..Sensitivity::default() };
+        let sensitivity = Sensitivity {
+            cell: "c".to_owned(),
+            recommended: Some(Recommendation::NoDifference),
+            ..Sensitivity::default()
+        };
         let all = [
-            Study { runs: vec![run(1)], ageing: vec![run(2)], ..study("drive:/a, b/c.toml", &["online"]) },
+            Study {
+                runs: vec![run(1)],
+                ageing: vec![run(2)],
+                ..study("drive:/a, b/c.toml", &["online"])
+            },
             study("drive:b", &["online"]),
-            Study { tuning: vec![run(3)], sensitivity: Some(sensitivity.clone()), ..study("drive:c", &[]) },
+            Study {
+                tuning: vec![run(3)],
+                sensitivity: Some(sensitivity.clone()),
+                ..study("drive:c", &[])
+            },
         ];
-        let origin = TwinOrigin { model: "ACME 1".to_owned(), typical_trims: true, ..TwinOrigin::default() };
-        let months = TwinMonths { origin, study: Study { ageing: vec![run(4)], ..study("drive:twin", &[]) } };
+        let origin =
+            TwinOrigin { model: "ACME 1".to_owned(), typical_trims: true, ..TwinOrigin::default() };
+        let months = TwinMonths {
+            origin,
+            study: Study { ageing: vec![run(4)], ..study("drive:twin", &[]) },
+        };
         for (studies, months) in [(&all[..], None), (&all[..1], Some(&months))] {
             let id = keep(&context, studies, months).unwrap().unwrap();
             let store = store::open_to_read(&context).unwrap().unwrap();

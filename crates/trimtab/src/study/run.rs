@@ -57,8 +57,17 @@ pub struct Assumptions {
 impl<'a> ModelledStudy<'a> {
     /// Adds trials of assumptions, unless an earlier study finished them or `only` names another
     /// cell.
-    pub fn assume(&mut self, setup: Setup, policies: &[PolicySpec], (breadth, extent): (Breadth, &StudyExtent), only: Option<&str>) {
-        let cell = checkpoint::name(trials::header(&setup), &trials::detail(&setup, policies, breadth, extent));
+    pub fn assume(
+        &mut self,
+        setup: Setup,
+        policies: &[PolicySpec],
+        (breadth, extent): (Breadth, &StudyExtent),
+        only: Option<&str>,
+    ) {
+        let cell = checkpoint::name(
+            trials::header(&setup),
+            &trials::detail(&setup, policies, breadth, extent),
+        );
         if only.is_some_and(|only| only != cell) || !setup.trims() {
             return;
         }
@@ -87,7 +96,10 @@ pub fn modelled(context: &Context, all: Vec<ModelledStudy<'_>>) -> anyhow::Resul
     let tasks = in_order(&under_way);
     let bar = Progress::new(context, "runs", ProgressUnit::Items, tasks.len() as u64);
     let budget = MemoryBudget::of_this_machine();
-    let snapshots = SnapshotCache::of(tasks.iter().flat_map(|task| under_way[task.study].cells_of(&task.what)), budget.total());
+    let snapshots = SnapshotCache::of(
+        tasks.iter().flat_map(|task| under_way[task.study].cells_of(&task.what)),
+        budget.total(),
+    );
     let tasks = Mutex::new(tasks);
     let next = |thread: usize| {
         let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,8 +141,16 @@ fn in_order(all: &[RunningStudy<'_>]) -> VecDeque<Task> {
         // A snapshot for other cells is kept in addition.
         let memory = |at: usize| under_way.cells[at].memory().0 / 2 * 3;
         let visits = under_way.visits.iter().enumerate();
-        tasks.extend(visits.map(|(nth, (at, _))| Task { study, what: TaskKind::Visit(nth), memory: memory(*at) }));
-        tasks.extend((0..under_way.trials.len()).map(|at| Task { study, what: TaskKind::Trial(at), memory: 0 }));
+        tasks.extend(visits.map(|(nth, (at, _))| Task {
+            study,
+            what: TaskKind::Visit(nth),
+            memory: memory(*at),
+        }));
+        tasks.extend((0..under_way.trials.len()).map(|at| Task {
+            study,
+            what: TaskKind::Trial(at),
+            memory: 0,
+        }));
     }
     tasks.sort_by_key(|task| std::cmp::Reverse(task.memory));
     tasks.into()
@@ -174,7 +194,11 @@ impl<'a> RunningStudy<'a> {
             let kept = asked.checkpoints.find(&name);
             matrix.add(cell.part(), Some(name), kept);
         }
-        let trials = asked.assumptions.as_ref().map(|all| all.trials.studies().collect()).unwrap_or_default();
+        let trials = asked
+            .assumptions
+            .as_ref()
+            .map(|all| all.trials.studies().collect())
+            .unwrap_or_default();
         Self {
             visits: visits(&asked.cells, &matrix),
             cells: asked.cells,
@@ -200,7 +224,12 @@ impl<'a> RunningStudy<'a> {
         }
     }
 
-    fn visit(&self, context: &Context, nth: usize, snapshots: &SnapshotCache) -> anyhow::Result<()> {
+    fn visit(
+        &self,
+        context: &Context,
+        nth: usize,
+        snapshots: &SnapshotCache,
+    ) -> anyhow::Result<()> {
         let (at, ref covered) = self.visits[nth];
         let all = || std::iter::once(at).chain(covered.iter().copied());
         if all().all(|at| self.books().is_given_up(at)) {
@@ -271,7 +300,10 @@ impl<'a> RunningStudy<'a> {
 
 impl Assumptions {
     /// Combines the results of all small studies.
-    fn judged(self, said: impl Iterator<Item = anyhow::Result<Vec<Run>>>) -> anyhow::Result<Option<Sensitivity>> {
+    fn judged(
+        self,
+        said: impl Iterator<Item = anyhow::Result<Vec<Run>>>,
+    ) -> anyhow::Result<Option<Sensitivity>> {
         let cell = self.cell;
         Ok(self.trials.judge(said)?.map(|sensitivity| Sensitivity { cell, ..sensitivity }))
     }
@@ -324,7 +356,12 @@ pub trait Rig {
 
     /// Runs `job` once under `policy`, from a starting state that is the same for all policies if
     /// possible. `part` is for progress. An error means that nothing was measured.
-    fn run(&mut self, job: &Job, policy: &str, part: &ProgressPart) -> anyhow::Result<(Run, RunEnd)>;
+    fn run(
+        &mut self,
+        job: &Job,
+        policy: &str,
+        part: &ProgressPart,
+    ) -> anyhow::Result<(Run, RunEnd)>;
 }
 
 /// Request for a study on a real filesystem.
@@ -351,15 +388,22 @@ pub struct MeasuredRequest {
 ///
 /// # Errors
 /// Nothing could be measured, or the store cannot be written.
-pub fn real(rig: &mut dyn Rig, asked: &MeasuredRequest, checkpoints: &Checkpoints) -> anyhow::Result<Study> {
+pub fn real(
+    rig: &mut dyn Rig,
+    asked: &MeasuredRequest,
+    checkpoints: &Checkpoints,
+) -> anyhow::Result<Study> {
     let started = Instant::now();
     let mut study = Study { target: asked.target.clone(), complete: true, ..Study::default() };
-    let wanted = |policy: &str| asked.policies.is_empty() || asked.policies.iter().any(|p| p == policy);
+    let wanted =
+        |policy: &str| asked.policies.is_empty() || asked.policies.iter().any(|p| p == policy);
     let mut policies = Vec::new();
     for offer in rig.offers().into_iter().filter(|offer| wanted(&offer.policy)) {
         match offer.obstacle {
             None => policies.push(offer.policy),
-            Some(reason) => study.untried.push(OmittedPart { part: StudyPart::policy(offer.policy), reason }),
+            Some(reason) => {
+                study.untried.push(OmittedPart { part: StudyPart::policy(offer.policy), reason })
+            }
         }
     }
     let (cells, mut matrix) = cells(rig, asked, &policies, checkpoints)?;
@@ -376,14 +420,23 @@ pub fn real(rig: &mut dyn Rig, asked: &MeasuredRequest, checkpoints: &Checkpoint
         let late = asked.patience.is_some_and(|patience| started.elapsed() > patience);
         let part = StudyPart::Workload { policy: policy.clone(), workload: job.name().to_owned() };
         let no_time = OmittedPart { part, reason: OmissionReason::NoTime };
-        if late && matrix.is_untouched(at) && !matrix.is_given_up(at) && !study.untried.contains(&no_time) {
+        if late
+            && matrix.is_untouched(at)
+            && !matrix.is_given_up(at)
+            && !study.untried.contains(&no_time)
+        {
             study.untried.push(no_time);
         }
         if late || matrix.is_given_up(at) {
             continue;
         }
         let done = done as u64;
-        let part = ProgressPart { title: format!("{} of {total}: {} {policy}", done + 1, job.name()), done, total, began };
+        let part = ProgressPart {
+            title: format!("{} of {total}: {} {policy}", done + 1, job.name()),
+            done,
+            total,
+            began,
+        };
         let error = match rig.run(job, policy, &part) {
             Ok((run, RunEnd::Complete)) => {
                 if let Some(run) = matrix.finished(at, run) {
@@ -419,20 +472,28 @@ fn cells<'a>(
     policies: &'a [String],
     checkpoints: &Checkpoints,
 ) -> anyhow::Result<(Vec<(&'a Job, &'a String)>, Matrix)> {
-    let named = asked.jobs.iter().flat_map(|job| policies.iter().map(move |policy| (job, policy))).map(|(job, policy)| {
-        let (header, detail) = rig.identity(job, policy);
-        (job, policy, checkpoint::name(header, &detail))
-    });
-    let named: Vec<_> = named.filter(|(_, _, name)| asked.only.as_ref().is_none_or(|only| only == name)).collect();
-    let mut taken: Vec<Run> =
-        named.iter().filter_map(|(_, _, name)| checkpoints.find(name)).filter(|earlier| rig.accepts(earlier)).collect();
+    let named =
+        asked.jobs.iter().flat_map(|job| policies.iter().map(move |policy| (job, policy))).map(
+            |(job, policy)| {
+                let (header, detail) = rig.identity(job, policy);
+                (job, policy, checkpoint::name(header, &detail))
+            },
+        );
+    let named: Vec<_> =
+        named.filter(|(_, _, name)| asked.only.as_ref().is_none_or(|only| only == name)).collect();
+    let mut taken: Vec<Run> = named
+        .iter()
+        .filter_map(|(_, _, name)| checkpoints.find(name))
+        .filter(|earlier| rig.accepts(earlier))
+        .collect();
     rig.takes(checkpoints.found(), &mut taken);
     let mut matrix = Matrix::new(asked.repeats);
     for run in &taken {
         checkpoints.put(run)?;
     }
     for (_, policy, name) in &named {
-        let kept = taken.iter().find(|run| checkpoint::cell_of(run) == Some(name.as_str())).cloned();
+        let kept =
+            taken.iter().find(|run| checkpoint::cell_of(run) == Some(name.as_str())).cloned();
         matrix.add(StudyPart::policy(policy.as_str()), Some(name.clone()), kept);
     }
     Ok((named.into_iter().map(|(job, policy, _)| (job, policy)).collect(), matrix))
@@ -445,7 +506,8 @@ fn warm_up(rig: &mut dyn Rig, asked: &MeasuredRequest, policies: &[String]) -> a
     if policies.len() < 2 {
         return Ok(());
     }
-    let part = ProgressPart { title: "warming up".to_owned(), done: 0, total: 1, began: Instant::now() };
+    let part =
+        ProgressPart { title: "warming up".to_owned(), done: 0, total: 1, began: Instant::now() };
     match rig.run(job, policy, &part)? {
         (_, RunEnd::Failed(error)) => Err(error.into()),
         (_, RunEnd::Complete | RunEnd::Interrupted) => Ok(()),
@@ -471,21 +533,38 @@ mod tests {
                 policy: policy.into(),
                 obstacle: obstacle.map(|text| OmissionReason::Obstacle(text.into())),
             };
-            vec![offer(policy::AS_MOUNTED, None), offer(policy::BATCHED, Some("needs root")), offer(policy::ONLINE, None)]
+            vec![
+                offer(policy::AS_MOUNTED, None),
+                offer(policy::BATCHED, Some("needs root")),
+                offer(policy::ONLINE, None),
+            ]
         }
 
         fn identity(&self, job: &Job, policy: &str) -> (RunHeader, String) {
-            (RunHeader::new(job.name(), Vec::new(), TargetKind::Directory, "x", policy, 1), String::new())
+            (
+                RunHeader::new(job.name(), Vec::new(), TargetKind::Directory, "x", policy, 1),
+                String::new(),
+            )
         }
 
-        fn run(&mut self, job: &Job, policy: &str, _part: &ProgressPart) -> anyhow::Result<(Run, RunEnd)> {
+        fn run(
+            &mut self,
+            job: &Job,
+            policy: &str,
+            _part: &ProgressPart,
+        ) -> anyhow::Result<(Run, RunEnd)> {
             self.log.push(policy.to_owned());
             if policy == policy::ONLINE && self.log.iter().filter(|p| *p == policy).count() > 1 {
                 anyhow::bail!("the device is gone");
             }
             let mut run = self.identity(job, policy).0.into_run(RunRecording::default(), true);
             let samples = vec![self.log.len() as f64];
-            run.metrics.push(Metric { name: "n".into(), unit: Unit::Count, better: Better::Neither, samples });
+            run.metrics.push(Metric {
+                name: "n".into(),
+                unit: Unit::Count,
+                better: Better::Neither,
+                samples,
+            });
             Ok((run, RunEnd::Complete))
         }
     }
@@ -494,14 +573,31 @@ mod tests {
     fn study_of(rig: &mut Fake, asked: &MeasuredRequest) -> Study {
         let directory = tempfile::tempdir().unwrap();
         let store = Some(directory.path().join("store.db"));
-        let context = Context::new(trimtab_linux::output::OutputOptions { json: false, quiet: true, plain: false }, true, None, store);
+        let context = Context::new(
+            trimtab_linux::output::OutputOptions { json: false, quiet: true, plain: false },
+            true,
+            None,
+            store,
+        );
         real(rig, asked, &Checkpoints::open(&context, "x", false).unwrap()).unwrap()
     }
 
     fn asked(policies: &[&str], patience: Option<Duration>) -> MeasuredRequest {
-        let job = Job::postmark(&PostmarkSettings { number: 5, transactions: 5, ..PostmarkSettings::default() }).unwrap();
+        let job = Job::postmark(&PostmarkSettings {
+            number: 5,
+            transactions: 5,
+            ..PostmarkSettings::default()
+        })
+        .unwrap();
         let policies = policies.iter().map(|p| (*p).to_owned()).collect();
-        MeasuredRequest { target: "x".into(), jobs: vec![job], policies, repeats: 3, only: None, patience }
+        MeasuredRequest {
+            target: "x".into(),
+            jobs: vec![job],
+            policies,
+            repeats: 3,
+            only: None,
+            patience,
+        }
     }
 
     #[test]
@@ -509,19 +605,28 @@ mod tests {
         let mut rig = Fake::default();
         let study = study_of(&mut rig, &asked(&[], None));
         // Warm-up, forward, backward, and forward again without the failed policy.
-        assert_eq!(rig.log, ["as-mounted", "as-mounted", "online", "online", "as-mounted", "as-mounted"]);
-        let cells: Vec<_> = study.runs.iter().map(|r| (r.policy.as_str(), r.metrics[0].samples.clone())).collect();
+        assert_eq!(
+            rig.log,
+            ["as-mounted", "as-mounted", "online", "online", "as-mounted", "as-mounted"]
+        );
+        let cells: Vec<_> =
+            study.runs.iter().map(|r| (r.policy.as_str(), r.metrics[0].samples.clone())).collect();
         assert_eq!(cells, [("as-mounted", vec![2.0, 5.0, 6.0]), ("online", vec![3.0])]);
         let untried = [("batched", "needs root"), ("online", "the device is gone")];
-        let untried =
-            untried.map(|(policy, why)| OmittedPart { part: StudyPart::policy(policy), reason: OmissionReason::Obstacle(why.into()) });
+        let untried = untried.map(|(policy, why)| OmittedPart {
+            part: StudyPart::policy(policy),
+            reason: OmissionReason::Obstacle(why.into()),
+        });
         assert_eq!(study.untried, untried);
     }
 
     #[test]
     fn single_policy_needs_no_warm_up() {
         let mut rig = Fake::default();
-        assert_eq!(study_of(&mut rig, &asked(&["as-mounted"], None)).runs[0].metrics[0].samples, [1.0, 2.0, 3.0]);
+        assert_eq!(
+            study_of(&mut rig, &asked(&["as-mounted"], None)).runs[0].metrics[0].samples,
+            [1.0, 2.0, 3.0]
+        );
         let study = study_of(&mut Fake::default(), &asked(&["as-mounted"], Some(Duration::ZERO)));
         assert!(study.runs.is_empty());
         let part = StudyPart::Workload { policy: "as-mounted".into(), workload: "postmark".into() };

@@ -30,7 +30,12 @@ impl SnapshotCache {
     pub fn of<'a>(cells: impl Iterator<Item = &'a StudyCell>, memory: Bytes) -> Self {
         let mut known: BTreeMap<String, Mutex<SnapshotSlot>> = BTreeMap::new();
         for beginning in cells.filter_map(StudyCell::beginning) {
-            known.entry(beginning).or_default().get_mut().unwrap_or_else(PoisonError::into_inner).left += 1;
+            known
+                .entry(beginning)
+                .or_default()
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner)
+                .left += 1;
         }
         Self { known, memory }
     }
@@ -40,7 +45,11 @@ impl SnapshotCache {
     ///
     /// # Errors
     /// The drive or the filesystem cannot be built.
-    pub fn take(&self, setup: &Setup, make: impl FnOnce() -> Result<UsedVolume, StudyError>) -> Result<UsedVolume, StudyError> {
+    pub fn take(
+        &self,
+        setup: &Setup,
+        make: impl FnOnce() -> Result<UsedVolume, StudyError>,
+    ) -> Result<UsedVolume, StudyError> {
         let room = setup.drive.spec.table_bytes() <= self.memory.0 / ROOM;
         let Some(slot) = self.known.get(&setup.beginning()).filter(|_| room) else { return make() };
         // A thread that panicked here built nothing.
@@ -74,12 +83,28 @@ mod tests {
     #[test]
     fn run_from_snapshot_equals_run_without() {
         let capacity = Value::Text("4GiB".to_owned());
-        let drive = changed_drive(shipped::named("crucial-m4-128gb").unwrap(), &[("drive.capacity", &capacity)]).unwrap().drive;
-        let used = FreeExtentLengths::by_churn(&trimtab_study::study::modelled::volume_named("ext4"), 0.6, 1).unwrap();
+        let drive = changed_drive(
+            shipped::named("crucial-m4-128gb").unwrap(),
+            &[("drive.capacity", &capacity)],
+        )
+        .unwrap()
+        .drive;
+        let used = FreeExtentLengths::by_churn(
+            &trimtab_study::study::modelled::volume_named("ext4"),
+            0.6,
+            1,
+        )
+        .unwrap();
         let setup = Setup::new(drive, "drive:x", "ext4", 0.6, used, 1).unwrap();
         let list = TreeList::synthetic(300, Bytes(8 << 20), DataClass::Random, 1).unwrap();
-        let policies: Vec<PolicySpec> = PolicySpec::NAMES.iter().map(|name| name.parse().unwrap()).collect();
-        let all = cells::deleting(&setup, &[Job::Tree { list: Arc::new(list), seed: 1 }], &policies, None);
+        let policies: Vec<PolicySpec> =
+            PolicySpec::NAMES.iter().map(|name| name.parse().unwrap()).collect();
+        let all = cells::deleting(
+            &setup,
+            &[Job::Tree { list: Arc::new(list), seed: 1 }],
+            &policies,
+            None,
+        );
         assert_eq!(all.len(), PolicySpec::NAMES.len());
         for (memory, drives) in [(Bytes(1 << 40), 1), (Bytes(1 << 20), all.len() as u32)] {
             let (shared, mut built) = (SnapshotCache::of(all.iter(), memory), 0);

@@ -13,8 +13,12 @@ pub fn file(columns: &[Column]) -> anyhow::Result<Vec<u8>> {
     for row in 0..columns.first().map_or(0, |column| column.values.len()) {
         writer.write_record(columns.iter().map(|column| match &column.values {
             Cells::Integers(values) => values[row].to_string(),
-            Cells::Counters(values) => values[row].map_or_else(String::new, |value| value.to_string()),
-            Cells::Numbers(values) => values[row].map_or_else(String::new, |value| value.to_string()),
+            Cells::Counters(values) => {
+                values[row].map_or_else(String::new, |value| value.to_string())
+            }
+            Cells::Numbers(values) => {
+                values[row].map_or_else(String::new, |value| value.to_string())
+            }
             Cells::Texts(values) => values[row].clone().unwrap_or_default(),
         }))?;
     }

@@ -62,7 +62,12 @@ impl SweepDescription {
     /// The difference that keeps the cells of two sweeps from sharing a table; `None` if they
     /// can.
     fn difference(&self, other: &Self) -> Option<String> {
-        let inputs = || self.inputs.iter().find(|(name, hash)| other.inputs.get(*name) != Some(hash)).map(|(name, _)| name.clone());
+        let inputs = || {
+            self.inputs
+                .iter()
+                .find(|(name, hash)| other.inputs.get(*name) != Some(hash))
+                .map(|(name, _)| name.clone())
+        };
         if self.version != other.version {
             Some(format!("schema {} and {}", self.version, other.version))
         } else if self.model != other.model {
@@ -101,9 +106,13 @@ impl FromStr for Shard {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let numbers = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
+        let numbers = text
+            .split_once('/')
+            .and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
         match numbers {
-            Some((number, of)) if (1..=of).contains(&number) && of <= 1_000_000 => Ok(Self { number, of }),
+            Some((number, of)) if (1..=of).contains(&number) && of <= 1_000_000 => {
+                Ok(Self { number, of })
+            }
             _ => Err("expected a shard such as 1/8 (number/count)".to_owned()),
         }
     }
@@ -181,14 +190,22 @@ impl Directory {
         }
         let about = about_in(&dir)?;
         if about.version != table::SCHEMA {
-            let what = format!("{} has version {}; this program reads {}", shown(&dir, ABOUT), about.version, table::SCHEMA);
+            let what = format!(
+                "{} has version {}; this program reads {}",
+                shown(&dir, ABOUT),
+                about.version,
+                table::SCHEMA
+            );
             return Err(UsageError::missing(what).into());
         }
         let text = text_in(&dir, PLAN)?;
-        let plan = Plan::parse(&text).with_context(|| format!("cannot read {}", shown(&dir, PLAN)))?;
+        let plan =
+            Plan::parse(&text).with_context(|| format!("cannot read {}", shown(&dir, PLAN)))?;
         if about.plan != short_hash(&text) || about.cells != plan.cells() {
             let what = format!("{} and {} belong to different sweeps", shown(&dir, ABOUT), PLAN);
-            return Err(UsageError::missing(what).hint("run 'trimtab sweep run' with the plan to rewrite both").into());
+            return Err(UsageError::missing(what)
+                .hint("run 'trimtab sweep run' with the plan to rewrite both")
+                .into());
         }
         Ok(Self { dir, about, plan })
     }
@@ -201,7 +218,9 @@ impl Directory {
 
     fn remove(&self, name: &str) -> anyhow::Result<()> {
         if self.dir.look(name)?.is_some() {
-            self.dir.remove_ours(name).with_context(|| format!("cannot remove {}", shown(&self.dir, name)))?;
+            self.dir
+                .remove_ours(name)
+                .with_context(|| format!("cannot remove {}", shown(&self.dir, name)))?;
         }
         Ok(())
     }
@@ -222,7 +241,11 @@ impl Directory {
     fn journals(&self, others: bool) -> anyhow::Result<Vec<String>> {
         let ours = format!("cells-{}-", &self.about.plan[..8]);
         let names = self.dir.names()?.into_iter().filter_map(|name| name.into_string().ok());
-        Ok(names.filter(|name| name.ends_with(".jsonl") && name.starts_with(if others { "cells-" } else { &ours })).collect())
+        Ok(names
+            .filter(|name| {
+                name.ends_with(".jsonl") && name.starts_with(if others { "cells-" } else { &ours })
+            })
+            .collect())
     }
 
     /// Finished cells of all plans that were run here, by the name of the cell.
@@ -263,8 +286,9 @@ impl Directory {
     pub fn conclude(&self) -> anyhow::Result<Vec<SweepRow>> {
         let rows = self.rows()?;
         if rows.len() as u64 == self.about.cells {
-            let bytes = parquet::file("sweep", &table::table(&self.plan, &rows), &self.provenance()?)
-                .with_context(|| format!("cannot write {}", shown(&self.dir, RESULTS)))?;
+            let bytes =
+                parquet::file("sweep", &table::table(&self.plan, &rows), &self.provenance()?)
+                    .with_context(|| format!("cannot write {}", shown(&self.dir, RESULTS)))?;
             self.write(RESULTS, &bytes)?;
         }
         Ok(rows)
@@ -275,7 +299,8 @@ impl Directory {
     /// # Errors
     /// The plan cannot be read.
     fn provenance(&self) -> anyhow::Result<Vec<(String, String)>> {
-        let SweepDescription { schema, version, name, plan, tool_version, model, inputs, cells } = &self.about;
+        let SweepDescription { schema, version, name, plan, tool_version, model, inputs, cells } =
+            &self.about;
         let pairs = [
             ("schema", schema.clone()),
             ("version", version.to_string()),
@@ -306,15 +331,27 @@ impl Directory {
                     .hint("only shards of the same sweep can be merged")
                     .into());
             }
-            put_together(&mut rows, other.rows()?, &other.dir.path().display().to_string(), first.about.cells)?;
+            put_together(
+                &mut rows,
+                other.rows()?,
+                &other.dir.path().display().to_string(),
+                first.about.cells,
+            )?;
         }
-        let missing: Vec<u64> = (0..first.about.cells).filter(|cell| !rows.contains_key(cell)).take(4).collect();
+        let missing: Vec<u64> =
+            (0..first.about.cells).filter(|cell| !rows.contains_key(cell)).take(4).collect();
         if let Some(cell) = missing.first() {
             let count = first.about.cells - rows.len() as u64;
-            let what = format!("{count} of {} cells are missing, the first is cell {cell}", first.about.cells);
-            return Err(UsageError::missing(what).hint("'trimtab sweep status DIR' shows the progress of each").into());
+            let what = format!(
+                "{count} of {} cells are missing, the first is cell {cell}",
+                first.about.cells
+            );
+            return Err(UsageError::missing(what)
+                .hint("'trimtab sweep status DIR' shows the progress of each")
+                .into());
         }
-        let merged = Self::make(output, &first.about, &text_in(&first.dir, PLAN)?, first.plan.clone())?;
+        let merged =
+            Self::make(output, &first.about, &text_in(&first.dir, PLAN)?, first.plan.clone())?;
         let (mut journal, there) = merged.journal(Shard::WHOLE)?;
         for row in rows.values().filter(|row| !there.contains(row)) {
             journal.put(row).with_context(|| format!("cannot write into {}", output.display()))?;
@@ -326,14 +363,27 @@ impl Directory {
 }
 
 /// Adds rows. A cell may occur twice with the same result.
-fn put_together(rows: &mut BTreeMap<u64, SweepRow>, more: Vec<SweepRow>, whose: &str, cells: u64) -> anyhow::Result<()> {
+fn put_together(
+    rows: &mut BTreeMap<u64, SweepRow>,
+    more: Vec<SweepRow>,
+    whose: &str,
+    cells: u64,
+) -> anyhow::Result<()> {
     for row in more {
         if row.cell >= cells {
-            return Err(UsageError::missing(format!("{whose} has cell {} of a plan with {cells}", row.cell)).into());
+            return Err(UsageError::missing(format!(
+                "{whose} has cell {} of a plan with {cells}",
+                row.cell
+            ))
+            .into());
         }
         match rows.get(&row.cell) {
             Some(known) if *known != row => {
-                return Err(UsageError::missing(format!("{whose} has a different result for cell {}", row.cell)).into());
+                return Err(UsageError::missing(format!(
+                    "{whose} has a different result for cell {}",
+                    row.cell
+                ))
+                .into());
             }
             Some(_) => {}
             None => drop(rows.insert(row.cell, row)),
@@ -350,9 +400,13 @@ fn text_in(dir: &Dir, name: &str) -> anyhow::Result<String> {
 }
 
 fn about_in(dir: &Dir) -> anyhow::Result<SweepDescription> {
-    let about: SweepDescription =
-        serde_json::from_str(&text_in(dir, ABOUT)?).with_context(|| format!("cannot read {}", shown(dir, ABOUT)))?;
+    let about: SweepDescription = serde_json::from_str(&text_in(dir, ABOUT)?)
+        .with_context(|| format!("cannot read {}", shown(dir, ABOUT)))?;
     // The hash becomes part of file names.
     let is_hash = about.plan.len() == 32 && about.plan.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if is_hash { Ok(about) } else { Err(UsageError::missing(format!("{}: 'plan' is not a hash", shown(dir, ABOUT))).into()) }
+    if is_hash {
+        Ok(about)
+    } else {
+        Err(UsageError::missing(format!("{}: 'plan' is not a hash", shown(dir, ABOUT))).into())
+    }
 }

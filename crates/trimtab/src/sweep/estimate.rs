@@ -36,8 +36,10 @@ impl Estimate {
     /// # Errors
     /// None of the cells is valid.
     pub fn of(checked: &ValidatedPlan) -> anyhow::Result<Self> {
-        let (plan, cells, memory) = (&checked.plan, checked.plan.cells(), MemoryBudget::of_this_machine().total());
-        let (mut looked_at, mut impossible, mut impossible_reason, mut memory_max) = (0, 0, None, 0);
+        let (plan, cells, memory) =
+            (&checked.plan, checked.plan.cells(), MemoryBudget::of_this_machine().total());
+        let (mut looked_at, mut impossible, mut impossible_reason, mut memory_max) =
+            (0, 0, None, 0);
         for cell in (0..cells).step_by(usize::try_from(cells.div_ceil(LOOKED_AT).max(1))?) {
             looked_at += 1;
             match plan.cell(&plan.place(cell), &checked.files) {
@@ -67,18 +69,32 @@ impl Estimate {
 
     /// The estimate as text.
     pub fn text(&self, checked: &ValidatedPlan) -> String {
-        let mut table = Table::new(format!("axes of {}", self.name), &["axis", "values", "from", "to"]);
+        let mut table =
+            Table::new(format!("axes of {}", self.name), &["axis", "values", "from", "to"]);
         for axis in &checked.plan.axes {
             let probes = axis.probes();
-            let end = |probe: Option<&(Value, usize)>| probe.map_or_else(String::new, |(value, _)| value.to_string());
+            let end = |probe: Option<&(Value, usize)>| {
+                probe.map_or_else(String::new, |(value, _)| value.to_string())
+            };
             let count = axis.len().map_or_else(|| "drawn".to_owned(), grouped);
             table.row([axis.key.clone(), count, end(probes.first()), end(probes.last())]);
         }
-        let repeats =
-            if self.repeats > 1 { format!(" ({} points, {} repeats)", grouped(self.points), self.repeats) } else { String::new() };
-        let memory = format!("at most {} per cell; {} can be used here", Bytes(self.cell_memory_bytes_max), Bytes(self.memory_bytes));
-        let mut text =
-            format!("{}\ncells   {}{repeats}\nmemory  {memory}, {} at once\n", on_screen(&table), grouped(self.cells), self.threads);
+        let repeats = if self.repeats > 1 {
+            format!(" ({} points, {} repeats)", grouped(self.points), self.repeats)
+        } else {
+            String::new()
+        };
+        let memory = format!(
+            "at most {} per cell; {} can be used here",
+            Bytes(self.cell_memory_bytes_max),
+            Bytes(self.memory_bytes)
+        );
+        let mut text = format!(
+            "{}\ncells   {}{repeats}\nmemory  {memory}, {} at once\n",
+            on_screen(&table),
+            grouped(self.cells),
+            self.threads
+        );
         if self.threads == 0 {
             text.push_str("        too little for a cell\n");
         }

@@ -32,13 +32,23 @@ impl Files {
     /// files give other results.
     pub fn inputs(&self) -> BTreeMap<String, String> {
         let drives = self.drives.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_drive = |drive: &Drive| DriveSpec { name: String::new(), description: String::new(), ..drive.spec.clone() };
-        let drives = drives
-            .iter()
-            .filter_map(|(name, drive)| Some((format!("drive {name}"), short_hash(format!("{:?}", of_drive(drive.as_ref().ok()?))))));
+        let of_drive = |drive: &Drive| DriveSpec {
+            name: String::new(),
+            description: String::new(),
+            ..drive.spec.clone()
+        };
+        let drives = drives.iter().filter_map(|(name, drive)| {
+            Some((
+                format!("drive {name}"),
+                short_hash(format!("{:?}", of_drive(drive.as_ref().ok()?))),
+            ))
+        });
         let traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_path = |path: &Path| path.strip_prefix(&self.directory).unwrap_or(path).display().to_string();
-        let traces = traces.iter().filter_map(|(path, hash)| Some((format!("trace {}", of_path(path)), hash.as_ref().ok()?.clone())));
+        let of_path =
+            |path: &Path| path.strip_prefix(&self.directory).unwrap_or(path).display().to_string();
+        let traces = traces.iter().filter_map(|(path, hash)| {
+            Some((format!("trace {}", of_path(path)), hash.as_ref().ok()?.clone()))
+        });
         drives.chain(traces).collect()
     }
 
@@ -54,14 +64,21 @@ impl Sources for Files {
         let mut known = self.drives.lock().unwrap_or_else(PoisonError::into_inner);
         let load = || {
             // A path without a directory would be taken for a name.
-            let reference =
-                if settings::is_path(name) { Path::new(".").join(self.path(name)).display().to_string() } else { name.to_owned() };
+            let reference = if settings::is_path(name) {
+                Path::new(".").join(self.path(name)).display().to_string()
+            } else {
+                name.to_owned()
+            };
             drives::load(&reference).map_err(|error| format!("{error:#}"))
         };
         known.entry(name.to_owned()).or_insert_with(load).clone()
     }
 
-    fn trace(&self, path: &str, asked: &TraceReplayOptions) -> Result<(TraceInput, String), String> {
+    fn trace(
+        &self,
+        path: &str,
+        asked: &TraceReplayOptions,
+    ) -> Result<(TraceInput, String), String> {
         let path = self.path(path);
         let TraceReplayOptions { reading, timing } = asked.clone();
         let mut known = self.traces.lock().unwrap_or_else(PoisonError::into_inner);

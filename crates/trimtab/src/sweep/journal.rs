@@ -35,10 +35,15 @@ impl SweepJournal {
     pub fn open(directory: &Dir, name: &str) -> anyhow::Result<(Self, Vec<SweepRow>)> {
         let shown = || directory.path().join(name).display().to_string();
         let mode = umask().map_or(0o600, |umask| 0o664 & !umask);
-        let (mut file, _) = directory.open_or_create(name, mode).with_context(|| format!("cannot open {}", shown()))?;
+        let (mut file, _) = directory
+            .open_or_create(name, mode)
+            .with_context(|| format!("cannot open {}", shown()))?;
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let error = UsageError::missing(format!("another process runs this shard into {}", shown()));
-            return Err(error.hint("wait for it, or give this one another --shard or --output").into());
+            let error =
+                UsageError::missing(format!("another process runs this shard into {}", shown()));
+            return Err(error
+                .hint("wait for it, or give this one another --shard or --output")
+                .into());
         }
         let (rows, len) = rows(&mut file, &shown())?;
         file.set_len(len)?;
@@ -53,7 +58,10 @@ impl SweepJournal {
         if let Err(error) = self.file.write_all(text.as_bytes()) {
             // The first error is the relevant one; otherwise, the next start removes the partial
             // line.
-            let _ = self.file.set_len(self.len).and_then(|()| self.file.seek(SeekFrom::Start(self.len)));
+            let _ = self
+                .file
+                .set_len(self.len)
+                .and_then(|()| self.file.seek(SeekFrom::Start(self.len)));
             return Err(error);
         }
         self.len += text.len() as u64;
@@ -86,7 +94,10 @@ fn rows(file: &mut File, shown: &str) -> anyhow::Result<(Vec<SweepRow>, u64)> {
     let mut reader = io::BufReader::new(file);
     loop {
         line.clear();
-        let read = (&mut reader).take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line).with_context(|| format!("cannot read {shown}"))?;
+        let read = (&mut reader)
+            .take(LINE_BYTES_MAX + 1)
+            .read_until(b'\n', &mut line)
+            .with_context(|| format!("cannot read {shown}"))?;
         let wrong = |what: String| {
             let error = UsageError::missing(format!("{shown}, line {}: {what}", rows.len() + 1));
             error.hint("remove that line; the next 'sweep run' repeats its cell")
@@ -120,9 +131,16 @@ mod tests {
     use trimtab_study::sweep::table::CellOutcome;
 
     fn some(cell: u64) -> SweepRow {
-        let figures = BTreeMap::from([("waf_ratio".to_owned(), 1.0 / 3.0 + cell as f64), ("small".to_owned(), 5e-324)]);
+        let figures = BTreeMap::from([
+            ("waf_ratio".to_owned(), 1.0 / 3.0 + cell as f64),
+            ("small".to_owned(), 5e-324),
+        ]);
         let outcome = if cell.is_multiple_of(2) {
-            CellOutcome::Finished { figures, large_counters: Default::default(), warnings: vec!["w".into()] }
+            CellOutcome::Finished {
+                figures,
+                large_counters: Default::default(),
+                warnings: vec!["w".into()],
+            }
         } else {
             CellOutcome::Failed("no\n\"room\"".into())
         };
@@ -137,7 +155,12 @@ mod tests {
         let (mut journal, found) = SweepJournal::open(&directory, "j").unwrap();
         assert!(found.is_empty());
         all.iter().for_each(|row| journal.put(row).unwrap());
-        assert!(SweepJournal::open(&directory, "j").unwrap_err().to_string().contains("another process"));
+        assert!(
+            SweepJournal::open(&directory, "j")
+                .unwrap_err()
+                .to_string()
+                .contains("another process")
+        );
         drop(journal);
         let path = scratch.path().join("j");
         let whole = std::fs::read(&path).unwrap();
@@ -158,8 +181,13 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let directory = Dir::open(scratch.path()).unwrap();
         File::create(scratch.path().join("j")).unwrap().set_len(3 << 40).unwrap();
-        for error in [read(&directory, "j").unwrap_err(), SweepJournal::open(&directory, "j").unwrap_err()] {
-            assert!(error.to_string().contains("line 1: it is longer than 67108864 bytes"), "{error}");
+        for error in
+            [read(&directory, "j").unwrap_err(), SweepJournal::open(&directory, "j").unwrap_err()]
+        {
+            assert!(
+                error.to_string().contains("line 1: it is longer than 67108864 bytes"),
+                "{error}"
+            );
         }
     }
 

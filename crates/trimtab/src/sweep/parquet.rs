@@ -18,10 +18,16 @@ const ROWS: usize = 65_536;
 ///
 /// # Errors
 /// The format cannot represent the table.
-pub fn file(name: &str, columns: &[Column], provenance: &[(String, String)]) -> anyhow::Result<Vec<u8>> {
-    let fields = columns.iter().map(|column| field(column).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+pub fn file(
+    name: &str,
+    columns: &[Column],
+    provenance: &[(String, String)],
+) -> anyhow::Result<Vec<u8>> {
+    let fields =
+        columns.iter().map(|column| field(column).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
     let schema = Arc::new(Type::group_type_builder(name).with_fields(fields).build()?);
-    let metadata = provenance.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone())).collect();
+    let metadata =
+        provenance.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone())).collect();
     let properties = WriterProperties::builder()
         .set_created_by(concat!("trimtab ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_key_value_metadata(Some(metadata))
@@ -48,10 +54,17 @@ fn field(column: &Column) -> parquet::errors::Result<Type> {
         Cells::Numbers(_) => (Physical::DOUBLE, None, Repetition::OPTIONAL),
         Cells::Texts(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String), Repetition::OPTIONAL),
     };
-    Type::primitive_type_builder(&column.name, physical).with_logical_type(logical).with_repetition(repetition).build()
+    Type::primitive_type_builder(&column.name, physical)
+        .with_logical_type(logical)
+        .with_repetition(repetition)
+        .build()
 }
 
-fn write(out: &mut SerializedColumnWriter<'_>, column: &Column, rows: Range<usize>) -> parquet::errors::Result<usize> {
+fn write(
+    out: &mut SerializedColumnWriter<'_>,
+    column: &Column,
+    rows: Range<usize>,
+) -> parquet::errors::Result<usize> {
     match &column.values {
         Cells::Integers(values) => out.typed::<Int64Type>().write_batch(&values[rows], None, None),
         Cells::Counters(values) => {
@@ -71,7 +84,10 @@ fn write(out: &mut SerializedColumnWriter<'_>, column: &Column, rows: Range<usiz
 
 /// The present values, and a definition level for each row.
 fn present<T, V>(values: &[Option<T>], of: impl Fn(&T) -> V) -> (Vec<V>, Vec<i16>) {
-    (values.iter().flatten().map(of).collect(), values.iter().map(|value| i16::from(value.is_some())).collect())
+    (
+        values.iter().flatten().map(of).collect(),
+        values.iter().map(|value| i16::from(value.is_some())).collect(),
+    )
 }
 
 #[cfg(test)]
@@ -85,13 +101,28 @@ mod tests {
     fn parquet_file_is_read_by_parquet_crate() {
         let rows = ROWS + 10;
         let columns = [
-            Column { name: "cell".into(), values: Cells::Integers((0..rows as i64).map(|n| n * 3 - 1).collect()) },
-            Column { name: "waf_ratio".into(), values: Cells::Numbers((0..rows).map(|n| (n % 3 > 0).then(|| n as f64 / 7.0)).collect()) },
+            Column {
+                name: "cell".into(),
+                values: Cells::Integers((0..rows as i64).map(|n| n * 3 - 1).collect()),
+            },
+            Column {
+                name: "waf_ratio".into(),
+                values: Cells::Numbers(
+                    (0..rows).map(|n| (n % 3 > 0).then(|| n as f64 / 7.0)).collect(),
+                ),
+            },
             Column {
                 name: "counter_x".into(),
-                values: Cells::Counters((0..rows as i64).map(|n| (n % 4 > 0).then_some((1 << 60) + n)).collect()),
+                values: Cells::Counters(
+                    (0..rows as i64).map(|n| (n % 4 > 0).then_some((1 << 60) + n)).collect(),
+                ),
             },
-            Column { name: "reason".into(), values: Cells::Texts((0..rows).map(|n| (n % 5 == 0).then(|| format!("é {n}"))).collect()) },
+            Column {
+                name: "reason".into(),
+                values: Cells::Texts(
+                    (0..rows).map(|n| (n % 5 == 0).then(|| format!("é {n}"))).collect(),
+                ),
+            },
         ];
         let provenance = [("trimtab.plan".to_owned(), "[axes]\n".to_owned())];
         let bytes = file("sweep", &columns, &provenance).unwrap();
@@ -100,7 +131,10 @@ mod tests {
         scratch.write_all(&bytes).unwrap();
         let reader = SerializedFileReader::new(scratch).unwrap();
         let kept = reader.metadata().file_metadata().key_value_metadata().unwrap();
-        assert_eq!((kept[0].key.as_str(), kept[0].value.as_deref()), ("trimtab.plan", Some("[axes]\n")));
+        assert_eq!(
+            (kept[0].key.as_str(), kept[0].value.as_deref()),
+            ("trimtab.plan", Some("[axes]\n"))
+        );
         let mut n = 0;
         for row in reader.get_row_iter(None).unwrap() {
             let row = row.unwrap();

@@ -25,7 +25,9 @@ impl SweepProgress {
     /// The progress of the sweep in `directory`, whose finished cells are `rows`.
     pub fn of(path: &Path, directory: &Directory, rows: &[SweepRow]) -> Self {
         let mut reasons: Vec<(String, u64)> = Vec::new();
-        for reason in rows.iter().filter_map(|row| if let CellOutcome::Failed(reason) = &row.outcome { Some(reason) } else { None }) {
+        for reason in rows.iter().filter_map(|row| {
+            if let CellOutcome::Failed(reason) = &row.outcome { Some(reason) } else { None }
+        }) {
             match reasons.iter_mut().find(|(known, _)| known == reason) {
                 Some((_, count)) => *count += 1,
                 None => reasons.push((reason.clone(), 1)),
@@ -47,7 +49,12 @@ impl SweepProgress {
 
     /// The progress as text.
     pub fn text(&self) -> String {
-        let mut text = format!("{}: {} of {} cells are finished", self.name, grouped(self.finished), grouped(self.cells));
+        let mut text = format!(
+            "{}: {} of {} cells are finished",
+            self.name,
+            grouped(self.finished),
+            grouped(self.cells)
+        );
         if self.failed > 0 {
             text.push_str(&format!(", {} failed", grouped(self.failed)));
         }

@@ -47,7 +47,12 @@ pub struct SweepOutcome {
 /// # Errors
 /// The directory cannot be written; a cell needs more memory than this machine has. An
 /// interrupt is not an error: unfinished cells are simply missing.
-pub fn run(context: &Context, checked: &ValidatedPlan, directory: &Directory, asked: RunOptions) -> anyhow::Result<SweepOutcome> {
+pub fn run(
+    context: &Context,
+    checked: &ValidatedPlan,
+    directory: &Directory,
+    asked: RunOptions,
+) -> anyhow::Result<SweepOutcome> {
     let found = directory.found()?;
     let (journal, rows) = directory.journal(asked.shard)?;
     let there: BTreeSet<u64> = rows.iter().map(|row| row.cell).collect();
@@ -99,7 +104,9 @@ impl<'a> CellRunner<'a> {
         let plan = &self.checked.plan;
         let place = plan.place(number);
         let (id, outcome, fresh) = match plan.cell(&place, &self.checked.files) {
-            Err(wrong) => (id_of_impossible(&place, &wrong.text), CellOutcome::Failed(wrong.text), true),
+            Err(wrong) => {
+                (id_of_impossible(&place, &wrong.text), CellOutcome::Failed(wrong.text), true)
+            }
             Ok(cell) => {
                 let id = cell.id();
                 match self.found.get(&id) {
@@ -112,7 +119,10 @@ impl<'a> CellRunner<'a> {
             }
         };
         let mut books = self.books();
-        books.journal.put(&SweepRow { cell: number, id, outcome }).context("cannot store a finished cell")?;
+        books
+            .journal
+            .put(&SweepRow { cell: number, id, outcome })
+            .context("cannot store a finished cell")?;
         *(if fresh { &mut books.done.run } else { &mut books.done.found }) += 1;
         drop(books);
         self.bar.advance(1);
@@ -133,7 +143,9 @@ impl<'a> CellRunner<'a> {
             Ok(Ok((_, RunEnd::Interrupted))) => None,
             Ok(Err(_)) if interrupt::requested() => None,
             Ok(Err(reason)) => Some(CellOutcome::Failed(reason)),
-            Err(panic) => Some(CellOutcome::Failed(format!("the model panicked: {}", words(panic.as_ref())))),
+            Err(panic) => {
+                Some(CellOutcome::Failed(format!("the model panicked: {}", words(panic.as_ref()))))
+            }
         }
     }
 }
@@ -152,7 +164,10 @@ impl CellRunner<'_> {
         books.journal.sync().context("cannot store finished cells")?;
         match books.too_large {
             Some((cell, memory)) => {
-                let what = format!("cell {cell} needs {memory} of memory, but only {} can be used here", self.budget.total());
+                let what = format!(
+                    "cell {cell} needs {memory} of memory, but only {} can be used here",
+                    self.budget.total()
+                );
                 Err(UsageError::missing(what)
                     .hint("all other cells are finished; run the sweep again on a machine with more memory")
                     .into())

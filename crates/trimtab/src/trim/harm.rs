@@ -11,7 +11,12 @@ use trimtab_linux::trim::filesystem::Filesystem;
 /// configuration does not accept that.
 pub fn harm(root: &Root, mount: &Mount, stack: &Stack) -> Option<String> {
     let config = Config::of_root(root).and_then(Result::ok);
-    doctor::trim_refusal(root, mount, stack, &config.map(|config| config.ignore).unwrap_or_default())
+    doctor::trim_refusal(
+        root,
+        mount,
+        stack,
+        &config.map(|config| config.ignore).unwrap_or_default(),
+    )
 }
 
 /// Refuses such drives.

@@ -70,7 +70,10 @@ pub fn trim_one(
 fn refuse_files(path: &Path) -> anyhow::Result<()> {
     // Opening reports a path that does not exist.
     if ResolvedObject::look_up(path).is_ok_and(|found| found.kind() != FileType::Directory) {
-        let what = format!("cannot trim '{}': it is not a directory; a trim covers a whole filesystem", path.display());
+        let what = format!(
+            "cannot trim '{}': it is not a directory; a trim covers a whole filesystem",
+            path.display()
+        );
         return Err(UsageError::missing(what).hint("name the mount point").into());
     }
     Ok(())
@@ -84,9 +87,17 @@ fn other_name(path: &Path, fs: &Filesystem) -> Option<String> {
 
 /// The outcome for a filesystem on which FITRIM cannot work; `None` if it can. A dry run
 /// needs no permission to trim.
-fn obstructed(request: &ManualTrimRequest, fs: &mut Filesystem) -> anyhow::Result<Option<FilesystemOutcome>> {
-    let Some(obstacle) = fs.obstacle().filter(|obstacle| !request.dry_run || *obstacle != Obstacle::Permission) else { return Ok(None) };
-    let why = delivery::not_needed(fs, obstacle).ok_or_else(|| delivery::obstructed(fs, obstacle))?;
+fn obstructed(
+    request: &ManualTrimRequest,
+    fs: &mut Filesystem,
+) -> anyhow::Result<Option<FilesystemOutcome>> {
+    let Some(obstacle) =
+        fs.obstacle().filter(|obstacle| !request.dry_run || *obstacle != Obstacle::Permission)
+    else {
+        return Ok(None);
+    };
+    let why =
+        delivery::not_needed(fs, obstacle).ok_or_else(|| delivery::obstructed(fs, obstacle))?;
     let mut outcome = blank(request, fs);
     outcome.complete = true;
     outcome.delivery = Some(Delivery::NothingToSend);
@@ -97,14 +108,19 @@ fn obstructed(request: &ManualTrimRequest, fs: &mut Filesystem) -> anyhow::Resul
 /// Writes out pending changes, or adds a remark about recent deletes.
 fn sync(request: &ManualTrimRequest, fs: &mut Filesystem, outcome: &mut FilesystemOutcome) {
     if !request.sync {
-        outcome.remarks.push("not synced first: deletes of the last seconds may wait for the next trim (--sync)".to_owned());
+        outcome.remarks.push(
+            "not synced first: deletes of the last seconds may wait for the next trim (--sync)"
+                .to_owned(),
+        );
         return;
     }
     match fs.commit() {
         Ok(took) => outcome.sync_seconds = Some(took.as_secs_f64()),
         Err(errno) => {
             let why = std::io::Error::from(errno);
-            outcome.remarks.push(format!("pending changes could not be written out: {why}; recent deletes may be missing"));
+            outcome.remarks.push(format!(
+                "pending changes could not be written out: {why}; recent deletes may be missing"
+            ));
         }
     }
 }
@@ -113,7 +129,9 @@ fn sync(request: &ManualTrimRequest, fs: &mut Filesystem, outcome: &mut Filesyst
 fn require_possible(request: &ManualTrimRequest, fs: &Filesystem) -> anyhow::Result<()> {
     if let Some(why) = fs.refuses_min_extent(request.least()) {
         let shown = fs.mount().mount_point.display();
-        return Err(UsageError::new(format!("cannot trim {shown}: {why}")).hint("give a smaller --min-extent").into());
+        return Err(UsageError::new(format!("cannot trim {shown}: {why}"))
+            .hint("give a smaller --min-extent")
+            .into());
     }
     Ok(())
 }
@@ -126,7 +144,8 @@ fn dry_run(request: &ManualTrimRequest, fs: &mut Filesystem) -> anyhow::Result<F
     let windows = fs.layout().windows.clone();
     outcome.asked_bytes = windows.iter().fold(0, |sum, w| sum.saturating_add(w.len));
     let would_send = fs.would_send(&windows, request.least());
-    outcome.would_send = would_send.map(|(s, at_most)| SendEstimate { bytes: s.bytes, extents: s.extents, at_most });
+    outcome.would_send =
+        would_send.map(|(s, at_most)| SendEstimate { bytes: s.bytes, extents: s.extents, at_most });
     let (delivery, remarks) = delivery::forecast(fs);
     outcome.delivery = delivery;
     outcome.remarks.extend(remarks);
@@ -148,7 +167,11 @@ fn blank(request: &ManualTrimRequest, fs: &Filesystem) -> FilesystemOutcome {
     }
 }
 
-fn trim(request: &ManualTrimRequest, fs: &mut Filesystem, context: &Context) -> anyhow::Result<FilesystemOutcome> {
+fn trim(
+    request: &ManualTrimRequest,
+    fs: &mut Filesystem,
+    context: &Context,
+) -> anyhow::Result<FilesystemOutcome> {
     let shown = fs.mount().mount_point.display().to_string();
     require_possible(request, fs)?;
     require_harmless(fs)?;
@@ -159,13 +182,17 @@ fn trim(request: &ManualTrimRequest, fs: &mut Filesystem, context: &Context) -> 
     sync(request, fs, &mut outcome);
     outcome.free_bytes = fs.free().map_or(0, |b| b.0);
     for file in fs.recover_limits() {
-        outcome.remarks.push(format!("restored {}, which an interrupted trim had lowered", file.display()));
+        outcome
+            .remarks
+            .push(format!("restored {}, which an interrupted trim had lowered", file.display()));
     }
     let meter = Meter::of_stack(Root::live().context("cannot open /")?, fs.stack().clone());
     let account = whole(request, fs, context, &mut outcome)?;
     // The locks are still held here.
     outcome.remarks.extend(fs.unlimit_commands());
-    if account.discards.carried_out().count == 0 && account.refusals.first().is_some_and(|(_, r)| r.errno == Errno::OPNOTSUPP) {
+    if account.discards.carried_out().count == 0
+        && account.refusals.first().is_some_and(|(_, r)| r.errno == Errno::OPNOTSUPP)
+    {
         return Err(delivery::obstructed(fs, Obstacle::Device));
     }
     finish(&mut outcome, &account, started);
@@ -176,7 +203,13 @@ fn trim(request: &ManualTrimRequest, fs: &mut Filesystem, context: &Context) -> 
 }
 
 /// Stores the trim for `trimtab history`.
-fn remember(request: &ManualTrimRequest, fs: &Filesystem, account: &Account, began: Nanos, outcome: &mut FilesystemOutcome) {
+fn remember(
+    request: &ManualTrimRequest,
+    fs: &Filesystem,
+    account: &Account,
+    began: Nanos,
+    outcome: &mut FilesystemOutcome,
+) {
     let ending = match (outcome.complete, interrupt::requested()) {
         (false, true) => PassEnd::Stopped("interrupted".to_owned()),
         _ => PassEnd::Complete,
@@ -205,21 +238,27 @@ fn deliver(outcome: &mut FilesystemOutcome, fs: &Filesystem, layers: Vec<LayerDi
         return;
     }
     if outcome.refused.is_empty() {
-        let (delivery, remarks) = delivery::judge(fs, &outcome.layers, Bytes(outcome.returned_bytes));
+        let (delivery, remarks) =
+            delivery::judge(fs, &outcome.layers, Bytes(outcome.returned_bytes));
         outcome.delivery = Some(delivery);
         outcome.remarks.extend(remarks);
     }
 }
 
 /// Waits for the locks of the drives. The filesystem can be unmounted during the wait.
-fn lock(request: &ManualTrimRequest, fs: &mut Filesystem, context: &Context) -> anyhow::Result<DriveLocks> {
+fn lock(
+    request: &ManualTrimRequest,
+    fs: &mut Filesystem,
+    context: &Context,
+) -> anyhow::Result<DriveLocks> {
     fs.release();
     let mut waited = false;
     let patience = request.lock_wait;
-    let locks = DriveLocks::wait(fs.stack(), &run_directory(), Duration::from_nanos(patience.0), |busy| {
-        waited = true;
-        context.remark(&format!("{busy}; waiting for up to {patience} (--lock-wait)"));
-    })?;
+    let locks =
+        DriveLocks::wait(fs.stack(), &run_directory(), Duration::from_nanos(patience.0), |busy| {
+            waited = true;
+            context.remark(&format!("{busy}; waiting for up to {patience} (--lock-wait)"));
+        })?;
     if waited {
         fs.refresh()?;
     }

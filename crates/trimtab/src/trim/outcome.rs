@@ -92,7 +92,8 @@ pub fn exit_code(report: &TrimReport) -> ExitCode {
     if report.filesystems.iter().any(|f| !f.complete) && !report.dry_run {
         return ExitCode::FAILURE;
     }
-    let statuses: Vec<u8> = report.filesystems.iter().filter_map(|f| f.delivery).map(Delivery::exit_status).collect();
+    let statuses: Vec<u8> =
+        report.filesystems.iter().filter_map(|f| f.delivery).map(Delivery::exit_status).collect();
     // Blocked is worse than not proved.
     let worst = [BLOCKED, NOT_PROVED].into_iter().find(|status| statuses.contains(status));
     worst.map_or(ExitCode::SUCCESS, ExitCode::from)
@@ -101,7 +102,8 @@ pub fn exit_code(report: &TrimReport) -> ExitCode {
 /// One line about refused requests.
 pub fn refusal(outcome: &FilesystemOutcome) -> Option<String> {
     let first = outcome.refused.first()?;
-    let (refused, all) = (outcome.refused.len() as u64, outcome.refused.len() as u64 + outcome.requests);
+    let (refused, all) =
+        (outcome.refused.len() as u64, outcome.refused.len() as u64 + outcome.requests);
     Some(format!(
         "{}: {refused} of {all} requests refused, the first at {}+{}: {}; the kernel's log says more (dmesg)",
         outcome.path, first.start, first.len, first.why

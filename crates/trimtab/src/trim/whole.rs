@@ -28,12 +28,17 @@ pub fn whole(
     outcome: &mut FilesystemOutcome,
 ) -> anyhow::Result<Account> {
     let file = ResumeFile::new(&state_directory(), fs.id());
-    let earlier = file
-        .load(unix_now().0 / 1_000_000_000)
-        .filter(|e| !request.restart && e.min_extent == request.min_extent.0 && kind(&e.policy) == kind(&request.how.to_string()));
+    let earlier = file.load(unix_now().0 / 1_000_000_000).filter(|e| {
+        !request.restart
+            && e.min_extent == request.min_extent.0
+            && kind(&e.policy) == kind(&request.how.to_string())
+    });
     outcome.resumed = earlier.is_some();
     if let Some(earlier) = &earlier {
-        context.remark(&format!("continues where an interrupted trim of {} left off; --restart starts over", outcome.path));
+        context.remark(&format!(
+            "continues where an interrupted trim of {} left off; --restart starts over",
+            outcome.path
+        ));
         outcome.remarks.extend(other_settings(&earlier.policy, &request.how.to_string()));
         outcome.remarks.push(format!(
             "an interrupted pass had sent {} before; blocks freed since then in that part wait for the next trim (--restart starts over)",
@@ -47,7 +52,10 @@ pub fn whole(
         started_unix_s: earlier.as_ref().map_or(unix_now().0 / 1_000_000_000, |e| e.started_unix_s),
         sent_before: earlier.as_ref().map_or(0, |e| e.sent_bytes),
         driver: Driver::new(
-            request.how.build(request.min_extent, &earlier.as_ref().map(InterruptedPass::policy_state).unwrap_or_default()),
+            request.how.build(
+                request.min_extent,
+                &earlier.as_ref().map(InterruptedPass::policy_state).unwrap_or_default(),
+            ),
             PATIENCE,
         ),
         account: Account::default(),
@@ -60,7 +68,10 @@ pub fn whole(
     }
     if let TrimMode::Idle(settings) = &request.how {
         let windows = fs.layout().windows.clone();
-        if let Some(remark) = fs.would_send(&windows, request.least()).and_then(|(sendable, _)| duration(settings, &sendable)) {
+        if let Some(remark) = fs
+            .would_send(&windows, request.least())
+            .and_then(|(sendable, _)| duration(settings, &sendable))
+        {
             context.remark(&format!("{}: {remark}", outcome.path));
         }
     }
@@ -121,16 +132,27 @@ impl WholePass<'_> {
     fn run(&mut self, fs: &mut Filesystem, mut progress: Progress) -> bool {
         loop {
             let world = CallerState::default();
-            match self.driver.turn(&mut FilesystemSurface { fs, world, account: &mut self.account, only: None }) {
+            match self.driver.turn(&mut FilesystemSurface {
+                fs,
+                world,
+                account: &mut self.account,
+                only: None,
+            }) {
                 TurnResult::Trimmed(_) => {
                     self.save(Duration::from_secs(1));
                     show(&mut progress, &self.account, false);
                 }
-                TurnResult::Refused { then: RefusalAction::GiveUp | RefusalAction::Never, .. } => return false,
+                TurnResult::Refused {
+                    then: RefusalAction::GiveUp | RefusalAction::Never, ..
+                } => return false,
                 TurnResult::Nothing => return self.done(),
                 TurnResult::Wait(_) if !self.driver.running() => return self.done(),
                 TurnResult::Wait(until) => {
-                    show(&mut progress, &self.account, until.saturating_sub(unix_now()) >= LONG_WAIT);
+                    show(
+                        &mut progress,
+                        &self.account,
+                        until.saturating_sub(unix_now()) >= LONG_WAIT,
+                    );
                     wait(until);
                 }
                 TurnResult::Refused { .. } | TurnResult::Begun(_) | TurnResult::PutOff => {}
@@ -159,11 +181,15 @@ impl WholePass<'_> {
             state: self.driver.policy().state().entries,
             forget: self.forget,
             started_unix_s: self.started_unix_s,
-            sent_bytes: self.sent_before.saturating_add(self.account.discards.accepted.map_or(0, |s| s.bytes.0)),
+            sent_bytes: self
+                .sent_before
+                .saturating_add(self.account.discards.accepted.map_or(0, |s| s.bytes.0)),
         };
         if let Err(error) = self.file.save(&interrupted) {
-            self.unsaved =
-                Some(format!("an interruption could not be resumed: cannot write below {}: {error}", state_directory().display()));
+            self.unsaved = Some(format!(
+                "an interruption could not be resumed: cannot write below {}: {error}",
+                state_directory().display()
+            ));
         }
     }
 }
@@ -182,7 +208,10 @@ mod tests {
     fn other_settings_names_both_settings() {
         assert_eq!(other_settings("idle", "idle"), None);
         let said = other_settings("idle:budget=2ms", "idle:budget=9ms").unwrap();
-        assert!(said.contains("began with idle:budget=2ms") && said.contains("with idle:budget=9ms"), "{said}");
+        assert!(
+            said.contains("began with idle:budget=2ms") && said.contains("with idle:budget=9ms"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -190,10 +219,21 @@ mod tests {
         let sendable = SendableSpace { bytes: 3_000_000_000, extents: 24 };
         let said = duration(&IdleSettings::default(), &sendable).unwrap();
         assert!(
-            said.contains("3.00 GB in 24 free extents") && said.contains("Worst case 24 min") && said.contains("--finish-within"),
+            said.contains("3.00 GB in 24 free extents")
+                && said.contains("Worst case 24 min")
+                && said.contains("--finish-within"),
             "{said}"
         );
-        assert_eq!(duration(&IdleSettings { finish_within: Nanos(1), ..IdleSettings::default() }, &sendable), None);
-        assert_eq!(duration(&IdleSettings::default(), &SendableSpace { bytes: 0, extents: 0 }), None);
+        assert_eq!(
+            duration(
+                &IdleSettings { finish_within: Nanos(1), ..IdleSettings::default() },
+                &sendable
+            ),
+            None
+        );
+        assert_eq!(
+            duration(&IdleSettings::default(), &SendableSpace { bytes: 0, extents: 0 }),
+            None
+        );
     }
 }

@@ -21,10 +21,13 @@ use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::interrupt::{self, InterruptError};
 use trimtab_study::document::{NarrowLayout, Table};
-use trimtab_study::learn::predict::{Area, Prediction, ResidualDeviation, SIZE, What, WorkloadFigure, churn, figures, predictions};
+use trimtab_study::learn::predict::{
+    Area, Prediction, ResidualDeviation, SIZE, What, WorkloadFigure, churn, figures, predictions,
+};
 use trimtab_study::sweep::hex;
 
-const TAKES: &str = "drive check takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
+const TAKES: &str =
+    "drive check takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
 
 /// Relative difference that two clocks could not resolve.
 const ALIKE: f64 = 0.005;
@@ -54,7 +57,8 @@ pub fn run(request: &DriveCheckArgs, context: &Context) -> anyhow::Result<ExitCo
         None => of_modelled(member, request),
     })?;
     let unexplained = ResidualDeviation::said(&twin.origin);
-    let predicted: Vec<Prediction> = predicted.into_iter().map(|one| one.widened(unexplained)).collect();
+    let predicted: Vec<Prediction> =
+        predicted.into_iter().map(|one| one.widened(unexplained)).collect();
     let (hash, kept) = keep(request, &drive.spec, twin, &predicted)?;
     let size = on.size();
     let (measured, mut notes) = on.measured(request, context)?;
@@ -62,7 +66,10 @@ pub fn run(request: &DriveCheckArgs, context: &Context) -> anyhow::Result<ExitCo
         return Err(InterruptError.into());
     }
     let (lines, missing) = compared(&predicted, &measured);
-    notes.splice(0..0, mismatches.into_iter().chain(unexplained_twin(&twin.origin)).chain(few(twin, request)));
+    notes.splice(
+        0..0,
+        mismatches.into_iter().chain(unexplained_twin(&twin.origin)).chain(few(twin, request)),
+    );
     notes.extend(missing);
     let document = json!({
         "twin": request.twin,
@@ -72,7 +79,9 @@ pub fn run(request: &DriveCheckArgs, context: &Context) -> anyhow::Result<ExitCo
         "held": lines.iter().filter(|line| line.holds()).count(),
         "notes": notes,
     });
-    context.report("twin-check", 2, &document, || text(&lines, &notes, &kept.display().to_string(), &hash, size))?;
+    context.report("twin-check", 2, &document, || {
+        text(&lines, &notes, &kept.display().to_string(), &hash, size)
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -90,9 +99,13 @@ const MEMBERS_ENOUGH: usize = 16;
 fn few(twin: &Twin, request: &DriveCheckArgs) -> Option<String> {
     let (asked, all) = (request.members as usize, twin.members.len());
     if asked.min(all) < MEMBERS_ENOUGH {
-        return Some(format!("intervals of {} members are wide, so holding means little; use at least {MEMBERS_ENOUGH}", asked.min(all)));
+        return Some(format!(
+            "intervals of {} members are wide, so holding means little; use at least {MEMBERS_ENOUGH}",
+            asked.min(all)
+        ));
     }
-    (asked > all && request.members != MEMBERS).then(|| format!("the twin has {all} members, and all of them were used"))
+    (asked > all && request.members != MEMBERS)
+        .then(|| format!("the twin has {all} members, and all of them were used"))
 }
 
 /// Predictions of the ensemble's members.
@@ -103,18 +116,30 @@ fn predicted(
 ) -> anyhow::Result<Vec<Prediction>> {
     let tried = twin.members.len().min(request.members as usize);
     let members: Vec<(usize, &DriveSpec)> = twin.members[..tried].iter().enumerate().collect();
-    let shown = crew::map(&members, |(nth, member)| if interrupt::requested() { None } else { show(*nth, member) });
+    let shown = crew::map(
+        &members,
+        |(nth, member)| if interrupt::requested() { None } else { show(*nth, member) },
+    );
     let shown: Vec<Vec<WorkloadFigure>> = shown.into_iter().flatten().collect();
     if interrupt::requested() {
         return Err(InterruptError.into());
     }
     let predicted = predictions(&shown);
-    if predicted.is_empty() { Err(UsageError::new("no drive of the ensemble can be used").into()) } else { Ok(predicted) }
+    if predicted.is_empty() {
+        Err(UsageError::new("no drive of the ensemble can be used").into())
+    } else {
+        Ok(predicted)
+    }
 }
 
 /// Writes the predictions before anything is measured; returns the hash of the file and its
 /// path.
-fn keep(request: &DriveCheckArgs, spec: &DriveSpec, twin: &Twin, predicted: &[Prediction]) -> anyhow::Result<(String, PathBuf)> {
+fn keep(
+    request: &DriveCheckArgs,
+    spec: &DriveSpec,
+    twin: &Twin,
+    predicted: &[Prediction],
+) -> anyhow::Result<(String, PathBuf)> {
     let content = json!({
         "twin": spec.name,
         "origin": twin.origin,
@@ -123,7 +148,10 @@ fn keep(request: &DriveCheckArgs, spec: &DriveSpec, twin: &Twin, predicted: &[Pr
     });
     let text = output::document("twin-predictions", 2, &content)?;
     let hash = hex(&Sha256::digest(&text));
-    let path = request.predictions.clone().unwrap_or_else(|| PathBuf::from(format!("{}-predictions.json", spec.name)));
+    let path = request
+        .predictions
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("{}-predictions.json", spec.name)));
     Ok((hash, file::write(&path, text.as_bytes(), OverwriteMode::Free)?))
 }
 
@@ -149,17 +177,33 @@ enum CheckTarget {
 }
 
 impl CheckTarget {
-    fn of(request: &DriveCheckArgs, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
+    fn of(
+        request: &DriveCheckArgs,
+        context: &Context,
+        target: &TargetSpec,
+    ) -> anyhow::Result<Self> {
         let TargetSpec::Drive(name) = target else {
             if request.churn {
-                return Err(UsageError::new("months of churn can be checked on modelled drives only").hint("leave out --churn").into());
+                return Err(UsageError::new(
+                    "months of churn can be checked on modelled drives only",
+                )
+                .hint("leave out --churn")
+                .into());
             }
             return Ok(Self::Real(Box::new(real::OpenedDrive::open(request, context, target)?)));
         };
-        probed_area::check_nothing_is_risked(&request.target, request.safety.reserve, &request.destroy.named())?;
+        probed_area::check_nothing_is_risked(
+            &request.target,
+            request.safety.reserve,
+            &request.destroy.named(),
+        )?;
         let truth = drives::load(name)?.spec;
         if truth.flash().is_none() {
-            return Err(UsageError::new(format!("{} is a disk, which has no twin", request.target)).into());
+            return Err(UsageError::new(format!(
+                "{} is a disk, which has no twin",
+                request.target
+            ))
+            .into());
         }
         Ok(Self::Modelled(Box::new(truth)))
     }
@@ -173,11 +217,19 @@ impl CheckTarget {
     }
 
     /// The measured figures, and notes.
-    fn measured(self, request: &DriveCheckArgs, context: &Context) -> anyhow::Result<(Vec<MeasuredFigure>, Vec<String>)> {
+    fn measured(
+        self,
+        request: &DriveCheckArgs,
+        context: &Context,
+    ) -> anyhow::Result<(Vec<MeasuredFigure>, Vec<String>)> {
         match self {
             Self::Modelled(truth) => {
-                let all = of_modelled(&truth, request)
-                    .ok_or_else(|| UsageError::new(format!("{} cannot be scaled down this far, or fails", request.target)))?;
+                let all = of_modelled(&truth, request).ok_or_else(|| {
+                    UsageError::new(format!(
+                        "{} cannot be scaled down this far, or fails",
+                        request.target
+                    ))
+                })?;
                 Ok((all.into_iter().map(MeasuredFigure::once).collect(), Vec::new()))
             }
             Self::Real(checked) => checked.measured(request, context),
@@ -245,12 +297,21 @@ struct CheckLine {
 
 /// Pairs predictions with measured figures; returns notes about figures that the drive lacks,
 /// such as TRIM.
-fn compared(predicted: &[Prediction], measured: &[MeasuredFigure]) -> (Vec<CheckLine>, Vec<String>) {
+fn compared(
+    predicted: &[Prediction],
+    measured: &[MeasuredFigure],
+) -> (Vec<CheckLine>, Vec<String>) {
     let (mut lines, mut missing) = (Vec::new(), Vec::new());
     for prediction in predicted {
-        match measured.iter().find(|one| (one.figure.workload, one.figure.what) == (prediction.workload, prediction.what)) {
+        match measured.iter().find(|one| {
+            (one.figure.workload, one.figure.what) == (prediction.workload, prediction.what)
+        }) {
             Some(one) => lines.push(CheckLine { prediction: *prediction, measured: one.clone() }),
-            None => missing.push(format!("{} of '{}' was predicted, but the drive has none", prediction.what.name(), prediction.workload)),
+            None => missing.push(format!(
+                "{} of '{}' was predicted, but the drive has none",
+                prediction.what.name(),
+                prediction.workload
+            )),
         }
     }
     (lines, missing)
@@ -297,12 +358,25 @@ fn shown(what: What, value: f64) -> String {
     }
 }
 
-fn text(lines: &[CheckLine], notes: &[String], kept: &str, hash: &str, size: Option<Bytes>) -> String {
-    let mut table =
-        Table::new("", &["workload", "figure", "predicted", "90 % interval", "measured", "verdict"]).when_narrow(NarrowLayout::Records);
+fn text(
+    lines: &[CheckLine],
+    notes: &[String],
+    kept: &str,
+    hash: &str,
+    size: Option<Bytes>,
+) -> String {
+    let mut table = Table::new(
+        "",
+        &["workload", "figure", "predicted", "90 % interval", "measured", "verdict"],
+    )
+    .when_narrow(NarrowLayout::Records);
     for line in lines {
         let Prediction { workload, what, median, low, high } = line.prediction;
-        let verdict = if line.holds() { "held".to_owned() } else { format!("not held, {}", line.off_in_words()) };
+        let verdict = if line.holds() {
+            "held".to_owned()
+        } else {
+            format!("not held, {}", line.off_in_words())
+        };
         let interval = format!("{} to {}", shown(what, low), shown(what, high));
         table.row([
             workload.to_owned(),
@@ -333,27 +407,59 @@ mod tests {
     /// The misfit is the square of the relative error; twice the allowed error is doubted.
     #[test]
     fn unexplained_twin_is_doubted() {
-        let doubted = |misfit_permille| unexplained_twin(&Origin { misfit_permille, ..Origin::default() }).is_some();
+        let doubted = |misfit_permille| {
+            unexplained_twin(&Origin { misfit_permille, ..Origin::default() }).is_some()
+        };
         assert_eq!([4000, 4001].map(doubted), [false, true]);
-        let doubted = |off_permille| unexplained_twin(&Origin { off_permille, ..Origin::default() }).is_some();
+        let doubted = |off_permille| {
+            unexplained_twin(&Origin { off_permille, ..Origin::default() }).is_some()
+        };
         assert_eq!([500, 501].map(doubted), [false, true]);
     }
 
     #[test]
     fn compared_pairs_prediction_with_its_figure() {
-        let predicted = ["trims", "tree"].map(|workload| Prediction { workload, what: What::Time, median: 1.0, low: 1.0, high: 1.0 });
-        let (lines, missing) =
-            compared(&predicted, &[MeasuredFigure::once(WorkloadFigure { workload: "tree", what: What::Time, value: 2.0 })]);
-        assert_eq!((lines.len(), lines[0].prediction.workload, lines[0].measured.figure.workload), (1, "tree", "tree"));
+        let predicted = ["trims", "tree"].map(|workload| Prediction {
+            workload,
+            what: What::Time,
+            median: 1.0,
+            low: 1.0,
+            high: 1.0,
+        });
+        let (lines, missing) = compared(
+            &predicted,
+            &[MeasuredFigure::once(WorkloadFigure {
+                workload: "tree",
+                what: What::Time,
+                value: 2.0,
+            })],
+        );
+        assert_eq!(
+            (lines.len(), lines[0].prediction.workload, lines[0].measured.figure.workload),
+            (1, "tree", "tree")
+        );
         assert_eq!(missing, ["time of 'trims' was predicted, but the drive has none"]);
     }
 
     #[test]
     fn prediction_error_is_worded_without_sign() {
         let said = |median: f64, value: f64| {
-            let prediction = Prediction { workload: "reads", what: What::Mean, median, low: median, high: median };
-            CheckLine { prediction, measured: MeasuredFigure::once(WorkloadFigure { workload: "reads", what: What::Mean, value }) }
-                .off_in_words()
+            let prediction = Prediction {
+                workload: "reads",
+                what: What::Mean,
+                median,
+                low: median,
+                high: median,
+            };
+            CheckLine {
+                prediction,
+                measured: MeasuredFigure::once(WorkloadFigure {
+                    workload: "reads",
+                    what: What::Mean,
+                    value,
+                }),
+            }
+            .off_in_words()
         };
         assert_eq!([said(119.0, 100.0), said(84.0, 100.0)], ["19 % above", "16 % below"]);
         // 3,680 random writes per second predicted, 21.7 measured; 272 µs instead of 46 ms.
@@ -362,7 +468,13 @@ mod tests {
 
     #[test]
     fn interval_check_uses_the_shown_median() {
-        let prediction = Prediction { workload: "reads", what: What::Mean, median: 100.0, low: 90.0, high: 110.0 };
+        let prediction = Prediction {
+            workload: "reads",
+            what: What::Mean,
+            median: 100.0,
+            low: 90.0,
+            high: 110.0,
+        };
         let holds = |low, value, high| {
             let figure = WorkloadFigure { workload: "reads", what: What::Mean, value };
             CheckLine { prediction, measured: MeasuredFigure { figure, low, high } }.holds()

@@ -29,24 +29,36 @@ use trimtab_study::learn::candidate::Candidate;
 use trimtab_study::learn::fit::{CandidateEvaluator, FitResult, ProbeFunction};
 use trimtab_study::learn::learned::{LearnError, LearnMeasurements};
 
-const TAKES: &str = "drive learn takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
+const TAKES: &str =
+    "drive learn takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
 
 /// Probes, fits, writes the twin and prints the result.
 pub fn run(request: &DriveLearnArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
     let target = TargetSpec::resolve_as(&request.target, TAKES)?;
     if let TargetSpec::Null(_) = target {
-        return Err(UsageError::new(format!("{} is not a drive that can be learned", request.target)).into());
+        return Err(UsageError::new(format!(
+            "{} is not a drive that can be learned",
+            request.target
+        ))
+        .into());
     }
     if matches!(target, TargetSpec::Drive(_)) {
-        probed_area::check_nothing_is_risked(&request.target, request.safety.reserve, &request.destroy.named())?;
+        probed_area::check_nothing_is_risked(
+            &request.target,
+            request.safety.reserve,
+            &request.destroy.named(),
+        )?;
     }
     probed_area::check_rest(request.rest)?;
     let of = match target {
         TargetSpec::Drive(name) => LearnSubject::Modelled(Box::new(drives::load(&name)?.spec)),
         there => LearnSubject::There(
             there,
-            Box::new(UnderlyingDrive::of_path(&Root::live().context("cannot read /sys and /proc")?, Path::new(&request.target))?),
+            Box::new(UnderlyingDrive::of_path(
+                &Root::live().context("cannot read /sys and /proc")?,
+                Path::new(&request.target),
+            )?),
         ),
     };
     let name = match &of {
@@ -62,14 +74,29 @@ pub fn run(request: &DriveLearnArgs, context: &Context) -> anyhow::Result<ExitCo
     let measured = match of {
         LearnSubject::Modelled(spec) => {
             let limit = request.write_limit.map(|limit| limit.0);
-            LearnMeasurements::in_virtual_time(&spec, &request.target, request.budget, limit, request.seed, &mut watching).map_err(wrong)?
+            LearnMeasurements::in_virtual_time(
+                &spec,
+                &request.target,
+                request.budget,
+                limit,
+                request.seed,
+                &mut watching,
+            )
+            .map_err(wrong)?
         }
-        LearnSubject::There(target, below) => real::measure(request, context, *below, &target, &mut watching)?,
+        LearnSubject::There(target, below) => {
+            real::measure(request, context, *below, &target, &mut watching)?
+        }
     };
     let fitted = measured.fitted(&ParallelEvaluator, &mut watching);
     drop(watching);
     interrupt::check()?;
-    let fitted = fitted.ok_or_else(|| UsageError::new(format!("no modelled drive explains the measurements on {}", request.target)))?;
+    let fitted = fitted.ok_or_else(|| {
+        UsageError::new(format!(
+            "no modelled drive explains the measurements on {}",
+            request.target
+        ))
+    })?;
     let today = chrono::Utc::now().format("%Y-%m-%d").to_string();
     let learned = measured.twin(&name, &today, &fitted);
     let twin = learned.twin.as_ref().expect("what was learned is a twin");
@@ -114,7 +141,13 @@ fn figures(count: usize) -> String {
     format!("{count} figure{}", if count == 1 { "" } else { "s" })
 }
 
-fn say(twin: &Twin, measured: &LearnMeasurements, fitted: &FitResult, written: &Path, context: &Context) -> anyhow::Result<ExitCode> {
+fn say(
+    twin: &Twin,
+    measured: &LearnMeasurements,
+    fitted: &FitResult,
+    written: &Path,
+    context: &Context,
+) -> anyhow::Result<ExitCode> {
     let document = json!({
         "file": written,
         "origin": twin.origin,

@@ -12,11 +12,22 @@ Typical: no probe identifies it; the interval is that of the class. Spare space 
 
 /// A table of the twin's parameters.
 pub fn parameters(parameters: &[Parameter]) -> Table {
-    let mut table = Table::new("", &["field", "estimate", "90 % interval", "known", "from"]).when_narrow(NarrowLayout::Records);
+    let mut table = Table::new("", &["field", "estimate", "90 % interval", "known", "from"])
+        .when_narrow(NarrowLayout::Records);
     for one in parameters {
         let of = |value: u64| shown(&one.field, &Value::from(value));
-        let between = if one.low == one.high { of(one.low) } else { format!("{} to {}", of(one.low), of(one.high)) };
-        table.row([one.field.clone(), of(one.estimate), between, one.known.name().to_owned(), one.source.clone()]);
+        let between = if one.low == one.high {
+            of(one.low)
+        } else {
+            format!("{} to {}", of(one.low), of(one.high))
+        };
+        table.row([
+            one.field.clone(),
+            of(one.estimate),
+            between,
+            one.known.name().to_owned(),
+            one.source.clone(),
+        ]);
     }
     table
 }

@@ -41,21 +41,33 @@ pub fn check_rest(rest: Nanos) -> anyhow::Result<()> {
     if rest <= REST_MAX {
         return Ok(());
     }
-    Err(UsageError::new(format!("a rest of {rest} is too long, because it is repeated")).hint("--rest is at most one hour").into())
+    Err(UsageError::new(format!("a rest of {rest} is too long, because it is repeated"))
+        .hint("--rest is at most one hour")
+        .into())
 }
 
 /// Refuses options about safety or destruction for a modelled drive.
-pub fn check_nothing_is_risked(target: &str, reserve: Option<Bytes>, destroy: &DestroyConsent) -> anyhow::Result<()> {
+pub fn check_nothing_is_risked(
+    target: &str,
+    reserve: Option<Bytes>,
+    destroy: &DestroyConsent,
+) -> anyhow::Result<()> {
     if destroy.is_given() || reserve.is_some() {
-        return Err(UsageError::new(format!("{target} is a modelled drive, which has nothing to keep or destroy"))
-            .hint("leave out --destroy, --overwrite and --reserve")
-            .into());
+        return Err(UsageError::new(format!(
+            "{target} is a modelled drive, which has nothing to keep or destroy"
+        ))
+        .hint("leave out --destroy, --overwrite and --reserve")
+        .into());
     }
     Ok(())
 }
 
 /// Refuses --destroy and --overwrite for a target that is not a device.
-pub fn check_only_devices_are_destroyed(target: &str, spec: &TargetSpec, destroy: &DestroyConsent) -> anyhow::Result<()> {
+pub fn check_only_devices_are_destroyed(
+    target: &str,
+    spec: &TargetSpec,
+    destroy: &DestroyConsent,
+) -> anyhow::Result<()> {
     if destroy.is_given() && !matches!(spec, TargetSpec::Device(_)) {
         let what = format!("{target} is not a device, so nothing can be destroyed on it");
         return Err(UsageError::new(what).hint("leave out --destroy and --overwrite").into());
@@ -115,13 +127,19 @@ impl AreaRequest<'_> {
             (TargetSpec::File(path), None) => self.on_file(path),
             (TargetSpec::Device(path), _) => self.on_device(context, path),
             (other, Some(_)) => Err(not_written(other)),
-            (other, None) => Err(other.refused(format!("{other} is neither a file nor a device, so it cannot be read")).into()),
+            (other, None) => Err(other
+                .refused(format!("{other} is neither a file nor a device, so it cannot be read"))
+                .into()),
         }
     }
 
     /// The same for a caller that writes the whole area in order before any other access. Pieces
     /// are used as they come; nearly all of them are aligned.
-    pub fn open_unwritten(&self, context: &Context, spec: &TargetSpec) -> anyhow::Result<ProbedArea> {
+    pub fn open_unwritten(
+        &self,
+        context: &Context,
+        spec: &TargetSpec,
+    ) -> anyhow::Result<ProbedArea> {
         let most = self.most.unwrap_or_default();
         match spec {
             TargetSpec::Directory(path) => {
@@ -132,7 +150,10 @@ impl AreaRequest<'_> {
                 let own = device::OwnData { seed: self.seed, class: DataClass::Random };
                 let claim = device::claim(path, true, &self.destroy, Some(own))?;
                 self.announce(context, path, most)?;
-                let drive = ProbedDrive::new(BlockFile::open_claim(claim, &self.options())?, pieces(self.area));
+                let drive = ProbedDrive::new(
+                    BlockFile::open_claim(claim, &self.options())?,
+                    pieces(self.area),
+                );
                 Ok(ProbedArea { drive, workspace: None, written: 0 })
             }
             other => Err(not_written(other)),
@@ -140,15 +161,28 @@ impl AreaRequest<'_> {
     }
 
     fn options(&self) -> BlockOptions {
-        BlockOptions { queue_depth_max: DEPTH_MAX, bytes_in_flight_max: IN_FLIGHT, seed: self.seed, ..BlockOptions::default() }
+        BlockOptions {
+            queue_depth_max: DEPTH_MAX,
+            bytes_in_flight_max: IN_FLIGHT,
+            seed: self.seed,
+            ..BlockOptions::default()
+        }
     }
 
     /// Creates a file and writes it once, so that its blocks are allocated and known.
-    fn in_directory(&self, context: &Context, path: &Path, most: u64) -> anyhow::Result<ProbedArea> {
+    fn in_directory(
+        &self,
+        context: &Context,
+        path: &Path,
+        most: u64,
+    ) -> anyhow::Result<ProbedArea> {
         let size = file_size(self.area);
         let (mut drive, workspace) = self.new_file(context, path, size, most)?;
         write_all(&mut drive, size)?;
-        let extents = drive.file().extents().with_context(|| format!("cannot map a file in {} to the drive", path.display()))?;
+        let extents = drive
+            .file()
+            .extents()
+            .with_context(|| format!("cannot map a file in {} to the drive", path.display()))?;
         let pieces = self.largest(&extents, size).ok_or_else(|| {
             let (size, area) = (Bytes(size), Bytes(AREA_MIN));
             let what = format!(
@@ -162,7 +196,13 @@ impl AreaRequest<'_> {
     }
 
     /// Creates a file on the drive that was examined, in a directory of its own.
-    fn new_file(&self, context: &Context, path: &Path, size: u64, most: u64) -> anyhow::Result<(ProbedDrive, Workspace)> {
+    fn new_file(
+        &self,
+        context: &Context,
+        path: &Path,
+        size: u64,
+        most: u64,
+    ) -> anyhow::Result<(ProbedDrive, Workspace)> {
         let amount = workload::WorkloadPlan { written: Bytes(most), space: Bytes(size), ops: None };
         let workspace = safety::prepare(context, self.reserve, path, self.what, &amount)?;
         workspace.require_on(self.below.mount.as_ref())?;
@@ -178,7 +218,8 @@ impl AreaRequest<'_> {
     /// The pieces of the whole area, or of half, a quarter, … if the file has too few whole
     /// pieces.
     fn largest(&self, extents: &[fiemap::FileExtent], size: u64) -> Option<Vec<u64>> {
-        let mut areas = std::iter::successors(Some(self.area), |area| Some(area / 2)).take_while(|area| *area >= AREA_MIN);
+        let mut areas = std::iter::successors(Some(self.area), |area| Some(area / 2))
+            .take_while(|area| *area >= AREA_MIN);
         areas.find_map(|area| ProbedDrive::pieces(extents, self.below.start, size, area))
     }
 
@@ -186,10 +227,17 @@ impl AreaRequest<'_> {
     fn on_file(&self, path: &Path) -> anyhow::Result<ProbedArea> {
         let file = BlockFile::open_file(path, false, &self.options())?;
         let size = file.info().size.0;
-        let extents = file.extents().with_context(|| format!("cannot map {} to the drive", path.display()))?;
+        let extents = file
+            .extents()
+            .with_context(|| format!("cannot map {} to the drive", path.display()))?;
         let pieces = self.largest(&extents, size).ok_or_else(|| {
-            let what = format!("{} does not have {} in whole pieces of 1 MiB on the drive", path.display(), Bytes(AREA_MIN));
-            UsageError::missing(what).hint("name a larger file, or one that is neither compressed nor shared nor sparse")
+            let what = format!(
+                "{} does not have {} in whole pieces of 1 MiB on the drive",
+                path.display(),
+                Bytes(AREA_MIN)
+            );
+            UsageError::missing(what)
+                .hint("name a larger file, or one that is neither compressed nor shared nor sparse")
         })?;
         holding(ProbedDrive::new(file, pieces), size, path)
     }
@@ -205,9 +253,14 @@ impl AreaRequest<'_> {
         let file = BlockFile::open_claim(claim, &self.options())?;
         let size = file.info().size.0;
         let whole = fiemap::FileExtent { logical: 0, physical: 0, len: size, flags: 0 };
-        let pieces = ProbedDrive::pieces(&[whole], self.below.start, size, self.area).ok_or_else(|| {
-            UsageError::missing(format!("{} is too small: it has less than {} in whole pieces of 1 MiB", path.display(), Bytes(self.area)))
-        })?;
+        let pieces =
+            ProbedDrive::pieces(&[whole], self.below.start, size, self.area).ok_or_else(|| {
+                UsageError::missing(format!(
+                    "{} is too small: it has less than {} in whole pieces of 1 MiB",
+                    path.display(),
+                    Bytes(self.area)
+                ))
+            })?;
         let mut drive = ProbedDrive::new(file, pieces);
         if !writes {
             return holding(drive, size, path);
@@ -228,13 +281,18 @@ fn pieces(size: u64) -> Vec<u64> {
 }
 
 fn not_written(other: &TargetSpec) -> anyhow::Error {
-    other.refused(format!("{other} is neither a directory nor a device, so it is not written to")).into()
+    other
+        .refused(format!("{other} is neither a directory nor a device, so it is not written to"))
+        .into()
 }
 
 fn write_all(drive: &mut ProbedDrive, size: u64) -> anyhow::Result<()> {
-    let commands = (0..size / PIECE).map(|nth| Command::Write(Extent { offset: nth * PIECE, len: PIECE }, DataClass::Random));
+    let commands = (0..size / PIECE)
+        .map(|nth| Command::Write(Extent { offset: nth * PIECE, len: PIECE }, DataClass::Random));
     let mut lab = ProbeSession::new(drive);
-    let written = lab.stream(4, commands.take_while(|_| !interrupt::requested())).and_then(|_| lab.one(Command::Flush));
+    let written = lab
+        .stream(4, commands.take_while(|_| !interrupt::requested()))
+        .and_then(|_| lab.one(Command::Flush));
     // A refusal due to an interrupt is not the drive's fault.
     interrupt::check()?;
     written?;
@@ -246,7 +304,8 @@ fn write_all(drive: &mut ProbedDrive, size: u64) -> anyhow::Result<()> {
 fn holding(mut drive: ProbedDrive, size: u64, path: &Path) -> anyhow::Result<ProbedArea> {
     let share = drive.file().compressed_share(Bytes(size), LOOKED_AT)?;
     if share < EMPTY {
-        let what = format!("{} holds zeros, which a drive may return without reading", path.display());
+        let what =
+            format!("{} holds zeros, which a drive may return without reading", path.display());
         return Err(UsageError::missing(what).hint("name a file or device that holds data").into());
     }
     Ok(ProbedArea { drive, workspace: None, written: 0 })

@@ -70,12 +70,25 @@ fn apply_changes_one_fstab_line_and_undo_restores_it() {
     assert_eq!(system.files(), before, "a dry run changes nothing");
     let done = system.json(&["online", "/"]);
     assert_eq!(done["changes"], dry["changes"], "what was shown is what is done");
-    assert_eq!(system.text("etc/fstab"), FSTAB.replace("errors=remount-ro", "errors=remount-ro,discard"));
-    assert!(done["changes"][0]["diff"].as_str().unwrap().contains("\n-UUID=1 / ext4 errors=remount-ro 0 1\n+UUID=1 / ext4"), "{done}");
+    assert_eq!(
+        system.text("etc/fstab"),
+        FSTAB.replace("errors=remount-ro", "errors=remount-ro,discard")
+    );
+    assert!(
+        done["changes"][0]["diff"]
+            .as_str()
+            .unwrap()
+            .contains("\n-UUID=1 / ext4 errors=remount-ro 0 1\n+UUID=1 / ext4"),
+        "{done}"
+    );
     let kept = done["kept"].as_str().unwrap();
     assert_eq!(fs::read_to_string(format!("{kept}/fstab")).unwrap(), FSTAB);
     let after = system.files();
-    assert_eq!(system.json(&["online", "/"])["changes"], serde_json::json!([]), "a second time there is nothing to do");
+    assert_eq!(
+        system.json(&["online", "/"])["changes"],
+        serde_json::json!([]),
+        "a second time there is nothing to do"
+    );
     assert_eq!(system.files(), after);
     system.json(&["--undo", "--dry-run"]);
     assert_eq!(system.files(), after);
@@ -94,8 +107,14 @@ fn apply_writes_daemon_policy_once() {
     assert_eq!(done["path"], "/home");
     assert_eq!(system.text("etc/fstab"), FSTAB.replace("rw,discard\t", "rw\t"));
     let config = system.text("etc/trimtab/trimtab.toml");
-    assert!(config.ends_with("\n[[filesystem]]\npath = \"/home\"\npolicy = \"idle:budget=2ms\"\n"), "{config}");
-    assert!(done["remarks"].to_string().contains("systemctl enable --now trimtab.service"), "{done}");
+    assert!(
+        config.ends_with("\n[[filesystem]]\npath = \"/home\"\npolicy = \"idle:budget=2ms\"\n"),
+        "{config}"
+    );
+    assert!(
+        done["remarks"].to_string().contains("systemctl enable --now trimtab.service"),
+        "{done}"
+    );
     let file = system.0.path().join("etc/trimtab/trimtab.toml");
     trimtab()
         .args(["daemon", "--check", "--config"])
@@ -107,10 +126,16 @@ fn apply_writes_daemon_policy_once() {
     // btrfs discards by default.
     system.json(&["adaptive", "/my data"]);
     assert!(system.text("etc/fstab").contains("subvol=a,nodiscard"));
-    assert!(system.text("etc/trimtab/trimtab.toml").ends_with("path = \"/my data\"\npolicy = \"adaptive\"\n"));
+    assert!(
+        system
+            .text("etc/trimtab/trimtab.toml")
+            .ends_with("path = \"/my data\"\npolicy = \"adaptive\"\n")
+    );
     // With online discard the daemon must not trim, and its rule must say so.
     system.json(&["online", "/home"]);
-    assert!(system.text("etc/trimtab/trimtab.toml").contains("path = \"/home\"\npolicy = \"online\"\n"));
+    assert!(
+        system.text("etc/trimtab/trimtab.toml").contains("path = \"/home\"\npolicy = \"online\"\n")
+    );
     assert_eq!(system.text("etc/fstab"), FSTAB.replace("discard=async", "nodiscard"));
     system.json(&["none", "/my data"]);
     assert!(system.text("etc/fstab").contains("subvol=a,nodiscard"));
@@ -126,14 +151,23 @@ fn apply_none_on_discarding_default_needs_nodiscard() {
     let system = System::new();
     let before = system.files();
     let one_line = || predicate::str::contains("\n").count(1);
-    let refused = predicate::str::contains("/pool is not in /etc/fstab: set the option nodiscard in the configuration that mounts it");
+    let refused = predicate::str::contains(
+        "/pool is not in /etc/fstab: set the option nodiscard in the configuration that mounts it",
+    );
     system.apply(&["none", "/pool"]).code(1).stdout("").stderr(refused.and(one_line()));
     assert_eq!(system.files(), before);
     // Each case leaves one manual step: an option where /off is mounted, and a remount of /bare.
     let off = system.json(&["none", "/off"]);
-    assert!(off["remarks"].to_string().contains("/off is not in /etc/fstab: set the option nodiscard"), "{off}");
+    assert!(
+        off["remarks"].to_string().contains("/off is not in /etc/fstab: set the option nodiscard"),
+        "{off}"
+    );
     let listed = system.json(&["none", "/bare"]);
-    assert!(system.text("etc/fstab").contains("UUID=7 /bare btrfs nodiscard\n"), "{}", system.text("etc/fstab"));
+    assert!(
+        system.text("etc/fstab").contains("UUID=7 /bare btrfs nodiscard\n"),
+        "{}",
+        system.text("etc/fstab")
+    );
     assert!(listed["remarks"].to_string().contains("mount -o remount,nodiscard /bare"), "{listed}");
 }
 
@@ -167,12 +201,23 @@ fn apply_of_a_daemon_policy_ends_default_discards() {
             let said = system.json(&[policy, path])["remarks"].to_string();
             let option = if path == "/n" { "discard" } else { "nodiscard" };
             let remount = format!("mount -o remount,{option} {path}\"");
-            assert!(said.contains("not in force yet") && said.contains(&remount) || ["/", "/z"].contains(&path), "{policy} {path}: {said}");
-            assert_eq!(said.contains("so the option stays") || said.contains("needs that option"), ["/n", "/z"].contains(&path), "{said}");
+            assert!(
+                said.contains("not in force yet") && said.contains(&remount)
+                    || ["/", "/z"].contains(&path),
+                "{policy} {path}: {said}"
+            );
+            assert_eq!(
+                said.contains("so the option stays") || said.contains("needs that option"),
+                ["/n", "/z"].contains(&path),
+                "{said}"
+            );
         }
         assert_eq!(system.text("etc/fstab"), after, "{policy}");
         let loose = system.json(&[policy, "/loose"])["remarks"].to_string();
-        assert!(loose.contains("/loose is not in /etc/fstab: set the option nodiscard"), "{policy}: {loose}");
+        assert!(
+            loose.contains("/loose is not in /etc/fstab: set the option nodiscard"),
+            "{policy}: {loose}"
+        );
         (0..7).for_each(|_| drop(system.json(&["--undo"])));
         assert_eq!(system.text("etc/fstab"), fstab);
     }
@@ -189,7 +234,8 @@ fn undo_after_early_killed_apply_has_nothing_to_undo() {
     fs::rename(applied.join("0001"), applied.join("pending")).unwrap();
     fs::write(system.0.path().join("etc/fstab"), FSTAB).unwrap();
     fs::remove_file(system.0.path().join("etc/trimtab/trimtab.toml")).unwrap();
-    let none = predicate::str::contains("nothing to undo").and(predicate::str::contains("already configured").not());
+    let none = predicate::str::contains("nothing to undo")
+        .and(predicate::str::contains("already configured").not());
     system.apply(&["--undo"]).success().stdout(none);
     assert_eq!(system.files(), before);
 }
@@ -208,7 +254,9 @@ fn undo_keeps_other_edits_and_refuses_its_own_line() {
     system.json(&["online", "/"]);
     let own = changed.replace("errors=remount-ro,discard", "errors=remount-ro,discard,noatime");
     fs::write(system.0.path().join("etc/fstab"), &own).unwrap();
-    system.apply(&["--undo"]).code(1).stderr(predicate::str::contains("was edited since").and(predicate::str::contains("applied/0001")));
+    system.apply(&["--undo"]).code(1).stderr(
+        predicate::str::contains("was edited since").and(predicate::str::contains("applied/0001")),
+    );
     assert_eq!(system.text("etc/fstab"), own);
 }
 
@@ -228,28 +276,45 @@ fn apply_changes_all_lines_of_one_btrfs() {
     let fstab = "UUID=2 / btrfs subvol=@,discard=async 0 0\nLABEL=x /home btrfs subvol=@home 0 0\nUUID=2 /snap btrfs noauto,subvol=@s 0 0\n\
                  UUID=4 /other btrfs rw 0 0\n";
     let system = with_tables(mounts, fstab);
-    fs::write(system.0.path().join("proc/cmdline"), "root=UUID=2 rootflags=subvol=@,discard=async quiet\n").unwrap();
+    fs::write(
+        system.0.path().join("proc/cmdline"),
+        "root=UUID=2 rootflags=subvol=@,discard=async quiet\n",
+    )
+    .unwrap();
     let done = system.json(&["none", "/home"]);
     let expected = "UUID=2 / btrfs subvol=@,nodiscard 0 0\nLABEL=x /home btrfs subvol=@home,nodiscard 0 0\n\
                     UUID=2 /snap btrfs noauto,subvol=@s,nodiscard 0 0\nUUID=4 /other btrfs rw 0 0\n";
     assert_eq!(system.text("etc/fstab"), expected);
     let remarks = done["remarks"].to_string();
-    assert!(remarks.contains("its lines for /, /home, /snap all get it; the line for / decides"), "{remarks}");
-    assert!(remarks.contains("rootflags on the kernel command line mounts / with discard=async"), "{remarks}");
-    assert_eq!(system.json(&["none", "/"])["changes"], serde_json::json!([]), "the same filesystem");
+    assert!(
+        remarks.contains("its lines for /, /home, /snap all get it; the line for / decides"),
+        "{remarks}"
+    );
+    assert!(
+        remarks.contains("rootflags on the kernel command line mounts / with discard=async"),
+        "{remarks}"
+    );
+    assert_eq!(
+        system.json(&["none", "/"])["changes"],
+        serde_json::json!([]),
+        "the same filesystem"
+    );
     system.json(&["--undo"]);
     assert_eq!(system.text("etc/fstab"), fstab);
 }
 
 #[test]
 fn apply_on_bind_mount_changes_line_of_the_filesystem() {
-    let mounts =
-        "27 1 8:1 / / rw - ext4 /dev/sda1 rw\n30 27 8:2 / /data rw - ext4 /dev/sda2 rw\n31 27 8:2 /www /var/www rw - ext4 /dev/sda2 rw\n";
-    let fstab = "UUID=1 / ext4 rw 0 1\nUUID=2 /data ext4 rw 0 2\n/data/www /var/www none bind 0 0\n";
+    let mounts = "27 1 8:1 / / rw - ext4 /dev/sda1 rw\n30 27 8:2 / /data rw - ext4 /dev/sda2 rw\n31 27 8:2 /www /var/www rw - ext4 /dev/sda2 rw\n";
+    let fstab =
+        "UUID=1 / ext4 rw 0 1\nUUID=2 /data ext4 rw 0 2\n/data/www /var/www none bind 0 0\n";
     let system = with_tables(mounts, fstab);
     let done = system.json(&["online", "/var/www"]);
     assert_eq!(system.text("etc/fstab"), fstab.replace("/data ext4 rw", "/data ext4 rw,discard"));
-    assert!(done["remarks"].to_string().contains("the line for /data mounts the filesystem"), "{done}");
+    assert!(
+        done["remarks"].to_string().contains("the line for /data mounts the filesystem"),
+        "{done}"
+    );
 }
 
 #[test]
@@ -261,10 +326,14 @@ fn apply_reports_enabled_fstrim_timer() {
         fs::write(path, text).unwrap();
     };
     unit("fstrim.timer", "[Timer]\nOnCalendar=weekly\n[Install]\nWantedBy=timers.target\n");
-    unit("fstrim.service", "[Service]\nExecStart=/sbin/fstrim --listed-in /etc/fstab:/proc/self/mountinfo --verbose --quiet-unsupported\n");
+    unit(
+        "fstrim.service",
+        "[Service]\nExecStart=/sbin/fstrim --listed-in /etc/fstab:/proc/self/mountinfo --verbose --quiet-unsupported\n",
+    );
     let wants = system.0.path().join("etc/systemd/system/timers.target.wants");
     fs::create_dir_all(&wants).unwrap();
-    std::os::unix::fs::symlink("/usr/lib/systemd/system/fstrim.timer", wants.join("fstrim.timer")).unwrap();
+    std::os::unix::fs::symlink("/usr/lib/systemd/system/fstrim.timer", wants.join("fstrim.timer"))
+        .unwrap();
     for policy in ["idle", "online", "none"] {
         let remarks = system.json(&[policy, "/home", "--dry-run"])["remarks"].to_string();
         assert!(remarks.contains("fstrim.timer is enabled"), "{policy}: {remarks}");
@@ -280,10 +349,16 @@ fn apply_sysroot_writes_nothing_outside_the_tree() {
     fs::remove_file(system.0.path().join("etc/fstab")).unwrap();
     std::os::unix::fs::symlink(&victim, system.0.path().join("etc/fstab")).unwrap();
     let link = system.0.path().join("etc/fstab").display().to_string();
-    system.apply(&["online", "/"]).code(1).stderr(predicate::str::contains(format!("{link} is a link")));
+    system
+        .apply(&["online", "/"])
+        .code(1)
+        .stderr(predicate::str::contains(format!("{link} is a link")));
     fs::remove_file(&link).unwrap();
     fs::create_dir(&link).unwrap();
-    system.apply(&["online", "/"]).code(1).stderr(predicate::str::contains(format!("cannot read {link}")));
+    system
+        .apply(&["online", "/"])
+        .code(1)
+        .stderr(predicate::str::contains(format!("cannot read {link}")));
     // A symbolic link that leads out of the tree is resolved inside the tree, where its target
     // does not exist.
     let system = System::new();
@@ -298,17 +373,30 @@ fn apply_bad_input_is_one_line_and_changes_nothing() {
     let system = System::new();
     let before = system.files();
     let one_line = || predicate::str::contains("\n").count(1);
-    system.apply(&["idel", "/"]).code(2).stderr(predicate::str::contains("there is no trim policy 'idel'").and(one_line()));
-    let order = predicate::str::contains("the policy comes first, then the path; trimtab apply idle /");
+    system
+        .apply(&["idel", "/"])
+        .code(2)
+        .stderr(predicate::str::contains("there is no trim policy 'idel'").and(one_line()));
+    let order =
+        predicate::str::contains("the policy comes first, then the path; trimtab apply idle /");
     system.apply(&["/", "idle"]).code(2).stderr(order.and(one_line()));
-    system.apply(&["idle:budget=x", "/"]).code(2).stderr(predicate::str::contains("budget").and(one_line()));
+    system
+        .apply(&["idle:budget=x", "/"])
+        .code(2)
+        .stderr(predicate::str::contains("budget").and(one_line()));
     for (path, point) in [("/etc/fstab", "/"), ("/home/user", "/home")] {
-        let refused =
-            predicate::str::contains(format!("'{path}' is not a mount point")).and(predicate::str::contains(format!("give {point}")));
+        let refused = predicate::str::contains(format!("'{path}' is not a mount point"))
+            .and(predicate::str::contains(format!("give {point}")));
         system.apply(&["idle", path]).code(1).stdout("").stderr(refused.and(one_line()));
     }
-    system.apply(&["idle", "/proc"]).code(1).stderr(predicate::str::contains("/proc (proc) is not known to discard").and(one_line()));
-    system.apply(&["online", "/loose"]).code(1).stderr(predicate::str::contains("tune2fs").and(one_line()));
+    system
+        .apply(&["idle", "/proc"])
+        .code(1)
+        .stderr(predicate::str::contains("/proc (proc) is not known to discard").and(one_line()));
+    system
+        .apply(&["online", "/loose"])
+        .code(1)
+        .stderr(predicate::str::contains("tune2fs").and(one_line()));
     system.apply(&["idle"]).code(2);
     system.apply(&["idle", "/", "--undo"]).code(2);
     trimtab()
@@ -320,6 +408,9 @@ fn apply_bad_input_is_one_line_and_changes_nothing() {
     let config = system.0.path().join("etc/trimtab");
     fs::create_dir(&config).unwrap();
     fs::write(config.join("trimtab.toml"), "[[filesystem]]\npath = 3\n").unwrap();
-    system.apply(&["idle", "/home"]).code(1).stderr(predicate::str::contains("trimtab.toml:2:").and(one_line()));
+    system
+        .apply(&["idle", "/home"])
+        .code(1)
+        .stderr(predicate::str::contains("trimtab.toml:2:").and(one_line()));
     assert_eq!(system.text("etc/fstab"), FSTAB, "not half of it either");
 }

@@ -25,9 +25,15 @@ struct Kind {
     online: &'static str,
 }
 
-const EXT4: Kind = Kind { make: &["mkfs.ext4", "-q", "-F"], check: &["e2fsck", "-fn"], online: "discard" };
-const XFS: Kind = Kind { make: &["mkfs.xfs", "-q", "-f"], check: &["xfs_repair", "-n"], online: "discard" };
-const BTRFS: Kind = Kind { make: &["mkfs.btrfs", "-q", "-f"], check: &["btrfs", "check", "--readonly"], online: "discard=sync" };
+const EXT4: Kind =
+    Kind { make: &["mkfs.ext4", "-q", "-F"], check: &["e2fsck", "-fn"], online: "discard" };
+const XFS: Kind =
+    Kind { make: &["mkfs.xfs", "-q", "-f"], check: &["xfs_repair", "-n"], online: "discard" };
+const BTRFS: Kind = Kind {
+    make: &["mkfs.btrfs", "-q", "-f"],
+    check: &["btrfs", "check", "--readonly"],
+    online: "discard=sync",
+};
 
 fn run(words: &[&str], path: &Path) {
     ok(Command::new(words[0]).args(&words[1..]).arg(path));
@@ -48,7 +54,10 @@ fn content(n: u64) -> Vec<u8> {
 
 fn verify(directory: &Path, files: std::ops::Range<u64>) {
     for n in files {
-        assert!(std::fs::read(directory.join(n.to_string())).unwrap() == content(n), "file {n} has changed");
+        assert!(
+            std::fs::read(directory.join(n.to_string())).unwrap() == content(n),
+            "file {n} has changed"
+        );
     }
 }
 
@@ -62,7 +71,8 @@ fn lives_on_it(kind: &Kind, online: bool) {
     let args = with(&["--data", data.to_str().unwrap()]);
     let drive = Attached::new(&args);
     run(kind.make, &drive.device);
-    let mounted = Mounted::new(&drive.device, if online { kind.online } else { "noatime" }).unwrap();
+    let mounted =
+        Mounted::new(&drive.device, if online { kind.online } else { "noatime" }).unwrap();
     fill(mounted.path(), 0..80);
     ok(Command::new("sync").arg("--file-system").arg(mounted.path()));
     let before = effective(&drive);
@@ -96,7 +106,10 @@ fn lives_on_it(kind: &Kind, online: bool) {
     run(kind.check, &drive.device);
     let mounted = Mounted::new(&drive.device, "noatime").unwrap();
     verify(mounted.path(), 0..40);
-    assert!(drive.status()["model"]["trim_effective_units"].as_u64().unwrap() > 0, "the drive remembers its life");
+    assert!(
+        drive.status()["model"]["trim_effective_units"].as_u64().unwrap() > 0,
+        "the drive remembers its life"
+    );
     mounted.unmount();
 }
 
@@ -147,7 +160,10 @@ fn fio_verify_passes_on_attached_block_device() {
         return skip("root and fio");
     }
     let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "off"]);
-    ok(Command::new("fio").args(VERIFY).args(["--ioengine=io_uring", "--direct=1", "--filename"]).arg(&drive.device));
+    ok(Command::new("fio")
+        .args(VERIFY)
+        .args(["--ioengine=io_uring", "--direct=1", "--filename"])
+        .arg(&drive.device));
 }
 
 #[test]
@@ -157,17 +173,39 @@ fn fio_verify_passes_over_nbd() {
     }
     let scratch = tempfile::tempdir().unwrap();
     let socket = scratch.path().join("nbd");
-    let mut args = vec!["ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "off", "--no-block", "--nbd", socket.to_str().unwrap()];
+    let mut args = vec![
+        "ocz-vertex-le-100gb",
+        "--size",
+        "256MiB",
+        "--speed",
+        "off",
+        "--no-block",
+        "--nbd",
+        socket.to_str().unwrap(),
+    ];
     let drive = Attached::new(&args);
     assert_eq!(drive.device, socket);
     let uri = format!("--uri=nbd+unix:///?socket={}", socket.display());
     ok(Command::new("fio").args(VERIFY).args(["--ioengine=nbd", &uri]));
-    ok(Command::new("fio").args(["--name=trim", "--rw=trim", "--bs=1m", "--size=256m", "--ioengine=nbd", &uri]));
+    ok(Command::new("fio").args([
+        "--name=trim",
+        "--rw=trim",
+        "--bs=1m",
+        "--size=256m",
+        "--ioengine=nbd",
+        &uri,
+    ]));
     let status = drive.status();
     assert_eq!(status["mapped_bytes"], 0, "all of it was trimmed");
     assert_eq!(status["stored_bytes"], 0, "and takes no memory any more");
     args.extend(["--id", "other"]);
-    drive.command().args(["drive", "attach"]).args(&args).assert().code(1).stderr(predicate::str::contains("another server listens"));
+    drive
+        .command()
+        .args(["drive", "attach"])
+        .args(&args)
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("another server listens"));
 }
 
 #[test]
@@ -179,13 +217,24 @@ fn detach_of_busy_drive_is_refused_and_names_its_user() {
     run(EXT4.make, &drive.device);
     let mounted = Mounted::new(&drive.device, "noatime").unwrap();
     let where_it_is = format!("mounted on {} (ext4)", mounted.path().display());
-    drive.command().args(["drive", "detach"]).assert().code(1).stderr(predicate::str::contains(where_it_is));
+    drive
+        .command()
+        .args(["drive", "detach"])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains(where_it_is));
     mounted.unmount();
-    let mut reader = Command::new("sleep").arg("60").stdin(std::fs::File::open(&drive.device).unwrap()).spawn().unwrap();
+    let mut reader = Command::new("sleep")
+        .arg("60")
+        .stdin(std::fs::File::open(&drive.device).unwrap())
+        .spawn()
+        .unwrap();
     let asserted = drive.command().args(["drive", "detach"]).assert();
     reader.kill().unwrap();
     reader.wait().unwrap();
-    asserted.code(1).stderr(predicate::str::contains(format!("open in sleep (pid {})", reader.id())));
+    asserted
+        .code(1)
+        .stderr(predicate::str::contains(format!("open in sleep (pid {})", reader.id())));
     drive.command().args(["drive", "detach"]).assert().success();
 }
 
@@ -196,11 +245,19 @@ fn drive_power_cut_fails_writes_until_power_on() {
     }
     let drive = Attached::new(&SMALL);
     let node = drive.device.display().to_string();
-    let write =
-        || Command::new("dd").args(["if=/dev/zero", "bs=4k", "count=4", "oflag=direct"]).arg(format!("of={node}")).output().unwrap();
+    let write = || {
+        Command::new("dd")
+            .args(["if=/dev/zero", "bs=4k", "count=4", "oflag=direct"])
+            .arg(format!("of={node}"))
+            .output()
+            .unwrap()
+    };
     assert!(write().status.success());
     let said = drive.run(&["drive", "power", &node, "cut"]);
-    assert!(said.contains("is off") && said.contains("nothing written until now is lost"), "{said}");
+    assert!(
+        said.contains("is off") && said.contains("nothing written until now is lost"),
+        "{said}"
+    );
     assert!(!write().status.success(), "without power nothing is written");
     drive.power("on");
     assert!(write().status.success());
@@ -219,11 +276,23 @@ fn drive_watch_redraws_on_terminal_and_else_prints_once() {
     let printed = drive.run(&["drive", "watch"]);
     assert!(printed.contains("last second") && !printed.contains('\x1b'), "{printed}");
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=1", "60", "script", "-qec", "stty rows 9; exec \"$PROGRAM\" drive watch", "/dev/null"]);
+    command.args([
+        "--kill-after=1",
+        "60",
+        "script",
+        "-qec",
+        "stty rows 9; exec \"$PROGRAM\" drive watch",
+        "/dev/null",
+    ]);
     at_home(&mut command);
-    command.env("PROGRAM", program()).env("TRIMTAB_RUNTIME_DIR", drive.runtime()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+        .env("PROGRAM", program())
+        .env("TRIMTAB_RUNTIME_DIR", drive.runtime())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     let mut terminal = command.spawn().unwrap();
-    let (mut keyboard, mut screen) = (terminal.stdin.take().unwrap(), BufReader::new(terminal.stdout.take().unwrap()));
+    let (mut keyboard, mut screen) =
+        (terminal.stdin.take().unwrap(), BufReader::new(terminal.stdout.take().unwrap()));
     let mut shown = Vec::new();
     for _ in 0..3 {
         screen.read_until(b'J', &mut shown).unwrap();
@@ -231,7 +300,11 @@ fn drive_watch_redraws_on_terminal_and_else_prints_once() {
     keyboard.write_all(b"\x03").unwrap();
     assert!(!terminal.wait().unwrap().success(), "Ctrl-C ends it");
     let shown = String::from_utf8(shown).unwrap();
-    assert_eq!((shown.matches("\x1b[H").count(), shown.matches("ocz-vertex-le-100gb").count()), (3, 3), "{shown}");
+    assert_eq!(
+        (shown.matches("\x1b[H").count(), shown.matches("ocz-vertex-le-100gb").count()),
+        (3, 3),
+        "{shown}"
+    );
     assert_eq!(shown.matches("\x1b[K").count(), 3 * 8, "eight of nine rows are drawn: {shown}");
     drive.detach();
 }
@@ -242,11 +315,20 @@ fn attach_serves_several_drives_at_once() {
         return skip("root");
     }
     let first = Attached::new(&SMALL);
-    let second: PathBuf = first.run(&["drive", "attach", "ocz-vertex-le-100gb", "--size", "512MiB"]).trim().into();
+    let second: PathBuf =
+        first.run(&["drive", "attach", "ocz-vertex-le-100gb", "--size", "512MiB"]).trim().into();
     assert_ne!(first.device, second);
     let size = |device: &Path| ok(Command::new("blockdev").arg("--getsize64").arg(device)).stdout;
-    assert_eq!((size(&first.device), size(&second)), (b"1073741824\n".to_vec(), b"536870912\n".to_vec()));
-    first.command().args(["drive", "detach"]).assert().code(2).stderr(predicate::str::contains("ocz-vertex-le-100gb-2"));
+    assert_eq!(
+        (size(&first.device), size(&second)),
+        (b"1073741824\n".to_vec(), b"536870912\n".to_vec())
+    );
+    first
+        .command()
+        .args(["drive", "detach"])
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("ocz-vertex-le-100gb-2"));
     first.command().args(["drive", "detach"]).arg(&second).assert().success();
 }
 
@@ -259,20 +341,40 @@ fn attach_after_server_crash_cleans_up_and_keeps_data() {
     let data = scratch.path().join("disk");
     let args = with(&["--data", data.to_str().unwrap()]);
     let drive = Attached::new(&args);
-    ok(Command::new("dd").args(["if=/dev/urandom", "bs=1M", "count=8", "oflag=direct"]).arg(format!("of={}", drive.device.display())));
-    let before = ok(Command::new("dd").args(["bs=1M", "count=9"]).arg(format!("if={}", drive.device.display()))).stdout;
+    ok(Command::new("dd")
+        .args(["if=/dev/urandom", "bs=1M", "count=8", "oflag=direct"])
+        .arg(format!("of={}", drive.device.display())));
+    let before = ok(Command::new("dd")
+        .args(["bs=1M", "count=9"])
+        .arg(format!("if={}", drive.device.display())))
+    .stdout;
     let pid = drive.status()["pid"].as_i64().unwrap();
-    rustix::process::kill_process(rustix::process::Pid::from_raw(pid as i32).unwrap(), rustix::process::Signal::KILL).unwrap();
-    drive.command().args(["drive", "status"]).assert().success().stderr(predicate::str::contains("has crashed"));
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(pid as i32).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    drive
+        .command()
+        .args(["drive", "status"])
+        .assert()
+        .success()
+        .stderr(predicate::str::contains("has crashed"));
 
     let mut attach = vec!["drive", "attach"];
     attach.extend(&args);
     let attached = drive.command().args(&attach).assert().success();
     let output = attached.get_output();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("removed the remains of the crashed server") && said.contains("8.39 MB written since"), "{said}");
+    assert!(
+        said.contains("removed the remains of the crashed server")
+            && said.contains("8.39 MB written since"),
+        "{said}"
+    );
     let device = String::from_utf8(output.stdout.clone()).unwrap();
-    let after = ok(Command::new("dd").args(["bs=1M", "count=9"]).arg(format!("if={}", device.trim()))).stdout;
+    let after =
+        ok(Command::new("dd").args(["bs=1M", "count=9"]).arg(format!("if={}", device.trim())))
+            .stdout;
     assert!(before == after, "the data have changed");
     let status = drive.status();
     assert_eq!(status["mapped_bytes"], 8 << 20);
@@ -289,15 +391,31 @@ fn server_crash_under_mount_is_cleaned_after_unmount() {
     run(EXT4.make, &drive.device);
     let mounted = Mounted::new(&drive.device, "noatime").unwrap();
     let pid = drive.status()["pid"].as_i64().unwrap();
-    rustix::process::kill_process(rustix::process::Pid::from_raw(pid as i32).unwrap(), rustix::process::Signal::KILL).unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(pid as i32).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
     let held = format!("mounted on {}", mounted.path().display());
-    drive.command().args(["drive", "detach"]).assert().code(1).stdout("").stderr(predicate::str::contains(&held));
+    drive
+        .command()
+        .args(["drive", "detach"])
+        .assert()
+        .code(1)
+        .stdout("")
+        .stderr(predicate::str::contains(&held));
     mounted.unmount();
     drive.command().args(["drive", "detach"]).assert().success();
-    drive.command().args(["drive", "detach"]).assert().code(1).stderr(predicate::str::contains("no drive is attached"));
+    drive
+        .command()
+        .args(["drive", "detach"])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("no drive is attached"));
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
     assert!(!mounts.contains(drive.runtime().to_str().unwrap()), "{mounts}");
-    let backing = Path::new("/sys/block").join(drive.device.file_name().unwrap()).join("loop/backing_file");
+    let backing =
+        Path::new("/sys/block").join(drive.device.file_name().unwrap()).join("loop/backing_file");
     let still = std::fs::read_to_string(backing).unwrap_or_default();
     assert!(!still.contains(drive.runtime().to_str().unwrap()), "{still}");
 }
@@ -322,12 +440,19 @@ fn attach_names_missing_kernel_device_in_one_line() {
         at_home(&mut command);
         // Without this option the command would fall back to the next transport that the kernel
         // supports.
-        command.args(["drive", "attach", "--transport", "device"]).args(SMALL).env("TRIMTAB_RUNTIME_DIR", runtime.path());
+        command
+            .args(["drive", "attach", "--transport", "device"])
+            .args(SMALL)
+            .env("TRIMTAB_RUNTIME_DIR", runtime.path());
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains(expected) && said.lines().count() == 1, "{missing}: {said}");
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{missing}");
-        assert_eq!(std::fs::read_dir(runtime.path().join("drives")).unwrap().count(), 0, "{missing}: nothing is left behind");
+        assert_eq!(
+            std::fs::read_dir(runtime.path().join("drives")).unwrap().count(),
+            0,
+            "{missing}: nothing is left behind"
+        );
     }
 }
 
@@ -338,7 +463,9 @@ fn full_backing_store_fails_writes_and_server_survives() {
     let drive = Attached::new(&with(&["--data", data.to_str().unwrap()]));
     let write = |count: &str| {
         let mut command = Command::new("dd");
-        command.args(["if=/dev/urandom", "bs=1M", "oflag=direct", "conv=notrunc"]).arg(format!("of={}", drive.device.display()));
+        command
+            .args(["if=/dev/urandom", "bs=1M", "oflag=direct", "conv=notrunc"])
+            .arg(format!("of={}", drive.device.display()));
         command.arg(format!("count={count}")).output().unwrap()
     };
     assert!(!write("40").status.success(), "there is space for 16 MiB");
@@ -363,15 +490,24 @@ fn attach_refuses_data_files_of_another_drive() {
         let mut command = trimtab();
         command.env("TRIMTAB_RUNTIME_DIR", runtime.path()).args(["drive", "attach"]).args(args);
         command.assert().code(code).stdout("").stderr(predicate::str::contains(expected));
-        assert_eq!(std::fs::read_dir(runtime.path().join("drives")).unwrap().count(), 0, "nothing is left behind");
+        assert_eq!(
+            std::fs::read_dir(runtime.path().join("drives")).unwrap().count(),
+            0,
+            "nothing is left behind"
+        );
     };
     let mut other_size = vec!["ocz-vertex-le-100gb", "--size", "2GiB"];
     other_size.extend(fixed);
     refused(&other_size, 1, "has 1073741824 bytes, but the drive has 2147483648");
 
-    let spec = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives/ocz-vertex-le-100gb.toml")).unwrap();
+    let spec = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../drives/ocz-vertex-le-100gb.toml"
+    ))
+    .unwrap();
     let other = scratch.path().join("other.toml");
-    std::fs::write(&other, spec.replace("name = \"ocz-vertex-le-100gb\"", "name = \"other\"")).unwrap();
+    std::fs::write(&other, spec.replace("name = \"ocz-vertex-le-100gb\"", "name = \"other\""))
+        .unwrap();
     let mut other_name = vec![other.to_str().unwrap(), "--size", "1GiB"];
     other_name.extend(fixed);
     refused(&other_name, 2, "it belongs to a drive 'ocz-vertex-le-100gb'");
@@ -402,7 +538,10 @@ fn attach_and_detach_wrong_usage_is_refused() {
     for (args, expected) in [
         (vec!["ocz-vertex-le-100gb", "--speed", "fast"], "speed is realtime, off, or a factor"),
         (vec!["ocz-vertex-le-100gb", "--fault", "explode"], "is not a fault"),
-        (vec!["ocz-vertex-le-100gb", "--size", "1MiB"], "a size of 1.05 MB is not possible: flash.geometry"),
+        (
+            vec!["ocz-vertex-le-100gb", "--size", "1MiB"],
+            "a size of 1.05 MB is not possible: flash.geometry",
+        ),
         (vec!["ocz-vertex-le-100gb", "--no-block"], "--nbd"),
     ] {
         let runtime = tempfile::tempdir().unwrap();
@@ -423,7 +562,8 @@ fn attach_without_root_serves_nbd_only() {
     }
     let scratch = tempfile::tempdir().unwrap();
     // The program creates no runtime directory in a directory that other users can write to.
-    std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
     std::os::unix::fs::chown(scratch.path(), Some(65534), Some(65534)).unwrap();
     let program = scratch.path().join("trimtab");
     support::copy_program(&support::program(), &program);
@@ -440,9 +580,21 @@ fn attach_without_root_serves_nbd_only() {
     };
     let refused = nobody(&["drive", "attach", "ocz-vertex-le-100gb"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("can only be attached by root"), "{refused:?}");
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("can only be attached by root"),
+        "{refused:?}"
+    );
     let socket = scratch.path().join("nbd");
-    let attached = nobody(&["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--no-block", "--nbd", socket.to_str().unwrap()]);
+    let attached = nobody(&[
+        "drive",
+        "attach",
+        "ocz-vertex-le-100gb",
+        "--size",
+        "1GiB",
+        "--no-block",
+        "--nbd",
+        socket.to_str().unwrap(),
+    ]);
     assert!(attached.status.success(), "{attached:?}");
     let detached = nobody(&["drive", "detach"]);
     assert!(detached.status.success(), "{detached:?}");
@@ -455,7 +607,13 @@ fn recording_matches_served_requests() {
     }
     let scratch = tempfile::tempdir().unwrap();
     let (socket, trace) = (scratch.path().join("nbd"), scratch.path().join("trace"));
-    let args = with(&["--no-block", "--nbd", socket.to_str().unwrap(), "--record", trace.to_str().unwrap()]);
+    let args = with(&[
+        "--no-block",
+        "--nbd",
+        socket.to_str().unwrap(),
+        "--record",
+        trace.to_str().unwrap(),
+    ]);
     let drive = Attached::new(&args);
     let uri = format!("--uri=nbd+unix:///?socket={}", socket.display());
     ok(Command::new("fio").args([
@@ -468,10 +626,18 @@ fn recording_matches_served_requests() {
         "--end_fsync=1",
         &uri,
     ]));
-    ok(Command::new("fio").args(["--name=x", "--rw=trim", "--bs=1m", "--size=8m", "--ioengine=nbd", &uri]));
+    ok(Command::new("fio").args([
+        "--name=x",
+        "--rw=trim",
+        "--bs=1m",
+        "--size=8m",
+        "--ioengine=nbd",
+        &uri,
+    ]));
     let requests = drive.status()["requests"].clone();
     drive.detach();
-    let reader = trimtab_vssd::trace::RecordingReader::new(std::fs::File::open(&trace).unwrap()).unwrap();
+    let reader =
+        trimtab_vssd::trace::RecordingReader::new(std::fs::File::open(&trace).unwrap()).unwrap();
     let events: Vec<_> = reader.map(Result::unwrap).collect();
     for (kind, name) in [
         (trimtab_vssd::trace::TraceOpKind::Write, "write"),
@@ -483,7 +649,11 @@ fn recording_matches_served_requests() {
             count += 1;
             bytes += event.len;
         }
-        assert_eq!((&requests[name]["count"], &requests[name]["bytes"]), (&count.into(), &bytes.into()), "{name}");
+        assert_eq!(
+            (&requests[name]["count"], &requests[name]["bytes"]),
+            (&count.into(), &bytes.into()),
+            "{name}"
+        );
     }
     assert!(events.is_sorted_by_key(|event| event.at));
 }
@@ -501,7 +671,19 @@ fn attach_over_4_gib_sets_all_limits_and_is_a_virtual_ssd() {
     };
     let pid = std::process::id().to_string();
     // Its trims cover the whole drive in one command.
-    let attach = ["drive", "attach", "intel-ssdpekka256g7", "--size", "8GiB", "--id", "large", "--speed", "off", "--transport", "device"];
+    let attach = [
+        "drive",
+        "attach",
+        "intel-ssdpekka256g7",
+        "--size",
+        "8GiB",
+        "--id",
+        "large",
+        "--speed",
+        "off",
+        "--transport",
+        "device",
+    ];
     let attached = command().args(attach).args(["--detach-with", &pid]).output().unwrap();
     let device = String::from_utf8(attached.stdout).unwrap().trim().to_owned();
     let doctor = command().args(["doctor", &device]).output().unwrap();
@@ -509,5 +691,8 @@ fn attach_over_4_gib_sets_all_limits_and_is_a_virtual_ssd() {
     let said = String::from_utf8_lossy(&attached.stderr);
     assert!(attached.status.success() && !said.contains("cannot set"), "{said}");
     let screen = String::from_utf8_lossy(&doctor.stdout);
-    assert!(screen.contains("large [virtual SSD of Trimtab]") && !screen.contains("file on fuse"), "{screen}");
+    assert!(
+        screen.contains("large [virtual SSD of Trimtab]") && !screen.contains("file on fuse"),
+        "{screen}"
+    );
 }

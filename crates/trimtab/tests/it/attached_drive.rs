@@ -23,7 +23,8 @@ impl Attached {
         all.extend(args);
         // The lab runs these tests under each transport.
         let wanted = std::env::var("TRIMTAB_TEST_TRANSPORT").unwrap_or_default();
-        if !wanted.is_empty() && !args.iter().any(|arg| ["--transport", "--no-block"].contains(arg)) {
+        if !wanted.is_empty() && !args.iter().any(|arg| ["--transport", "--no-block"].contains(arg))
+        {
             all.extend(["--transport", &wanted]);
         }
         this.device = this.run(&all).trim().into();
@@ -45,13 +46,18 @@ impl Attached {
     /// Runs the program with `args`, asserts success, and returns its output.
     pub fn run(&self, args: &[&str]) -> String {
         let output = self.command().args(args).output().unwrap();
-        assert!(output.status.success(), "trimtab {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "trimtab {args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8(output.stdout).unwrap()
     }
 
     /// The drive's status, as its server reports it.
     pub fn status(&self) -> Value {
-        let mut document: Value = serde_json::from_str(&self.run(&["drive", "status", "--json"])).unwrap();
+        let mut document: Value =
+            serde_json::from_str(&self.run(&["drive", "status", "--json"])).unwrap();
         document["drives"][0].take()
     }
 
@@ -62,7 +68,14 @@ impl Attached {
 
     /// Cuts the power at a random one of the next `n` requests that count.
     pub fn power_fails_within(&self, n: u64) {
-        self.run(&["drive", "power", self.device.to_str().unwrap(), "cut", "--within", &n.to_string()]);
+        self.run(&[
+            "drive",
+            "power",
+            self.device.to_str().unwrap(),
+            "cut",
+            "--within",
+            &n.to_string(),
+        ]);
     }
 
     /// `trimtab drive detach`.
@@ -87,8 +100,17 @@ impl Mounted {
     /// Mounts `device`; returns the reason on failure.
     pub fn new(device: &Path, options: &str) -> Result<Self, String> {
         let directory = tempfile::tempdir().unwrap();
-        let output = Command::new("mount").args(["-o", options]).arg(device).arg(directory.path()).output().unwrap();
-        if output.status.success() { Ok(Self { directory }) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+        let output = Command::new("mount")
+            .args(["-o", options])
+            .arg(device)
+            .arg(directory.path())
+            .output()
+            .unwrap();
+        if output.status.success() {
+            Ok(Self { directory })
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -104,7 +126,11 @@ impl Mounted {
             if output.status.success() {
                 return;
             }
-            assert!(said.contains("busy") && Instant::now() < patience, "umount {}: {said}", self.path().display());
+            assert!(
+                said.contains("busy") && Instant::now() < patience,
+                "umount {}: {said}",
+                self.path().display()
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -125,12 +151,20 @@ pub fn ok(command: &mut Command) -> Output {
     let patience = Instant::now() + Duration::from_secs(20);
     let output = loop {
         let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        if output.status.success() || !text(&output.stderr).contains(ANOTHERS) || Instant::now() > patience {
+        if output.status.success()
+            || !text(&output.stderr).contains(ANOTHERS)
+            || Instant::now() > patience
+        {
             break output;
         }
         std::thread::sleep(Duration::from_millis(200));
     };
-    assert!(output.status.success(), "{command:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
     output
 }
 

@@ -7,8 +7,22 @@ use predicates::str::contains;
 use std::path::Path;
 
 /// A small run, limited by bytes so that the work does not depend on the machine's speed.
-const SMALL: [&str; 14] =
-    ["bench", "crystal", "--profile", "cdm3", "--size", "16MiB", "--passes", "2", "--bytes", "1MiB", "--interval", "0ms", "--reserve", "0"];
+const SMALL: [&str; 14] = [
+    "bench",
+    "crystal",
+    "--profile",
+    "cdm3",
+    "--size",
+    "16MiB",
+    "--passes",
+    "2",
+    "--bytes",
+    "1MiB",
+    "--interval",
+    "0ms",
+    "--reserve",
+    "0",
+];
 
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
@@ -30,22 +44,35 @@ fn metric<'a>(run: &'a serde_json::Value, name: &str) -> Option<&'a serde_json::
 #[test]
 fn bench_crystal_on_directory_removes_its_test_file() {
     let (dir, store) = (scratch(), scratch());
-    let run = json(small(store.path(), &["--json", "--verify", "--yes", dir.path().to_str().unwrap()]));
+    let run =
+        json(small(store.path(), &["--json", "--verify", "--yes", dir.path().to_str().unwrap()]));
     let rates = metric(&run, "rnd4k-q32.write.rate").unwrap()["samples"].as_array().unwrap();
     assert_eq!(rates.len(), 2);
-    assert!(metric(&run, "seq1m-q1.read.latency").is_some() && metric(&run, "rnd4k-q1.read.iops").is_some());
+    assert!(
+        metric(&run, "seq1m-q1.read.latency").is_some()
+            && metric(&run, "rnd4k-q1.read.iops").is_some()
+    );
     let found = metric(&run, "data.compressed").unwrap()["samples"][0].as_f64().unwrap();
     assert!((99.5..101.0).contains(&found), "random data compresses to {found} %");
     let counters = run["counters"].as_object().unwrap();
-    assert_eq!(counters["verified.bytes"], 4 * 2 * (1 << 20), "four tests of two passes read what was written");
+    assert_eq!(
+        counters["verified.bytes"],
+        4 * 2 * (1 << 20),
+        "four tests of two passes read what was written"
+    );
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn bench_crystal_data_compress_as_requested() {
     let (dir, store) = (scratch(), scratch());
-    for (option, value, low, high) in [("--compressible", "40", 58.0, 62.0), ("--data", "zero", 0.0, 1.0)] {
-        let run = json(small(store.path(), &["--json", "--yes", option, value, dir.path().to_str().unwrap()]));
+    for (option, value, low, high) in
+        [("--compressible", "40", 58.0, 62.0), ("--data", "zero", 0.0, 1.0)]
+    {
+        let run = json(small(
+            store.path(),
+            &["--json", "--yes", option, value, dir.path().to_str().unwrap()],
+        ));
         let found = metric(&run, "data.compressed").unwrap()["samples"][0].as_f64().unwrap();
         assert!((low..high).contains(&found), "{value}: {found} %");
         assert!(!run["warnings"].to_string().contains("data.compresses-otherwise"));
@@ -59,13 +86,19 @@ fn bench_crystal_destroys_file_only_if_named_twice() {
     std::fs::write(&file, vec![7; 16 << 20]).unwrap();
     let path = file.to_str().unwrap();
     small(store.path(), &["--yes", path]).code(2).stderr(contains("--destroy"));
-    small(store.path(), &["--yes", path, "--destroy", dir.path().join("other").to_str().unwrap()]).code(2).stderr(contains("is not"));
+    small(store.path(), &["--yes", path, "--destroy", dir.path().join("other").to_str().unwrap()])
+        .code(2)
+        .stderr(contains("is not"));
     small(store.path(), &["--yes", "--only", "read", path]).success();
     assert!(std::fs::read(&file).unwrap().iter().all(|byte| *byte == 7), "nothing was written");
     let unknown = small(store.path(), &["--yes", path, "--destroy", path]);
-    unknown.code(2).stderr(contains("holds unknown data; nothing was written").and(contains("--overwrite 'unknown data'")));
+    unknown.code(2).stderr(
+        contains("holds unknown data; nothing was written")
+            .and(contains("--overwrite 'unknown data'")),
+    );
     assert!(std::fs::read(&file).unwrap().iter().all(|byte| *byte == 7), "nothing was written");
-    small(store.path(), &["--yes", path, "--destroy", path, "--overwrite", "unknown data"]).success();
+    small(store.path(), &["--yes", path, "--destroy", path, "--overwrite", "unknown data"])
+        .success();
     // Leftovers of an earlier run need no confirmation.
     small(store.path(), &["--yes", path, "--destroy", path]).success();
     let data = std::fs::read(&file).unwrap();
@@ -73,7 +106,9 @@ fn bench_crystal_destroys_file_only_if_named_twice() {
     let mut database = b"SQLite format 3\0".to_vec();
     database.resize(16 << 20, 0);
     std::fs::write(&file, &database).unwrap();
-    small(store.path(), &["--yes", path, "--destroy", path]).code(2).stderr(contains("holds sqlite").and(contains("--overwrite 'sqlite'")));
+    small(store.path(), &["--yes", path, "--destroy", path])
+        .code(2)
+        .stderr(contains("holds sqlite").and(contains("--overwrite 'sqlite'")));
     assert_eq!(std::fs::read(&file).unwrap(), database);
 }
 
@@ -96,9 +131,13 @@ fn bench_crystal_timed_passes_stay_within_announced_bytes() {
         "--interval",
         "0ms",
     ]);
-    command.args(["--only", "write", "--data", "zero", "--reserve", "0", "--yes", "--store"]).arg(store.path().join("store.db"));
+    command
+        .args(["--only", "write", "--data", "zero", "--reserve", "0", "--yes", "--store"])
+        .arg(store.path().join("store.db"));
     let run = json(command.arg(dir.path()).assert());
-    let most = |phase: &serde_json::Value| phase["name"] != "prepare" && phase["written_bytes"].as_u64().unwrap() > 100_000_000;
+    let most = |phase: &serde_json::Value| {
+        phase["name"] != "prepare" && phase["written_bytes"].as_u64().unwrap() > 100_000_000
+    };
     let phases = run["phases"].as_array().unwrap();
     assert!(phases.len() >= 4 && !phases.iter().any(most), "{phases:?}");
 }
@@ -106,10 +145,14 @@ fn bench_crystal_timed_passes_stay_within_announced_bytes() {
 #[test]
 fn bench_crystal_refuses_mounted_or_formatted_device() {
     let store = scratch();
-    let Some(mount) = LoopMount::new("ext4", 64, "") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 64, "") else {
+        return skip("root, loop devices and mkfs");
+    };
     let device = mount.device();
     // The message never names `--destroy` for a device in use.
-    small(store.path(), &["--yes", &device]).code(1).stderr(contains("is in use").and(contains("--destroy").not()));
+    small(store.path(), &["--yes", &device])
+        .code(1)
+        .stderr(contains("is in use").and(contains("--destroy").not()));
     let mounted = small(store.path(), &["--yes", &device, "--destroy", &device]);
     mounted.code(1).stderr(contains("is in use: mounted at").and(contains("nothing was written")));
     let backing = format!("/sys/block/{}/loop/backing_file", device.trim_start_matches("/dev/"));
@@ -122,7 +165,10 @@ fn bench_crystal_refuses_mounted_or_formatted_device() {
     signed.code(2).stderr(contains("holds ext2/3/4").and(contains("--overwrite 'ext2/3/4'")));
     run("mount", &[&device, mount.path().to_str().unwrap()]).expect("the filesystem is whole");
     run("umount", &[mount.path().to_str().unwrap()]).unwrap();
-    let told = small(store.path(), &["--json", "--verify", "--yes", &device, "--destroy", &device, "--overwrite", "ext2/3/4"]);
+    let told = small(
+        store.path(),
+        &["--json", "--verify", "--yes", &device, "--destroy", &device, "--overwrite", "ext2/3/4"],
+    );
     assert_eq!(json(told)["target"], "block-device");
 }
 
@@ -132,12 +178,30 @@ fn loop_until_written_runs_whole_rounds() {
     let Some(device) = LoopDevice::new(32) else { return skip("root and loop devices") };
     let node = device.node();
     // Each round writes 16 MiB of preparation and four tests of two passes of 1 MiB.
-    let args = ["--json", "--yes", "--only", "write", &node, "--destroy", &node, "--loop-until-written", "100MB"];
+    let args = [
+        "--json",
+        "--yes",
+        "--only",
+        "write",
+        &node,
+        "--destroy",
+        &node,
+        "--loop-until-written",
+        "100MB",
+    ];
     let whole = json(small(store.path(), &args));
     assert_eq!(whole["counters"]["rounds"], 4);
     assert_eq!(whole["counters"]["written.bytes"], 4 * 24 * (1 << 20));
-    assert!(metric(&whole, "rnd4k-q32.write.rate.max").is_some() && metric(&whole, "seq1m-q1.write.rate.last").is_some());
-    let series = whole["series"].as_array().unwrap().iter().find(|s| s["name"] == "seq1m-q1.write.rate").unwrap();
+    assert!(
+        metric(&whole, "rnd4k-q32.write.rate.max").is_some()
+            && metric(&whole, "seq1m-q1.write.rate.last").is_some()
+    );
+    let series = whole["series"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|s| s["name"] == "seq1m-q1.write.rate")
+        .unwrap();
     assert_eq!(series["x"].as_array().unwrap().len(), 8, "a point a pass, over bytes written");
 }
 
@@ -151,7 +215,10 @@ fn bench_crystal_runs_on_modelled_and_null_targets() {
         run
     };
     let first = modelled();
-    assert_eq!((&first["target"], &first["provenance"]), (&"modelled-drive".into(), &"modelled".into()));
+    assert_eq!(
+        (&first["target"], &first["provenance"]),
+        (&"modelled-drive".into(), &"modelled".into())
+    );
     assert_eq!(first, modelled(), "to the byte");
     assert_eq!(json(small(store.path(), &["--json", "null:"]))["target"], "null");
 }
@@ -175,7 +242,11 @@ fn bench_crystal_refuses_bad_input_before_writing() {
         (vec!["drive:no-such-drive"], 1, "no-such-drive"),
     ] {
         let store = store.path().join("store.db");
-        let assert = trimtab().args(["bench", "crystal", "--reserve", "0", "--store"]).arg(store).args(&args).assert();
+        let assert = trimtab()
+            .args(["bench", "crystal", "--reserve", "0", "--store"])
+            .arg(store)
+            .args(&args)
+            .assert();
         let assert = assert.code(code).stderr(contains(says));
         assert!(assert.get_output().stdout.is_empty(), "{args:?}");
     }
@@ -186,21 +257,37 @@ fn bench_crystal_refuses_bad_input_before_writing() {
 fn bench_crystal_page_cache_is_a_serious_warning() {
     let store = scratch();
     let Some(memory) = LoopMount::tmpfs(64) else { return skip("root and mount") };
-    let Some(file) = LoopMount::new("ext4", 128, "") else { return skip("root, loop devices and mkfs") };
+    let Some(file) = LoopMount::new("ext4", 128, "") else {
+        return skip("root, loop devices and mkfs");
+    };
     // Twice: on a memory filesystem that supports direct I/O, and on a disk filesystem over a
     // loop device whose file is in memory.
-    for (place, why) in [(memory.path(), "tmpfs is a filesystem in memory"), (file.path(), "is in memory (tmpfs)")] {
+    for (place, why) in
+        [(memory.path(), "tmpfs is a filesystem in memory"), (file.path(), "is in memory (tmpfs)")]
+    {
         let large = ["--bytes", "12MiB", "--json", "--yes", place.to_str().unwrap()];
-        let without_bytes: Vec<&str> = SMALL.iter().copied().filter(|word| !["--bytes", "1MiB"].contains(word)).collect();
-        let assert = trimtab().args(without_bytes).arg("--store").arg(store.path().join("store.db")).args(large).assert();
+        let without_bytes: Vec<&str> =
+            SMALL.iter().copied().filter(|word| !["--bytes", "1MiB"].contains(word)).collect();
+        let assert = trimtab()
+            .args(without_bytes)
+            .arg("--store")
+            .arg(store.path().join("store.db"))
+            .args(large)
+            .assert();
         let run = json(assert);
         let warnings = run["warnings"].as_array().unwrap();
-        let cached = warnings.iter().find(|warning| warning["code"] == "page-cache.answered").unwrap_or_else(|| panic!("{warnings:?}"));
+        let cached = warnings
+            .iter()
+            .find(|warning| warning["code"] == "page-cache.answered")
+            .unwrap_or_else(|| panic!("{warnings:?}"));
         assert_eq!(cached["severity"], "serious");
         assert!(cached["text"].as_str().unwrap().contains(why), "{cached}");
     }
     // `--buffered` uses the page cache, so no warning appears.
-    let run = json(small(store.path(), &["--json", "--yes", "--buffered", memory.path().to_str().unwrap()]));
+    let run = json(small(
+        store.path(),
+        &["--json", "--yes", "--buffered", memory.path().to_str().unwrap()],
+    ));
     assert!(!run["warnings"].to_string().contains("page-cache.answered"));
 }
 
@@ -213,7 +300,9 @@ fn bench_crystal_leaves_full_and_readonly_unchanged() {
     small(store.path(), &["--yes", place.to_str().unwrap()]).code(1).stderr(contains("do not fit"));
     std::fs::remove_file(place.join("filler")).unwrap();
     mount.remount("ro");
-    small(store.path(), &["--yes", place.to_str().unwrap()]).code(1).stderr(contains("it is mounted read-only"));
+    small(store.path(), &["--yes", place.to_str().unwrap()])
+        .code(1)
+        .stderr(contains("it is mounted read-only"));
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
 }
 
@@ -222,11 +311,18 @@ fn refused_bench_leaves_no_store() {
     let dir = tempfile::tempdir().unwrap();
     let (home, store) = (dir.path().join("home"), dir.path().join("r.db"));
     std::fs::create_dir(&home).unwrap();
-    for command in [&["bench", "crystal", "drive:nonsense"][..], &["study", "drive:nonsense"], &["bench", "crystal", "/nonexistent/file"]] {
+    for command in [
+        &["bench", "crystal", "drive:nonsense"][..],
+        &["study", "drive:nonsense"],
+        &["bench", "crystal", "/nonexistent/file"],
+    ] {
         trimtab().args(command).arg("--store").arg(&store).assert().failure();
         trimtab().args(command).env("HOME", &home).env_remove("XDG_DATA_HOME").assert().failure();
     }
-    assert!(!store.exists() && std::fs::read_dir(&home).unwrap().next().is_none(), "nothing is made");
+    assert!(
+        !store.exists() && std::fs::read_dir(&home).unwrap().next().is_none(),
+        "nothing is made"
+    );
     let nowhere = dir.path().join("none/r.db");
     trimtab()
         .args(["bench", "crystal", "drive:sata-tlc-500gb", "--store"])

@@ -7,11 +7,13 @@ use serde_json::Value;
 use std::fs;
 
 fn figures(args: &[&str]) -> impl Fn(&str) -> f64 {
-    let output = trimtab().args(["bench", "load"]).args(args).args(["--json", "--quiet"]).output().unwrap();
+    let output =
+        trimtab().args(["bench", "load"]).args(args).args(["--json", "--quiet"]).output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     let run: Value = serde_json::from_slice(&output.stdout).unwrap();
     move |name: &str| {
-        let metric = run["metrics"].as_array().unwrap().iter().find(|metric| metric["name"] == name);
+        let metric =
+            run["metrics"].as_array().unwrap().iter().find(|metric| metric["name"] == name);
         metric.unwrap_or_else(|| panic!("no {name} in {run}"))["samples"][0].as_f64().unwrap()
     }
 }
@@ -20,12 +22,16 @@ fn figures(args: &[&str]) -> impl Fn(&str) -> f64 {
 /// what it offers, within five standard deviations of Poisson arrivals.
 #[test]
 fn modelled_drive_completes_what_is_offered_up_to_its_knee() {
-    let figure = figures(&["drive:ocz-vertex-le-100gb", "--time", "400ms", "--steps", "10,50,90,130"]);
+    let figure =
+        figures(&["drive:ocz-vertex-le-100gb", "--time", "400ms", "--steps", "10,50,90,130"]);
     let max = figure("closed-loop.write.job.iops");
     let mean = figure("closed-loop.write.job.latency.mean") / 1e9;
     assert!((max * mean / 32.0 - 1.0).abs() < 0.01, "{max} in {mean} s");
     for percent in [10.0, 50.0, 90.0] {
-        let (offered, achieved) = (figure(&format!("load-{percent}.offered")), figure(&format!("load-{percent}.write.job.iops")));
+        let (offered, achieved) = (
+            figure(&format!("load-{percent}.offered")),
+            figure(&format!("load-{percent}.write.job.iops")),
+        );
         let deviation = (offered * 0.3).sqrt() / 0.3;
         assert!((offered / (max * percent / 100.0) - 1.0).abs() < 1e-9);
         assert!((achieved - offered).abs() < 5.0 * deviation, "{achieved} of {offered}");
@@ -41,21 +47,52 @@ fn rows_of_a_mix_compare_offered_and_achieved_of_one_operation() {
     let store = tempfile::tempdir().unwrap();
     let load = |args: &[&str]| {
         let mut command = trimtab();
-        let output = command.arg("--store").arg(store.path().join("s.db")).args(args).assert().success().get_output().stdout.clone();
+        let output = command
+            .arg("--store")
+            .arg(store.path().join("s.db"))
+            .args(args)
+            .assert()
+            .success()
+            .get_output()
+            .stdout
+            .clone();
         String::from_utf8(output).unwrap()
     };
-    let screen = load(&["bench", "load", "drive:sata-tlc-500gb", "--time", "200ms", "--steps", "50,200", "--reads", "75"]);
+    let screen = load(&[
+        "bench",
+        "load",
+        "drive:sata-tlc-500gb",
+        "--time",
+        "200ms",
+        "--steps",
+        "50,200",
+        "--reads",
+        "75",
+    ]);
     let row = |text: &str, name: &str| -> Vec<f64> {
-        let row = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}:\n{text}"));
-        row.split_whitespace().skip(1).take(2).map(|rate| rate.replace(',', "").parse().unwrap()).collect()
+        let row = text
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_else(|| panic!("no {name}:\n{text}"));
+        row.split_whitespace()
+            .skip(1)
+            .take(2)
+            .map(|rate| rate.replace(',', "").parse().unwrap())
+            .collect()
     };
     let (reads, writes) = (row(&screen, "load-50.read"), row(&screen, "load-50.write"));
     assert!((reads[0] / writes[0] - 3.0).abs() < 0.02, "{reads:?} {writes:?}");
-    assert!([reads, writes].iter().all(|rates| (rates[1] / rates[0] - 1.0).abs() < 0.1), "{screen}");
+    assert!(
+        [reads, writes].iter().all(|rates| (rates[1] / rates[0] - 1.0).abs() < 0.1),
+        "{screen}"
+    );
     assert!(screen.contains(" IOPS of reads and writes: "), "{screen}");
     let shown = load(&["results", "show", "last"]);
     assert_eq!(row(&shown, "load-50.read"), row(&screen, "load-50.read"));
-    assert!(shown.contains("Knee at 200 % of the closed loop") && shown.contains("Phases"), "{shown}");
+    assert!(
+        shown.contains("Knee at 200 % of the closed loop") && shown.contains("Phases"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -70,15 +107,25 @@ fn load_writes_a_device_only_if_it_is_named_twice() {
     load(&[]).code(2).stderr(contains(format!("add --destroy {node}"))).stdout("");
     load(&["--reads", "100"]).success().stdout(contains("load-60.read"));
     assert!(fs::read(&node).unwrap().iter().all(|byte| *byte == 0), "reads write nothing");
-    load(&["--reads", "30", "--destroy", &node]).success().stdout(contains("load-20.write").and(contains("load-20.read")));
+    load(&["--reads", "30", "--destroy", &node])
+        .success()
+        .stdout(contains("load-20.write").and(contains("load-20.read")));
     assert!(fs::read(&node).unwrap().iter().any(|byte| *byte != 0));
 }
 
 #[test]
 fn steps_that_do_not_ascend_are_refused() {
     for steps in ["50,10", "0,10", "10,x", "", "10,2000"] {
-        let refused = trimtab().args(["bench", "load", "null:", "--steps", steps]).assert().code(2).stdout("");
+        let refused = trimtab()
+            .args(["bench", "load", "null:", "--steps", steps])
+            .assert()
+            .code(2)
+            .stdout("");
         refused.stderr(contains("write ascending percentages from 1 to 1000"));
     }
-    trimtab().args(["bench", "load", "null:", "--time", "1ms"]).assert().code(2).stderr(contains("at least 10ms"));
+    trimtab()
+        .args(["bench", "load", "null:", "--time", "1ms"])
+        .assert()
+        .code(2)
+        .stderr(contains("at least 10ms"));
 }

@@ -15,7 +15,11 @@ fn scratch() -> tempfile::TempDir {
 }
 
 fn entries(dir: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).filter(|p| !p.ends_with("lost+found")).collect()
+    std::fs::read_dir(dir)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| !p.ends_with("lost+found"))
+        .collect()
 }
 
 /// Starts a run in `dir` that lasts long enough to be disturbed, and waits until its
@@ -48,9 +52,19 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
 #[test]
 fn bench_tree_on_real_filesystems_leaves_nothing() {
     for fs_type in ["ext4", "xfs", "btrfs"] {
-        let Some(mount) = LoopMount::new(fs_type, 320, "") else { return skip("root, loop devices and mkfs") };
-        let expected = contains("delete+sync.seconds").and(contains("unpack create")).and(contains("as-mounted"));
-        trimtab().args(SMALL).args(["--tries", "2"]).arg(mount.path()).assert().success().stdout(expected);
+        let Some(mount) = LoopMount::new(fs_type, 320, "") else {
+            return skip("root, loop devices and mkfs");
+        };
+        let expected = contains("delete+sync.seconds")
+            .and(contains("unpack create"))
+            .and(contains("as-mounted"));
+        trimtab()
+            .args(SMALL)
+            .args(["--tries", "2"])
+            .arg(mount.path())
+            .assert()
+            .success()
+            .stdout(expected);
         assert!(entries(&mount.path()).is_empty(), "{fs_type}");
     }
 }
@@ -77,7 +91,9 @@ fn bench_tree_unpacks_archive_and_refuses_outside_paths() {
     };
     run(archive("good.tar", "a/b")).success().stdout(contains("files 1,"));
     run(archive("evil.tar", "../evil")).code(1).stderr(contains("is outside the tree"));
-    assert!(entries(place.path()).is_empty() && !place.path().parent().unwrap().join("evil").exists());
+    assert!(
+        entries(place.path()).is_empty() && !place.path().parent().unwrap().join("evil").exists()
+    );
     run(PathBuf::from("/no/such.tar")).code(1).stderr(contains("cannot open /no/such.tar"));
 }
 
@@ -87,9 +103,24 @@ fn bench_tree_refuses_unusable_target_or_size() {
     let file = dir.path().join("file");
     std::fs::write(&file, b"x").unwrap();
     let one_line = || predicate::function(|text: &str| text.lines().count() == 1);
-    trimtab().args(SMALL).arg(&file).assert().code(1).stderr(contains("needs a directory").and(one_line()));
-    trimtab().args(SMALL).arg(dir.path().join("missing")).assert().code(1).stderr(contains("there is no").and(one_line()));
-    trimtab().args(["bench", "tree", "--files", "0"]).arg(dir.path()).assert().code(2).stderr(contains("no file").and(one_line()));
+    trimtab()
+        .args(SMALL)
+        .arg(&file)
+        .assert()
+        .code(1)
+        .stderr(contains("needs a directory").and(one_line()));
+    trimtab()
+        .args(SMALL)
+        .arg(dir.path().join("missing"))
+        .assert()
+        .code(1)
+        .stderr(contains("there is no").and(one_line()));
+    trimtab()
+        .args(["bench", "tree", "--files", "0"])
+        .arg(dir.path())
+        .assert()
+        .code(2)
+        .stderr(contains("no file").and(one_line()));
     let absurd = ["bench", "tree", "--files", "18446744073709551615", "--size", "1"];
     trimtab().args(absurd).arg(dir.path()).assert().code(2).stderr(contains("too many"));
     let huge = ["bench", "tree", "--tries", "1", "--size", "1000PB", "--yes"];
@@ -99,20 +130,25 @@ fn bench_tree_refuses_unusable_target_or_size() {
 
 #[test]
 fn bench_tree_readonly_or_immutable_directory_has_errno() {
-    let Some(mount) = LoopMount::new("ext4", 64, "") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 64, "") else {
+        return skip("root, loop devices and mkfs");
+    };
     let fixed = mount.path().join("fixed");
     std::fs::create_dir(&fixed).unwrap();
-    let chattr = |flag: &str| Command::new("chattr").arg(flag).arg(&fixed).status().unwrap().success();
+    let chattr =
+        |flag: &str| Command::new("chattr").arg(flag).arg(&fixed).status().unwrap().success();
     assert!(chattr("+i"));
-    trimtab()
-        .args(SMALL)
-        .arg(&fixed)
-        .assert()
-        .code(1)
-        .stderr(contains("cannot make a working directory").and(contains("Operation not permitted")));
+    trimtab().args(SMALL).arg(&fixed).assert().code(1).stderr(
+        contains("cannot make a working directory").and(contains("Operation not permitted")),
+    );
     assert!(chattr("-i"));
     mount.remount("ro");
-    trimtab().args(SMALL).arg(mount.path()).assert().code(1).stderr(contains("it is mounted read-only"));
+    trimtab()
+        .args(SMALL)
+        .arg(mount.path())
+        .assert()
+        .code(1)
+        .stderr(contains("it is mounted read-only"));
 }
 
 #[test]
@@ -122,7 +158,12 @@ fn bench_tree_on_full_filesystem_leaves_nothing() {
     trimtab().args(large).arg(mount.path()).assert().code(1).stderr(contains("do not fit"));
     // Enough bytes are free, but no inodes.
     mount.remount("nr_inodes=40");
-    trimtab().args(SMALL).arg(mount.path()).assert().code(1).stderr(contains("No space left on device").and(contains("cannot create")));
+    trimtab()
+        .args(SMALL)
+        .arg(mount.path())
+        .assert()
+        .code(1)
+        .stderr(contains("No space left on device").and(contains("cannot create")));
     assert!(entries(&mount.path()).is_empty());
 }
 
@@ -143,7 +184,13 @@ fn bench_tree_interrupt_leaves_nothing() {
 #[test]
 fn bench_whose_output_is_closed_leaves_no_workspace() {
     let dir = scratch();
-    let mut child = process().args(SMALL).arg(dir.path()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = process()
+        .args(SMALL)
+        .arg(dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     child.wait().unwrap();
     assert!(entries(dir.path()).is_empty(), "{:?}", entries(dir.path()));
@@ -172,7 +219,12 @@ fn bench_tree_yes_removes_leftovers_of_killed_run() {
     signal(&child, rustix::process::Signal::KILL);
     child.wait().unwrap();
     assert!(workspace.exists());
-    trimtab().args(SMALL).arg(dir.path()).assert().success().stderr(contains("left by a run that crashed").and(contains("--yes")));
+    trimtab()
+        .args(SMALL)
+        .arg(dir.path())
+        .assert()
+        .success()
+        .stderr(contains("left by a run that crashed").and(contains("--yes")));
     assert!(workspace.exists(), "nobody agreed to remove it");
     trimtab().args(SMALL).arg("--yes").arg(dir.path()).assert().success();
     assert!(entries(dir.path()).is_empty());
@@ -199,9 +251,17 @@ fn bench_tree_keeps_leftovers_with_a_mount_inside() {
     std::fs::write(photos.join("precious"), "x").unwrap();
     for place in [inside, workspace.join("run-7")] {
         std::fs::create_dir_all(&place).unwrap();
-        assert!(Command::new("mount").arg("--bind").args([&photos, &place]).status().unwrap().success());
+        assert!(
+            Command::new("mount").arg("--bind").args([&photos, &place]).status().unwrap().success()
+        );
         let mounted = Unmounted(place);
-        trimtab().args(SMALL).arg("--yes").arg(dir.path()).assert().code(1).stderr(contains("something is mounted in it"));
+        trimtab()
+            .args(SMALL)
+            .arg("--yes")
+            .arg(dir.path())
+            .assert()
+            .code(1)
+            .stderr(contains("something is mounted in it"));
         assert!(photos.join("precious").exists());
         drop(mounted);
     }
@@ -220,5 +280,9 @@ fn bench_tree_large_write_needs_yes() {
 
 #[test]
 fn bench_tree_on_null_needs_no_consent() {
-    trimtab().args(["bench", "tree", "--files", "500", "--tries", "20", "null:"]).assert().success().stdout(contains("tree on null:"));
+    trimtab()
+        .args(["bench", "tree", "--files", "500", "--tries", "20", "null:"])
+        .assert()
+        .success()
+        .stdout(contains("tree on null:"));
 }

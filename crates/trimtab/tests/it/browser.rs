@@ -11,15 +11,46 @@ use std::sync::LazyLock;
 /// A modelled study, its report, and a report that compares runs; created once.
 static MADE: LazyLock<(tempfile::TempDir, PathBuf, PathBuf)> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
-    let (store, study, stored) = (dir.path().join("s.db"), dir.path().join("study.html"), dir.path().join("stored.html"));
+    let (store, study, stored) =
+        (dir.path().join("s.db"), dir.path().join("study.html"), dir.path().join("stored.html"));
     let mut command = trimtab();
-    command.args(["study", "--quick", "drive:ocz-vertex-le-100gb", "--policies", "none,online,batched", "--questions", "deleting,ageing"]);
+    command.args([
+        "study",
+        "--quick",
+        "drive:ocz-vertex-le-100gb",
+        "--policies",
+        "none,online,batched",
+        "--questions",
+        "deleting,ageing",
+    ]);
     command.args(["--quiet", "--store"]).arg(&store).arg("--report").arg(&study).assert().success();
-    let listed = trimtab().args(["results", "list", "--json", "--store"]).arg(&store).output().unwrap();
+    let listed =
+        trimtab().args(["results", "list", "--json", "--store"]).arg(&store).output().unwrap();
     let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
-    let ids: Vec<&str> = listed["runs"].as_array().unwrap().iter().rev().take(2).map(|run| run["id"].as_str().unwrap()).collect();
-    trimtab().args(["results", "report"]).args(&ids).arg("--store").arg(&store).arg("--output").arg(&stored).assert().success();
-    trimtab().args(["results", "report", "last", "--store"]).arg(&store).arg("--output").arg(&stored).assert().code(2);
+    let ids: Vec<&str> = listed["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .rev()
+        .take(2)
+        .map(|run| run["id"].as_str().unwrap())
+        .collect();
+    trimtab()
+        .args(["results", "report"])
+        .args(&ids)
+        .arg("--store")
+        .arg(&store)
+        .arg("--output")
+        .arg(&stored)
+        .assert()
+        .success();
+    trimtab()
+        .args(["results", "report", "last", "--store"])
+        .arg(&store)
+        .arg("--output")
+        .arg(&stored)
+        .assert()
+        .code(2);
     (dir, study, stored)
 });
 
@@ -62,9 +93,13 @@ fn report_chart_reacts_to_pointer_zoom_and_toggles() {
     let said = browser.text(READOUT);
     assert!(!said.contains("none ") && said.contains("online "), "{said}");
     // The recommended point has its name and a ring; the axis can be changed.
-    let before = browser.text("document.querySelector('#s0 .u-over').parentNode.querySelector('canvas').toDataURL()");
+    let before = browser.text(
+        "document.querySelector('#s0 .u-over').parentNode.querySelector('canvas').toDataURL()",
+    );
     browser.value("(() => { const s = document.querySelector('#s0 select'); s.value = '1'; s.dispatchEvent(new Event('change')); })()");
-    let after = browser.text("document.querySelector('#s0 .u-over').parentNode.querySelector('canvas').toDataURL()");
+    let after = browser.text(
+        "document.querySelector('#s0 .u-over').parentNode.querySelector('canvas').toDataURL()",
+    );
     assert_ne!(before, after);
     check_quiet(&browser);
 }
@@ -76,7 +111,8 @@ fn report_superblock_map_plays_over_time() {
     }
     let mut browser = open(&MADE.1, 1200);
     let picture = "[...document.querySelectorAll('.film canvas')].map((c) => c.toDataURL()).join()";
-    let (last, moment) = (browser.text(picture), "document.querySelector('.film .moment').textContent");
+    let (last, moment) =
+        (browser.text(picture), "document.querySelector('.film .moment').textContent");
     let late = browser.text(moment);
     browser.value(
         "(() => { const s = document.querySelector('.film input[type=range]'); s.value = '0'; s.dispatchEvent(new Event('input')); })()",
@@ -87,16 +123,29 @@ fn report_superblock_map_plays_over_time() {
     // A freshly filled drive holds no deleted data. Without trimming it holds much at the end.
     let held = "document.querySelectorAll('.film .readout')[0].textContent";
     let at_first = browser.text(held);
-    assert!(["0\u{a0}%", "1\u{a0}%"].iter().any(|share| at_first.contains(&format!("kept though deleted {share}"))), "{at_first}");
+    assert!(
+        ["0\u{a0}%", "1\u{a0}%"]
+            .iter()
+            .any(|share| at_first.contains(&format!("kept though deleted {share}"))),
+        "{at_first}"
+    );
     browser.value("document.querySelector('.film button[title=\"Play or pause\"]').click()");
     browser.until("Number(document.querySelector('.film input[type=range]').value) > 2");
     browser.until("document.querySelector('.film button[title=\"Play or pause\"]').getAttribute('aria-pressed') === 'false'");
     assert_eq!(browser.text(moment), late);
     assert_eq!(browser.text(picture), last, "played to the end it is as before");
     let kept = |text: &str| {
-        text.split("kept though deleted ").nth(1).and_then(|rest| rest.split(char::is_whitespace).next()).unwrap().parse::<f64>().unwrap()
+        text.split("kept though deleted ")
+            .nth(1)
+            .and_then(|rest| rest.split(char::is_whitespace).next())
+            .unwrap()
+            .parse::<f64>()
+            .unwrap()
     };
-    let (none, trimmed) = (browser.text(held), browser.text("document.querySelectorAll('.film .readout')[1].textContent"));
+    let (none, trimmed) = (
+        browser.text(held),
+        browser.text("document.querySelectorAll('.film .readout')[1].textContent"),
+    );
     assert!(kept(&none) > kept(&trimmed) + 5.0, "{none}; {trimmed}");
     browser.hover(".film canvas", -100.0, -20.0);
     let said = browser.text(held);
@@ -130,10 +179,15 @@ fn report_keyboard_reaches_every_control() {
     assert!((browser.number(range) - whole).abs() < whole * 0.01);
     browser.value("document.querySelector('.film .canvas').focus()");
     browser.key("ArrowRight");
-    assert!(browser.text("document.querySelector('.film .readout').textContent").starts_with("erase block 0:"));
+    assert!(
+        browser
+            .text("document.querySelector('.film .readout').textContent")
+            .starts_with("erase block 0:")
+    );
     // During a batched trim the model's 50 appends per second wait for minutes. The picture must
     // show that.
-    let stalls = browser.value("[...document.querySelectorAll('.heat .readout')].map((r) => r.textContent)");
+    let stalls =
+        browser.value("[...document.querySelectorAll('.heat .readout')].map((r) => r.textContent)");
     assert!(
         stalls.to_string().contains("longest 3\u{a0}min 3\u{a0}s;"),
         "the longest of all, not where its shade begins (172 s): {stalls}"
@@ -161,10 +215,22 @@ fn report_data_and_pictures_can_be_downloaded() {
         let saved = browser
             .value("Promise.all(window.saved.map(async ([name, blob]) => [name, blob.size, blob.type, (await blob.text()).slice(0, 60)]))");
         let saved = saved.as_array().unwrap();
-        let of = |kind: &str| saved.iter().filter(|s| s[2].as_str().unwrap().starts_with(kind)).count();
+        let of =
+            |kind: &str| saved.iter().filter(|s| s[2].as_str().unwrap().starts_with(kind)).count();
         assert!(of("text/csv") > 3 && of("image/png") >= 1 && of("image/svg") >= 1, "{saved:?}");
-        assert!(saved.iter().all(|s| s[1].as_u64().unwrap() > 20 && s[0].as_str().unwrap().contains('.')), "{saved:?}");
-        assert!(saved.iter().filter(|s| s[2] == "image/svg+xml").all(|s| s[3].as_str().unwrap().starts_with("<svg")), "{saved:?}");
+        assert!(
+            saved
+                .iter()
+                .all(|s| s[1].as_u64().unwrap() > 20 && s[0].as_str().unwrap().contains('.')),
+            "{saved:?}"
+        );
+        assert!(
+            saved
+                .iter()
+                .filter(|s| s[2] == "image/svg+xml")
+                .all(|s| s[3].as_str().unwrap().starts_with("<svg")),
+            "{saved:?}"
+        );
         check_quiet(&browser);
     }
 }
@@ -175,7 +241,10 @@ fn report_copied_data_equal_downloaded_csv() {
         return skip("chromium");
     }
     let mut browser = open(&MADE.1, 1200);
-    browser.call("Browser.grantPermissions", json!({ "permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"] }));
+    browser.call(
+        "Browser.grantPermissions",
+        json!({ "permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"] }),
+    );
     browser.call("Emulation.setFocusEmulationEnabled", json!({ "enabled": true }));
     let each = |how: &str| {
         format!(
@@ -202,8 +271,14 @@ fn report_copied_data_equal_downloaded_csv() {
         assert!(pairs.len() >= 3, "{pairs:?}");
         for pair in pairs {
             let (saved, copied) = (pair[0].as_str().unwrap(), pair[1].as_str().unwrap());
-            assert!(saved.lines().count() > 2 && saved.lines().all(|line| line.contains(',')), "{saved}");
-            assert_eq!(copied.replace("\r\n", "\n").trim_end(), saved.replace("\r\n", "\n").trim_end());
+            assert!(
+                saved.lines().count() > 2 && saved.lines().all(|line| line.contains(',')),
+                "{saved}"
+            );
+            assert_eq!(
+                copied.replace("\r\n", "\n").trim_end(),
+                saved.replace("\r\n", "\n").trim_end()
+            );
         }
     }
     check_quiet(&browser);
@@ -216,7 +291,12 @@ fn report_of_two_runs_compares_and_overlays_them() {
     }
     let mut browser = open(&MADE.2, 1200);
     let page = browser.text("document.body.innerText");
-    assert!(page.contains("B against A") && page.contains("B / A") && page.contains("All in one picture"), "{page}");
+    assert!(
+        page.contains("B against A")
+            && page.contains("B / A")
+            && page.contains("All in one picture"),
+        "{page}"
+    );
     let names =
         browser.value("[...document.querySelectorAll('figure[data-chart] .toggles')].map((t) => t.innerText.replace(/\\s+/g, ' ').trim())");
     assert!(names.as_array().unwrap().iter().any(|names| names == "A B"), "{names}");
@@ -232,11 +312,20 @@ fn report_fits_phone_dark_mode_and_print() {
         let mut browser = open(path, 400);
         for width in [400, 640, 800, 1200] {
             browser.size(width, 900);
-            let wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
-            assert_eq!(browser.number(wide), 0.0, "nothing but tables and charts, in boxes of their own, is wider than {width}");
+            let wide =
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+            assert_eq!(
+                browser.number(wide),
+                0.0,
+                "nothing but tables and charts, in boxes of their own, is wider than {width}"
+            );
             let main = "document.querySelector('.answer .scroll')";
             if browser.value(&format!("{main} !== null")) == json!(true) {
-                assert_eq!(browser.number(&format!("{main}.scrollWidth - {main}.clientWidth")), 0.0, "the main table fits at {width}");
+                assert_eq!(
+                    browser.number(&format!("{main}.scrollWidth - {main}.clientWidth")),
+                    0.0,
+                    "the main table fits at {width}"
+                );
                 // In the stacked layout the column name precedes each figure.
                 let named = format!(
                     "[...{main}.querySelectorAll('td')].every((c) => (getComputedStyle(c, '::before').content.length > 6) === ({width} < 720))"
@@ -256,7 +345,11 @@ fn report_fits_phone_dark_mode_and_print() {
         assert!(pdf.starts_with(b"%PDF") && pdf.len() > 20_000, "{}", pdf.len());
         browser.media("print", "light");
         let still = "[...document.querySelectorAll('figure')].filter((f) => !f.closest('details')).every((f) => f.querySelector('.plot svg').getBoundingClientRect().height > 80 && ![...f.querySelectorAll('button, .live')].some((b) => b.offsetParent))";
-        assert_eq!(browser.value(still), json!(true), "paper has the still pictures and no buttons");
+        assert_eq!(
+            browser.value(still),
+            json!(true),
+            "paper has the still pictures and no buttons"
+        );
         check_quiet(&browser);
     }
 }
@@ -287,7 +380,9 @@ fn report_mark_labels_do_not_overlap() {
     let mut browser = open(&MADE.1, 400);
     for width in [400, 600, 1200] {
         browser.size(width, 900);
-        browser.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+        browser.value(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))",
+        );
         let names = browser.value(
             "(() => { const chart = document.querySelector('#s0 figure[data-chart]').chart; const box = chart.plot().bbox; \
              return chart.names().map((n) => [n.name, n.left - box.left, n.right - box.left, n.at - box.top, box.width, box.height]); })()",
@@ -297,11 +392,16 @@ fn report_mark_labels_do_not_overlap() {
         assert!(!names.is_empty(), "{width}");
         for (at, a) in names.iter().enumerate() {
             assert!(
-                number(a, 1) >= 0.0 && number(a, 2) <= number(a, 4) && number(a, 3) >= 0.0 && number(a, 3) <= number(a, 5),
+                number(a, 1) >= 0.0
+                    && number(a, 2) <= number(a, 4)
+                    && number(a, 3) >= 0.0
+                    && number(a, 3) <= number(a, 5),
                 "{width}: {a}"
             );
             for b in &names[at + 1..] {
-                let apart = number(a, 2) <= number(b, 1) || number(b, 2) <= number(a, 1) || (number(a, 3) - number(b, 3)).abs() >= 12.0;
+                let apart = number(a, 2) <= number(b, 1)
+                    || number(b, 2) <= number(a, 1)
+                    || (number(a, 3) - number(b, 3)).abs() >= 12.0;
                 assert!(apart, "{width}: {a} {b}");
             }
         }
@@ -309,7 +409,8 @@ fn report_mark_labels_do_not_overlap() {
         let listed = browser.text("document.querySelector('#s0 .toggles').innerText");
         assert!(["none", "online", "batched"].iter().all(|name| listed.contains(name)), "{listed}");
     }
-    let label = browser.text("document.querySelector('#s0 figure[data-chart]').chart.plot().axes[1].label");
+    let label =
+        browser.text("document.querySelector('#s0 figure[data-chart]').chart.plot().axes[1].label");
     assert_eq!(label, "longest stall", "the numbers beside it have units");
     check_quiet(&browser);
 }
@@ -333,7 +434,8 @@ fn report_lines_keep_number_and_unit_together() {
     browser.size(400, 900);
     browser.value("(() => { document.querySelector('main').style.width = '9rem'; })()");
     assert_eq!(browser.value(&expression), json!([]));
-    let glued = "document.body.textContent.match(/\\d\\u00a0(ms|s|GB|%)/g)?.length ?? 0".replace("\\\\", "\\");
+    let glued = "document.body.textContent.match(/\\d\\u00a0(ms|s|GB|%)/g)?.length ?? 0"
+        .replace("\\\\", "\\");
     assert!(browser.number(&glued) > 10.0);
 }
 
@@ -346,7 +448,8 @@ fn report_answer_and_first_chart_are_above_the_fold() {
     browser.size(1280, 900);
     browser.open(&MADE.1, true);
     for part in [".answer", "#s0 canvas"] {
-        let bottom = browser.number(&format!("document.querySelector('{part}').getBoundingClientRect().bottom"));
+        let bottom = browser
+            .number(&format!("document.querySelector('{part}').getBoundingClientRect().bottom"));
         assert!(bottom <= 900.0, "{part} ends at {bottom}");
     }
     check_quiet(&browser);
@@ -361,10 +464,17 @@ fn report_without_scripts_shows_answer_and_charts() {
     browser.size(1000, 900);
     browser.open(&MADE.1, false);
     let answer = browser.text("document.querySelector('.answer').innerText");
-    assert!(answer.contains("USE") && answer.contains("Rule") && answer.contains("trimtab apply"), "{answer}");
+    assert!(
+        answer.contains("USE") && answer.contains("Rule") && answer.contains("trimtab apply"),
+        "{answer}"
+    );
     let drawn = "[...document.querySelectorAll('section figure')].map((f) => Math.round([...f.querySelectorAll('.plot svg')].map((s) => s.getBoundingClientRect().height).reduce((a, b) => Math.max(a, b), 0)))";
     let drawn = browser.value(drawn);
-    assert!(drawn.as_array().unwrap().len() >= 5 && drawn.as_array().unwrap().iter().all(|h| h.as_f64().unwrap() > 80.0), "{drawn}");
+    assert!(
+        drawn.as_array().unwrap().len() >= 5
+            && drawn.as_array().unwrap().iter().all(|h| h.as_f64().unwrap() > 80.0),
+        "{drawn}"
+    );
     assert_eq!(browser.number("document.querySelectorAll('.live').length"), 0.0);
     check_quiet(&browser);
 }

@@ -5,10 +5,19 @@ use predicates::prelude::*;
 
 #[test]
 fn unknown_command_exits_with_2_and_stderr() {
-    trimtab().arg("no-such-command").assert().code(2).stdout("").stderr(predicate::str::contains("no-such-command"));
+    trimtab()
+        .arg("no-such-command")
+        .assert()
+        .code(2)
+        .stdout("")
+        .stderr(predicate::str::contains("no-such-command"));
 }
 
 #[test]
 fn completions_bash_prints_a_script() {
-    trimtab().args(["completions", "bash"]).assert().success().stdout(predicate::str::contains("_trimtab"));
+    trimtab()
+        .args(["completions", "bash"])
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("_trimtab"));
 }

@@ -38,7 +38,9 @@ impl Daemon {
             .unwrap();
         let (send, lines) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        std::thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| drop(send.send(line))));
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).for_each(|line| drop(send.send(line)))
+        });
         Self { child, lines, seen: Vec::new() }
     }
 
@@ -53,7 +55,9 @@ impl Daemon {
                         return line;
                     }
                 }
-                Err(error) => panic!("no line with '{part}' ({error}); there were {:#?}", self.seen),
+                Err(error) => {
+                    panic!("no line with '{part}' ({error}); there were {:#?}", self.seen)
+                }
             }
         }
     }
@@ -110,7 +114,8 @@ impl Set {
 
     fn history(&self) -> Vec<Value> {
         let store = self.directory.path().join("state/history.db");
-        let run = trimtab().args(["results", "list", "--json", "--store"]).arg(store).assert().success();
+        let run =
+            trimtab().args(["results", "list", "--json", "--store"]).arg(store).assert().success();
         let document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
         document["runs"].as_array().unwrap().clone()
     }
@@ -127,13 +132,19 @@ fn sent(meter: &Meter) -> u64 {
 #[test]
 fn daemon_trims_configured_filesystems_only() {
     let _one = ONE.lock();
-    let (Some(named), Some(other)) = (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("xfs", 512, "nodiscard")) else {
+    let (Some(named), Some(other)) =
+        (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("xfs", 512, "nodiscard"))
+    else {
         return skip("root, loop devices and mkfs");
     };
     let set = Set::new();
-    let config =
-        set.config(&(rule(&named.path(), "none") + &rule(Path::new("/proc"), "idle") + &rule(Path::new("/no/such/mount"), "idle")));
-    let (on_named, on_other) = (Meter::start(&named.path()).unwrap(), Meter::start(&other.path()).unwrap());
+    let config = set.config(
+        &(rule(&named.path(), "none")
+            + &rule(Path::new("/proc"), "idle")
+            + &rule(Path::new("/no/such/mount"), "idle")),
+    );
+    let (on_named, on_other) =
+        (Meter::start(&named.path()).unwrap(), Meter::start(&other.path()).unwrap());
     let mut daemon = Daemon::start(&config);
     daemon.wait_for("/proc (proc) is not on a block device");
     daemon.wait_for("/no/such/mount is not mounted");
@@ -164,19 +175,33 @@ fn daemon_trims_configured_filesystems_only() {
     daemon.wait_for("pass complete");
     assert!(sent(&on_other) > 400 << 20);
     std::thread::sleep(Duration::from_millis(1200));
-    let label = format!("mountpoint=\"{}\",fstype=\"xfs\",policy=\"batched\"", other.path().display());
-    assert!(set.metrics().contains(&format!("trimtab_passes_total{{{label}}} 1")), "{}", set.metrics());
+    let label =
+        format!("mountpoint=\"{}\",fstype=\"xfs\",policy=\"batched\"", other.path().display());
+    assert!(
+        set.metrics().contains(&format!("trimtab_passes_total{{{label}}} 1")),
+        "{}",
+        set.metrics()
+    );
     let lines = daemon.end();
-    assert_eq!(lines.iter().filter(|l| l.contains("/proc (proc)")).count(), 1, "said once: {lines:#?}");
+    assert_eq!(
+        lines.iter().filter(|l| l.contains("/proc (proc)")).count(),
+        1,
+        "said once: {lines:#?}"
+    );
     let history = set.history();
     assert_eq!(history.len(), 2, "{history:#?}");
-    assert!(history.iter().all(|r| r["workload"] == "trim" && r["complete"] == true), "{history:#?}");
+    assert!(
+        history.iter().all(|r| r["workload"] == "trim" && r["complete"] == true),
+        "{history:#?}"
+    );
 }
 
 #[test]
 fn daemon_resumes_stopped_pass_after_restart() {
     let _one = ONE.lock();
-    let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let set = Set::new();
     // One piece every 200 ms, 16 pieces in total. Commands that cost little wait too, because
     // the collision rate is not counted.
@@ -191,7 +216,10 @@ fn daemon_resumes_stopped_pass_after_restart() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let lines = daemon.end();
-    assert!(lines.iter().any(|l| l.contains("pass stopped (asked to stop), continues later")), "{lines:#?}");
+    assert!(
+        lines.iter().any(|l| l.contains("pass stopped (asked to stop), continues later")),
+        "{lines:#?}"
+    );
     let first = sent(&meter);
     assert!(first > 0 && first < 1500 << 20, "{first}");
     assert_eq!(set.history()[0]["complete"], false);
@@ -209,7 +237,9 @@ fn daemon_resumes_stopped_pass_after_restart() {
 #[test]
 fn discard_limit_is_restored_after_pass_and_crash() {
     let _one = ONE.lock();
-    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let stack = Place::of_path(&Root::live().unwrap(), &mount.path()).unwrap().stack;
     let file = stack.top_layers().next().unwrap().queue().join("discard_max_bytes");
     let limit = || fs::read_to_string(&file).unwrap().trim().parse::<u64>().unwrap();
@@ -236,7 +266,11 @@ fn discard_limit_is_restored_after_pass_and_crash() {
     daemon.signal(Signal::USR1);
     assert!(lowered() < own);
     // In the middle of a pass, while the daemon runs.
-    set.command(&["trim"]).arg(mount.path()).assert().success().stdout(predicate::str::contains("restored").not());
+    set.command(&["trim"])
+        .arg(mount.path())
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("restored").not());
     daemon.seen.extend(daemon.lines.try_iter());
     assert!(!daemon.seen.iter().any(|l| l.contains("restored")), "{:#?}", daemon.seen);
     // The daemon's pass may have ended while that trim waited for its own discards.
@@ -258,7 +292,9 @@ fn discard_limit_is_restored_after_pass_and_crash() {
 fn signal_during_pass_starts_a_separate_pass() {
     let _one = ONE.lock();
     // XFS sends all free space in each pass.
-    let Some(mount) = LoopMount::new("xfs", 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("xfs", 512, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let set = Set::new();
     let config = set.config(&rule(&mount.path(), "idle:quiet=10s:patience=100ms:piece-max=64MiB"));
     let mut daemon = Daemon::start(&config);
@@ -277,11 +313,20 @@ fn signal_during_pass_starts_a_separate_pass() {
     for run in &history {
         let id = run["id"].as_str().unwrap();
         let store = set.directory.path().join("state/history.db");
-        let shown = trimtab().args(["results", "show", id, "--json", "--store"]).arg(store).assert().success();
+        let shown = trimtab()
+            .args(["results", "show", id, "--json", "--store"])
+            .arg(store)
+            .assert()
+            .success();
         let document: Value = serde_json::from_slice(&shown.get_output().stdout).unwrap();
-        let sent = document["phases"][0]["discards"]["accepted_bytes"].as_u64().unwrap_or_else(|| panic!("{document}"));
+        let sent = document["phases"][0]["discards"]["accepted_bytes"]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{document}"));
         // An idle-time pass measures the cost of a command, and sends those pieces again.
-        assert!(sent < free / 2 * 3 && sent >= free / 2, "{sent} reached a filesystem with {free} free");
+        assert!(
+            sent < free / 2 * 3 && sent >= free / 2,
+            "{sent} reached a filesystem with {free} free"
+        );
         assert_eq!(document["complete"], true);
     }
 }
@@ -299,8 +344,12 @@ fn write(path: &Path, mib: usize) {
 #[test]
 fn daemon_counts_written_bytes_across_a_crash() {
     let _one = ONE.lock();
-    for (fs_type, counter_name) in [("ext4", "the filesystem's counter"), ("btrfs", "the kernel's counter of the device")] {
-        let Some(mount) = LoopMount::new(fs_type, if fs_type == "ext4" { 256 } else { 320 }, "nodiscard") else {
+    for (fs_type, counter_name) in
+        [("ext4", "the filesystem's counter"), ("btrfs", "the kernel's counter of the device")]
+    {
+        let Some(mount) =
+            LoopMount::new(fs_type, if fs_type == "ext4" { 256 } else { 320 }, "nodiscard")
+        else {
             return skip("root, loop devices and mkfs");
         };
         let set = Set::new();
@@ -320,7 +369,11 @@ fn daemon_counts_written_bytes_across_a_crash() {
         daemon.wait_for("adaptive");
         std::thread::sleep(Duration::from_millis(1500));
         daemon.seen.extend(daemon.lines.try_iter());
-        assert!(!daemon.seen.iter().any(|l| l.contains("begins a pass")), "{fs_type}: {:#?}", daemon.seen);
+        assert!(
+            !daemon.seen.iter().any(|l| l.contains("begins a pass")),
+            "{fs_type}: {:#?}",
+            daemon.seen
+        );
         write(&mount.path(), usize::try_from(free / 2).unwrap() - 40);
         daemon.wait_for("begins a pass");
         daemon.wait_for("pass complete");
@@ -331,7 +384,9 @@ fn daemon_counts_written_bytes_across_a_crash() {
 #[test]
 fn adaptive_without_writes_trims_by_time() {
     let _one = ONE.lock();
-    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let set = Set::new();
     let policy = rule(&mount.path(), "adaptive:at-least=2s:at-most=1s:poll=200ms");
     let mut daemon = Daemon::start(&set.config(&policy));
@@ -346,7 +401,9 @@ fn adaptive_without_writes_trims_by_time() {
 #[test]
 fn daemon_does_not_block_umount_during_pass() {
     let _one = ONE.lock();
-    let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let set = Set::new();
     let config = set.config(&rule(&mount.path(), "idle:quiet=10s:patience=200ms"));
     let mut daemon = Daemon::start(&config);
@@ -372,8 +429,12 @@ fn daemon_does_not_block_umount_during_pass() {
 #[test]
 fn daemon_pass_frozen_by_cgroup_trims_everything() {
     let _one = ONE.lock();
-    let Some(freezer) = Freezer::new() else { return unavailable("the freezer of control groups, version 1") };
-    let Some(mount) = LoopMount::new("xfs", 2048, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(freezer) = Freezer::new() else {
+        return unavailable("the freezer of control groups, version 1");
+    };
+    let Some(mount) = LoopMount::new("xfs", 2048, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     for i in 0..4000 {
         fs::write(mount.path().join(i.to_string()), vec![1; 16 << 10]).unwrap();
     }
@@ -402,7 +463,8 @@ struct Freezer(PathBuf);
 
 impl Freezer {
     fn new() -> Option<Self> {
-        let path = Path::new("/sys/fs/cgroup/freezer").join(format!("trimtab-test-{}", std::process::id()));
+        let path = Path::new("/sys/fs/cgroup/freezer")
+            .join(format!("trimtab-test-{}", std::process::id()));
         fs::create_dir(&path).ok()?;
         Some(Self(path))
     }
@@ -431,7 +493,15 @@ fn failing(fault: &str) -> Option<(Attached, Mounted)> {
         skip("root and FUSE");
         return None;
     }
-    let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "off", "--fault", fault]);
+    let drive = Attached::new(&[
+        "ocz-vertex-le-100gb",
+        "--size",
+        "256MiB",
+        "--speed",
+        "off",
+        "--fault",
+        fault,
+    ]);
     ok(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&drive.device));
     let mount = Mounted::new(&drive.device, "nodiscard").unwrap();
     Some((drive, mount))
@@ -445,8 +515,11 @@ fn daemon_stops_trimming_drive_that_refuses_every_trim() {
     let Some((_drive, mount)) = failing("trim-error:p=1") else { return };
     let set = Set::new();
     let trim = set.command(&["trim"]).arg(mount.path()).assert().code(1);
-    trim.stdout(predicate::str::contains("refused at 0+").and(predicate::str::contains("os error 5")));
-    let mut daemon = Daemon::start(&set.config(&rule(mount.path(), "idle:quiet=0s:piece-min=1GiB")));
+    trim.stdout(
+        predicate::str::contains("refused at 0+").and(predicate::str::contains("os error 5")),
+    );
+    let mut daemon =
+        Daemon::start(&set.config(&rule(mount.path(), "idle:quiet=0s:piece-min=1GiB")));
     daemon.wait_for("[ext4]: idle");
     // The kernel counts failed commands like successful ones.
     let meter = Meter::start(mount.path()).unwrap();
@@ -456,7 +529,10 @@ fn daemon_stops_trimming_drive_that_refuses_every_trim() {
     assert!(line.contains("error 5"), "{line}");
     std::thread::sleep(Duration::from_millis(1500));
     let first = failed();
-    assert!(first > 0 && first < 200, "one window was asked for once, not again and again: {first}");
+    assert!(
+        first > 0 && first < 200,
+        "one window was asked for once, not again and again: {first}"
+    );
     // A repeated signal gets an immediate retry, but only a limited number of times.
     let mut asked = 0;
     while !daemon.seen.iter().any(|l| l.contains("paused for")) {
@@ -478,7 +554,10 @@ fn daemon_stops_trimming_drive_that_refuses_every_trim() {
     }
     let history = set.history();
     // Each signal during a pass ends its record and starts another.
-    assert!(!history.is_empty() && history.iter().all(|pass| pass["complete"] == false), "{history:#?}");
+    assert!(
+        !history.is_empty() && history.iter().all(|pass| pass["complete"] == false),
+        "{history:#?}"
+    );
 }
 
 #[test]
@@ -486,7 +565,10 @@ fn daemon_survives_power_cut_and_resumes_pass() {
     let _one = ONE.lock();
     let Some((drive, mount)) = failing("power-cut") else { return };
     let set = Set::new();
-    let mut daemon = Daemon::start(&set.config(&rule(mount.path(), "idle:met-per-mille=0:quiet=10s:patience=100ms:piece-min=1GiB")));
+    let mut daemon = Daemon::start(&set.config(&rule(
+        mount.path(),
+        "idle:met-per-mille=0:quiet=10s:patience=100ms:piece-min=1GiB",
+    )));
     daemon.wait_for("[ext4]: idle");
     daemon.signal(Signal::USR1);
     daemon.wait_for("begins a pass");
@@ -511,9 +593,12 @@ fn daemon_survives_power_cut_and_resumes_pass() {
 fn daemon_survives_removal_of_drive_during_pass() {
     let _one = ONE.lock();
     let Some((drive, mount)) = failing("power-cut") else { return };
-    let Some(other) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(other) = LoopMount::new("ext4", 64, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let set = Set::new();
-    let rules = rule(mount.path(), "idle:met-per-mille=0:quiet=10s:patience=100ms:piece-min=1GiB") + &rule(&other.path(), "none");
+    let rules = rule(mount.path(), "idle:met-per-mille=0:quiet=10s:patience=100ms:piece-min=1GiB")
+        + &rule(&other.path(), "none");
     let mut daemon = Daemon::start(&set.config(&rules));
     daemon.wait_for("idle");
     daemon.wait_for("none");
@@ -539,12 +624,17 @@ fn daemon_survives_removal_of_drive_during_pass() {
 #[test]
 fn daemon_shutdown_trims_shutdown_filesystems_only() {
     let _one = ONE.lock();
-    let (Some(at_shutdown), Some(weekly)) = (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("ext4", 256, "nodiscard")) else {
+    let (Some(at_shutdown), Some(weekly)) =
+        (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("ext4", 256, "nodiscard"))
+    else {
         return skip("root, loop devices and mkfs");
     };
     let set = Set::new();
-    let config = set.config(&(rule(&at_shutdown.path(), "batched:shutdown") + &rule(&weekly.path(), "batched")));
-    let (first, second) = (Meter::start(&at_shutdown.path()).unwrap(), Meter::start(&weekly.path()).unwrap());
+    let config = set.config(
+        &(rule(&at_shutdown.path(), "batched:shutdown") + &rule(&weekly.path(), "batched")),
+    );
+    let (first, second) =
+        (Meter::start(&at_shutdown.path()).unwrap(), Meter::start(&weekly.path()).unwrap());
     set.command(&["daemon", "--shutdown", "--config"]).arg(&config).assert().success();
     assert!(sent(&first) > 200 << 20);
     assert_eq!(sent(&second), 0);
@@ -557,10 +647,18 @@ fn daemon_config_error_names_line_and_key() {
     let config = set.config(&rule(Path::new("/"), "adaptve"));
     for more in [&["--check"][..], &[]] {
         let run = trimtab().args(["daemon", "--config"]).arg(&config).args(more).assert().code(2);
-        run.stderr(predicate::str::contains("trimtab.toml:7: policy: there is no trim policy 'adaptve'").and(one_line()));
+        run.stderr(
+            predicate::str::contains("trimtab.toml:7: policy: there is no trim policy 'adaptve'")
+                .and(one_line()),
+        );
     }
     let config = set.config(&rule(Path::new("/"), "idle:budget=2ms"));
-    trimtab().args(["daemon", "--check", "--config"]).arg(&config).assert().success().stdout(predicate::str::contains("budget=2ms"));
+    trimtab()
+        .args(["daemon", "--check", "--config"])
+        .arg(&config)
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("budget=2ms"));
     trimtab()
         .args(["daemon", "--check", "--config", "/no/such/file"])
         .assert()
@@ -571,7 +669,9 @@ fn daemon_config_error_names_line_and_key() {
 #[test]
 fn last_pass_metric_is_known_after_a_restart() {
     let _one = ONE.lock();
-    let (Some(trimmed), Some(idle)) = (LoopMount::new("ext4", 64, "nodiscard"), LoopMount::new("ext4", 64, "nodiscard")) else {
+    let (Some(trimmed), Some(idle)) =
+        (LoopMount::new("ext4", 64, "nodiscard"), LoopMount::new("ext4", 64, "nodiscard"))
+    else {
         return skip("root, loop devices and mkfs");
     };
     let set = Set::new();
@@ -581,11 +681,15 @@ fn last_pass_metric_is_known_after_a_restart() {
         let of_trimmed = |line: &&str| line.contains(trimmed.path().to_str().unwrap());
         loop {
             let text = set.metrics();
-            if text
-                .lines()
-                .any(|line| of_trimmed(&line) && line.starts_with("trimtab_passes_total") && line.ends_with(&format!(" {passes}")))
-            {
-                return text.lines().find(|line| line.starts_with("trimtab_last_pass")).map(str::to_owned);
+            if text.lines().any(|line| {
+                of_trimmed(&line)
+                    && line.starts_with("trimtab_passes_total")
+                    && line.ends_with(&format!(" {passes}"))
+            }) {
+                return text
+                    .lines()
+                    .find(|line| line.starts_with("trimtab_last_pass"))
+                    .map(str::to_owned);
             }
             assert!(Instant::now() < until, "{text}");
             std::thread::sleep(Duration::from_millis(50));
@@ -602,7 +706,9 @@ fn last_pass_metric_is_known_after_a_restart() {
     daemon.end();
     fs::remove_file(set.directory.path().join("trimtab.prom")).unwrap();
 
-    let mut daemon = Daemon::start(&set.config(&(rule(&trimmed.path(), "batched") + &rule(&idle.path(), "batched"))));
+    let mut daemon = Daemon::start(
+        &set.config(&(rule(&trimmed.path(), "batched") + &rule(&idle.path(), "batched"))),
+    );
     daemon.wait_for("[ext4]: batched");
     daemon.wait_for("[ext4]: batched");
     assert_eq!(last_pass(0), Some(known), "and none of the other one");
@@ -613,7 +719,9 @@ fn last_pass_metric_is_known_after_a_restart() {
 #[test]
 fn verdict_metric_names_layer_and_accepted_finding() {
     let _one = ONE.lock();
-    let (Some(blocked), Some(open)) = (LoopMount::new("ext4", 64, "nodiscard"), LoopMount::new("ext4", 64, "nodiscard")) else {
+    let (Some(blocked), Some(open)) =
+        (LoopMount::new("ext4", 64, "nodiscard"), LoopMount::new("ext4", 64, "nodiscard"))
+    else {
         return skip("root, loop devices and mkfs");
     };
     let device = blocked.device().trim_start_matches("/dev/").to_owned();
@@ -624,7 +732,9 @@ fn verdict_metric_names_layer_and_accepted_finding() {
         let until = Instant::now() + Duration::from_secs(90);
         loop {
             let text = set.metrics();
-            let found = text.lines().find(|line| line.starts_with(&start) && line.contains(&format!(",verdict=\"{verdict}\"")));
+            let found = text.lines().find(|line| {
+                line.starts_with(&start) && line.contains(&format!(",verdict=\"{verdict}\""))
+            });
             if let Some(line) = found {
                 return line.to_owned();
             }
@@ -647,7 +757,9 @@ fn verdict_metric_names_layer_and_accepted_finding() {
 #[test]
 fn damaged_state_and_history_are_set_aside_and_reported() {
     let _one = ONE.lock();
-    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let set = Set::new();
     let config = set.config(&rule(&mount.path(), "batched"));
     let mut daemon = Daemon::start(&config);
@@ -656,7 +768,12 @@ fn damaged_state_and_history_are_set_aside_and_reported() {
     daemon.wait_for("pass complete");
     daemon.end();
     let state = set.directory.path().join("state");
-    let names = || fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>();
+    let names = || {
+        fs::read_dir(&state)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect::<Vec<_>>()
+    };
     let of_filesystem = names().into_iter().find(|name| name.starts_with("state-")).unwrap();
     for name in ["history.db", &of_filesystem] {
         fs::write(state.join(name), "rubbish").unwrap();
@@ -669,7 +786,11 @@ fn damaged_state_and_history_are_set_aside_and_reported() {
     daemon.wait_for("pass complete");
     daemon.end();
     for name in ["history.db", &of_filesystem] {
-        assert_eq!(fs::read(state.join(format!("{name}.set-aside-1"))).unwrap(), b"rubbish", "it is kept");
+        assert_eq!(
+            fs::read(state.join(format!("{name}.set-aside-1"))).unwrap(),
+            b"rubbish",
+            "it is kept"
+        );
     }
     assert_eq!(set.history().len(), 1, "a new history");
 }
@@ -677,7 +798,9 @@ fn damaged_state_and_history_are_set_aside_and_reported() {
 #[test]
 fn daemon_reports_second_path_of_a_filesystem() {
     let _one = ONE.lock();
-    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let set = Set::new();
     let second = set.directory.path().join("second");
     fs::create_dir(&second).unwrap();
@@ -696,7 +819,9 @@ fn daemon_reports_second_path_of_a_filesystem() {
 #[test]
 fn policy_runs_on_btrfs_that_discards_asynchronously() {
     let _one = ONE.lock();
-    let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else {
+        return skip("root, loop devices and mkfs");
+    };
     let set = Set::new();
     let mut daemon = Daemon::start(&set.config(&rule(&mount.path(), "batched")));
     daemon.wait_for("[btrfs]: batched");

@@ -2,8 +2,17 @@
 
 use crate::support::trimtab;
 
-const SHEET: [&str; 9] =
-    ["drive", "from-datasheet", "some-960gb", "--capacity", "960GB", "--sequential-write", "1700", "--random-write", "70000"];
+const SHEET: [&str; 9] = [
+    "drive",
+    "from-datasheet",
+    "some-960gb",
+    "--capacity",
+    "960GB",
+    "--sequential-write",
+    "1700",
+    "--random-write",
+    "70000",
+];
 
 #[test]
 fn from_datasheet_file_is_a_drive_with_marked_sources() {
@@ -34,7 +43,11 @@ fn from_datasheet_prediction_lies_in_its_interval() {
     for (figure, low, high) in [("steady_mbs", 250.0, 400.0), ("waf", 3.0, 5.5)] {
         let of = |key: &str| document["prediction"][figure][key].as_f64().unwrap();
         assert!(
-            low < of("low") && of("low") <= of("median") && of("median") <= of("high") && of("low") < of("high") && of("high") < high,
+            low < of("low")
+                && of("low") <= of("median")
+                && of("median") <= of("high")
+                && of("low") < of("high")
+                && of("high") < high,
             "{document}"
         );
     }
@@ -55,7 +68,10 @@ fn impossible_datasheet_is_one_line_and_status_2() {
         }
         let assert = trimtab().args(&arguments).assert().code(2);
         let stderr = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
-        assert!(stderr.contains("this data sheet is impossible") && stderr.contains(expected), "{stderr}");
+        assert!(
+            stderr.contains("this data sheet is impossible") && stderr.contains(expected),
+            "{stderr}"
+        );
         assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr}");
         assert!(assert.get_output().stdout.is_empty());
     }

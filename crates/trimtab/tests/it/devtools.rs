@@ -24,8 +24,22 @@ impl Browser {
         let profile = tempfile::tempdir().unwrap();
         // The browser reads commands from descriptor 3 and answers on descriptor 4.
         let mut process = Command::new("timeout")
-            .args(["-s", "KILL", "300", "sh", "-c", "exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "chromium"])
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--host-resolver-rules=MAP * ~NOTFOUND"])
+            .args([
+                "-s",
+                "KILL",
+                "300",
+                "sh",
+                "-c",
+                "exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null",
+                "chromium",
+            ])
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--remote-debugging-pipe",
+                "--host-resolver-rules=MAP * ~NOTFOUND",
+            ])
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg("about:blank")
             .stdin(Stdio::piped())
@@ -33,10 +47,22 @@ impl Browser {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let (to, from) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
-        let mut browser = Self { process, to, from, session: String::new(), number: 0, seen: Vec::new(), _profile: profile };
-        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }))["targetId"].clone();
-        let attached = browser.call("Target.attachToTarget", json!({ "targetId": target, "flatten": true }));
+        let (to, from) =
+            (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        let mut browser = Self {
+            process,
+            to,
+            from,
+            session: String::new(),
+            number: 0,
+            seen: Vec::new(),
+            _profile: profile,
+        };
+        let target =
+            browser.call("Target.createTarget", json!({ "url": "about:blank" }))["targetId"]
+                .clone();
+        let attached =
+            browser.call("Target.attachToTarget", json!({ "targetId": target, "flatten": true }));
         browser.session = attached["sessionId"].as_str().unwrap().to_owned();
         for domain in ["Page", "Runtime", "Log", "Network"] {
             browser.call(&format!("{domain}.enable"), json!({}));
@@ -73,7 +99,14 @@ impl Browser {
 
     fn note(&mut self, message: Value) {
         let method = message["method"].as_str().unwrap_or_default();
-        if ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Network.requestWillBeSent"].contains(&method) {
+        if [
+            "Runtime.exceptionThrown",
+            "Runtime.consoleAPICalled",
+            "Log.entryAdded",
+            "Network.requestWillBeSent",
+        ]
+        .contains(&method)
+        {
             self.seen.push(message);
         }
     }
@@ -84,18 +117,29 @@ impl Browser {
         self.call("Page.navigate", json!({ "url": format!("file://{}", path.display()) }));
         let began = Instant::now();
         loop {
-            let ready = if scripts { "document.documentElement?.dataset.ready === 'yes'" } else { "document.readyState === 'complete'" };
+            let ready = if scripts {
+                "document.documentElement?.dataset.ready === 'yes'"
+            } else {
+                "document.readyState === 'complete'"
+            };
             if self.value(&format!("location.protocol === 'file:' && {ready}")) == json!(true) {
                 return;
             }
-            assert!(began.elapsed() < Duration::from_secs(60), "the page is not ready: {:?}", self.seen);
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "the page is not ready: {:?}",
+                self.seen
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
     /// The value of a JavaScript expression.
     pub fn value(&mut self, expression: &str) -> Value {
-        let result = self.call("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true, "awaitPromise": true }));
+        let result = self.call(
+            "Runtime.evaluate",
+            json!({ "expression": expression, "returnByValue": true, "awaitPromise": true }),
+        );
         assert!(result.get("exceptionDetails").is_none(), "{expression}: {result}");
         result["result"]["value"].clone()
     }
@@ -107,7 +151,10 @@ impl Browser {
 
     /// The value of an expression as text.
     pub fn text(&mut self, expression: &str) -> String {
-        self.value(expression).as_str().unwrap_or_else(|| panic!("{expression} is no text")).to_owned()
+        self.value(expression)
+            .as_str()
+            .unwrap_or_else(|| panic!("{expression} is no text"))
+            .to_owned()
     }
 
     /// Waits until an expression is true.
@@ -142,7 +189,10 @@ impl Browser {
     pub fn hover(&mut self, selector: &str, dx: f64, dy: f64) {
         let (x, y) = self.place(selector);
         for step in [5.0, 0.0] {
-            self.call("Input.dispatchMouseEvent", json!({ "type": "mouseMoved", "x": x + dx - step, "y": y + dy }));
+            self.call(
+                "Input.dispatchMouseEvent",
+                json!({ "type": "mouseMoved", "x": x + dx - step, "y": y + dy }),
+            );
         }
     }
 
@@ -150,7 +200,10 @@ impl Browser {
     pub fn drag(&mut self, selector: &str, from: f64, to: f64) {
         let (x, y) = self.place(selector);
         let event = |kind: &str, at: f64, buttons: u8| json!({ "type": kind, "x": x + at, "y": y, "button": "left", "buttons": buttons, "clickCount": 1 });
-        self.call("Input.dispatchMouseEvent", json!({ "type": "mouseMoved", "x": x + from, "y": y }));
+        self.call(
+            "Input.dispatchMouseEvent",
+            json!({ "type": "mouseMoved", "x": x + from, "y": y }),
+        );
         self.call("Input.dispatchMouseEvent", event("mousePressed", from, 1));
         for step in 1..=4 {
             let at = from + (to - from) * f64::from(step) / 4.0;
@@ -176,9 +229,14 @@ impl Browser {
     pub fn complaints(&self) -> Vec<String> {
         let own = |message: &Value| {
             let url = message["params"]["request"]["url"].as_str().unwrap_or_default();
-            url.starts_with("file://") && message["params"]["type"] == "Document" || url.starts_with("data:,")
+            url.starts_with("file://") && message["params"]["type"] == "Document"
+                || url.starts_with("data:,")
         };
-        self.seen.iter().filter(|m| m["method"] != "Network.requestWillBeSent" || !own(m)).map(Value::to_string).collect()
+        self.seen
+            .iter()
+            .filter(|m| m["method"] != "Network.requestWillBeSent" || !own(m))
+            .map(Value::to_string)
+            .collect()
     }
 }
 

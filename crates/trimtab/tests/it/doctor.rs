@@ -23,7 +23,10 @@ fn findings(diagnosis: &Value) -> Vec<(String, String)> {
     let of = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let layers = of(&diagnosis["layers"]).into_iter().chain([diagnosis["filesystem"].clone()]);
     let all = layers.flat_map(|layer| of(&layer["findings"])).chain(of(&diagnosis["mechanisms"]));
-    all.map(|f| (f["code"].as_str().unwrap().to_owned(), f["severity"].as_str().unwrap().to_owned())).collect()
+    all.map(|f| {
+        (f["code"].as_str().unwrap().to_owned(), f["severity"].as_str().unwrap().to_owned())
+    })
+    .collect()
 }
 
 fn strings(value: &Value) -> Vec<String> {
@@ -52,7 +55,10 @@ fn doctor_of_recorded_machine_has_expected_verdict() {
             assert!(found.iter().any(|(c, _)| c == code), "{name}: {code} is not among {found:?}");
         }
         for (code, severity) in &found {
-            assert!(severity == "note" || expected.findings.contains(code), "{name}: unexpected {severity} {code}");
+            assert!(
+                severity == "note" || expected.findings.contains(code),
+                "{name}: unexpected {severity} {code}"
+            );
         }
         let to_do = strings(&diagnosis["to_do"]);
         for step in &expected.to_do {
@@ -61,7 +67,8 @@ fn doctor_of_recorded_machine_has_expected_verdict() {
         assert_eq!(strings(&diagnosis["trimmed_by"]), expected.trimmed_by, "{name}");
         if expected.verdict == "blocked" {
             assert!(!to_do.is_empty(), "{name}: a blocked verdict says what to do");
-            let in_vain = strings(&verdict["reaches"]).is_empty() && to_do.iter().any(|t| t.contains("fstrim.timer"));
+            let in_vain = strings(&verdict["reaches"]).is_empty()
+                && to_do.iter().any(|t| t.contains("fstrim.timer"));
             assert!(!in_vain, "{name}: {to_do:?}");
         }
     }
@@ -106,14 +113,18 @@ fn doctor_remedies_separate_commands_from_words() {
         let diagnosis = diagnose(&unpack(&text));
         let of = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let layers = of(&diagnosis["layers"]).into_iter().chain([diagnosis["filesystem"].clone()]);
-        let found: Vec<Value> = layers.flat_map(|layer| of(&layer["findings"])).chain(of(&diagnosis["mechanisms"])).collect();
+        let found: Vec<Value> = layers
+            .flat_map(|layer| of(&layer["findings"]))
+            .chain(of(&diagnosis["mechanisms"]))
+            .collect();
         for finding in &found {
             let runs = strings(&finding["commands"]);
             for command in &runs {
                 commands += 1;
                 let first = command.split(' ').next().unwrap();
                 assert!(PROGRAMS.contains(&first) && !command.contains(" # "), "{name}: {command}");
-                let parsed = std::process::Command::new("sh").args(["-n", "-c", command]).output().unwrap();
+                let parsed =
+                    std::process::Command::new("sh").args(["-n", "-c", command]).output().unwrap();
                 assert!(parsed.status.success(), "{name}: {command}: {parsed:?}");
             }
             for step in strings(&finding["steps"]).iter().filter(|step| !runs.contains(step)) {
@@ -121,7 +132,10 @@ fn doctor_remedies_separate_commands_from_words() {
                 assert!(!PROGRAMS.contains(&first), "{name}: a command among the words: {step}");
             }
         }
-        let daemon = strings(&diagnosis["to_do"]).iter().filter(|step| step.starts_with("trimtab apply")).count();
+        let daemon = strings(&diagnosis["to_do"])
+            .iter()
+            .filter(|step| step.starts_with("trimtab apply"))
+            .count();
         assert!(daemon <= 1, "{name}: the daemon is advised {daemon} times");
     }
     assert!(commands > 100, "{commands}");
@@ -132,10 +146,20 @@ fn command_stays_on_one_line_in_a_narrow_screen() {
     let (_, text) = fixtures().into_iter().find(|(name, _)| name == "usb-refused-once").unwrap();
     let tree = unpack(&text);
     let mut doctor = trimtab();
-    let run = doctor.env("COLUMNS", "60").args(["doctor", "--sysroot"]).arg(tree.path()).arg(&tree.expected.subject).assert().code(3);
+    let run = doctor
+        .env("COLUMNS", "60")
+        .args(["doctor", "--sysroot"])
+        .arg(tree.path())
+        .arg(&tree.expected.subject)
+        .assert()
+        .code(3);
     let said = String::from_utf8(run.get_output().stdout.clone()).unwrap();
     let command = said.lines().find_map(|line| line.trim_start().strip_prefix("run: ")).unwrap();
-    assert!(command.starts_with("echo unmap > /sys/") && command.ends_with("> /sys/block/sdb/queue/discard_max_bytes"), "{said}");
+    assert!(
+        command.starts_with("echo unmap > /sys/")
+            && command.ends_with("> /sys/block/sdb/queue/discard_max_bytes"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -148,7 +172,11 @@ fn summary_names_the_finding_of_the_verdict() {
     ] {
         let (_, text) = fixtures().into_iter().find(|(name, _)| name == fixture).unwrap();
         let tree = unpack(&text);
-        let run = trimtab().args(["doctor", "--summary", "--sysroot"]).arg(tree.path()).arg(&tree.expected.subject).assert();
+        let run = trimtab()
+            .args(["doctor", "--summary", "--sysroot"])
+            .arg(tree.path())
+            .arg(&tree.expected.subject)
+            .assert();
         let said = String::from_utf8(run.get_output().stdout.clone()).unwrap();
         assert!(said.trim_end().ends_with(code), "{fixture}: {said}");
     }
@@ -156,12 +184,23 @@ fn summary_names_the_finding_of_the_verdict() {
 
 #[test]
 fn summary_is_whole_without_a_terminal() {
-    let (_, text) = fixtures().into_iter().find(|(name, _)| name == "luks-without-discards").unwrap();
+    let (_, text) =
+        fixtures().into_iter().find(|(name, _)| name == "luks-without-discards").unwrap();
     let long = "/srv/a-directory-whose-name-does-not-fit-into-a-column-of-a-terminal";
     let tree = unpack(&text.replace(" /home ", &format!(" {long} ")));
-    let run = trimtab().args(["doctor", "--summary", "--sysroot"]).arg(tree.path()).arg(long).assert().code(3);
+    let run = trimtab()
+        .args(["doctor", "--summary", "--sysroot"])
+        .arg(tree.path())
+        .arg(long)
+        .assert()
+        .code(3);
     let said = String::from_utf8(run.get_output().stdout.clone()).unwrap();
-    assert!(said.contains(long) && said.trim_end().ends_with("crypt.no-allow-discards") && said.lines().count() == 1, "{said}");
+    assert!(
+        said.contains(long)
+            && said.trim_end().ends_with("crypt.no-allow-discards")
+            && said.lines().count() == 1,
+        "{said}"
+    );
 }
 
 #[test]
@@ -170,15 +209,33 @@ fn doctor_with_missing_path_judges_the_other_paths() {
     let tree = unpack(&text);
     let run = |more: &[&str]| {
         let mut doctor = trimtab();
-        doctor.args(["doctor", "--sysroot"]).arg(tree.path()).args(["/dev/none", &tree.expected.subject]).args(more).assert().code(1)
+        doctor
+            .args(["doctor", "--sysroot"])
+            .arg(tree.path())
+            .args(["/dev/none", &tree.expected.subject])
+            .args(more)
+            .assert()
+            .code(1)
     };
-    let missing = || predicate::str::contains("'/dev/none'").and(predicate::str::contains("\n").count(1));
+    let missing =
+        || predicate::str::contains("'/dev/none'").and(predicate::str::contains("\n").count(1));
     run(&[]).stdout(predicate::str::contains("verdict: TRIM reaches")).stderr(missing());
     let json = run(&["--json"]).stderr(missing());
     let document: Value = serde_json::from_slice(&json.get_output().stdout).unwrap();
-    assert_eq!((document["diagnoses"].as_array().unwrap().len(), document["not_examined"][0]["path"].as_str()), (1, Some("/dev/none")));
+    assert_eq!(
+        (
+            document["diagnoses"].as_array().unwrap().len(),
+            document["not_examined"][0]["path"].as_str()
+        ),
+        (1, Some("/dev/none"))
+    );
     let mut both = trimtab();
-    both.args(["doctor", "--sysroot"]).arg(tree.path()).args(["/dev/none", "/dev/nor"]).assert().code(1).stdout("");
+    both.args(["doctor", "--sysroot"])
+        .arg(tree.path())
+        .args(["/dev/none", "/dev/nor"])
+        .assert()
+        .code(1)
+        .stdout("");
 }
 
 /// The exit status recorded by the lab for each stack (`truth`) matches the doctor's on its
@@ -191,28 +248,50 @@ fn lab_stacks_match_status_of_recorded_machines() {
     for entry in fs::read_dir(lab.join("stacks")).unwrap() {
         let path = entry.unwrap().path();
         let stack = fs::read_to_string(&path).unwrap();
-        let Some(truth) = stack.split(['\n', ' ', ';']).find_map(|word| word.strip_prefix("truth=")) else { continue };
+        let Some(truth) =
+            stack.split(['\n', ' ', ';']).find_map(|word| word.strip_prefix("truth="))
+        else {
+            continue;
+        };
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        let Some((_, text)) = recorded.iter().find(|(recorded, _)| *recorded == format!("vm-{name}")) else {
+        let Some((_, text)) =
+            recorded.iter().find(|(recorded, _)| *recorded == format!("vm-{name}"))
+        else {
             missing.push(name);
             continue;
         };
         let tree = unpack(text);
         let root = Root::recorded(tree.path()).unwrap();
-        let diagnosis = Doctor::new(&root).unwrap().examine_path(Path::new(&tree.expected.subject)).unwrap();
+        let diagnosis =
+            Doctor::new(&root).unwrap().examine_path(Path::new(&tree.expected.subject)).unwrap();
         assert_eq!(diagnosis.verdict.kind.exit_status().to_string(), truth, "{name}");
     }
     missing.sort();
     let unrecorded = fs::read_to_string(lab.join("unrecorded")).unwrap();
-    assert_eq!(missing, unrecorded.split_whitespace().collect::<Vec<_>>(), "record them, or take them from the list (tests/lab/pack.py)");
+    assert_eq!(
+        missing,
+        unrecorded.split_whitespace().collect::<Vec<_>>(),
+        "record them, or take them from the list (tests/lab/pack.py)"
+    );
 }
 
 #[test]
 fn doctor_exit_status_matches_verdict() {
-    for (fixture, code) in [("sata-queued", 0), ("hard-disk", 0), ("luks-without-discards", 3), ("thin-pool-unprivileged", 4)] {
+    for (fixture, code) in [
+        ("sata-queued", 0),
+        ("hard-disk", 0),
+        ("luks-without-discards", 3),
+        ("thin-pool-unprivileged", 4),
+    ] {
         let (_, text) = fixtures().into_iter().find(|(name, _)| name == fixture).unwrap();
         let tree = unpack(&text);
-        let run = trimtab().arg("doctor").arg("--sysroot").arg(tree.path()).arg(&tree.expected.subject).assert().code(code);
+        let run = trimtab()
+            .arg("doctor")
+            .arg("--sysroot")
+            .arg(tree.path())
+            .arg(&tree.expected.subject)
+            .assert()
+            .code(code);
         run.stdout(predicate::str::contains("verdict:")).stderr("");
         // All filesystems at once: the exit status is that of the worst verdict.
         trimtab()
@@ -226,11 +305,22 @@ fn doctor_exit_status_matches_verdict() {
 
 #[test]
 fn doctor_of_several_paths_has_worst_status() {
-    let (_, text) = fixtures().into_iter().find(|(name, _)| name == "luks-without-discards").unwrap();
+    let (_, text) =
+        fixtures().into_iter().find(|(name, _)| name == "luks-without-discards").unwrap();
     let tree = unpack(&text);
-    let json = trimtab().args(["doctor", "--json", "--sysroot"]).arg(tree.path()).args(["/home", "/dev/nvme0n1"]).assert().code(3);
+    let json = trimtab()
+        .args(["doctor", "--json", "--sysroot"])
+        .arg(tree.path())
+        .args(["/home", "/dev/nvme0n1"])
+        .assert()
+        .code(3);
     let document: Value = serde_json::from_slice(&json.get_output().stdout).unwrap();
-    let kinds: Vec<&str> = document["diagnoses"].as_array().unwrap().iter().map(|d| d["verdict"]["kind"].as_str().unwrap()).collect();
+    let kinds: Vec<&str> = document["diagnoses"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| d["verdict"]["kind"].as_str().unwrap())
+        .collect();
     assert_eq!(kinds, ["blocked", "reaches"]);
     assert_eq!(document["version"], 1);
 }
@@ -250,7 +340,12 @@ fn doctor_bad_input_is_one_line() {
         .code(1)
         .stderr(predicate::str::contains("--sysroot").and(one_line.clone()));
     let empty = tempfile::tempdir().unwrap();
-    trimtab().args(["doctor", "--sysroot"]).arg(empty.path()).assert().code(1).stderr(predicate::str::contains("mountinfo").and(one_line));
+    trimtab()
+        .args(["doctor", "--sysroot"])
+        .arg(empty.path())
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("mountinfo").and(one_line));
     trimtab().args(["doctor", "--all", "/"]).assert().code(2);
     trimtab()
         .args(["doctor", "/dev/null"])
@@ -296,7 +391,11 @@ fn doctor_of_hostile_tree_reads_nothing_outside() {
     );
     let tree = unpack(&text);
     fs::create_dir_all(tree.path().join("sys/fs/ext4/sda1/lifetime_write_kbytes")).unwrap();
-    let run = trimtab().args(["doctor", "--sysroot"]).arg(tree.path()).timeout(std::time::Duration::from_secs(20)).assert();
+    let run = trimtab()
+        .args(["doctor", "--sysroot"])
+        .arg(tree.path())
+        .timeout(std::time::Duration::from_secs(20))
+        .assert();
     let output = run.get_output();
     assert!(matches!(output.status.code(), Some(0 | 3 | 4)), "{output:?}");
     let shown = String::from_utf8_lossy(&output.stdout);
@@ -315,7 +414,9 @@ fn mutated(text: &str, cuts: &[(usize, u8, String)]) -> String {
             (0, _) => String::new(),
             (1, Some((path, _))) => format!("{path} = {junk}"),
             (2, Some((path, _))) => format!("{path} -> {junk}"),
-            (3, Some((path, _))) => format!("{path} -> ../../{}", path.rsplit('/').nth(1).unwrap_or("x")),
+            (3, Some((path, _))) => {
+                format!("{path} -> ../../{}", path.rsplit('/').nth(1).unwrap_or("x"))
+            }
             (4, _) => line.replace("8:", "9:"),
             _ => line,
         };
@@ -373,6 +474,10 @@ fn doctor_record_gives_the_verdict_of_the_machine() {
     };
     assert_eq!(strip(recorded), strip(read));
     assert_eq!(strip(examine(&["--sysroot", tree_name])), strip(examine(&[])));
-    trimtab().args(["doctor", "/", "--record", tree_name]).assert().code(1).stderr(predicate::str::contains("not empty"));
+    trimtab()
+        .args(["doctor", "/", "--record", tree_name])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("not empty"));
     trimtab().args(["doctor", "/", "--record", "x", "--sysroot", tree_name]).assert().code(2);
 }

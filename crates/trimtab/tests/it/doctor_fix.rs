@@ -1,7 +1,10 @@
 //! `trimtab doctor --fix` and `--undo`: the changed settings, their order, and the undo.
 //! Cases that need device-mapper, SCSI or NVMe run in the lab (`tests/lab`).
 
-use crate::support::{LoopMount, at_home, copy_program, have_root, have_tool, program, run, skip, trimtab, unavailable};
+use crate::support::{
+    LoopMount, at_home, copy_program, have_root, have_tool, program, run, skip, trimtab,
+    unavailable,
+};
 use crate::sysroot::{fixtures, unpack};
 use assert_cmd::Command;
 use predicates::prelude::*;
@@ -20,9 +23,12 @@ fn doctor_fix_actions_match_recorded_machine() {
     for (name, text) in fixtures() {
         let tree = unpack(&text);
         let root = Root::recorded(tree.path()).unwrap();
-        let diagnosis = Doctor::new(&root).unwrap().examine_path(Path::new(&tree.expected.subject)).unwrap();
-        let of = |action| serde_json::to_value(action).unwrap()["what"].as_str().unwrap().to_owned();
-        let found: Vec<String> = diagnosis.actionable().flat_map(|(_, remedy)| &remedy.actions).map(of).collect();
+        let diagnosis =
+            Doctor::new(&root).unwrap().examine_path(Path::new(&tree.expected.subject)).unwrap();
+        let of =
+            |action| serde_json::to_value(action).unwrap()["what"].as_str().unwrap().to_owned();
+        let found: Vec<String> =
+            diagnosis.actionable().flat_map(|(_, remedy)| &remedy.actions).map(of).collect();
         let found: Vec<String> = found.into_iter().filter(|what| what != "timer").collect();
         if found != tree.expected.actions {
             wrong.push(format!("{name}: {found:?}"));
@@ -50,7 +56,9 @@ impl Lowered {
 
     fn limit(&self) -> PathBuf {
         let device = self.mount.device();
-        Path::new("/sys/block").join(device.strip_prefix("/dev/").unwrap()).join("queue/discard_max_bytes")
+        Path::new("/sys/block")
+            .join(device.strip_prefix("/dev/").unwrap())
+            .join("queue/discard_max_bytes")
     }
 
     fn now(&self) -> String {
@@ -87,33 +95,51 @@ fn document(command: &mut Command, code: i32) -> Value {
 fn doctor_fix_raises_limit_and_undo_restores_it() {
     let Some(lowered) = Lowered::new() else { return skip("root, loop devices and mkfs") };
     let told = document(lowered.doctor(&[]).arg(lowered.mount.path()), 0);
-    assert_eq!(told["diagnoses"][0]["fix"], format!("trimtab doctor {} --fix", lowered.mount.path().display()));
-    lowered
-        .fix(&["--dry-run"])
-        .assert()
-        .code(0)
-        .stdout(predicate::str::contains("would do: echo").and(predicate::str::contains("dry run")));
+    assert_eq!(
+        told["diagnoses"][0]["fix"],
+        format!("trimtab doctor {} --fix", lowered.mount.path().display())
+    );
+    lowered.fix(&["--dry-run"]).assert().code(0).stdout(
+        predicate::str::contains("would do: echo").and(predicate::str::contains("dry run")),
+    );
     // No terminal can answer the question.
     let refused = lowered.fix(&[]).assert().code(2);
-    refused.stderr(predicate::str::contains("say --yes").and(predicate::str::contains("\n").count(1)));
-    assert!(lowered.now() == LOW && !lowered.records().exists(), "nothing was changed and nothing noted");
+    refused
+        .stderr(predicate::str::contains("say --yes").and(predicate::str::contains("\n").count(1)));
+    assert!(
+        lowered.now() == LOW && !lowered.records().exists(),
+        "nothing was changed and nothing noted"
+    );
 
     let fixed = document(&mut lowered.fix(&["--yes"]), 0);
     assert_eq!(fixed["schema"], "trimtab.doctor-fix");
-    assert_eq!((&fixed["steps"][0]["code"], &fixed["steps"][0]["outcome"]), (&"limits.tiny".into(), &"done".into()), "{fixed}");
+    assert_eq!(
+        (&fixed["steps"][0]["code"], &fixed["steps"][0]["outcome"]),
+        (&"limits.tiny".into(), &"done".into()),
+        "{fixed}"
+    );
     assert_eq!(fixed["proof"]["verdict"], "zeroed", "{fixed}");
     assert!(lowered.now().parse::<u64>().unwrap() >= 1 << 20);
-    let modes = [lowered.records(), lowered.record()].map(|path| fs::metadata(path).unwrap().permissions().mode() & 0o777);
+    let modes = [lowered.records(), lowered.record()]
+        .map(|path| fs::metadata(path).unwrap().permissions().mode() & 0o777);
     assert_eq!(modes, [0o700, 0o600]);
     // There is nothing left to do.
     lowered.fix(&["--yes"]).assert().code(0).stdout(predicate::str::contains("nothing to mend"));
 
-    lowered.doctor(&["--undo", "--dry-run"]).assert().code(0).stdout(predicate::str::contains("would be undone"));
+    lowered
+        .doctor(&["--undo", "--dry-run"])
+        .assert()
+        .code(0)
+        .stdout(predicate::str::contains("would be undone"));
     assert_ne!(lowered.now(), LOW);
     lowered.doctor(&["--undo"]).assert().code(0).stdout(predicate::str::contains("undone"));
     assert_eq!(lowered.now(), LOW);
     assert!(!lowered.record().exists());
-    lowered.doctor(&["--undo"]).assert().code(1).stderr(predicate::str::contains("nothing has been mended"));
+    lowered
+        .doctor(&["--undo"])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("nothing has been mended"));
 }
 
 #[test]
@@ -121,7 +147,11 @@ fn doctor_undo_keeps_value_changed_since() {
     let Some(lowered) = Lowered::new() else { return skip("root, loop devices and mkfs") };
     lowered.fix(&["--yes"]).assert().code(0);
     fs::write(lowered.limit(), "1048576").unwrap();
-    lowered.doctor(&["--undo"]).assert().code(0).stdout(predicate::str::contains("was changed since"));
+    lowered
+        .doctor(&["--undo"])
+        .assert()
+        .code(0)
+        .stdout(predicate::str::contains("was changed since"));
     assert_eq!(lowered.now(), "1048576");
     assert!(!lowered.record().exists(), "it has been dealt with");
 }
@@ -135,14 +165,21 @@ fn doctor_undo_reverts_a_killed_fix() {
     // The states between the record and the change, and between the change and its confirmation.
     noted(&record.replace("\"done\": true", "\"done\": false"));
     let told = lowered.doctor(&[]).arg(lowered.mount.path()).assert().code(0);
-    told.stdout(predicate::str::contains("left by a killed process: mending").and(predicate::str::contains("--undo")));
+    told.stdout(
+        predicate::str::contains("left by a killed process: mending")
+            .and(predicate::str::contains("--undo")),
+    );
     lowered.doctor(&["--undo"]).assert().code(0);
     assert_eq!(lowered.now(), LOW);
     // The states before the first change, and before the first record.
     fs::create_dir_all(lowered.record().parent().unwrap()).unwrap();
     noted(&record.replace("\"done\": true", "\"done\": false"));
     fs::create_dir(lowered.records().join("0002")).unwrap();
-    lowered.doctor(&["--undo"]).assert().code(0).stdout(predicate::str::contains("as it was before"));
+    lowered
+        .doctor(&["--undo"])
+        .assert()
+        .code(0)
+        .stdout(predicate::str::contains("as it was before"));
     assert_eq!(fs::read_dir(lowered.records()).unwrap().count(), 0);
 }
 
@@ -152,11 +189,19 @@ fn doctor_fix_refuses_locked_or_untrusted_records() {
     lowered.fix(&["--yes"]).assert().code(0);
     let held = fs::File::open(lowered.records()).unwrap();
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    lowered.doctor(&["--undo"]).assert().code(1).stderr(predicate::str::contains("another process of trimtab"));
+    lowered
+        .doctor(&["--undo"])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("another process of trimtab"));
     drop(held);
     // Another user could have replaced the records.
     fs::set_permissions(lowered.records(), fs::Permissions::from_mode(0o777)).unwrap();
-    lowered.doctor(&["--undo"]).assert().code(1).stderr(predicate::str::contains("cannot be trusted"));
+    lowered
+        .doctor(&["--undo"])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("cannot be trusted"));
     fs::set_permissions(lowered.records(), fs::Permissions::from_mode(0o700)).unwrap();
     std::os::unix::fs::chown(lowered.records(), Some(65_534), Some(65_534)).unwrap();
     fs::write(lowered.limit(), LOW).unwrap();
@@ -166,14 +211,21 @@ fn doctor_fix_refuses_locked_or_untrusted_records() {
     // A record that names another file changes nothing in that file.
     let other = lowered.state.path().join("discard_max_bytes");
     fs::write(&other, "5").unwrap();
-    let record: Value = serde_json::from_str(&fs::read_to_string(lowered.record()).unwrap()).unwrap();
+    let record: Value =
+        serde_json::from_str(&fs::read_to_string(lowered.record()).unwrap()).unwrap();
     let action = &record["steps"][0]["action"];
-    let text = record
-        .to_string()
-        .replace(&action.to_string(), &serde_json::json!({ "what": "attribute", "file": other, "from": "1", "to": "5" }).to_string());
+    let text = record.to_string().replace(
+        &action.to_string(),
+        &serde_json::json!({ "what": "attribute", "file": other, "from": "1", "to": "5" })
+            .to_string(),
+    );
     let text = text.replace(&record["steps"][0]["identity"].to_string(), "\"\"");
     fs::write(lowered.record(), text).unwrap();
-    lowered.doctor(&["--undo"]).assert().code(1).stderr(predicate::str::contains("nothing that is ever set here"));
+    lowered
+        .doctor(&["--undo"])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("nothing that is ever set here"));
     assert_eq!(fs::read_to_string(&other).unwrap(), "5");
 }
 
@@ -217,14 +269,29 @@ struct Luks {
 impl Luks {
     fn new() -> Option<Self> {
         let name = format!("trimtab-test-{}", std::process::id());
-        let luks = Self { name, mount: tempfile::tempdir().ok()?, device: crate::support::LoopDevice::new(128)? };
+        let luks = Self {
+            name,
+            mount: tempfile::tempdir().ok()?,
+            device: crate::support::LoopDevice::new(128)?,
+        };
         let node = luks.device.node();
         let key = luks.mount.path().with_extension("key");
         fs::write(&key, "pw").ok()?;
         let key_file = key.to_str()?;
         let made = run(
             "cryptsetup",
-            &["luksFormat", "--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "-q", &node, key_file],
+            &[
+                "luksFormat",
+                "--type",
+                "luks2",
+                "--pbkdf",
+                "pbkdf2",
+                "--pbkdf-force-iterations",
+                "1000",
+                "-q",
+                &node,
+                key_file,
+            ],
         )
         .and_then(|_| run("cryptsetup", &["open", &node, &luks.name, "--key-file", key_file]));
         fs::remove_file(&key).ok()?;
@@ -255,7 +322,11 @@ fn doctor_fix_and_undo_switch_dm_crypt_discards() {
     let state = tempfile::tempdir().unwrap();
     let doctor = |args: &[&str], passphrase: &str, code: i32| {
         let mut command = trimtab();
-        command.env("TRIMTAB_STATE_DIR", state.path()).arg("doctor").args(args).write_stdin(format!("{passphrase}\n"));
+        command
+            .env("TRIMTAB_STATE_DIR", state.path())
+            .arg("doctor")
+            .args(args)
+            .write_stdin(format!("{passphrase}\n"));
         command.assert().code(code)
     };
     let path = luks.mount.path().to_str().unwrap();

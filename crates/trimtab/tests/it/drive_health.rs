@@ -14,7 +14,10 @@ fn environment(fixture: &str, more: &str) -> Vec<(String, String)> {
     let tree = unpack(&format!("{text}\n{more}"));
     let root = Root::recorded(tree.path()).unwrap();
     let place = Place::of_path(&root, Path::new(&tree.expected.subject)).unwrap();
-    capture(&root, &place, Path::new(&tree.expected.subject)).into_iter().map(|field| (field.key, field.value)).collect()
+    capture(&root, &place, Path::new(&tree.expected.subject))
+        .into_iter()
+        .map(|field| (field.key, field.value))
+        .collect()
 }
 
 fn value<'a>(fields: &'a [(String, String)], key: &str) -> &'a str {
@@ -30,7 +33,8 @@ fn nvme_drive_reports_temperature_and_wear() {
     (log[1], log[2], log[5]) = (59, 1, 7);
     log[48..56].copy_from_slice(&1000_u64.to_le_bytes());
     let hex: String = log.iter().map(|byte| format!("{byte:02x}")).collect();
-    let more = format!("{NVME}/device/hwmon3/temp1_input = 41850\nhex /nvme-smart-log/nvme0n1 {hex}");
+    let more =
+        format!("{NVME}/device/hwmon3/temp1_input = 41850\nhex /nvme-smart-log/nvme0n1 {hex}");
     let fields = environment("nvme", &more);
     assert_eq!(value(&fields, "drive.temperature"), "42 °C");
     assert_eq!(value(&fields, "drive.wear"), "7 % of its rated life used, 512 MB written in all");
@@ -49,7 +53,9 @@ fn daily_reading_of_an_nvme_drive_is_kept_under_its_serial() {
     log[48..56].copy_from_slice(&1000_u64.to_le_bytes());
     let hex: String = log.iter().map(|byte| format!("{byte:02x}")).collect();
     let (_, text) = fixtures().into_iter().find(|(name, _)| name == "nvme").unwrap();
-    let more = format!("{NVME}/device/model = Example\n{NVME}/device/serial = S1\nhex /nvme-smart-log/nvme0n1 {hex}");
+    let more = format!(
+        "{NVME}/device/model = Example\n{NVME}/device/serial = S1\nhex /nvme-smart-log/nvme0n1 {hex}"
+    );
     let tree = unpack(&format!("{text}\n{more}"));
     let (root, state) = (Root::recorded(tree.path()).unwrap(), tempfile::tempdir().unwrap());
     trimtab::daemon::wear::read(&root, state.path()).unwrap();
@@ -64,13 +70,24 @@ fn daily_reading_of_an_nvme_drive_is_kept_under_its_serial() {
     let kept = history.before(&later("S1")).unwrap();
     assert_eq!((kept.host_written.unwrap().bytes, kept.used.unwrap().percent), (512_000_000, 7));
     assert!(history.before(&later("S2")).is_none());
-    let file: serde_json::Value = serde_json::from_slice(&std::fs::read(state.path().join("wear.json")).unwrap()).unwrap();
-    assert_eq!(file["drives"].as_object().unwrap().values().map(|points| points.as_array().unwrap().len()).collect::<Vec<_>>(), [1]);
+    let file: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(state.path().join("wear.json")).unwrap()).unwrap();
+    assert_eq!(
+        file["drives"]
+            .as_object()
+            .unwrap()
+            .values()
+            .map(|points| points.as_array().unwrap().len())
+            .collect::<Vec<_>>(),
+        [1]
+    );
 }
 
 #[test]
 fn missing_temperature_and_wear_have_a_reason() {
-    for (fixture, says) in [("sata-queued", "smartctl"), ("virtio", "a virtual drive"), ("nvme", "does not report it")] {
+    for (fixture, says) in
+        [("sata-queued", "smartctl"), ("virtio", "a virtual drive"), ("nvme", "does not report it")]
+    {
         let fields = environment(fixture, "");
         assert!(value(&fields, "drive.temperature").starts_with("n/a: "), "{fixture}: {fields:?}");
         let wear = value(&fields, "drive.wear");
@@ -81,13 +98,22 @@ fn missing_temperature_and_wear_have_a_reason() {
 #[test]
 fn array_leg_temperatures_are_read() {
     let (_, text) = fixtures().into_iter().find(|(name, _)| name == "md-raid1").unwrap();
-    let disks: Vec<&str> =
-        text.lines().filter_map(|line| line.strip_prefix("disk ")?.split(' ').next()).filter(|d| !d.contains("/md")).collect();
-    let warm: Vec<String> =
-        disks.iter().enumerate().map(|(n, disk)| format!("{disk}/device/hwmon/hwmon{n}/temp1_input = {}", 30_000 + 1000 * n)).collect();
+    let disks: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("disk ")?.split(' ').next())
+        .filter(|d| !d.contains("/md"))
+        .collect();
+    let warm: Vec<String> = disks
+        .iter()
+        .enumerate()
+        .map(|(n, disk)| {
+            format!("{disk}/device/hwmon/hwmon{n}/temp1_input = {}", 30_000 + 1000 * n)
+        })
+        .collect();
     let fields = environment("md-raid1", &warm.join("\n"));
     assert!(disks.len() >= 2);
-    let mut told: Vec<&str> = (0..disks.len()).map(|n| value(&fields, &format!("drive.{n}.temperature"))).collect();
+    let mut told: Vec<&str> =
+        (0..disks.len()).map(|n| value(&fields, &format!("drive.{n}.temperature"))).collect();
     told.sort_unstable();
     assert_eq!(told[..2], ["30 °C", "31 °C"], "{fields:?}");
 }

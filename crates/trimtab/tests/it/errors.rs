@@ -158,7 +158,17 @@ const FAULTS: &[(&str, i32, &[&[&str]])] = &[
         1,
         &[
             &["results", "list", "--store", "/no/such/dir/store.db"],
-            &["bench", "tree", "null:", "--files", "10", "--size", "100kB", "--store", "/no/such/dir/store.db"],
+            &[
+                "bench",
+                "tree",
+                "null:",
+                "--files",
+                "10",
+                "--size",
+                "100kB",
+                "--store",
+                "/no/such/dir/store.db",
+            ],
         ],
     ),
     (
@@ -220,7 +230,9 @@ fn same_fault_has_same_status_in_every_command() {
         for command in *commands {
             for json in [false, true] {
                 let mut process = trimtab();
-                process.env("XDG_DATA_HOME", scratch.path()).env("TRIMTAB_RUNTIME_DIR", scratch.path());
+                process
+                    .env("XDG_DATA_HOME", scratch.path())
+                    .env("TRIMTAB_RUNTIME_DIR", scratch.path());
                 process.args(*command).args(json.then_some("--json"));
                 let output = process.output().unwrap();
                 let said = String::from_utf8_lossy(&output.stderr);
@@ -230,14 +242,27 @@ fn same_fault_has_same_status_in_every_command() {
                     assert!(output.stdout.is_empty(), "{command:?}");
                     continue;
                 }
-                let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{fault}: {command:?}: {e}"));
-                assert_eq!((document["schema"].as_str(), document["version"].as_u64()), (Some("trimtab.error"), Some(1)), "{command:?}");
+                let document: Value = serde_json::from_slice(&output.stdout)
+                    .unwrap_or_else(|e| panic!("{fault}: {command:?}: {e}"));
+                assert_eq!(
+                    (document["schema"].as_str(), document["version"].as_u64()),
+                    (Some("trimtab.error"), Some(1)),
+                    "{command:?}"
+                );
                 let error = document["error"].as_object().unwrap();
                 let mut keys: Vec<&str> = error.keys().map(String::as_str).collect();
                 keys.sort_unstable();
-                assert_eq!(keys, ["causes", "errno", "exit_status", "hint", "kind", "message"], "{command:?}");
+                assert_eq!(
+                    keys,
+                    ["causes", "errno", "exit_status", "hint", "kind", "message"],
+                    "{command:?}"
+                );
                 assert_eq!(error["exit_status"], *status, "{command:?}");
-                assert_eq!(error["kind"], if *status == 2 { "usage" } else { "failed" }, "{command:?}");
+                assert_eq!(
+                    error["kind"],
+                    if *status == 2 { "usage" } else { "failed" },
+                    "{command:?}"
+                );
                 assert!(!error["message"].as_str().unwrap().is_empty(), "{command:?}");
             }
         }
@@ -253,7 +278,9 @@ fn unwritable_output_error_keeps_its_errno() {
         process
     };
     here().args(["bench", "tree", "null:", "--files", "10", "--size", "100kB"]).assert().success();
-    for command in [["results", "report", "last", "--output"], ["results", "export", "last", "--output"]] {
+    for command in
+        [["results", "report", "last", "--output"], ["results", "export", "last", "--output"]]
+    {
         let run = here().args(command).args(["/no/such/dir/out", "--json"]).assert().code(1);
         let document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
         assert_eq!(document["error"]["errno"], 2, "{document}");
@@ -263,17 +290,29 @@ fn unwritable_output_error_keeps_its_errno() {
 #[test]
 fn interrupt_has_status_130_and_json_document() {
     let dir = tempfile::tempdir().unwrap();
-    let simulate = ["drive", "simulate", "--drive", "intel-x25-m-160gb", "--until-written", "1000x", "--json"];
+    let simulate =
+        ["drive", "simulate", "--drive", "intel-x25-m-160gb", "--until-written", "1000x", "--json"];
     let tree = ["bench", "tree", "null:", "--tries", "500", "--json"];
     for args in [&simulate[..], &tree] {
-        let child = process().args(args).current_dir(dir.path()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let child = process()
+            .args(args)
+            .current_dir(dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         std::thread::sleep(std::time::Duration::from_millis(1500));
-        rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+        rustix::process::kill_process(
+            rustix::process::Pid::from_child(&child),
+            rustix::process::Signal::INT,
+        )
+        .unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{args:?}");
         // Commands that store partial results print them as their document.
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let of_error = document["schema"] == "trimtab.error" && document["error"]["kind"] == "interrupted";
+        let of_error =
+            document["schema"] == "trimtab.error" && document["error"]["kind"] == "interrupted";
         assert!(of_error || document["complete"] == false, "{document}");
     }
 }
@@ -289,16 +328,29 @@ fn daemon_check_reports_place_and_names_unmounted() {
     };
     let write = |text: &str| {
         std::fs::write(&config, text).unwrap();
-        std::fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        std::fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o644))
+            .unwrap();
     };
-    write("[[filesystem]]\npath = \"home\"\npolicy = \"idel\"\n[[filesystem]]\npath = \"/\"\npolicy = \"adaptive:share=150%\"\n");
+    write(
+        "[[filesystem]]\npath = \"home\"\npolicy = \"idel\"\n[[filesystem]]\npath = \"/\"\npolicy = \"adaptive:share=150%\"\n",
+    );
     let run = check().assert().code(2).stdout("");
     let said = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
-    assert!(said.contains("t.toml:2: path: 'home' is not an absolute path") && said.lines().count() == 1, "{said}");
+    assert!(
+        said.contains("t.toml:2: path: 'home' is not an absolute path")
+            && said.lines().count() == 1,
+        "{said}"
+    );
     let run = check().arg("--json").assert().code(2);
     let document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
-    assert_eq!((document["right"].as_bool(), document["errors"].as_array().unwrap().len()), (Some(false), 1), "{document}");
-    write("[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\n[[filesystem]]\npath = \"/no/such/mount\"\npolicy = \"none\"\n");
+    assert_eq!(
+        (document["right"].as_bool(), document["errors"].as_array().unwrap().len()),
+        (Some(false), 1),
+        "{document}"
+    );
+    write(
+        "[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\n[[filesystem]]\npath = \"/no/such/mount\"\npolicy = \"none\"\n",
+    );
     let absent = predicate::str::contains("/no/such/mount: none; not mounted now");
     check().assert().success().stdout(absent.and(predicate::str::contains("not mounted").count(1)));
 }
@@ -318,22 +370,38 @@ fn daemon_lines_have_time_unless_journal_adds_it() {
         let file = std::fs::File::create(dir.path().join("log")).unwrap();
         let stat = rustix::fs::fstat(&file).unwrap();
         let mut command = process();
-        command.args(["daemon", "--shutdown", "--config"]).arg(&config).env("TRIMTAB_RUNTIME_DIR", dir.path());
+        command
+            .args(["daemon", "--shutdown", "--config"])
+            .arg(&config)
+            .env("TRIMTAB_RUNTIME_DIR", dir.path());
         // As systemd sets it: for this standard error, or inherited and naming another file.
         let inode = if journal { stat.st_ino } else { stat.st_ino + 1 };
-        command.env("JOURNAL_STREAM", format!("{}:{inode}", stat.st_dev)).stderr(file).stdout(Stdio::null());
+        command
+            .env("JOURNAL_STREAM", format!("{}:{inode}", stat.st_dev))
+            .stderr(file)
+            .stdout(Stdio::null());
         assert!(command.status().unwrap().success());
         std::fs::read_to_string(dir.path().join("log")).unwrap()
     };
     let own = lines(false);
-    assert!(predicate::str::is_match(r"(?m)^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ /no/such/mount is not mounted").unwrap().eval(&own), "{own}");
+    assert!(
+        predicate::str::is_match(
+            r"(?m)^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ /no/such/mount is not mounted"
+        )
+        .unwrap()
+        .eval(&own),
+        "{own}"
+    );
     let journal = lines(true);
     assert!(journal.starts_with("/no/such/mount is not mounted"), "{journal}");
 }
 
 /// Collects every option of `command` and its subcommands, with the command path.
 fn options(command: &clap::Command, path: &[String], found: &mut Vec<(Vec<String>, String)>) {
-    for arg in command.get_arguments().filter(|arg| arg.get_action().takes_values() && !arg.is_positional()) {
+    for arg in command
+        .get_arguments()
+        .filter(|arg| arg.get_action().takes_values() && !arg.is_positional())
+    {
         found.extend(arg.get_long().map(|long| (path.to_vec(), format!("--{long}"))));
     }
     for sub in command.get_subcommands() {
@@ -350,26 +418,42 @@ fn invalid_number_is_refused_in_one_line_with_expected() {
     let (mut numbers, mut parser) = (0, cli::command());
     for (path, option) in all {
         let words = |value: &str| -> Vec<String> {
-            ["trimtab".to_owned()].into_iter().chain(path.iter().cloned()).chain([format!("{option}={value}")]).collect()
+            ["trimtab".to_owned()]
+                .into_iter()
+                .chain(path.iter().cloned())
+                .chain([format!("{option}={value}")])
+                .collect()
         };
         let mut refused = |value: &str| {
-            parser.try_get_matches_from_mut(words(value)).err().filter(|error| error.kind() == clap::error::ErrorKind::ValueValidation)
+            parser
+                .try_get_matches_from_mut(words(value))
+                .err()
+                .filter(|error| error.kind() == clap::error::ErrorKind::ValueValidation)
         };
         // Skip options that accept any text or no number at all.
         if refused("abc").is_none()
-            || ["1", "60", "4096", "0.5", "10s", "4096:8192", "0+4096"].into_iter().all(|value| refused(value).is_some())
+            || ["1", "60", "4096", "0.5", "10s", "4096:8192", "0+4096"]
+                .into_iter()
+                .all(|value| refused(value).is_some())
         {
             continue;
         }
         numbers += 1;
         for value in ["-5", "abc", "NaN", "", "99999999999999999999999"] {
-            let error = refused(value).unwrap_or_else(|| panic!("{path:?} {option} takes '{value}'"));
+            let error =
+                refused(value).unwrap_or_else(|| panic!("{path:?} {option} takes '{value}'"));
             says_what_is_wanted(&cli::said(&error, &words(value), &whole).0, &path, &option, value);
         }
         // The program itself prints the same; checked for every eighth option.
         if numbers % 8 == 0 {
-            let refused = trimtab().args(&words("abc")[1..]).env("HOME", "/nonexistent").assert().code(2);
-            says_what_is_wanted(&String::from_utf8(refused.get_output().stderr.clone()).unwrap(), &path, &option, "abc");
+            let refused =
+                trimtab().args(&words("abc")[1..]).env("HOME", "/nonexistent").assert().code(2);
+            says_what_is_wanted(
+                &String::from_utf8(refused.get_output().stderr.clone()).unwrap(),
+                &path,
+                &option,
+                "abc",
+            );
         }
     }
     assert!(numbers > 80, "{numbers} options want a number or something like it");
@@ -391,30 +475,50 @@ fn says_what_is_wanted(said: &str, path: &[String], option: &str, value: &str) {
 /// error for a missing target suggested `null:`, which no study accepts.
 #[test]
 fn unusable_store_or_target_is_refused_before_run() {
-    let missing = trimtab().args(["study", "/no/such/path"]).assert().code(1).get_output().stderr.clone();
+    let missing =
+        trimtab().args(["study", "/no/such/path"]).assert().code(1).get_output().stderr.clone();
     let missing = String::from_utf8(missing).unwrap();
     assert!(missing.contains("drive:NAME") && !missing.contains("null:"), "{missing}");
     for force in [&[][..], &["--force"][..]] {
         let mut study = trimtab();
-        study.args(["study", "--quick", "drive:intel-x25-m-160gb", "--report", "/proc/x.html"]).args(force);
-        study.assert().code(1).stdout("").stderr(predicate::str::contains("cannot write /proc/x.html"));
+        study
+            .args(["study", "--quick", "drive:intel-x25-m-160gb", "--report", "/proc/x.html"])
+            .args(force);
+        study
+            .assert()
+            .code(1)
+            .stdout("")
+            .stderr(predicate::str::contains("cannot write /proc/x.html"));
     }
     let Some(full) = crate::support::LoopMount::tmpfs(8) else { return skip("root and tmpfs") };
     let store = full.path().join("results.db");
     let bench = |store: &std::path::Path| {
         let mut command = trimtab();
-        command.args(["bench", "tree", "null:", "--files", "10", "--size", "100kB", "--store"]).arg(store);
+        command
+            .args(["bench", "tree", "null:", "--files", "10", "--size", "100kB", "--store"])
+            .arg(store);
         command
     };
     // A directory that others may write to was also detected late.
-    bench(&store).assert().code(1).stdout("").stderr(predicate::str::contains("others may write to it"));
-    std::fs::set_permissions(full.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    bench(&store)
+        .assert()
+        .code(1)
+        .stdout("")
+        .stderr(predicate::str::contains("others may write to it"));
+    std::fs::set_permissions(full.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
     bench(&store).assert().success();
     std::fs::write(full.path().join("ballast"), vec![0x5a; 6 << 20]).unwrap();
     for store in [store.clone(), full.path().join("another.db")] {
-        let said = predicate::str::contains("free there, and a run takes up to").and(predicate::str::contains("--store"));
+        let said = predicate::str::contains("free there, and a run takes up to")
+            .and(predicate::str::contains("--store"));
         bench(&store).assert().code(1).stdout("").stderr(said);
-        trimtab().args(["study", "--quick", "drive:intel-x25-m-160gb", "--store"]).arg(&store).assert().code(1).stdout("");
+        trimtab()
+            .args(["study", "--quick", "drive:intel-x25-m-160gb", "--store"])
+            .arg(&store)
+            .assert()
+            .code(1)
+            .stdout("");
     }
     assert!(!full.path().join("another.db").exists());
 }
@@ -423,10 +527,22 @@ fn unusable_store_or_target_is_refused_before_run() {
 fn impossible_drive_settings_are_refused_before_run() {
     let simulate = |drive: &str| {
         let mut command = trimtab();
-        command.args(["drive", "simulate", "--workload", "random", "--trims", "10", "--capacity", "1GiB", "--drive", drive]);
+        command.args([
+            "drive",
+            "simulate",
+            "--workload",
+            "random",
+            "--trims",
+            "10",
+            "--capacity",
+            "1GiB",
+            "--drive",
+            drive,
+        ]);
         command
     };
-    let said = predicate::str::contains("laptop-7200rpm does not support TRIM").and(predicate::str::contains("leave --trims out"));
+    let said = predicate::str::contains("laptop-7200rpm does not support TRIM")
+        .and(predicate::str::contains("leave --trims out"));
     simulate("laptop-7200rpm").assert().code(2).stdout("").stderr(said);
     // An engine that compresses one byte per second would need over an hour for 4 KiB.
     let dir = tempfile::tempdir().unwrap();
@@ -436,7 +552,8 @@ fn impossible_drive_settings_are_refused_before_run() {
         std::fs::write(&file, format!("{drive}engine_bytes_per_s = {engine}\n")).unwrap();
         trimtab().args(["drive", "show"]).arg(&file).assert()
     };
-    let said = predicate::str::contains("flash.compression.engine_bytes_per_s").and(predicate::str::contains("1000000"));
+    let said = predicate::str::contains("flash.compression.engine_bytes_per_s")
+        .and(predicate::str::contains("1000000"));
     show(1).code(2).stdout("").stderr(said);
     show(1_000_000).success();
     for fill in ["0", "9", "91"] {
@@ -453,29 +570,55 @@ fn impossible_drive_settings_are_refused_before_run() {
 fn unwritable_report_is_named_and_result_is_printed() {
     let dir = tempfile::tempdir().unwrap();
     let mut study = trimtab();
-    study.args(["study", "--quick", "drive:ocz-vertex-le-100gb", "--policies", "none", "--questions", "deleting", "--json", "--store"]);
-    let output = study.arg(dir.path().join("s.db")).args(["--report", "/dev/full"]).output().unwrap();
+    study.args([
+        "study",
+        "--quick",
+        "drive:ocz-vertex-le-100gb",
+        "--policies",
+        "none",
+        "--questions",
+        "deleting",
+        "--json",
+        "--store",
+    ]);
+    let output =
+        study.arg(dir.path().join("s.db")).args(["--report", "/dev/full"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("cannot write /dev/full: No space left on device") && said.contains("the runs are kept"), "{said}");
+    assert!(
+        said.contains("cannot write /dev/full: No space left on device")
+            && said.contains("the runs are kept"),
+        "{said}"
+    );
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     // A single policy has nothing to compare with.
     assert_eq!(json["use"], Value::Null);
     assert!(json.as_object().unwrap().contains_key("use"), "null, and not left out");
-    assert_eq!((&json["verdict"]["recommendation"], &json["verdict"]["rule"]), (&"unknown".into(), &"too_little".into()));
+    assert_eq!(
+        (&json["verdict"]["recommendation"], &json["verdict"]["rule"]),
+        (&"unknown".into(), &"too_little".into())
+    );
     let export = |place: &str| {
         let mut export = trimtab();
-        export.args(["results", "export", "--output", place, "--store"]).arg(dir.path().join("s.db")).assert()
+        export
+            .args(["results", "export", "--output", place, "--store"])
+            .arg(dir.path().join("s.db"))
+            .assert()
     };
     let full = export("/dev/full");
-    full.code(1).stderr(predicates::str::contains("cannot write /dev/full: No space left on device"));
+    full.code(1)
+        .stderr(predicates::str::contains("cannot write /dev/full: No space left on device"));
 }
 
 /// Every row of docs/errors.md: invocation, status and a part of the answer.
 #[test]
 fn errors_page_quotes_actual_messages() {
     let page = include_str!("../../../../docs/errors.md");
-    let rows: Vec<Vec<&str>> = page.lines().filter(|line| line.starts_with("| `")).map(|line| line.split(" | ").collect()).collect();
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.split(" | ").collect())
+        .collect();
     assert!(rows.len() >= 10);
     for row in rows {
         let words = row[0].trim_matches(['|', '`', ' ']).split_whitespace().skip(1);

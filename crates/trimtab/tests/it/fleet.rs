@@ -34,14 +34,24 @@ impl Collection {
 
     /// The report as JSON, and the exit status.
     fn report(&self) -> (i32, Value) {
-        let output = trimtab().args(["report", "fleet", "--json"]).arg(self.hosts()).output().unwrap();
-        (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap_or(Value::Null))
+        let output =
+            trimtab().args(["report", "fleet", "--json"]).arg(self.hosts()).output().unwrap();
+        (
+            output.status.code().unwrap(),
+            serde_json::from_slice(&output.stdout).unwrap_or(Value::Null),
+        )
     }
 
     /// The page, written to a new file.
     fn page(&self, name: &str) -> String {
         let output = self.at(name);
-        trimtab().args(["report", "fleet", "--quiet"]).arg(self.hosts()).arg("--output").arg(&output).output().unwrap();
+        trimtab()
+            .args(["report", "fleet", "--quiet"])
+            .arg(self.hosts())
+            .arg("--output")
+            .arg(&output)
+            .output()
+            .unwrap();
         fs::read_to_string(output).unwrap()
     }
 }
@@ -51,11 +61,18 @@ fn doctor(diagnoses: &[Value]) -> String {
 }
 
 fn wear(drives: &[Value], failures: &[Value]) -> String {
-    json!({ "schema": "trimtab.wear", "version": 1, "drives": drives, "failures": failures }).to_string()
+    json!({ "schema": "trimtab.wear", "version": 1, "drives": drives, "failures": failures })
+        .to_string()
 }
 
 /// A diagnosis of a filesystem on one drive below a dm-crypt volume.
-fn diagnosis(subject: &str, drive: &str, kind: &str, trimmed_by: &[&str], findings: &[Value]) -> Value {
+fn diagnosis(
+    subject: &str,
+    drive: &str,
+    kind: &str,
+    trimmed_by: &[&str],
+    findings: &[Value],
+) -> Value {
     let at: &[&str] = if kind == "blocked" { &["dm-0 home [crypt]"] } else { &[] };
     json!({
         "subject": subject, "verdict": { "kind": kind, "at": at, "reaches": [], "text": format!("TRIM {kind}") },
@@ -81,7 +98,8 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
     }
 }
@@ -95,16 +113,29 @@ fn random_hosts(collection: &Collection, hosts: u64) -> Vec<(String, Value)> {
         let (mut diagnoses, mut drives) = (Vec::new(), Vec::new());
         for nth in 0..=numbers.below(3) {
             let kind = ["blocked", "reaches", "reaches", "unknown"][numbers.below(4) as usize];
-            let policy: &[&str] = [&["fstrim.timer (weekly)"][..], &["online: the discard mount option"], &[]][numbers.below(3) as usize];
+            let policy: &[&str] =
+                [&["fstrim.timer (weekly)"][..], &["online: the discard mount option"], &[]]
+                    [numbers.below(3) as usize];
             let severity = ["note", "serious"][numbers.below(2) as usize];
-            let fault = json!({ "code": "drive.known-fault", "severity": severity, "text": "a fault" });
+            let fault =
+                json!({ "code": "drive.known-fault", "severity": severity, "text": "a fault" });
             let faults: &[Value] = if numbers.below(4) == 0 { &[fault] } else { &[] };
-            diagnoses.push(diagnosis(&format!("/srv/{nth}"), &format!("nvme{nth}n1"), kind, policy, faults));
+            diagnoses.push(diagnosis(
+                &format!("/srv/{nth}"),
+                &format!("nvme{nth}n1"),
+                kind,
+                policy,
+                faults,
+            ));
             let left = (numbers.below(2) == 0).then(|| numbers.below(4000) as f64);
-            let (hours, used, waf) = (numbers.below(50_000), numbers.below(120), numbers.below(700) as f64 / 100.0);
+            let (hours, used, waf) =
+                (numbers.below(50_000), numbers.below(120), numbers.below(700) as f64 / 100.0);
             drives.push(drive(&format!("/dev/nvme{nth}n1"), hours, used, waf, left));
         }
-        let (doctor, wear) = (doctor(&diagnoses), wear(&drives, &[json!({ "subject": "/dev/sdz", "why": "asleep" })]));
+        let (doctor, wear) = (
+            doctor(&diagnoses),
+            wear(&drives, &[json!({ "subject": "/dev/sdz", "why": "asleep" })]),
+        );
         // Both layouts of a collection.
         let names = if host % 2 == 0 {
             [format!("{name}/doctor.json"), format!("{name}/wear.json")]
@@ -125,24 +156,40 @@ fn random_hosts(collection: &Collection, hosts: u64) -> Vec<(String, Value)> {
 
 /// The same figures, counted from the documents alone.
 fn counted(documents: &[(String, Value)]) -> Value {
-    let of = |schema: &str| documents.iter().filter(move |(_, document)| document["schema"] == schema).collect::<Vec<_>>();
+    let of = |schema: &str| {
+        documents
+            .iter()
+            .filter(move |(_, document)| document["schema"] == schema)
+            .collect::<Vec<_>>()
+    };
     let hosts: BTreeSet<&String> = documents.iter().map(|(host, _)| host).collect();
     let list = |documents: &[&(String, Value)], key: &str| -> Vec<(String, Value)> {
         documents
             .iter()
-            .flat_map(|(host, document)| document[key].as_array().unwrap().iter().map(|one| (host.clone(), one.clone())))
+            .flat_map(|(host, document)| {
+                document[key].as_array().unwrap().iter().map(|one| (host.clone(), one.clone()))
+            })
             .collect()
     };
     let (doctors, wears) = (of("trimtab.doctor"), of("trimtab.wear"));
     let (diagnoses, drives) = (list(&doctors, "diagnoses"), list(&wears, "drives"));
-    let blocked: Vec<_> = diagnoses.iter().filter(|(_, one)| one["verdict"]["kind"] == "blocked").collect();
+    let blocked: Vec<_> =
+        diagnoses.iter().filter(|(_, one)| one["verdict"]["kind"] == "blocked").collect();
     let faults = |harmed: bool| {
-        let is = |one: &Value| one["layers"][1]["findings"].as_array().unwrap().iter().any(|f| (f["severity"] != "note") == harmed);
+        let is = |one: &Value| {
+            one["layers"][1]["findings"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|f| (f["severity"] != "note") == harmed)
+        };
         diagnoses.iter().filter(|(_, one)| is(one)).count()
     };
     let days_left = |drive: &Value| -> Option<f64> {
-        let (hours, used) = (drive["power_on_hours"].as_f64().unwrap(), drive["used_percent"].as_f64().unwrap());
-        let mean = if used == 0.0 { None } else { Some((hours / 24.0 * (100.0 - used) / used).max(0.0)) };
+        let (hours, used) =
+            (drive["power_on_hours"].as_f64().unwrap(), drive["used_percent"].as_f64().unwrap());
+        let mean =
+            if used == 0.0 { None } else { Some((hours / 24.0 * (100.0 - used) / used).max(0.0)) };
         drive["life_left"]["days"].as_f64().or(mean)
     };
     let count = |is: &dyn Fn(&Value) -> bool| drives.iter().filter(|(_, drive)| is(drive)).count();
@@ -173,49 +220,88 @@ fn figures_of_a_fleet_are_those_of_its_documents() {
     let (status, report) = collection.report();
     let expected = counted(&documents);
     assert_eq!((status, &report["counts"]), (0, &expected));
-    assert!(["blocked", "wears_fast", "ending", "waf_high", "harmed"].iter().all(|key| expected[*key].as_u64() > Some(3)), "{expected}");
+    assert!(
+        ["blocked", "wears_fast", "ending", "waf_high", "harmed"]
+            .iter()
+            .all(|key| expected[*key].as_u64() > Some(3)),
+        "{expected}"
+    );
 
     // Each policy's drives and median, from the two documents of each host.
     let mut wafs: BTreeMap<Option<String>, Vec<f64>> = BTreeMap::new();
-    for (host, document) in documents.iter().filter(|(_, document)| document["schema"] == "trimtab.wear") {
-        let doctor = documents.iter().find(|(other, document)| other == host && document["schema"] == "trimtab.doctor");
+    for (host, document) in
+        documents.iter().filter(|(_, document)| document["schema"] == "trimtab.wear")
+    {
+        let doctor = documents
+            .iter()
+            .find(|(other, document)| other == host && document["schema"] == "trimtab.doctor");
         for (nth, drive) in document["drives"].as_array().unwrap().iter().enumerate() {
-            let by = doctor.map(|(_, document)| match &document["diagnoses"][nth]["trimmed_by"][0] {
-                Value::String(by) => by.clone(),
-                _ => "nothing".to_owned(),
-            });
+            let by =
+                doctor.map(|(_, document)| match &document["diagnoses"][nth]["trimmed_by"][0] {
+                    Value::String(by) => by.clone(),
+                    _ => "nothing".to_owned(),
+                });
             wafs.entry(by).or_default().push(drive["waf_lifetime"]["value"].as_f64().unwrap());
         }
     }
     let policies = report["policies"].as_array().unwrap();
     assert_eq!(policies.len(), wafs.len());
     for (by, mut wafs) in wafs {
-        let found = policies.iter().find(|policy| policy["trimmed_by"].as_str() == by.as_deref()).unwrap();
+        let found =
+            policies.iter().find(|policy| policy["trimmed_by"].as_str() == by.as_deref()).unwrap();
         wafs.sort_by(f64::total_cmp);
         let (low, high) = (wafs[(wafs.len() - 1) / 2], wafs[wafs.len() / 2]);
         assert_eq!(found["drives"], wafs.len());
-        assert!((found["waf_median"].as_f64().unwrap() - (low + high) / 2.0).abs() < 1e-9, "{by:?}: {found}");
+        assert!(
+            (found["waf_median"].as_f64().unwrap() - (low + high) / 2.0).abs() < 1e-9,
+            "{by:?}: {found}"
+        );
     }
 
     // The page and the first screen show the same counts.
     let page = collection.page("fleet.html");
-    let screen = trimtab().args(["report", "fleet"]).arg(collection.hosts()).assert().success().get_output().stdout.clone();
+    let screen = trimtab()
+        .args(["report", "fleet"])
+        .arg(collection.hosts())
+        .assert()
+        .success()
+        .get_output()
+        .stdout
+        .clone();
     let screen = String::from_utf8(screen).unwrap();
-    for (label, key) in [("TRIM blocked", "blocked"), ("wears too fast", "wears_fast"), ("ending", "ending"), ("harmed by TRIM", "harmed")]
-    {
+    for (label, key) in [
+        ("TRIM blocked", "blocked"),
+        ("wears too fast", "wears_fast"),
+        ("ending", "ending"),
+        ("harmed by TRIM", "harmed"),
+    ] {
         let count = expected[key].to_string();
-        assert!(page.contains(&format!("<th scope=\"row\">{label}</th><td>{count}</td>")), "{label} {count}");
+        assert!(
+            page.contains(&format!("<th scope=\"row\">{label}</th><td>{count}</td>")),
+            "{label} {count}"
+        );
         let row = screen.lines().find(|line| line.starts_with(label)).unwrap();
         assert_eq!(row[label.len()..].split_whitespace().next(), Some(count.as_str()), "{row}");
     }
     // Each is in its own table and, folded, in the one of all drives.
-    let rows =
-        |id: &str| page.split(id).nth(1).unwrap().split("</section>").next().unwrap().matches("<tr><th scope=\"row\">").count() as u64;
+    let rows = |id: &str| {
+        page.split(id)
+            .nth(1)
+            .unwrap()
+            .split("</section>")
+            .next()
+            .unwrap()
+            .matches("<tr><th scope=\"row\">")
+            .count() as u64
+    };
     assert_eq!(rows("<h2>Worst problems, at most ten</h2>"), 10);
     let blocked = expected["blocked"].as_u64().unwrap();
     assert_eq!(rows("<h2>Blocked TRIM</h2>"), blocked + 1, "one layer, and one row for each");
     let all = page.split("<h2>All drives</h2>").nth(1).unwrap().split("</details>").next().unwrap();
-    assert_eq!(all.matches("<tr><th scope=\"row\">").count() as u64, expected["drives"].as_u64().unwrap());
+    assert_eq!(
+        all.matches("<tr><th scope=\"row\">").count() as u64,
+        expected["drives"].as_u64().unwrap()
+    );
 }
 
 #[test]
@@ -224,7 +310,10 @@ fn worst_problems_are_ordered_by_harm_then_by_time_left() {
     let fault = json!({ "code": "drive.trim-loses-data", "severity": "serious", "text": "TRIM is known to lose data" });
     collection.add(
         "a/doctor.json",
-        doctor(&[diagnosis("/", "nvme0n1", "blocked", &[], &[]), diagnosis("/b", "nvme1n1", "reaches", &[], &[fault])]),
+        doctor(&[
+            diagnosis("/", "nvme0n1", "blocked", &[], &[]),
+            diagnosis("/b", "nvme1n1", "reaches", &[], &[fault]),
+        ]),
     );
     // 2,000 h used 40 %: 3,000 h or 125 days are left.
     // 10,000 h and 700 days are 1,117 days or 3.06 years.
@@ -250,11 +339,21 @@ fn worst_problems_are_ordered_by_harm_then_by_time_left() {
     ];
     assert_eq!(worst, expected);
     assert_eq!(report["worst"][2]["life_left_days"], 125.0);
-    let screen = trimtab().args(["report", "fleet"]).arg(collection.hosts()).assert().success().get_output().stdout.clone();
+    let screen = trimtab()
+        .args(["report", "fleet"])
+        .arg(collection.hosts())
+        .assert()
+        .success()
+        .get_output()
+        .stdout
+        .clone();
     let screen = String::from_utf8(screen).unwrap();
-    for said in
-        ["the rated life is used up", "ends in 125 days", "after 3.06 years of service, 5 are planned", "TRIM blocked at dm-0 home [crypt]"]
-    {
+    for said in [
+        "the rated life is used up",
+        "ends in 125 days",
+        "after 3.06 years of service, 5 are planned",
+        "TRIM blocked at dm-0 home [crypt]",
+    ] {
         assert!(screen.contains(said), "{said}:\n{screen}");
     }
     assert_eq!(report["layers"], json!([{ "kind": "crypt", "subjects": 1, "hosts": 1 }]));
@@ -274,15 +373,47 @@ fn old_reading_is_marked_and_without_hours_no_life_is_known() {
     collection.add("old/wear.json", taken(365, 100, 10));
     collection.add("hourless/wear.json", taken(0, 0, 94));
     let (_, report) = collection.report();
-    assert_eq!((&report["counts"]["readings_old"], &report["counts"]["ending"]), (&json!(1), &json!(2)));
-    let hourless = report["drives"].as_array().unwrap().iter().find(|drive| drive["host"] == "hourless").unwrap();
-    assert_eq!((&hourless["life_left_days"], &hourless["wears_fast"]), (&Value::Null, &json!(false)));
-    let screen = trimtab().args(["report", "fleet"]).arg(collection.hosts()).assert().success().get_output().stdout.clone();
+    assert_eq!(
+        (&report["counts"]["readings_old"], &report["counts"]["ending"]),
+        (&json!(1), &json!(2))
+    );
+    let hourless = report["drives"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|drive| drive["host"] == "hourless")
+        .unwrap();
+    assert_eq!(
+        (&hourless["life_left_days"], &hourless["wears_fast"]),
+        (&Value::Null, &json!(false))
+    );
+    let screen = trimtab()
+        .args(["report", "fleet"])
+        .arg(collection.hosts())
+        .assert()
+        .success()
+        .get_output()
+        .stdout
+        .clone();
     let screen = String::from_utf8(screen).unwrap();
-    let problem = |host: &str| screen.lines().find(|line| line.starts_with(host) && line.contains("/dev/")).unwrap().to_owned();
-    assert!(problem("old ").ends_with("the rated life ends in 37.5 days (read 365 days ago)"), "{screen}");
+    let problem = |host: &str| {
+        screen
+            .lines()
+            .find(|line| line.starts_with(host) && line.contains("/dev/"))
+            .unwrap()
+            .to_owned()
+    };
+    assert!(
+        problem("old ").ends_with("the rated life ends in 37.5 days (read 365 days ago)"),
+        "{screen}"
+    );
     assert!(problem("new ").ends_with("the rated life ends in 37.5 days"), "{screen}");
-    assert!(collection.page("old.html").replace('\u{a0}', " ").contains("37.5 days (read 365 days ago)"));
+    assert!(
+        collection
+            .page("old.html")
+            .replace('\u{a0}', " ")
+            .contains("37.5 days (read 365 days ago)")
+    );
 }
 
 /// A host can send links; root's collection would then read any file of this machine.
@@ -301,17 +432,30 @@ fn links_in_a_directory_are_listed_and_not_followed() {
     let (status, report) = collection.report();
     let unread = report["files_unread"].as_array().unwrap();
     assert_eq!((status, &report["counts"]["hosts"], unread.len()), (1, &json!(1), 3), "{report}");
-    assert!(unread.iter().all(|one| one["why"].as_str().unwrap().starts_with("is a symbolic link")), "{unread:?}");
-    trimtab().args(["report", "fleet"]).arg(collection.at("named")).assert().success().stdout(contains("Fleet: 1 host"));
+    assert!(
+        unread.iter().all(|one| one["why"].as_str().unwrap().starts_with("is a symbolic link")),
+        "{unread:?}"
+    );
+    trimtab()
+        .args(["report", "fleet"])
+        .arg(collection.at("named"))
+        .assert()
+        .success()
+        .stdout(contains("Fleet: 1 host"));
 }
 
 /// The documents that this program prints, from a recorded machine and from a file of smartctl.
 #[test]
 fn documents_of_this_program_are_read() {
     let collection = Collection::new();
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sysroots/luks-without-discards.txt");
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/sysroots/luks-without-discards.txt");
     let tree = unpack(&fs::read_to_string(fixture).unwrap());
-    let diagnosed = trimtab().args(["doctor", "--all", "--json", "--sysroot"]).arg(tree.path()).output().unwrap();
+    let diagnosed = trimtab()
+        .args(["doctor", "--all", "--json", "--sysroot"])
+        .arg(tree.path())
+        .output()
+        .unwrap();
     collection.add("one/doctor.json", &diagnosed.stdout);
     let smart = json!({
         "smartctl": { "exit_status": 0 }, "device": { "protocol": "NVMe" }, "model_name": "Example", "power_on_time": { "hours": 876 },
@@ -322,11 +466,22 @@ fn documents_of_this_program_are_read() {
     collection.add("one/wear.json", &read.stdout);
     let (status, report) = collection.report();
     let document: Value = serde_json::from_slice(&diagnosed.stdout).unwrap();
-    let blocked = document["diagnoses"].as_array().unwrap().iter().filter(|one| one["verdict"]["kind"] == "blocked").count();
+    let blocked = document["diagnoses"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| one["verdict"]["kind"] == "blocked")
+        .count();
     assert!(blocked > 0);
-    assert_eq!((status, &report["counts"]["blocked"], &report["layers"][0]["kind"]), (0, &json!(blocked), &json!("crypt")));
+    assert_eq!(
+        (status, &report["counts"]["blocked"], &report["layers"][0]["kind"]),
+        (0, &json!(blocked), &json!("crypt"))
+    );
     let drive = &report["drives"][0];
-    assert_eq!((&drive["used_percent"], &drive["host_written_bytes"]), (&json!(7), &json!(512_000_000)));
+    assert_eq!(
+        (&drive["used_percent"], &drive["host_written_bytes"]),
+        (&json!(7), &json!(512_000_000))
+    );
     // 36.5 days used 7 %: 484.9 days are left.
     assert_eq!(drive["life_left_days"].as_f64().map(|days| (days * 10.0).round()), Some(4849.0));
 }
@@ -347,26 +502,57 @@ fn unusable_files_are_listed_and_the_rest_is_reported() {
     collection.add("good/doctor.json", &good);
     collection.add("good-doctor.json", &good);
     collection.add("cut/doctor.json", &good[..good.len() / 2]);
-    collection.add("deep/doctor.json", format!("{{\"schema\":\"trimtab.doctor\",\"version\":1,\"diagnoses\":{}", "[".repeat(100_000)));
-    collection.add("deep2/wear.json", format!("{{\"x\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000)));
-    collection.add("number/wear.json", wear(&[], &[]).replace("[]", "[{\"subject\":\"/dev/sda\",\"power_on_hours\":1e999}]"));
+    collection.add(
+        "deep/doctor.json",
+        format!(
+            "{{\"schema\":\"trimtab.doctor\",\"version\":1,\"diagnoses\":{}",
+            "[".repeat(100_000)
+        ),
+    );
+    collection.add(
+        "deep2/wear.json",
+        format!("{{\"x\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000)),
+    );
+    collection.add(
+        "number/wear.json",
+        wear(&[], &[]).replace("[]", "[{\"subject\":\"/dev/sda\",\"power_on_hours\":1e999}]"),
+    );
     collection.add("later/doctor.json", good.replace("\"version\":1", "\"version\":2"));
     collection.add("foreign/doctor.json", "{\"schema\":\"x\"}");
-    collection.add("failed/wear.json", json!({ "schema": "trimtab.error", "version": 1, "error": { "message": "no drive" } }).to_string());
+    collection.add(
+        "failed/wear.json",
+        json!({ "schema": "trimtab.error", "version": 1, "error": { "message": "no drive" } })
+            .to_string(),
+    );
     collection.add("empty/wear.json", "");
     fs::File::create(collection.add("huge/doctor.json", "")).unwrap().set_len(1 << 40).unwrap();
     symlink("/dev/zero", collection.hosts().join("zero-doctor.json")).unwrap();
     fs::create_dir_all(collection.hosts().join("pipe")).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(collection.hosts().join("pipe/doctor.json")).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(collection.hosts().join("pipe/doctor.json"))
+            .status()
+            .unwrap()
+            .success()
+    );
     collection.add("notes.txt", "no document");
     let (status, report) = collection.report();
     let unread: BTreeMap<String, &str> = report["files_unread"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|one| (one["file"].as_str().unwrap().rsplit("hosts/").next().unwrap().to_owned(), one["why"].as_str().unwrap()))
+        .map(|one| {
+            (
+                one["file"].as_str().unwrap().rsplit("hosts/").next().unwrap().to_owned(),
+                one["why"].as_str().unwrap(),
+            )
+        })
         .collect();
-    assert_eq!((status, &report["counts"]["hosts"], unread.len()), (1, &json!(1), 12), "{unread:#?}");
+    assert_eq!(
+        (status, &report["counts"]["hosts"], unread.len()),
+        (1, &json!(1), 12),
+        "{unread:#?}"
+    );
     for (file, why) in [
         ("good-doctor.json", "second diagnosis of its host"),
         ("cut/doctor.json", "EOF"),
@@ -379,30 +565,63 @@ fn unusable_files_are_listed_and_the_rest_is_reported() {
     ] {
         assert!(unread[file].contains(why), "{file}: {}", unread[file]);
     }
-    let said = trimtab().args(["report", "fleet"]).arg(collection.hosts()).assert().code(1).get_output().clone();
-    let (screen, complaint) = (String::from_utf8(said.stdout).unwrap(), String::from_utf8(said.stderr).unwrap());
-    assert!(complaint.lines().count() == 1 && complaint.starts_with("trimtab: 12 of the files cannot be used: "), "{complaint}");
-    assert!(screen.contains("7 more; --output FILE.html lists all") && screen.contains("files not read"), "{screen}");
+    let said = trimtab()
+        .args(["report", "fleet"])
+        .arg(collection.hosts())
+        .assert()
+        .code(1)
+        .get_output()
+        .clone();
+    let (screen, complaint) =
+        (String::from_utf8(said.stdout).unwrap(), String::from_utf8(said.stderr).unwrap());
+    assert!(
+        complaint.lines().count() == 1
+            && complaint.starts_with("trimtab: 12 of the files cannot be used: "),
+        "{complaint}"
+    );
+    assert!(
+        screen.contains("7 more; --output FILE.html lists all")
+            && screen.contains("files not read"),
+        "{screen}"
+    );
     assert!(collection.page("all.html").contains("trimtab failed there: no drive"));
 }
 
 #[test]
 fn collection_without_a_usable_document_fails() {
     let collection = Collection::new();
-    trimtab().args(["report", "fleet"]).arg(collection.at("nowhere")).assert().code(1).stderr(contains("nowhere"));
+    trimtab()
+        .args(["report", "fleet"])
+        .arg(collection.at("nowhere"))
+        .assert()
+        .code(1)
+        .stderr(contains("nowhere"));
     collection.add("notes.txt", "x");
-    trimtab().args(["report", "fleet"]).arg(collection.hosts()).assert().code(1).stderr(contains("no file ends in .json"));
+    trimtab()
+        .args(["report", "fleet"])
+        .arg(collection.hosts())
+        .assert()
+        .code(1)
+        .stderr(contains("no file ends in .json"));
     let only = collection.add("a.json", "[1]");
-    trimtab().args(["report", "fleet"]).arg(&only).assert().code(1).stdout("").stderr(contains("a.json"));
+    trimtab()
+        .args(["report", "fleet"])
+        .arg(&only)
+        .assert()
+        .code(1)
+        .stdout("")
+        .stderr(contains("a.json"));
     for wrong in ["page.pdf", "page"] {
-        let refused = trimtab().args(["report", "fleet", "--output", wrong]).arg(collection.hosts()).assert();
+        let refused =
+            trimtab().args(["report", "fleet", "--output", wrong]).arg(collection.hosts()).assert();
         refused.code(2).stderr(contains("neither .html nor .parquet"));
     }
 }
 
 #[test]
 fn text_of_other_hosts_is_no_markup_and_no_control() {
-    const EVIL: &str = "<script>alert(1)</script><img src=x onerror=y>\u{1b}[2J\u{202e}\"'&\n/x: forged";
+    const EVIL: &str =
+        "<script>alert(1)</script><img src=x onerror=y>\u{1b}[2J\u{202e}\"'&\n/x: forged";
     let collection = Collection::new();
     let fault = json!({ "code": "drive.trim-hangs", "severity": "caution", "text": EVIL });
     let mut diagnosis = diagnosis(EVIL, "nvme0n1", "blocked", &[EVIL], &[fault]);
@@ -411,22 +630,46 @@ fn text_of_other_hosts_is_no_markup_and_no_control() {
     collection.add("<b>host\u{1b}[31m/doctor.json", doctor(&[diagnosis]));
     let mut drive = drive(EVIL, 100, 100, 9.0, None);
     drive["model"] = json!(EVIL);
-    collection.add("<b>host\u{1b}[31m/wear.json", wear(&[drive], &[json!({ "subject": EVIL, "why": EVIL })]));
+    collection.add(
+        "<b>host\u{1b}[31m/wear.json",
+        wear(&[drive], &[json!({ "subject": EVIL, "why": EVIL })]),
+    );
     collection.add("\u{1b}]0;x\u{7}.json", EVIL);
     let page = collection.page("fleet.html");
     let body = page.split("<body>").nth(1).unwrap().split("<script>").next().unwrap();
-    assert!(body.contains("&lt;script&gt;alert(1)") && body.contains("&lt;b&gt;host"), "the text is shown");
-    assert!(!body.contains("<img") && !body.contains("<b>host") && !body.contains('\u{1b}') && !body.contains('\u{202e}'));
+    assert!(
+        body.contains("&lt;script&gt;alert(1)") && body.contains("&lt;b&gt;host"),
+        "the text is shown"
+    );
+    assert!(
+        !body.contains("<img")
+            && !body.contains("<b>host")
+            && !body.contains('\u{1b}')
+            && !body.contains('\u{202e}')
+    );
     let mut command = trimtab();
-    command.env_remove("NO_COLOR").env("CLICOLOR_FORCE", "1").args(["report", "fleet"]).arg(collection.hosts());
+    command
+        .env_remove("NO_COLOR")
+        .env("CLICOLOR_FORCE", "1")
+        .args(["report", "fleet"])
+        .arg(collection.hosts());
     let output = command.output().unwrap();
     for bytes in [output.stdout, output.stderr] {
         let text = String::from_utf8(bytes).unwrap();
         let is_style = |rest: &str| {
-            rest.starts_with('[') && rest[1..].split_once('m').is_some_and(|(n, _)| n.len() <= 2 && !["31", "35"].contains(&n))
+            rest.starts_with('[')
+                && rest[1..]
+                    .split_once('m')
+                    .is_some_and(|(n, _)| n.len() <= 2 && !["31", "35"].contains(&n))
         };
         let styled = text.match_indices('\u{1b}').all(|(at, _)| is_style(&text[at + 1..]));
-        assert!(styled && !text.contains('\u{7}') && !text.contains('\u{202e}') && !text.contains("\n/x: forged"), "{text}");
+        assert!(
+            styled
+                && !text.contains('\u{7}')
+                && !text.contains('\u{202e}')
+                && !text.contains("\n/x: forged"),
+            "{text}"
+        );
     }
 }
 
@@ -435,12 +678,39 @@ fn parquet_has_a_row_for_each_drive() {
     let collection = Collection::new();
     let documents = random_hosts(&collection, 8);
     let output = collection.at("fleet.parquet");
-    trimtab().args(["report", "fleet", "--quiet"]).arg(collection.hosts()).arg("--output").arg(&output).assert().success();
-    trimtab().args(["report", "fleet", "--quiet"]).arg(collection.hosts()).arg("--output").arg(&output).assert().code(2);
-    let reader = parquet::file::reader::SerializedFileReader::new(fs::File::open(&output).unwrap()).unwrap();
+    trimtab()
+        .args(["report", "fleet", "--quiet"])
+        .arg(collection.hosts())
+        .arg("--output")
+        .arg(&output)
+        .assert()
+        .success();
+    trimtab()
+        .args(["report", "fleet", "--quiet"])
+        .arg(collection.hosts())
+        .arg("--output")
+        .arg(&output)
+        .assert()
+        .code(2);
+    let reader =
+        parquet::file::reader::SerializedFileReader::new(fs::File::open(&output).unwrap()).unwrap();
     use parquet::file::reader::FileReader as _;
-    let drives: u64 = documents.iter().filter_map(|(_, document)| document["drives"].as_array()).map(|drives| drives.len() as u64).sum();
+    let drives: u64 = documents
+        .iter()
+        .filter_map(|(_, document)| document["drives"].as_array())
+        .map(|drives| drives.len() as u64)
+        .sum();
     assert_eq!(reader.metadata().file_metadata().num_rows() as u64, drives);
-    let names: Vec<String> = reader.metadata().file_metadata().schema().get_fields().iter().map(|field| field.name().to_owned()).collect();
-    assert!(names.starts_with(&["host".to_owned(), "device".to_owned(), "model".to_owned()]), "{names:?}");
+    let names: Vec<String> = reader
+        .metadata()
+        .file_metadata()
+        .schema()
+        .get_fields()
+        .iter()
+        .map(|field| field.name().to_owned())
+        .collect();
+    assert!(
+        names.starts_with(&["host".to_owned(), "device".to_owned(), "model".to_owned()]),
+        "{names:?}"
+    );
 }

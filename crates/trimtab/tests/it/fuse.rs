@@ -1,7 +1,9 @@
 //! Filesystems in user space: they keep removed files that are open, and their servers can
 //! hang.
 
-use crate::support::{LoopDevice, LoopMount, at_home, have_root, have_tool, process, program, run, skip, trimtab};
+use crate::support::{
+    LoopDevice, LoopMount, at_home, have_root, have_tool, process, program, run, skip, trimtab,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -41,7 +43,8 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn is_mounted(path: &Path) -> bool {
-    fs::read_to_string("/proc/self/mountinfo").is_ok_and(|table| table.contains(&format!(" {} ", path.display())))
+    fs::read_to_string("/proc/self/mountinfo")
+        .is_ok_and(|table| table.contains(&format!(" {} ", path.display())))
 }
 
 fn scratch() -> tempfile::TempDir {
@@ -54,7 +57,12 @@ fn scratch() -> tempfile::TempDir {
 
 impl FuseMount {
     /// Starts `server`, which mounts at `scratch/mnt`.
-    fn start(mut server: Command, scratch: tempfile::TempDir, beside: Vec<Ended>, device: Option<LoopDevice>) -> Self {
+    fn start(
+        mut server: Command,
+        scratch: tempfile::TempDir,
+        beside: Vec<Ended>,
+        device: Option<LoopDevice>,
+    ) -> Self {
         let path = scratch.path().join("mnt");
         let server = server.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         let mut this = Self { server, path, _beside: beside, scratch, _device: device };
@@ -98,7 +106,8 @@ impl FuseMount {
         fs::copy(file("user.pub"), file("authorized")).unwrap();
         // The directory for sshd's privilege separation.
         let _ = fs::create_dir("/run/sshd");
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let config = format!(
             "ListenAddress 127.0.0.1\nPort {port}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\n\
              PermitRootLogin yes\nPasswordAuthentication no\nSubsystem sftp internal-sftp\n",
@@ -108,10 +117,18 @@ impl FuseMount {
         fs::write(file("config"), config).unwrap();
         let host_key = fs::read_to_string(file("host.pub")).unwrap();
         fs::write(file("known"), format!("[127.0.0.1]:{port} {host_key}")).unwrap();
-        let sshd = Command::new("/usr/sbin/sshd").args(["-D", "-q", "-f", &file("config")]).spawn().ok().map(Ended)?;
+        let sshd = Command::new("/usr/sbin/sshd")
+            .args(["-D", "-q", "-f", &file("config")])
+            .spawn()
+            .ok()
+            .map(Ended)?;
         wait_until("sshd listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
         let mut server = Command::new("sshfs");
-        let ssh = format!("ssh_command=ssh -F /dev/null -i {} -o IdentitiesOnly=yes -o UserKnownHostsFile={}", file("user"), file("known"));
+        let ssh = format!(
+            "ssh_command=ssh -F /dev/null -i {} -o IdentitiesOnly=yes -o UserKnownHostsFile={}",
+            file("user"),
+            file("known")
+        );
         server.args(["-f", "-p", &port.to_string(), "-o", &ssh]);
         server.arg(format!("root@127.0.0.1:{}", file("src"))).arg(scratch.path().join("mnt"));
         Some(Self::start(server, scratch, vec![sshd], None))
@@ -123,7 +140,9 @@ impl FuseMount {
 
     /// The workspaces that exist.
     fn left(&self) -> Vec<String> {
-        let names = fs::read_dir(&self.path).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+        let names = fs::read_dir(&self.path)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
         names.filter(|name| name.starts_with("trimtab-work-")).collect()
     }
 }
@@ -134,7 +153,9 @@ impl Drop for FuseMount {
         let _ = self.server.kill();
         let _ = self.server.wait();
         for _ in 0..100 {
-            if !is_mounted(&self.path) || run("umount", &["--lazy", self.path.to_str().unwrap()]).is_some() {
+            if !is_mounted(&self.path)
+                || run("umount", &["--lazy", self.path.to_str().unwrap()]).is_some()
+            {
                 return;
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -145,7 +166,20 @@ impl Drop for FuseMount {
 /// A small benchmark in `directory`, with a private store.
 fn bench(directory: &Path, store: &Path) -> assert_cmd::Command {
     let mut command = trimtab();
-    command.args(["bench", "postmark", "--number", "50", "--transactions", "50", "--tries", "1", "--reserve", "8MiB", "--yes", "--store"]);
+    command.args([
+        "bench",
+        "postmark",
+        "--number",
+        "50",
+        "--transactions",
+        "50",
+        "--tries",
+        "1",
+        "--reserve",
+        "8MiB",
+        "--yes",
+        "--store",
+    ]);
     command.arg(store).arg(directory).timeout(PATIENCE);
     command
 }
@@ -156,8 +190,11 @@ fn bench_on_fuse_keeps_its_run_and_leaves_nothing() {
         return skip("root");
     }
     type Server = fn() -> Option<FuseMount>;
-    let servers: [(&str, Server); 3] =
-        [("bindfs", FuseMount::bindfs), ("ntfs-3g", FuseMount::ntfs), ("sshfs and openssh-server", FuseMount::sshfs)];
+    let servers: [(&str, Server); 3] = [
+        ("bindfs", FuseMount::bindfs),
+        ("ntfs-3g", FuseMount::ntfs),
+        ("sshfs and openssh-server", FuseMount::sshfs),
+    ];
     for (package, server) in servers {
         let Some(mount) = server() else {
             skip(package);
@@ -175,8 +212,12 @@ fn verify_on_ntfs_3g_ends_and_leaves_nothing() {
         return skip("root");
     }
     let Some(mount) = FuseMount::ntfs() else { return skip("ntfs-3g") };
-    let verified =
-        trimtab().args(["verify", "--size", "2MiB", "--reserve", "8MiB", "--yes"]).arg(&mount.path).timeout(PATIENCE).output().unwrap();
+    let verified = trimtab()
+        .args(["verify", "--size", "2MiB", "--reserve", "8MiB", "--yes"])
+        .arg(&mount.path)
+        .timeout(PATIENCE)
+        .output()
+        .unwrap();
     assert!(verified.status.code().is_some_and(|code| code != 130), "{verified:?}");
     assert!(mount.left().is_empty(), "{:?}", mount.left());
 }
@@ -193,23 +234,35 @@ fn bench_with_file_held_open_keeps_run_and_names_leftover() {
     // Simulates another process that holds a file open.
     let mut held = None;
     wait_until("a workspace with a marker", || {
-        held = mount.left().first().and_then(|name| fs::File::open(mount.path.join(name).join("marker")).ok());
+        held = mount
+            .left()
+            .first()
+            .and_then(|name| fs::File::open(mount.path.join(name).join("marker")).ok());
         held.is_some() || bench.is_finished()
     });
     let output = bench.join().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(held.is_some(), "{stderr}");
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("kept as") && stderr.contains("still in use: .fuse_hidden"), "{stderr}");
+    assert!(
+        stderr.contains("kept as") && stderr.contains("still in use: .fuse_hidden"),
+        "{stderr}"
+    );
     assert!(!output.stdout.is_empty() && store.exists());
     drop(held);
 }
 
 /// The doctor's exit status and its diagnosis of `path`.
 fn diagnosis(arguments: &[&str], path: &Path) -> (Option<i32>, Value) {
-    let output = trimtab().args(["doctor", "--json"]).args(arguments).timeout(PATIENCE).output().unwrap();
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
-    let found = document["diagnoses"].as_array().unwrap().iter().find(|one| one["subject"] == path.to_str().unwrap());
+    let output =
+        trimtab().args(["doctor", "--json"]).args(arguments).timeout(PATIENCE).output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let found = document["diagnoses"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["subject"] == path.to_str().unwrap());
     (output.status.code(), found.unwrap_or_else(|| panic!("{document:#}")).clone())
 }
 
@@ -227,7 +280,12 @@ fn doctor_reports_a_mount_that_does_not_answer() {
         assert_eq!(found["filesystem"]["findings"][0]["code"], "fs.does-not-answer", "{found:#}");
         assert!(status == Some(4) || arguments == ["--all"] && status == Some(3), "{status:?}");
     }
-    let refused = trimtab().args(["bench", "postmark", "--yes"]).arg(&mount.path).timeout(PATIENCE).output().unwrap();
+    let refused = trimtab()
+        .args(["bench", "postmark", "--yes"])
+        .arg(&mount.path)
+        .timeout(PATIENCE)
+        .output()
+        .unwrap();
     let stderr = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(1) && stderr.contains("does not answer"), "{stderr}");
 }
@@ -237,11 +295,25 @@ fn doctor_reports_a_mount_that_does_not_answer() {
 fn with_fstab(mount: &FuseMount, target: &Path, args: &[&str]) -> Command {
     let etc = mount.scratch.path().join("etc");
     run("cp", &["--archive", "/etc", etc.to_str().unwrap()]).unwrap();
-    fs::write(etc.join("fstab"), format!("/dev/none {} ext4 defaults 0 0\n", target.display())).unwrap();
+    fs::write(etc.join("fstab"), format!("/dev/none {} ext4 defaults 0 0\n", target.display()))
+        .unwrap();
     fs::write(etc.join("crontab"), "0 3 * * 0 root fstrim --fstab\n").unwrap();
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "sh", "-c", "mount --bind \"$0\" /etc && exec \"$@\""]).arg(etc);
-    command.arg(program()).args(args).env("TRIMTAB_RUNTIME_DIR", mount.scratch.path().join("run")).stdin(Stdio::null());
+    command
+        .args([
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            "mount --bind \"$0\" /etc && exec \"$@\"",
+        ])
+        .arg(etc);
+    command
+        .arg(program())
+        .args(args)
+        .env("TRIMTAB_RUNTIME_DIR", mount.scratch.path().join("run"))
+        .stdin(Stdio::null());
     at_home(&mut command);
     command
 }
@@ -263,11 +335,16 @@ fn trim_all_skips_a_mount_that_does_not_answer() {
 #[test]
 fn interrupt_ends_scan_below_a_hung_mount() {
     let _guard = crate::support::makes_namespaces();
-    let Some(ext4) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(ext4) = LoopMount::new("ext4", 64, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let at = ext4.path();
     let path = at.to_str().unwrap();
-    let commands: [&[&str]; 3] =
-        [&["trim", "--all", "--dry-run"], &["trim", path], &["verify", "--size", "2MiB", "--reserve", "8MiB", "--yes", path]];
+    let commands: [&[&str]; 3] = [
+        &["trim", "--all", "--dry-run"],
+        &["trim", path],
+        &["verify", "--size", "2MiB", "--reserve", "8MiB", "--yes", path],
+    ];
     for args in commands {
         let Some(mount) = FuseMount::bindfs() else { return skip("bindfs") };
         fs::create_dir(mount.path.join("below")).unwrap();
@@ -275,11 +352,14 @@ fn interrupt_ends_scan_below_a_hung_mount() {
         mount.signal(Signal::STOP);
         let mut child = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
         let tasks = PathBuf::from(format!("/proc/{}/task", child.0.id()));
-        let scans = |task: &Path| fs::read_to_string(task.join("comm")).is_ok_and(|name| name == "scan\n");
+        let scans =
+            |task: &Path| fs::read_to_string(task.join("comm")).is_ok_and(|name| name == "scan\n");
         let mut status = None;
         wait_until("the scan begins", || {
             status = child.0.try_wait().unwrap();
-            status.is_some() || fs::read_dir(&tasks).is_ok_and(|tasks| tasks.flatten().any(|task| scans(&task.path())))
+            status.is_some()
+                || fs::read_dir(&tasks)
+                    .is_ok_and(|tasks| tasks.flatten().any(|task| scans(&task.path())))
         });
         // A command that names one filesystem need not look at the others.
         if status.is_some_and(|status| status.success()) && args != commands[0] {
@@ -292,7 +372,9 @@ fn interrupt_ends_scan_below_a_hung_mount() {
             status.is_some()
         });
         assert!(args[0] != "trim" || status.unwrap().code() == Some(130), "{args:?}: {status:?}");
-        let left = fs::read_dir(ext4.path()).unwrap().filter(|entry| entry.as_ref().unwrap().file_name() != "lost+found");
+        let left = fs::read_dir(ext4.path())
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().file_name() != "lost+found");
         assert_eq!(left.count(), 0, "{args:?} leaves nothing");
     }
 }
@@ -313,11 +395,17 @@ fn daemon_metrics_report_mount_that_does_not_answer() {
     fs::write(&config, text).unwrap();
     let sample = |value: u32| {
         let text = fs::read_to_string(&metrics).unwrap_or_default();
-        text.lines().any(|line| line.starts_with("trimtab_filesystem_answers{") && line.ends_with(&format!(" {value}")))
+        text.lines().any(|line| {
+            line.starts_with("trimtab_filesystem_answers{") && line.ends_with(&format!(" {value}"))
+        })
     };
     mount.signal(Signal::STOP);
-    let daemon =
-        process().args(["daemon", "--config"]).arg(&config).env("TRIMTAB_RUNTIME_DIR", home.join("run")).stderr(Stdio::null()).spawn();
+    let daemon = process()
+        .args(["daemon", "--config"])
+        .arg(&config)
+        .env("TRIMTAB_RUNTIME_DIR", home.join("run"))
+        .stderr(Stdio::null())
+        .spawn();
     let mut daemon = Ended(daemon.unwrap());
     wait_until("a sample that says it does not answer", || sample(0));
     mount.signal(Signal::CONT);

@@ -57,7 +57,8 @@ fn changed(seed: &[u8], draw: &mut Stream) -> Vec<u8> {
 
 fn on_changed_seeds(name: &str, changes: u32, target: impl Fn(&[u8])) {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(name);
-    let mut paths: Vec<_> = fs::read_dir(&seeds).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<_> =
+        fs::read_dir(&seeds).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(!paths.is_empty(), "{name} starts from something");
     paths.sort();
     let mut draw = Stream::new(1, name);
@@ -96,5 +97,7 @@ fn sweep_and_sysroot_fuzz_targets_survive_changed_seeds() {
     // A private directory, which no other user can write to and which the test removes.
     let directory = tempfile::tempdir().unwrap();
     on_changed_seeds("sweep", 100, |bytes| sweep::run(bytes, &directory.path().join("sweep")));
-    on_changed_seeds("sysroot", 20, |bytes| sysroot::run(text(bytes), &directory.path().join("machine")));
+    on_changed_seeds("sysroot", 20, |bytes| {
+        sysroot::run(text(bytes), &directory.path().join("machine"))
+    });
 }

@@ -22,8 +22,19 @@ fn fingerprint(figures: &Value) -> String {
 /// The figures that the model decides: no text, no time of day, no cost of the tool itself.
 fn figures(run: &Value) -> Value {
     let mut metrics = run["metrics"].clone();
-    metrics.as_array_mut().unwrap().retain(|metric| !metric["name"].as_str().unwrap().starts_with("overhead"));
-    json!([run["workload"], run["policy"], metrics, run["phases"], run["series"], run["counters"], run["discards"]])
+    metrics
+        .as_array_mut()
+        .unwrap()
+        .retain(|metric| !metric["name"].as_str().unwrap().starts_with("overhead"));
+    json!([
+        run["workload"],
+        run["policy"],
+        metrics,
+        run["phases"],
+        run["series"],
+        run["counters"],
+        run["discards"]
+    ])
 }
 
 fn of_run(run: &Run) -> Value {
@@ -31,7 +42,11 @@ fn of_run(run: &Run) -> Value {
 }
 
 fn metric(run: &Run, name: &str) -> String {
-    let found = run.metrics.iter().find(|metric| metric.name == name).and_then(|metric| metric.samples.first());
+    let found = run
+        .metrics
+        .iter()
+        .find(|metric| metric.name == name)
+        .and_then(|metric| metric.samples.first());
     found.map_or("-".to_owned(), |value| format!("{value:.4}"))
 }
 
@@ -41,7 +56,10 @@ fn shipped_drives_match_golden_fingerprints() {
     for drive in drives::shipped() {
         // The smallest of these sizes that this drive allows, in the same proportions.
         let sized = |gib: u64| model::sized(drive.spec.clone(), Some(Bytes(gib << 30))).ok();
-        let spec = [1, 2, 4, 8, 16, 32].into_iter().find_map(sized).unwrap_or_else(|| panic!("{} at 32 GiB", drive.spec.name));
+        let spec = [1, 2, 4, 8, 16, 32]
+            .into_iter()
+            .find_map(sized)
+            .unwrap_or_else(|| panic!("{} at 32 GiB", drive.spec.name));
         let ages = DriveSimulationPlan {
             name: "ageing".into(),
             load: DriveLoad::Synthetic(Addresses {
@@ -54,13 +72,23 @@ fn shipped_drives_match_golden_fingerprints() {
             }),
             data: DataClass::Random,
             fill_permille: 900,
-            until_written: Some(Amount::Capacities(if spec.flash().is_some() { 1.5 } else { 0.01 })),
+            until_written: Some(Amount::Capacities(if spec.flash().is_some() {
+                1.5
+            } else {
+                0.01
+            })),
             trim: None,
             seed: 1,
         };
         let (run, _) = simulate::run(&spec, &drive.spec.name, &ages, &mut ()).unwrap();
         let (gib, waf) = (spec.capacity_bytes >> 30, metric(&run, "waf"));
-        writeln!(table, "{:<26} {gib:>3} GiB  waf {waf:<8} {}", drive.spec.name, fingerprint(&of_run(&run))).unwrap();
+        writeln!(
+            table,
+            "{:<26} {gib:>3} GiB  waf {waf:<8} {}",
+            drive.spec.name,
+            fingerprint(&of_run(&run))
+        )
+        .unwrap();
     }
     insta::assert_snapshot!("drives", table);
 }

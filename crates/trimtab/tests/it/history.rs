@@ -22,24 +22,44 @@ fn manual_trim_is_in_history_with_drive_counts() {
         command
     };
     command(&["history"]).assert().success().stdout("").stderr(contains("the history has no trim"));
-    let (Some(one), Some(other)) = (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("ext4", 256, "nodiscard")) else {
+    let (Some(one), Some(other)) =
+        (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("ext4", 256, "nodiscard"))
+    else {
         return skip("root, loop devices and mkfs");
     };
     let trim = |mount: &LoopMount, more: &[&str]| -> Value {
-        let output = command(&["trim", "--json"]).args(more).arg(mount.path()).assert().success().get_output().stdout.clone();
+        let output = command(&["trim", "--json"])
+            .args(more)
+            .arg(mount.path())
+            .assert()
+            .success()
+            .get_output()
+            .stdout
+            .clone();
         serde_json::from_slice::<Value>(&output).unwrap()["filesystems"][0].clone()
     };
-    let sent = [trim(&one, &[]), trim(&other, &["--policy", "idle:quiet=0s"]), trim(&one, &["--min-extent", "1MiB"])];
+    let sent = [
+        trim(&one, &[]),
+        trim(&other, &["--policy", "idle:quiet=0s"]),
+        trim(&one, &["--min-extent", "1MiB"]),
+    ];
     trim(&one, &["--dry-run"]);
     let all = events(&mut command(&["history"]));
     assert_eq!(all.len(), 3, "a dry run is none: {all:#?}");
     for (event, outcome) in all.iter().zip(&sent) {
-        assert_eq!((&event["what"], &event["by"], &event["outcome"]), (&"trimmed".into(), &"hand".into(), &"complete".into()));
-        assert_eq!((&event["path"], &event["sent_bytes"]), (&outcome["path"], &outcome["sent_bytes"]));
+        assert_eq!(
+            (&event["what"], &event["by"], &event["outcome"]),
+            (&"trimmed".into(), &"hand".into(), &"complete".into())
+        );
+        assert_eq!(
+            (&event["path"], &event["sent_bytes"]),
+            (&outcome["path"], &outcome["sent_bytes"])
+        );
         assert_eq!(event["sent_commands"], outcome["sent_commands"]);
         // Regression: two clocks gave 620 ms on the screen and 0.82 s here for one trim. Runs store
         // whole nanoseconds.
-        let (kept, said) = (event["seconds"].as_f64().unwrap(), outcome["seconds"].as_f64().unwrap());
+        let (kept, said) =
+            (event["seconds"].as_f64().unwrap(), outcome["seconds"].as_f64().unwrap());
         assert!((kept - said).abs() < 2e-9, "{kept} {said}");
     }
     assert_eq!((&all[0]["policy"], &all[1]["policy"]), (&"now".into(), &"idle".into()));
@@ -57,14 +77,28 @@ fn manual_trim_is_in_history_with_drive_counts() {
     // `results show` accepts the id in the history.
     let id = all[0]["id"].as_str().unwrap();
     let store = state.path().join("history.db");
-    trimtab().args(["results", "show", id, "--store"]).arg(store).assert().success().stdout(contains("trim.sent.bytes"));
+    trimtab()
+        .args(["results", "show", id, "--store"])
+        .arg(store)
+        .assert()
+        .success()
+        .stdout(contains("trim.sent.bytes"));
     let text = command(&["history"]).output().unwrap().stdout;
-    assert_eq!(String::from_utf8(text).unwrap().lines().filter(|line| line.contains("  trimmed  ")).count(), 3);
+    assert_eq!(
+        String::from_utf8(text)
+            .unwrap()
+            .lines()
+            .filter(|line| line.contains("  trimmed  "))
+            .count(),
+        3
+    );
 }
 
 #[test]
 fn trim_without_history_directory_still_trims() {
-    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let not_a_directory = tempfile::NamedTempFile::new().unwrap();
     let mut command = trimtab();
     command.env("TRIMTAB_STATE_DIR", not_a_directory.path()).arg("trim").arg(mount.path());
@@ -79,8 +113,11 @@ fn history_lists_apply_and_its_undo() {
         fs::create_dir_all(sysroot.join(directory)).unwrap();
     }
     fs::write(sysroot.join("etc/fstab"), "/dev/sda1 /srv ext4 defaults 0 2\n").unwrap();
-    fs::write(sysroot.join("proc/self/mountinfo"), "20 1 8:1 / /srv rw - ext4 /dev/sda1 rw\n").unwrap();
-    let apply = |args: &[&str]| trimtab().arg("apply").args(args).arg("--sysroot").arg(sysroot).assert().success();
+    fs::write(sysroot.join("proc/self/mountinfo"), "20 1 8:1 / /srv rw - ext4 /dev/sda1 rw\n")
+        .unwrap();
+    let apply = |args: &[&str]| {
+        trimtab().arg("apply").args(args).arg("--sysroot").arg(sysroot).assert().success()
+    };
     let all = || events(trimtab().arg("history").arg("--sysroot").arg(sysroot));
     assert!(all().is_empty());
     apply(&["online", "/srv"]);
@@ -91,14 +128,31 @@ fn history_lists_apply_and_its_undo() {
     apply(&["--undo"]);
     apply(&["online", "/srv", "--dry-run"]);
     let all = all();
-    let shown: Vec<(&str, &str, &str)> =
-        all.iter().map(|e| (e["what"].as_str().unwrap(), e["policy"].as_str().unwrap(), e["path"].as_str().unwrap())).collect();
+    let shown: Vec<(&str, &str, &str)> = all
+        .iter()
+        .map(|e| {
+            (
+                e["what"].as_str().unwrap(),
+                e["policy"].as_str().unwrap(),
+                e["path"].as_str().unwrap(),
+            )
+        })
+        .collect();
     assert_eq!(shown, [("applied", "online", "/srv"), ("undone", "online", "/srv")]);
     // The path is one of the named system; here /srv may be on another filesystem.
     for (path, count) in [("/srv", 2), ("/srv/", 2), ("/srv/below", 2), ("/etc", 0)] {
-        assert_eq!(events(trimtab().args(["history", path, "--sysroot"]).arg(sysroot)).len(), count, "{path}");
+        assert_eq!(
+            events(trimtab().args(["history", path, "--sysroot"]).arg(sysroot)).len(),
+            count,
+            "{path}"
+        );
     }
-    trimtab().args(["history", "/home", "--sysroot"]).arg(sysroot).assert().code(1).stderr(contains("/home does not exist"));
+    trimtab()
+        .args(["history", "/home", "--sysroot"])
+        .arg(sysroot)
+        .assert()
+        .code(1)
+        .stderr(contains("/home does not exist"));
     let fstab = contains("/etc/fstab").and(contains("undone"));
     trimtab().arg("history").arg("--sysroot").arg(sysroot).assert().success().stdout(fstab);
     trimtab().args(["history", "--sysroot", "/no/such/path"]).assert().code(1);
@@ -110,7 +164,8 @@ struct Bound(tempfile::TempDir);
 impl Bound {
     fn to(path: &std::path::Path) -> Self {
         let bound = Self(tempfile::tempdir().unwrap());
-        run("mount", &["--bind", path.to_str().unwrap(), bound.0.path().to_str().unwrap()]).unwrap();
+        run("mount", &["--bind", path.to_str().unwrap(), bound.0.path().to_str().unwrap()])
+            .unwrap();
         bound
     }
 }
@@ -128,25 +183,47 @@ fn history_of_bind_mount_is_that_of_its_filesystem() {
         let mut command = trimtab();
         events(command.env("TRIMTAB_STATE_DIR", state.path()).arg("history").arg(path)).len()
     };
-    let (Some(mount), Some(other)) = (LoopMount::new("ext4", 64, "nodiscard"), LoopMount::new("ext4", 64, "nodiscard")) else {
+    let (Some(mount), Some(other)) =
+        (LoopMount::new("ext4", 64, "nodiscard"), LoopMount::new("ext4", 64, "nodiscard"))
+    else {
         return skip("root, loop devices and mkfs");
     };
     fs::create_dir(mount.path().join("below")).unwrap();
     // Trimmed through a path that no longer exists.
     let gone = Bound::to(&mount.path().join("below"));
-    trimtab().env("TRIMTAB_STATE_DIR", state.path()).arg("trim").arg(gone.0.path()).assert().success();
+    trimtab()
+        .env("TRIMTAB_STATE_DIR", state.path())
+        .arg("trim")
+        .arg(gone.0.path())
+        .assert()
+        .success();
     drop(gone);
     let bound = Bound::to(&mount.path().join("below"));
-    assert_eq!([history(bound.0.path()), history(&mount.path()), history(&other.path())], [1, 1, 0]);
+    assert_eq!(
+        [history(bound.0.path()), history(&mount.path()), history(&other.path())],
+        [1, 1, 0]
+    );
 }
 
 #[test]
 fn store_and_zero_events_are_refused_by_history() {
     for command in [&["history"][..], &["trim", "/"]] {
-        let refused = trimtab().env("TRIMTAB_STATE_DIR", "/nowhere").args(command).args(["--store", "/nowhere/x.db"]).assert().code(2);
-        refused.stderr(contains("/nowhere/history.db").and(contains("TRIMTAB_STATE_DIR names another directory")));
+        let refused = trimtab()
+            .env("TRIMTAB_STATE_DIR", "/nowhere")
+            .args(command)
+            .args(["--store", "/nowhere/x.db"])
+            .assert()
+            .code(2);
+        refused.stderr(
+            contains("/nowhere/history.db")
+                .and(contains("TRIMTAB_STATE_DIR names another directory")),
+        );
     }
-    trimtab().args(["history", "-n", "0"]).assert().code(2).stderr(contains("a whole number from 1"));
+    trimtab()
+        .args(["history", "-n", "0"])
+        .assert()
+        .code(2)
+        .stderr(contains("a whole number from 1"));
 }
 
 #[test]
@@ -154,7 +231,8 @@ fn unreadable_history_error_advises_moving_it_away() {
     let state = tempfile::tempdir().unwrap();
     let file = state.path().join("history.db");
     let said = |expected: &str| {
-        let assert = trimtab().env("TRIMTAB_STATE_DIR", state.path()).arg("history").assert().code(1);
+        let assert =
+            trimtab().env("TRIMTAB_STATE_DIR", state.path()).arg("history").assert().code(1);
         assert.stderr(contains(expected).and(contains("--store").not()));
     };
     fs::write(&file, "something else, and long enough for a header of a database, which has a hundred bytes: so it is read as one\n")

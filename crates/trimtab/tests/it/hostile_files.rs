@@ -29,8 +29,11 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
 /// control.
 fn only_colours(text: &str) -> bool {
     text.split('\u{1b}').enumerate().all(|(i, part)| {
-        let colour =
-            |p: &str| p.strip_prefix('[').is_some_and(|p| p.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').starts_with('m'));
+        let colour = |p: &str| {
+            p.strip_prefix('[').is_some_and(|p| {
+                p.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').starts_with('m')
+            })
+        };
         (i == 0 || colour(part)) && part.chars().all(|c| !c.is_control() || c == '\n')
     })
 }

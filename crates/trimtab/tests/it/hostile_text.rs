@@ -18,27 +18,47 @@ const EVIL: &str = "x\u{1b}[2J\u{1b}]0;mine\u{7}\u{1b}[35mQ\u{9b}2J\u{9d}0;mine\
 
 /// Describes the first harmful sequence in this output, if any.
 fn harm(output: &[u8]) -> Option<String> {
-    if let Some(chunk) = output.utf8_chunks().find(|chunk| chunk.invalid().iter().any(|byte| (0x80..0xa0).contains(byte))) {
+    if let Some(chunk) = output
+        .utf8_chunks()
+        .find(|chunk| chunk.invalid().iter().any(|byte| (0x80..0xa0).contains(byte)))
+    {
         return Some(format!("controls of eight bits in {:?}", chunk.invalid()));
     }
     let text = String::from_utf8_lossy(output);
     let begins_style = |rest: &str| {
-        let numbers = rest.strip_prefix('[').and_then(|rest| rest.split_once('m')).map(|(numbers, _)| numbers);
+        let numbers = rest
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once('m'))
+            .map(|(numbers, _)| numbers);
         // Colours and similar attributes, except those that hide text or move the cursor.
         numbers.is_some_and(|numbers| {
-            numbers.split(';').all(|n| matches!(n, "0" | "1" | "2" | "4" | "22" | "24" | "39" | "31" | "32" | "33" | "34" | "36"))
+            numbers.split(';').all(|n| {
+                matches!(
+                    n,
+                    "0" | "1" | "2" | "4" | "22" | "24" | "39" | "31" | "32" | "33" | "34" | "36"
+                )
+            })
         })
     };
     for (at, c) in text.char_indices() {
         let harmless = match c {
             '\n' | '\t' => true,
             '\u{1b}' => begins_style(&text[at + 1..]),
-            '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
+            '\u{200e}'
+            | '\u{200f}'
+            | '\u{061c}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => false,
             c => !c.is_control(),
         };
         if !harmless {
             let from = text[..at].char_indices().rev().nth(60).map_or(0, |(from, _)| from);
-            return Some(format!("{c:?} in {:?}", text[from..].chars().take(120).collect::<String>()));
+            return Some(format!(
+                "{c:?} in {:?}",
+                text[from..].chars().take(120).collect::<String>()
+            ));
         }
     }
     None
@@ -47,14 +67,22 @@ fn harm(output: &[u8]) -> Option<String> {
 /// Runs the program, checks its whole output, and returns it.
 fn run(args: &[&OsStr], stdin: &[u8]) -> String {
     let mut command = trimtab();
-    command.env_remove("NO_COLOR").env("CLICOLOR_FORCE", "1").env("TERM", "xterm-256color").args(args).write_stdin(stdin);
+    command
+        .env_remove("NO_COLOR")
+        .env("CLICOLOR_FORCE", "1")
+        .env("TERM", "xterm-256color")
+        .args(args)
+        .write_stdin(stdin);
     let output = command.output().unwrap();
     for (name, bytes) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
         if let Some(harm) = harm(bytes) {
             panic!("trimtab {args:?}: {name} has {harm}");
         }
     }
-    assert!(!output.stdout.is_empty() || !output.stderr.is_empty(), "trimtab {args:?} said nothing: this proves nothing");
+    assert!(
+        !output.stdout.is_empty() || !output.stderr.is_empty(),
+        "trimtab {args:?} said nothing: this proves nothing"
+    );
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
@@ -103,7 +131,14 @@ fn arguments_are_printed_without_control_characters() {
         &["drive", "simulate", &format!("/nonexistent/{evil}.toml")],
         &["drive", "attach", "ocz-vertex-le-100gb", "--id", &evil],
         &["drive", "attach", "ocz-vertex-le-100gb", "--fault", &evil],
-        &["drive", "attach", "ocz-vertex-le-100gb", "--no-block", "--nbd", &format!("/nonexistent/{evil}")],
+        &[
+            "drive",
+            "attach",
+            "ocz-vertex-le-100gb",
+            "--no-block",
+            "--nbd",
+            &format!("/nonexistent/{evil}"),
+        ],
         &["drive", "attach", "ocz-vertex-le-100gb", "--data", &format!("/nonexistent/{evil}")],
         &["drive", "detach", &evil],
         &["drive", "status", &evil],
@@ -161,7 +196,15 @@ fn variants(text: &str) -> Vec<String> {
 
 /// The payload as TOML and JSON escape it.
 fn escaped(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() || !c.is_ascii() { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
+    text.chars()
+        .map(|c| {
+            if c.is_control() || !c.is_ascii() {
+                format!("\\u{:04x}", c as u32)
+            } else {
+                c.to_string()
+            }
+        })
+        .collect()
 }
 
 #[test]
@@ -194,7 +237,17 @@ fn specifications_are_printed_without_control_characters() {
     let file = scratch.write(&format!("{}.toml", EVIL.replace('/', "")), named);
     say(&["drive", "show", &file]);
     say(&["drive", "simulate", &file, "--size", "1GiB", "--write", "1MB"]);
-    say(&["bench", "postmark", &format!("drive:{file}"), "--number", "10", "--transactions", "10", "--tries", "1"]);
+    say(&[
+        "bench",
+        "postmark",
+        &format!("drive:{file}"),
+        "--number",
+        "10",
+        "--transactions",
+        "10",
+        "--tries",
+        "1",
+    ]);
 }
 
 #[test]
@@ -237,31 +290,53 @@ fn configurations_are_printed_without_control_characters() {
         (format!("/dev/{EVIL} /a ext4 rw 0 0\n"), String::new()),
         (format!("/dev/x /a ext4 {EVIL} 0 0\n"), String::new()),
         (format!("/dev/x /a {EVIL} rw 0 0\n"), String::new()),
-        ("/dev/x /a ext4 rw 0 0\n".to_owned(), format!("[[filesystem]]\npath = \"/{key}\"\npolicy = \"none\"\n")),
+        (
+            "/dev/x /a ext4 rw 0 0\n".to_owned(),
+            format!("[[filesystem]]\npath = \"/{key}\"\npolicy = \"none\"\n"),
+        ),
         ("/dev/x /a ext4 rw 0 0\n".to_owned(), format!("{EVIL}\n")),
     ] {
         fs::write(system.path().join("etc/fstab"), fstab).unwrap();
         fs::write(system.path().join("etc/trimtab/trimtab.toml"), config).unwrap();
         for policy in ["online", "idle"] {
-            say(&["apply", policy, "/a", "--dry-run", "--sysroot", system.path().to_str().unwrap()]);
+            say(&[
+                "apply",
+                policy,
+                "/a",
+                "--dry-run",
+                "--sysroot",
+                system.path().to_str().unwrap(),
+            ]);
         }
     }
     // PostMark prints exactly the original's bytes, except for bytes that are not text: a
     // terminal may follow the pipe.
-    let commands =
-        format!("set {EVIL}\n{EVIL}\nset location /{EVIL}\nset location +/{EVIL} 3\nshow\nload {EVIL}\nrun /nonexistent/{EVIL}\n");
+    let commands = format!(
+        "set {EVIL}\n{EVIL}\nset location /{EVIL}\nset location +/{EVIL} 3\nshow\nload {EVIL}\nrun /nonexistent/{EVIL}\n"
+    );
     let file = scratch.write(&EVIL.replace('/', ""), commands.replace("load", "x"));
     let eight_bits = [commands.as_bytes(), b"set location /\x9b2J\nshow\n"].concat();
     for input in [commands.as_bytes(), &eight_bits, format!("load {file}\n").as_bytes()] {
         let shown = run(&["-q", "postmark", &file].map(OsStr::new), input);
-        assert!(shown.contains("Reading configuration from file '") && shown.contains('\u{fffd}'), "{shown}");
+        assert!(
+            shown.contains("Reading configuration from file '") && shown.contains('\u{fffd}'),
+            "{shown}"
+        );
     }
 }
 
 #[test]
 fn sysroots_are_printed_without_control_characters() {
-    let octal: String =
-        EVIL.bytes().map(|b| if b.is_ascii_graphic() && b != b'\\' { char::from(b).to_string() } else { format!("\\{b:03o}") }).collect();
+    let octal: String = EVIL
+        .bytes()
+        .map(|b| {
+            if b.is_ascii_graphic() && b != b'\\' {
+                char::from(b).to_string()
+            } else {
+                format!("\\{b:03o}")
+            }
+        })
+        .collect();
     let mut seen = 0;
     for (name, text) in fixtures() {
         let tree = unpack(&text);
@@ -273,9 +348,12 @@ fn sysroots_are_printed_without_control_characters() {
                 "mountinfo" => String::from_utf8_lossy(&old)
                     .replace(" ext4 /dev", &format!(" {octal} /dev{octal}"))
                     .replace(" / /", &format!(" / /{octal}")),
-                "swaps" | "fstab" => format!("/dev/{octal} /{octal} {EVIL} {EVIL} 0 0\n{}", String::from_utf8_lossy(&old)),
-                "model" | "vendor" | "rev" | "firmware_rev" | "serial" | "name" | "uuid" | "level" | "provisioning_mode"
-                | "backing_file" => EVIL.to_owned(),
+                "swaps" | "fstab" => format!(
+                    "/dev/{octal} /{octal} {EVIL} {EVIL} 0 0\n{}",
+                    String::from_utf8_lossy(&old)
+                ),
+                "model" | "vendor" | "rev" | "firmware_rev" | "serial" | "name" | "uuid"
+                | "level" | "provisioning_mode" | "backing_file" => EVIL.to_owned(),
                 _ => continue,
             };
             fs::write(&file, new).unwrap();
@@ -303,11 +381,18 @@ fn walk(directory: &Path, found: &mut Vec<PathBuf>) {
 fn places(value: &Value, path: &str, found: &mut Vec<(String, Option<String>)>) {
     match value {
         Value::String(_) => found.push((path.to_owned(), None)),
-        Value::Array(items) => items.iter().enumerate().for_each(|(i, item)| places(item, &format!("{path}/{i}"), found)),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .for_each(|(i, item)| places(item, &format!("{path}/{i}"), found)),
         Value::Object(items) => {
             for (key, item) in items {
                 found.push((path.to_owned(), Some(key.clone())));
-                places(item, &format!("{path}/{}", key.replace('~', "~0").replace('/', "~1")), found);
+                places(
+                    item,
+                    &format!("{path}/{}", key.replace('~', "~0").replace('/', "~1")),
+                    found,
+                );
             }
         }
         _ => {}
@@ -348,12 +433,19 @@ fn imported_runs_are_printed_without_control_characters() {
             whole = one;
             taken += 1;
         } else if taken % 5 == 0 {
-            say(&["results", "import", &file, "--store", scratch.0.path().join("x.db").to_str().unwrap()]);
+            say(&[
+                "results",
+                "import",
+                &file,
+                "--store",
+                scratch.0.path().join("x.db").to_str().unwrap(),
+            ]);
         }
     }
     assert!(taken > 15, "{taken} places take any text");
     let store = scratch.0.path().join("r.db");
-    let results = |args: &[&str]| say(&[&["--store", store.to_str().unwrap(), "results"], args].concat());
+    let results =
+        |args: &[&str]| say(&[&["--store", store.to_str().unwrap(), "results"], args].concat());
     let (mut a, mut b) = (whole.clone(), whole);
     a["seed"] = 5.into();
     b["seed"] = 6.into();
@@ -371,22 +463,33 @@ fn imported_runs_are_printed_without_control_characters() {
         &["export", "--format", "csv"],
     ] {
         let shown = results(args);
-        assert!(shown.contains('\u{fffd}') || shown.contains("\\u001b"), "{args:?} shows nothing of it");
+        assert!(
+            shown.contains('\u{fffd}') || shown.contains("\\u001b"),
+            "{args:?} shows nothing of it"
+        );
     }
     let html = scratch.0.path().join("r.html");
     results(&["report", "last", "--output", html.to_str().unwrap()]);
     assert!(harm(&fs::read(html).unwrap()).is_none());
     // A spreadsheet is no terminal, but no cell may start a formula.
-    let csv = format!("workload,target_label,metric,unit,value,setting.x\n\"=HYPERLINK(1){EVIL}\",\"@x\",\"+m\",s,-5,\"-2+3\"\n");
+    let csv = format!(
+        "workload,target_label,metric,unit,value,setting.x\n\"=HYPERLINK(1){EVIL}\",\"@x\",\"+m\",s,-5,\"-2+3\"\n"
+    );
     let file = scratch.write("runs.csv", csv);
     results(&["import", &file]);
-    let shown =
-        trimtab().args(["--store", store.to_str().unwrap(), "results", "export", "last", "--format", "csv"]).output().unwrap().stdout;
+    let shown = trimtab()
+        .args(["--store", store.to_str().unwrap(), "results", "export", "last", "--format", "csv"])
+        .output()
+        .unwrap()
+        .stdout;
     let shown = String::from_utf8(shown).unwrap();
     for cell in ["'=HYPERLINK", "'@x", "'+m", "'-2+3"] {
         assert!(shown.contains(cell), "{cell}: {shown}");
     }
-    assert!(shown.contains(",-5") && !shown.contains("'-5"), "a negative number is a number: {shown}");
+    assert!(
+        shown.contains(",-5") && !shown.contains("'-5"),
+        "a negative number is a number: {shown}"
+    );
     results(&["list"]);
 }
 
@@ -422,10 +525,13 @@ fn mount_point_with_line_feed_forges_no_line() {
     for directory in ["proc/self", "sys/devices/sda/queue", "sys/dev/block"] {
         fs::create_dir_all(tree.path().join(directory)).unwrap();
     }
-    let mounts = "25 1 8:1 / /mnt\\012reaches\\040\\040\\040/forged\\033[2J rw - ntfs3 /dev/sda rw\n";
-    for (file, text) in
-        [("proc/self/mountinfo", mounts), ("sys/devices/sda/dev", "8:1\n"), ("sys/devices/sda/queue/discard_max_bytes", "512\n")]
-    {
+    let mounts =
+        "25 1 8:1 / /mnt\\012reaches\\040\\040\\040/forged\\033[2J rw - ntfs3 /dev/sda rw\n";
+    for (file, text) in [
+        ("proc/self/mountinfo", mounts),
+        ("sys/devices/sda/dev", "8:1\n"),
+        ("sys/devices/sda/queue/discard_max_bytes", "512\n"),
+    ] {
         fs::write(tree.path().join(file), text).unwrap();
     }
     std::os::unix::fs::symlink("../../devices/sda", tree.path().join("sys/dev/block/8:1")).unwrap();
@@ -436,5 +542,8 @@ fn mount_point_with_line_feed_forges_no_line() {
         assert!(!shown.lines().any(|line| line.trim_start().starts_with("reaches")), "{shown}");
     }
     let shown = say(&["doctor", "--all", "--sysroot", sysroot]);
-    assert!(shown.contains("mount -o remount,discard $'/mnt\\012reaches   /forged\\033[2J'"), "{shown}");
+    assert!(
+        shown.contains("mount -o remount,discard $'/mnt\\012reaches   /forged\\033[2J'"),
+        "{shown}"
+    );
 }

@@ -37,21 +37,34 @@ fn cold(fs_type: &str, options: &str) -> Option<LoopMount> {
 #[test]
 fn request_after_slow_free_space_lookup_is_put_off_once() {
     for fs_type in ["ext4", "xfs"] {
-        let Some(mount) = LoopMount::new(fs_type, 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+        let Some(mount) = LoopMount::new(fs_type, 1024, "nodiscard") else {
+            return skip("root, loop devices and mkfs");
+        };
         let mut fs = Filesystem::open(&mount.path()).unwrap();
-        let request = TrimRequest { commands_max: 1, ..TrimRequest::whole(fs.layout().windows[0], Bytes::ZERO) };
+        let request = TrimRequest {
+            commands_max: 1,
+            ..TrimRequest::whole(fs.layout().windows[0], Bytes::ZERO)
+        };
         let before = kernel(&mount);
         let discards = || kernel(&mount).since(&before).discards.unwrap().count;
         let long_ago = Instant::now().checked_sub(Duration::from_millis(20)).unwrap();
-        assert!(matches!(fs.trim_by_size(&request, FIRST, long_ago), Ok(SizeRequestResult::PutOff)), "{fs_type}");
+        assert!(
+            matches!(fs.trim_by_size(&request, FIRST, long_ago), Ok(SizeRequestResult::PutOff)),
+            "{fs_type}"
+        );
         assert_eq!(discards(), 0, "{fs_type}: the moment is over");
         // The wait is limited: on a machine where each poll takes longer than the moment, the pass
         // would never send anything.
-        let Ok(SizeRequestResult::Size(sent)) = fs.trim_by_size(&request, FIRST, long_ago) else { panic!("{fs_type}: put off again") };
+        let Ok(SizeRequestResult::Size(sent)) = fs.trim_by_size(&request, FIRST, long_ago) else {
+            panic!("{fs_type}: put off again")
+        };
         assert_eq!((discards(), sent.outcome.counted.unwrap().count), (1, 1), "{fs_type}");
         let rest = sent.range.unwrap();
         let next = TrimRequest { window: fs.layout().windows[1], ..request };
-        assert!(matches!(fs.trim_by_size(&next, FIRST, long_ago), Ok(SizeRequestResult::PutOff)), "{fs_type}: another one after {rest:?}");
+        assert!(
+            matches!(fs.trim_by_size(&next, FIRST, long_ago), Ok(SizeRequestResult::PutOff)),
+            "{fs_type}: another one after {rest:?}"
+        );
     }
 }
 
@@ -60,7 +73,9 @@ fn request_after_slow_free_space_lookup_is_put_off_once() {
 /// the range up to its own end.
 #[test]
 fn xfs_long_extent_is_requested_in_parts() {
-    let Some(mount) = LoopMount::new("xfs", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("xfs", 1024, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let mut fs = Filesystem::open(&mount.path()).unwrap();
     let limit = fs::read(limit_of(&mount)).unwrap();
     let (window, all) = (fs.layout().windows[0], kernel(&mount));
@@ -69,8 +84,15 @@ fn xfs_long_extent_is_requested_in_parts() {
     while from < end {
         let before = kernel(&mount);
         let rest = TrimWindow { start: from, len: end - from };
-        let request = TrimRequest { commands_max: 1, command_max: Bytes(3 << 20), ..TrimRequest::whole(rest, Bytes::ZERO) };
-        let Ok(SizeRequestResult::Size(sent)) = fs.trim_by_size(&request, sizes, Instant::now()) else { continue };
+        let request = TrimRequest {
+            commands_max: 1,
+            command_max: Bytes(3 << 20),
+            ..TrimRequest::whole(rest, Bytes::ZERO)
+        };
+        let Ok(SizeRequestResult::Size(sent)) = fs.trim_by_size(&request, sizes, Instant::now())
+        else {
+            continue;
+        };
         let discards = kernel(&mount).since(&before).discards.unwrap();
         assert!(discards.count <= 1 && discards.bytes.0 <= 3 << 20, "from {from}: {discards:?}");
         assert_eq!(fs::read(limit_of(&mount)).unwrap(), limit);
@@ -98,8 +120,12 @@ fn xfs_long_extent_is_requested_in_parts() {
 #[test]
 fn own_metadata_reads_are_not_foreground_io() {
     // Without these options the kernel would read the bitmaps ahead.
-    for (fs_type, options) in [("ext4", "nodiscard,no_prefetch_block_bitmaps,noatime"), ("xfs", "nodiscard,noatime")] {
-        let Some(mount) = cold(fs_type, options) else { return skip("root, loop devices and mkfs") };
+    for (fs_type, options) in
+        [("ext4", "nodiscard,no_prefetch_block_bitmaps,noatime"), ("xfs", "nodiscard,noatime")]
+    {
+        let Some(mount) = cold(fs_type, options) else {
+            return skip("root, loop devices and mkfs");
+        };
         let mut fs = Filesystem::open(&mount.path()).unwrap();
         fs.look();
         let (requests, before) = (fs.look().requests.unwrap(), kernel(&mount));
@@ -111,7 +137,9 @@ fn own_metadata_reads_are_not_foreground_io() {
         assert_eq!(fs.look().requests, Some(requests), "{fs_type}: {read} reads of its own");
         // I/O of another thread.
         let path = mount.path().join("file");
-        std::thread::spawn(move || File::open(path).unwrap().read_exact(&mut [0; 4096]).unwrap()).join().unwrap();
+        std::thread::spawn(move || File::open(path).unwrap().read_exact(&mut [0; 4096]).unwrap())
+            .join()
+            .unwrap();
         let after_read = fs.look().requests.unwrap();
         assert!(after_read > requests, "{fs_type}: a file was read");
         let mut file = File::options().append(true).open(mount.path().join("file")).unwrap();
@@ -124,7 +152,9 @@ fn own_metadata_reads_are_not_foreground_io() {
 /// XFS writes its log before it trims, and counts that.
 #[test]
 fn xfs_log_write_by_trim_is_not_foreground_io() {
-    let Some(mount) = LoopMount::new("xfs", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("xfs", 1024, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let mut fs = Filesystem::open(&mount.path()).unwrap();
     let window = fs.layout().windows[0];
     fs.trim(window, Bytes::ZERO).unwrap();
@@ -143,10 +173,15 @@ fn xfs_log_write_by_trim_is_not_foreground_io() {
 #[test]
 fn trim_with_readonly_sys_leaves_no_limit_note() {
     let _guard = crate::support::makes_namespaces();
-    let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let runtime = tempfile::tempdir().unwrap();
     let script = "mount -o remount,bind,ro /sys && exec \"$@\"";
-    let ran = in_namespace(script, &mount.path()).env("TRIMTAB_RUNTIME_DIR", runtime.path()).output().unwrap();
+    let ran = in_namespace(script, &mount.path())
+        .env("TRIMTAB_RUNTIME_DIR", runtime.path())
+        .output()
+        .unwrap();
     assert!(ran.status.success(), "{ran:?}");
     let mut left = Vec::new();
     walk(runtime.path(), &mut left);
@@ -157,13 +192,23 @@ fn trim_with_readonly_sys_leaves_no_limit_note() {
 #[test]
 fn trim_refuses_path_in_another_mount_namespace() {
     let _guard = crate::support::makes_namespaces();
-    let (Some(mount), Some(other)) = (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("ext4", 256, "nodiscard")) else {
+    let (Some(mount), Some(other)) =
+        (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("ext4", 256, "nodiscard"))
+    else {
         return skip("root, loop devices and mkfs");
     };
     let inside = mount.path().join("inside");
     fs::create_dir(&inside).unwrap();
     let mut namespace = std::process::Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "sh", "-c", "mount --bind \"$1\" \"$2\" && echo mounted && exec cat", "sh"])
+        .args([
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            "mount --bind \"$1\" \"$2\" && echo mounted && exec cat",
+            "sh",
+        ])
         .args([other.path(), inside.clone()])
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
@@ -171,7 +216,8 @@ fn trim_refuses_path_in_another_mount_namespace() {
         .unwrap();
     let mut line = [0; 8];
     namespace.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
-    let path = std::path::PathBuf::from(format!("/proc/{}/root", namespace.id())).join(inside.strip_prefix("/").unwrap());
+    let path = std::path::PathBuf::from(format!("/proc/{}/root", namespace.id()))
+        .join(inside.strip_prefix("/").unwrap());
     let before = [&mount, &other].map(kernel);
     let said: Vec<String> = [&["trim"][..], &["trim", "--dry-run"], &["verify", "--yes"]]
         .map(|command| {
@@ -179,7 +225,11 @@ fn trim_refuses_path_in_another_mount_namespace() {
             String::from_utf8_lossy(&run.get_output().stderr).into_owned()
         })
         .to_vec();
-    let sent = [&mount, &other].map(kernel).into_iter().zip(before).map(|(now, then)| now.since(&then).discards.unwrap().count);
+    let sent = [&mount, &other]
+        .map(kernel)
+        .into_iter()
+        .zip(before)
+        .map(|(now, then)| now.since(&then).discards.unwrap().count);
     assert_eq!(sent.sum::<u64>(), 0);
     drop(namespace.stdin.take());
     namespace.wait().unwrap();
@@ -190,20 +240,36 @@ fn trim_refuses_path_in_another_mount_namespace() {
 /// `timeout` signals its child, then the child's process group. Both count as one request.
 #[test]
 fn idle_trim_stops_once_for_two_sigterms() {
-    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let limit = fs::read_to_string(limit_of(&mount)).unwrap();
     for _ in 0..3 {
         let mut command = process();
-        command.args(["trim", "--policy", "idle:met-per-mille=0:quiet=1h:patience=300ms", "--restart"]).arg(mount.path());
-        let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        command
+            .args(["trim", "--policy", "idle:met-per-mille=0:quiet=1h:patience=300ms", "--restart"])
+            .arg(mount.path());
+        let mut child = command
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
         std::thread::sleep(Duration::from_millis(700));
         assert!(child.try_wait().unwrap().is_none(), "it was over before");
         let pid = rustix::process::Pid::from_child(&child);
-        assert!(rustix::process::getpriority_process(Some(pid)).unwrap() >= 10, "it leaves the processors to others, as the services do");
-        (0..2).for_each(|_| rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap());
+        assert!(
+            rustix::process::getpriority_process(Some(pid)).unwrap() >= 10,
+            "it leaves the processors to others, as the services do"
+        );
+        (0..2).for_each(|_| {
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap()
+        });
         let ended = child.wait_with_output().unwrap();
         assert_eq!(ended.status.code(), Some(130), "{ended:?}");
-        assert!(String::from_utf8_lossy(&ended.stdout).contains("ext4"), "what was done is said: {ended:?}");
+        assert!(
+            String::from_utf8_lossy(&ended.stdout).contains("ext4"),
+            "what was done is said: {ended:?}"
+        );
         assert_eq!(fs::read_to_string(limit_of(&mount)).unwrap(), limit);
     }
 }
@@ -215,7 +281,9 @@ fn limit_of(mount: &LoopMount) -> String {
 /// An idle trim of `path` after `script`, in a private mount namespace.
 fn in_namespace(script: &str, path: &std::path::Path) -> std::process::Command {
     let mut command = std::process::Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]).arg(crate::support::program());
+    command
+        .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"])
+        .arg(crate::support::program());
     command.args(["trim", "--policy", "idle:quiet=0s"]).arg(path);
     crate::support::at_home(&mut command);
     command

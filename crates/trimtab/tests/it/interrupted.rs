@@ -13,7 +13,8 @@ const BEGINS: Duration = Duration::from_millis(1500);
 /// Sends SIGINT to `command` while it runs. Returns its output, and whether the signal ended
 /// it soon.
 pub fn interrupted(command: &mut Command) -> (Output, bool) {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(BEGINS);
     let _ = kill_process(Pid::from_child(&child), Signal::INT);
     let since = Instant::now();
@@ -24,6 +25,7 @@ pub fn interrupted(command: &mut Command) -> (Output, bool) {
     let _ = child.kill();
     let output = child.wait_with_output().unwrap();
     // Before the command installs its handler, the signal itself ends it.
-    let ended = output.status.code() == Some(130) || output.status.signal() == Some(Signal::INT.as_raw());
+    let ended =
+        output.status.code() == Some(130) || output.status.signal() == Some(Signal::INT.as_raw());
     (output, soon && ended)
 }

@@ -35,7 +35,11 @@ fn sigint_ends_every_command_soon() {
         let (output, ended) = interrupted(&mut started);
         let stderr = String::from_utf8_lossy(&output.stderr);
         // The doctor may finish before the signal arrives.
-        assert!(ended || command.starts_with("doctor") && output.status.code().is_some(), "{command}: {:?}: {stderr}", output.status);
+        assert!(
+            ended || command.starts_with("doctor") && output.status.code().is_some(),
+            "{command}: {:?}: {stderr}",
+            output.status
+        );
         // The next run removes a workspace whose removal takes too long.
         for entry in std::fs::read_dir(&dir).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();

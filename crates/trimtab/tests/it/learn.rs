@@ -24,8 +24,15 @@ fn learn(directory: &Path, args: &[&str]) -> assert_cmd::assert::Assert {
 fn learned() -> &'static (String, serde_json::Value) {
     static TWIN: LazyLock<(String, serde_json::Value)> = LazyLock::new(|| {
         let directory = tempfile::tempdir().unwrap();
-        let out = learn(directory.path(), &["--output", "twin.toml", "--json"]).success().get_output().stdout.clone();
-        (fs::read_to_string(directory.path().join("twin.toml")).unwrap(), serde_json::from_slice(&out).unwrap())
+        let out = learn(directory.path(), &["--output", "twin.toml", "--json"])
+            .success()
+            .get_output()
+            .stdout
+            .clone();
+        (
+            fs::read_to_string(directory.path().join("twin.toml")).unwrap(),
+            serde_json::from_slice(&out).unwrap(),
+        )
     });
     &TWIN
 }
@@ -35,18 +42,42 @@ fn learned_twin_file_is_a_drive_with_64_members() {
     let directory = tempfile::tempdir().unwrap();
     let (text, document) = learned();
     fs::write(directory.path().join("twin.toml"), text).unwrap();
-    assert_eq!((document["schema"].as_str(), document["members"].as_u64()), (Some("trimtab.twin"), Some(64)));
+    assert_eq!(
+        (document["schema"].as_str(), document["members"].as_u64()),
+        (Some("trimtab.twin"), Some(64))
+    );
     let parameters = document["parameters"].as_array().unwrap();
     let command = parameters.iter().find(|one| one["field"] == "flash.trim.command_ns").unwrap();
     let [low, high] = ["low", "high"].map(|key| command[key].as_f64().unwrap());
-    assert!(low <= 7.07e6 && high >= 6.93e6 && high / low < 1.2 && command["known"] == "measured", "{command}");
+    assert!(
+        low <= 7.07e6 && high >= 6.93e6 && high / low < 1.2 && command["known"] == "measured",
+        "{command}"
+    );
     let drive = trimtab_drive::spec::file::parse(text).unwrap();
     let twin = drive.twin.as_ref().unwrap();
     assert_eq!((twin.members.len(), twin.parameters.len()), (64, parameters.len()));
-    assert!(twin.members.iter().all(|member| member.capacity_bytes == 4_294_967_296 && *member != drive.spec));
+    assert!(
+        twin.members
+            .iter()
+            .all(|member| member.capacity_bytes == 4_294_967_296 && *member != drive.spec)
+    );
     let show = ["drive", "show", "./twin.toml"];
-    trimtab().current_dir(directory.path()).args(show).assert().success().stdout(predicate::str::contains("64 drives match"));
-    let work = ["drive", "simulate", "--drive", "./twin.toml", "--until-written", "64MiB", "--store", "runs.db"];
+    trimtab()
+        .current_dir(directory.path())
+        .args(show)
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("64 drives match"));
+    let work = [
+        "drive",
+        "simulate",
+        "--drive",
+        "./twin.toml",
+        "--until-written",
+        "64MiB",
+        "--store",
+        "runs.db",
+    ];
     trimtab().current_dir(directory.path()).args(work).assert().success();
     // The command never overwrites a file, and the same seed gives the same drives.
     learn(directory.path(), &["--output", "twin.toml"]).failure();
@@ -60,32 +91,72 @@ fn drive_check_predicts_learned_drive_and_misses_another() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("odd.toml"), DRIVE).unwrap();
     fs::write(directory.path().join("twin.toml"), &learned().0).unwrap();
-    let other = DRIVE.replace("rate_bytes_per_s = 300_000_000", "rate_bytes_per_s = 90_000_000").replace("= 7_000_000", "= 70_000");
+    let other = DRIVE
+        .replace("rate_bytes_per_s = 300_000_000", "rate_bytes_per_s = 90_000_000")
+        .replace("= 7_000_000", "= 70_000");
     fs::write(directory.path().join("other.toml"), other.replace("\"odd\"", "\"other\"")).unwrap();
     let check = |target: &str| -> serde_json::Value {
         let args = ["drive", "check", "./twin.toml", target, "--members", "6", "--json"];
-        let out = trimtab().current_dir(directory.path()).args(args).assert().success().get_output().stdout.clone();
+        let out = trimtab()
+            .current_dir(directory.path())
+            .args(args)
+            .assert()
+            .success()
+            .get_output()
+            .stdout
+            .clone();
         serde_json::from_slice(&out).unwrap()
     };
     let (own, foreign) = (check("drive:./odd.toml"), check("drive:./other.toml"));
     let figures = own["figures"].as_array().unwrap();
     assert_eq!((own["schema"].as_str(), figures.len()), (Some("trimtab.twin-check"), 20));
     let near = |document: &serde_json::Value| {
-        document["figures"].as_array().unwrap().iter().filter(|one| one["off"].as_f64().unwrap().abs() < 0.15).count()
+        document["figures"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|one| one["off"].as_f64().unwrap().abs() < 0.15)
+            .count()
     };
-    assert!(near(&own) >= 12 && near(&foreign) <= 8, "{} and {}: {own:#} {foreign:#}", near(&own), near(&foreign));
+    assert!(
+        near(&own) >= 12 && near(&foreign) <= 8,
+        "{} and {}: {own:#} {foreign:#}",
+        near(&own),
+        near(&foreign)
+    );
     let notes = own["notes"].as_array().unwrap();
-    assert!(notes.len() == 1 && notes[0].as_str().unwrap().starts_with("intervals of 6 members are wide"), "{notes:?}");
-    assert!(foreign["notes"][0].as_str().unwrap().contains("learned from drive:odd"), "{}", foreign["notes"]);
+    assert!(
+        notes.len() == 1
+            && notes[0].as_str().unwrap().starts_with("intervals of 6 members are wide"),
+        "{notes:?}"
+    );
+    assert!(
+        foreign["notes"][0].as_str().unwrap().contains("learned from drive:odd"),
+        "{}",
+        foreign["notes"]
+    );
     // The stored predictions equal the compared ones and are the same for both drives: they do
     // not depend on the measurement.
-    let kept = |name: &str| -> serde_json::Value { serde_json::from_slice(&fs::read(directory.path().join(name)).unwrap()).unwrap() };
+    let kept = |name: &str| -> serde_json::Value {
+        serde_json::from_slice(&fs::read(directory.path().join(name)).unwrap()).unwrap()
+    };
     let first = kept("twin-of-odd-predictions.json");
-    let sums = run("sha256sum", &[directory.path().join("twin-of-odd-predictions.json").to_str().unwrap()]).unwrap();
-    assert!(sums.starts_with(own["predictions"]["sha256"].as_str().unwrap()), "{sums}: {}", own["predictions"]);
+    let sums = run(
+        "sha256sum",
+        &[directory.path().join("twin-of-odd-predictions.json").to_str().unwrap()],
+    )
+    .unwrap();
+    assert!(
+        sums.starts_with(own["predictions"]["sha256"].as_str().unwrap()),
+        "{sums}: {}",
+        own["predictions"]
+    );
     assert_eq!(own["predictions"]["sha256"], foreign["predictions"]["sha256"]);
     for (one, figure) in first["predictions"].as_array().unwrap().iter().zip(figures) {
-        assert_eq!((&one["workload"], &one["predicted"], &one["low"]), (&figure["workload"], &figure["predicted"], &figure["low"]));
+        assert_eq!(
+            (&one["workload"], &one["predicted"], &one["low"]),
+            (&figure["workload"], &figure["predicted"], &figure["low"])
+        );
     }
     let args = ["drive", "check", "drive:x", "drive:./odd.toml"];
     trimtab().current_dir(directory.path()).args(args).assert().failure();
@@ -108,8 +179,14 @@ fn drive_learn_refuses_unusable_target() {
         (&["."], "a write limit of 1.00 kB is too small to learn"),
         (&["drive:nowhere"], "unknown drive"),
         (&["null:"], "null: is not a drive that can be learned"),
-        (&["drive:sata-tlc-500gb", "--reserve", "1GiB"], "is a modelled drive, which has nothing to keep or destroy"),
-        (&["drive:sata-tlc-500gb", "--write-limit", "500kB"], "a write limit of 500 kB is too small to learn"),
+        (
+            &["drive:sata-tlc-500gb", "--reserve", "1GiB"],
+            "is a modelled drive, which has nothing to keep or destroy",
+        ),
+        (
+            &["drive:sata-tlc-500gb", "--write-limit", "500kB"],
+            "a write limit of 500 kB is too small to learn",
+        ),
         (&[".", "--budget", "all"], "expected reads, small or full"),
         (&[".", "--rest", "400d"], "--rest is at most one hour"),
         (&[".", "--write-limit", "96MiB", "--budget", "full"], "is too little for --budget full"),
@@ -117,14 +194,24 @@ fn drive_learn_refuses_unusable_target() {
         (&[".", "--write-limit", "1TB", "--budget", "full"], "--budget full"),
         (&["drive:laptop-7200rpm", "--budget", "full"], "is a disk"),
         (&["drive:sata-tlc-500gb", "--write-limit", "1MiB"], "use --write-limit 24MiB or more"),
-        (&["drive:sata-tlc-500gb", "--output", "no/such/place.toml"], "cannot write no/such/place.toml"),
+        (
+            &["drive:sata-tlc-500gb", "--output", "no/such/place.toml"],
+            "cannot write no/such/place.toml",
+        ),
     ] {
         let mut all = [&["drive", "learn"][..], args].concat();
         // No argument of this test permits a large write.
         if !all.contains(&"--write-limit") && !all.contains(&"--output") {
             all.extend(["--write-limit", "1kB"]);
         }
-        let out = trimtab().current_dir(directory.path()).args(&all).assert().failure().get_output().stderr.clone();
+        let out = trimtab()
+            .current_dir(directory.path())
+            .args(&all)
+            .assert()
+            .failure()
+            .get_output()
+            .stderr
+            .clone();
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains(said) && text.lines().count() <= 2, "{args:?}: {text}");
     }
@@ -138,13 +225,25 @@ fn twin_with_invalid_member_is_refused_by_its_number() {
          [twin.members]\nfields = [\"flash.geometry.channels\", \"flash.nand.suspend_ns\"]\nvalues = [[4, \"none\"], [0, 5]]\n"
     );
     let problem = trimtab_drive::spec::file::parse(&text).unwrap_err();
-    assert!(problem.starts_with("twin.members.values, list 2: flash.geometry.channels is 0"), "{problem}");
+    assert!(
+        problem.starts_with("twin.members.values, list 2: flash.geometry.channels is 0"),
+        "{problem}"
+    );
     let good = text.replace("[0, 5]", "[8, 5]");
     let twin = trimtab_drive::spec::file::parse(&good).unwrap().twin.unwrap();
     let flash = twin.members[1].flash().unwrap();
-    assert_eq!((flash.geometry.channels, flash.nand.suspend_ns, twin.members[0].flash().unwrap().nand.suspend_ns), (8, Some(5), None));
+    assert_eq!(
+        (
+            flash.geometry.channels,
+            flash.nand.suspend_ns,
+            twin.members[0].flash().unwrap().nand.suspend_ns
+        ),
+        (8, Some(5), None)
+    );
     let short = text.replace("[0, 5]", "[2]");
-    assert!(trimtab_drive::spec::file::parse(&short).unwrap_err().contains("1 values for 2 fields"));
+    assert!(
+        trimtab_drive::spec::file::parse(&short).unwrap_err().contains("1 values for 2 fields")
+    );
 }
 
 /// A drive so slow that the overhead between program and drive hardly matters.
@@ -172,12 +271,14 @@ fn slow() -> (tempfile::TempDir, Attached) {
 fn found_by_arithmetic(document: &serde_json::Value, drive: &Attached) {
     let written = drive.status()["model"]["host_written_bytes"].as_f64().unwrap();
     assert!(
-        written <= f64::from(48 << 20) && document["origin"]["written_bytes"].as_f64() == Some(written),
+        written <= f64::from(48 << 20)
+            && document["origin"]["written_bytes"].as_f64() == Some(written),
         "{written}: {}",
         document["origin"]
     );
-    let found =
-        |name: &str| document["found"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap()["value_ns"].as_f64().unwrap();
+    let found = |name: &str| {
+        document["found"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap()["value_ns"].as_f64().unwrap()
+    };
     let host = 120_000.0;
     let link = |bytes: f64| bytes / 0.2;
     let trim = |units: f64, bytes: f64| host + 2e7 + units * 1e5 + bytes * 8.0;
@@ -195,10 +296,17 @@ fn found_by_arithmetic(document: &serde_json::Value, drive: &Attached) {
         // The flash already programs the preceding write when the flush arrives; the elapsed part
         // is unknown.
         let sooner = if name == "flush" { 4e6 } else { 0.02 * expected_ns };
-        assert!(over > -sooner && over < ON_THE_WAY_NS + 0.15 * expected_ns, "{name}: {}, {expected_ns} by arithmetic", found(name));
+        assert!(
+            over > -sooner && over < ON_THE_WAY_NS + 0.15 * expected_ns,
+            "{name}: {}, {expected_ns} by arithmetic",
+            found(name)
+        );
     }
     let notes = document["origin"]["notes"].to_string();
-    assert!(notes.contains("is a loop device") && notes.contains("only one round of probes"), "{notes}");
+    assert!(
+        notes.contains("is a loop device") && notes.contains("only one round of probes"),
+        "{notes}"
+    );
 }
 
 #[test]
@@ -208,31 +316,65 @@ fn drive_learn_on_real_drive_leaves_nothing() {
     }
     let (directory, drive) = slow();
     let device = drive.device.to_str().unwrap();
-    let run = |args: &[&str]| drive.command().current_dir(directory.path()).args(["drive", "learn"]).args(args).assert();
+    let run = |args: &[&str]| {
+        drive.command().current_dir(directory.path()).args(["drive", "learn"]).args(args).assert()
+    };
     let refused = run(&[device, "--write-limit", "48MiB", "--yes"]).failure();
-    refused.stderr(predicate::str::contains("everything on").and(predicate::str::contains("would be destroyed")));
+    refused.stderr(
+        predicate::str::contains("everything on")
+            .and(predicate::str::contains("would be destroyed")),
+    );
     assert_eq!(drive.status()["model"]["host_written_bytes"], 0);
     let empty = run(&[device, "--budget", "reads"]).failure();
     empty.stderr(predicate::str::contains("holds zeros"));
     // In a directory `learn` uses a file of its own, which it removes even after an interrupt.
-    ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&drive.device));
+    ok(Command::new("mkfs.ext4")
+        .args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
+        .arg(&drive.device));
     let mounted = Mounted::new(&drive.device, "noatime").unwrap();
-    let before: Vec<_> = fs::read_dir(mounted.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let before: Vec<_> =
+        fs::read_dir(mounted.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     let mut command = crate::support::process();
-    command.current_dir(directory.path()).args(["drive", "learn", "--write-limit", "48MiB", "--rest", "60s", "--reserve", "1MiB", "--yes"]);
+    command.current_dir(directory.path()).args([
+        "drive",
+        "learn",
+        "--write-limit",
+        "48MiB",
+        "--rest",
+        "60s",
+        "--reserve",
+        "1MiB",
+        "--yes",
+    ]);
     let mut child = command.arg(mounted.path()).stderr(Stdio::piped()).spawn().unwrap();
-    let working =
-        || fs::read_dir(mounted.path()).unwrap().any(|entry| entry.unwrap().file_name().to_string_lossy().starts_with("trimtab-work-"));
+    let working = || {
+        fs::read_dir(mounted.path())
+            .unwrap()
+            .any(|entry| entry.unwrap().file_name().to_string_lossy().starts_with("trimtab-work-"))
+    };
     let patience = Instant::now() + Duration::from_secs(30);
     while !working() && Instant::now() < patience {
         std::thread::sleep(Duration::from_millis(20));
     }
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&child),
+        rustix::process::Signal::INT,
+    )
+    .unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    let after: Vec<_> = fs::read_dir(mounted.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let after: Vec<_> =
+        fs::read_dir(mounted.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(after, before);
     // The io_uring of an ended process holds its file open briefly.
-    let remounted = || Command::new("mount").args(["-o", "remount,ro"]).arg(mounted.path()).output().unwrap().status.success();
+    let remounted = || {
+        Command::new("mount")
+            .args(["-o", "remount,ro"])
+            .arg(mounted.path())
+            .output()
+            .unwrap()
+            .status
+            .success()
+    };
     let patience = Instant::now() + Duration::from_secs(10);
     while !remounted() {
         assert!(Instant::now() < patience, "cannot be remounted");
@@ -253,46 +395,108 @@ fn twin_of_drive_is_listed_checked_and_named_by_study() {
     let device = drive.device.to_str().unwrap();
     let run = |args: &[&str]| {
         let mut command = drive.command();
-        command.env("XDG_DATA_HOME", directory.path().join("data")).current_dir(directory.path()).args(args).assert()
+        command
+            .env("XDG_DATA_HOME", directory.path().join("data"))
+            .current_dir(directory.path())
+            .args(args)
+            .assert()
     };
-    let document = |args: &[&str]| -> serde_json::Value { serde_json::from_slice(&run(args).success().get_output().stdout).unwrap() };
+    let document = |args: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&run(args).success().get_output().stdout).unwrap()
+    };
     assert_eq!(document(&["drive", "list", "--json"])["twins"].as_array().unwrap().len(), 0);
-    let learn = ["drive", "learn", device, "--destroy", device, "--write-limit", "48MiB", "--rest", "100ms", "--yes", "--json"];
+    let learn = [
+        "drive",
+        "learn",
+        device,
+        "--destroy",
+        device,
+        "--write-limit",
+        "48MiB",
+        "--rest",
+        "100ms",
+        "--yes",
+        "--json",
+    ];
     found_by_arithmetic(&document(&learn), &drive);
     let list = document(&["drive", "list", "--json"]);
     let twin = &list["twins"][0];
     let model = "loop device over drive";
-    assert_eq!((twin["model"].as_str(), twin["budget"].as_str(), twin["members"].as_u64()), (Some(model), Some("small"), Some(64)));
-    assert_eq!((twin["capacity_bytes"].as_u64(), list["twins"].as_array().unwrap().len()), (Some(2_147_483_648), 1));
+    assert_eq!(
+        (twin["model"].as_str(), twin["budget"].as_str(), twin["members"].as_u64()),
+        (Some(model), Some("small"), Some(64))
+    );
+    assert_eq!(
+        (twin["capacity_bytes"].as_u64(), list["twins"].as_array().unwrap().len()),
+        (Some(2_147_483_648), 1)
+    );
     let file = twin["file"].as_str().unwrap();
     // The finished twin replaces the saved rounds.
     assert_eq!(fs::read_dir(Path::new(file).parent().unwrap()).unwrap().count(), 1);
-    run(&["drive", "list"])
-        .success()
-        .stdout(predicate::str::contains("Twins, learned by 'trimtab drive learn'").and(predicate::str::contains(model)));
+    run(&["drive", "list"]).success().stdout(
+        predicate::str::contains("Twins, learned by 'trimtab drive learn'")
+            .and(predicate::str::contains(model)),
+    );
     // Regression: the list contained names that no command accepted.
     let name = twin["name"].as_str().unwrap();
-    assert_eq!(document(&["drive", "show", name, "--json"]), document(&["drive", "show", file, "--json"]));
-    ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&drive.device));
+    assert_eq!(
+        document(&["drive", "show", name, "--json"]),
+        document(&["drive", "show", file, "--json"])
+    );
+    ok(Command::new("mkfs.ext4")
+        .args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
+        .arg(&drive.device));
     let mounted = Mounted::new(&drive.device, "noatime").unwrap();
     let path = mounted.path().to_str().unwrap();
-    let names = || fs::read_dir(mounted.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    let names = || {
+        fs::read_dir(mounted.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect::<Vec<_>>()
+    };
     let before = names();
-    let check = ["drive", "check", file, path, "--members", "2", "--rest", "10ms", "--reserve", "1MiB", "--yes", "--json"];
+    let check = [
+        "drive",
+        "check",
+        file,
+        path,
+        "--members",
+        "2",
+        "--rest",
+        "10ms",
+        "--reserve",
+        "1MiB",
+        "--yes",
+        "--json",
+    ];
     let checked = document(&check);
     let figures = checked["figures"].as_array().unwrap();
-    assert_eq!((figures.len(), names()), (21, before), "three figures of seven workloads, and nothing left");
+    assert_eq!(
+        (figures.len(), names()),
+        (21, before),
+        "three figures of seven workloads, and nothing left"
+    );
     // Reads of 4 KiB with 4 in flight: each takes one of eight dies for 3 ms, so at most four
     // complete in 3 ms. A busy machine completes fewer.
-    let rate = figures.iter().find(|one| one["workload"] == "reads, 4 in flight" && one["figure"] == "operations/s").unwrap();
+    let rate = figures
+        .iter()
+        .find(|one| one["workload"] == "reads, 4 in flight" && one["figure"] == "operations/s")
+        .unwrap();
     let measured = rate["measured"].as_f64().unwrap();
     assert!(measured < 4.0 / 3e-3 * 1.02 && measured > 4.0 / 3e-3 / 8.0, "{measured}");
     assert!(
-        fs::read_dir(directory.path()).unwrap().any(|entry| entry.unwrap().file_name().to_string_lossy().ends_with("-predictions.json"))
+        fs::read_dir(directory.path()).unwrap().any(|entry| entry
+            .unwrap()
+            .file_name()
+            .to_string_lossy()
+            .ends_with("-predictions.json"))
     );
     // A study that cannot start names the twin first.
-    let said = predicate::str::contains("This drive has a twin").and(predicate::str::contains(file));
-    run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);
+    let said =
+        predicate::str::contains("This drive has a twin").and(predicate::str::contains(file));
+    run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"])
+        .failure()
+        .stderr(said);
     // A study that can start adds months on the twin to the same report.
     let report = directory.path().join("both.html");
     let study = document(&[
@@ -308,30 +512,45 @@ fn twin_of_drive_is_listed_checked_and_named_by_study() {
         "--json",
         "--yes",
     ]);
-    assert_eq!(study["predicted"]["sensitivity"]["ensemble"]["drives"].as_array().unwrap().len(), 8);
-    assert!(study["predicted"]["ageing"].as_array().unwrap().len() >= 4 && study["predicted"]["runs"].as_array().unwrap().is_empty());
+    assert_eq!(
+        study["predicted"]["sensitivity"]["ensemble"]["drives"].as_array().unwrap().len(),
+        8
+    );
+    assert!(
+        study["predicted"]["ageing"].as_array().unwrap().len() >= 4
+            && study["predicted"]["runs"].as_array().unwrap().is_empty()
+    );
     assert!(fs::read_to_string(report).unwrap().contains("Months of use, predicted"));
     // The stored study has the same prediction.
     let kept = document(&["results", "show", "study:last", "--json"]);
     assert_eq!(kept["predicted"]["sensitivity"], study["predicted"]["sensitivity"]);
-    run(&["results", "show", "study:last"]).success().stdout(predicate::str::contains("predicted on its twin"));
+    run(&["results", "show", "study:last"])
+        .success()
+        .stdout(predicate::str::contains("predicted on its twin"));
     // Regression: the twin of one loop device was used for another loop device and for the disk.
     let text = fs::read_to_string(file).unwrap();
     let which = text.lines().find(|line| line.starts_with("which = ")).unwrap();
     fs::write(file, text.replace(which, "which = \"another one\"")).unwrap();
-    let said = predicate::str::contains("Months of use on this drive: unknown; a twin cannot be learned");
-    run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);
+    let said =
+        predicate::str::contains("Months of use on this drive: unknown; a twin cannot be learned");
+    run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"])
+        .failure()
+        .stderr(said);
     let noticed = document(&check)["notes"].to_string();
     assert!(noticed.contains("learned from another unit of loop device over drive"), "{noticed}");
     fs::remove_file(file).unwrap();
-    let said = predicate::str::contains("Months of use on this drive: unknown; a twin cannot be learned");
-    run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"]).failure().stderr(said);
+    let said =
+        predicate::str::contains("Months of use on this drive: unknown; a twin cannot be learned");
+    run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"])
+        .failure()
+        .stderr(said);
 }
 
 #[test]
 fn drive_learn_in_memory_is_refused() {
     let Some(mount) = LoopMount::tmpfs(64) else { return skip("root, to mount") };
-    let said = predicate::str::contains("no drive is below").and(predicate::str::contains("tmpfs is not on a block device"));
+    let said = predicate::str::contains("no drive is below")
+        .and(predicate::str::contains("tmpfs is not on a block device"));
     trimtab().args(["drive", "learn"]).arg(mount.path()).assert().failure().stderr(said);
     let Some(mount) = LoopMount::new("ext4", 64, "") else { return skip("loop devices") };
     trimtab()
@@ -358,12 +577,22 @@ fn real_time_trial_drive_files_are_valid() {
 #[test]
 fn attach_of_invalid_drive_file_reports_error_once() {
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("bad.toml"), format!("{DRIVE}[flash.compression]\nstored_permille_min = 150\n")).unwrap();
+    fs::write(
+        directory.path().join("bad.toml"),
+        format!("{DRIVE}[flash.compression]\nstored_permille_min = 150\n"),
+    )
+    .unwrap();
     let args = ["drive", "attach", "./bad.toml", "--json"];
-    let out = trimtab().current_dir(directory.path()).args(args).assert().failure().get_output().clone();
+    let out =
+        trimtab().current_dir(directory.path()).args(args).assert().failure().get_output().clone();
     let document: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     let (said, text) = (document["error"].to_string(), String::from_utf8(out.stderr).unwrap());
-    assert!(said.contains("missing field") && text.contains("missing field") && text.lines().count() == 1, "{document} {text}");
+    assert!(
+        said.contains("missing field")
+            && text.contains("missing field")
+            && text.lines().count() == 1,
+        "{document} {text}"
+    );
 }
 
 /// Regression: the list showed or omitted a broken twin, or one with the name of a shipped
@@ -378,21 +607,45 @@ fn drive_list_reports_unusable_twin_files() {
          [twin.members]\nfields = []\nvalues = [[]]\n"
     );
     let called = DRIVE.lines().next().unwrap();
-    let named = |file: &str, name: &str| fs::write(twins.join(file), twin.replace(called, &format!("name = \"{name}\""))).unwrap();
+    let named = |file: &str, name: &str| {
+        fs::write(twins.join(file), twin.replace(called, &format!("name = \"{name}\""))).unwrap()
+    };
     named("a.toml", "one");
     named("b.toml", "one");
     named("c.toml", "sata-tlc-500gb");
     fs::write(twins.join("d.toml"), "name = 3\n").unwrap();
-    let out =
-        trimtab().env("XDG_DATA_HOME", directory.path()).args(["drive", "list", "--json"]).assert().success().get_output().stdout.clone();
+    let out = trimtab()
+        .env("XDG_DATA_HOME", directory.path())
+        .args(["drive", "list", "--json"])
+        .assert()
+        .success()
+        .get_output()
+        .stdout
+        .clone();
     let list: serde_json::Value = serde_json::from_slice(&out).unwrap();
     assert_eq!(list["twins"].as_array().unwrap().len(), 3);
-    for (named, meant) in [(&["study", "sata-tlc-500gb"][..], "'drive:sata-tlc-500gb'"), (&["drive", "show", "drive:onee"], "'one'")] {
+    for (named, meant) in [
+        (&["study", "sata-tlc-500gb"][..], "'drive:sata-tlc-500gb'"),
+        (&["drive", "show", "drive:onee"], "'one'"),
+    ] {
         let said = predicate::str::contains(format!("did you mean {meant}?"));
-        trimtab().env("XDG_DATA_HOME", directory.path()).current_dir(directory.path()).args(named).assert().code(1).stderr(said);
+        trimtab()
+            .env("XDG_DATA_HOME", directory.path())
+            .current_dir(directory.path())
+            .args(named)
+            .assert()
+            .code(1)
+            .stderr(said);
     }
-    let notes: Vec<&str> = list["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
-    let has = |file: &str, what: &str| notes.iter().any(|note| note.contains(file) && note.contains(what));
+    let notes: Vec<&str> =
+        list["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
+    let has = |file: &str, what: &str| {
+        notes.iter().any(|note| note.contains(file) && note.contains(what))
+    };
     assert!(notes.len() == 3 && has("d.toml", "line 1"), "{notes:?}");
-    assert!(has("b.toml: drive:one is ", "a.toml") && has("c.toml: drive:sata-tlc-500gb", "the shipped drive"), "{notes:?}");
+    assert!(
+        has("b.toml: drive:one is ", "a.toml")
+            && has("c.toml: drive:sata-tlc-500gb", "the shipped drive"),
+        "{notes:?}"
+    );
 }

@@ -21,11 +21,19 @@ fn read(name: &str) -> String {
 /// Runs promtool, which must find no fault.
 fn require_promtool(args: &[&str], input: &str) {
     let mut promtool = Command::new("promtool");
-    let mut child =
-        promtool.args(args).current_dir(mixin()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = promtool
+        .args(args)
+        .current_dir(mixin())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    let said = [output.stdout, output.stderr]
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .concat();
     assert!(output.status.success(), "promtool {args:?}: {said}\n{input}");
 }
 
@@ -42,7 +50,12 @@ fn expressions() -> Vec<String> {
     let mut found = Vec::new();
     for name in DASHBOARDS {
         let dashboard: Value = serde_json::from_str(&read(&format!("dashboards/{name}"))).unwrap();
-        for target in dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| panel["targets"].as_array().unwrap()) {
+        for target in dashboard["panels"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|panel| panel["targets"].as_array().unwrap())
+        {
             assert_eq!(target["datasource"]["uid"], "${datasource}", "{name}: {target}");
             found.push(target["expr"].as_str().unwrap().to_owned());
         }
@@ -63,7 +76,8 @@ fn promtool_accepts_rules_alerts_and_dashboards() {
         rules.map(|(number, expr)| json!({ "record": format!("r{number}"), "expr": expr.replace("$__rate_interval", "5m") })).collect();
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("dashboards.yaml");
-    fs::write(&file, json!({ "groups": [{ "name": "dashboards", "rules": rules }] }).to_string()).unwrap();
+    fs::write(&file, json!({ "groups": [{ "name": "dashboards", "rules": rules }] }).to_string())
+        .unwrap();
     require_promtool(&["check", "rules", file.to_str().unwrap()], "");
 }
 
@@ -71,8 +85,14 @@ fn promtool_accepts_rules_alerts_and_dashboards() {
 fn written() -> BTreeSet<String> {
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("wear.prom");
-    let reading = json!({ "smartctl": { "exit_status": 0 }, "device": { "protocol": "ATA" } }).to_string();
-    trimtab().args(["wear", "--from", "-", "--metrics"]).arg(&file).write_stdin(reading).assert().success();
+    let reading =
+        json!({ "smartctl": { "exit_status": 0 }, "device": { "protocol": "ATA" } }).to_string();
+    trimtab()
+        .args(["wear", "--from", "-", "--metrics"])
+        .arg(&file)
+        .write_stdin(reading)
+        .assert()
+        .success();
     let text = trimtab::daemon::metrics::render(&[]) + &fs::read_to_string(&file).unwrap();
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     types.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
@@ -81,9 +101,12 @@ fn written() -> BTreeSet<String> {
 #[test]
 fn mixin_names_only_metrics_that_are_written() {
     let rules = read("rules.yaml");
-    let recorded = rules.lines().filter_map(|line| line.trim().strip_prefix("- record: ")).map(str::to_owned);
+    let recorded =
+        rules.lines().filter_map(|line| line.trim().strip_prefix("- record: ")).map(str::to_owned);
     let known: BTreeSet<String> = written().into_iter().chain(recorded).collect();
-    let texts = [rules.clone(), read("alerts.yaml"), read("alerts_test.yaml")].into_iter().chain(expressions());
+    let texts = [rules.clone(), read("alerts.yaml"), read("alerts_test.yaml")]
+        .into_iter()
+        .chain(expressions());
     let mut used = BTreeSet::new();
     for text in texts {
         let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
@@ -104,12 +127,21 @@ fn alerts_are_tested_and_name_valid_commands() {
     assert!(parts.len() >= 10, "{}", parts.len());
     for part in parts {
         let name = part.lines().next().unwrap();
-        let tested = tests.contains(&format!("        alertname: {name}\n        exp_alerts:\n          - exp_labels:"));
-        let is_told = ["summary: ", "description: ", "runbook: "].iter().all(|key| part.contains(key));
+        let tested = tests.contains(&format!(
+            "        alertname: {name}\n        exp_alerts:\n          - exp_labels:"
+        ));
+        let is_told =
+            ["summary: ", "description: ", "runbook: "].iter().all(|key| part.contains(key));
         assert!(tested && is_told, "{name}");
         let (_, runbook) = part.split_once("runbook: ").unwrap();
-        let runbook = runbook.replace("{{ $labels.mountpoint }}", "/").replace("{{ $labels.device }}", "/dev/sda");
-        let commands = runbook.split('`').skip(1).step_by(2).map(|command| command.trim_start_matches("sudo "));
+        let runbook = runbook
+            .replace("{{ $labels.mountpoint }}", "/")
+            .replace("{{ $labels.device }}", "/dev/sda");
+        let commands = runbook
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .map(|command| command.trim_start_matches("sudo "));
         let ours: Vec<&str> = commands.filter(|command| command.starts_with("trimtab ")).collect();
         assert!(!ours.is_empty(), "{name}: {runbook}");
         for command in ours {
@@ -125,11 +157,18 @@ fn dashboards_match_output_of_their_script() {
         return skip("python3");
     }
     let scratch = tempfile::tempdir().unwrap();
-    let status = Command::new("python3").arg(mixin().join("make_dashboards.py")).arg(scratch.path()).status().unwrap();
+    let status = Command::new("python3")
+        .arg(mixin().join("make_dashboards.py"))
+        .arg(scratch.path())
+        .status()
+        .unwrap();
     assert!(status.success());
     for name in DASHBOARDS {
         let made = fs::read_to_string(scratch.path().join(name)).unwrap();
-        assert!(made == read(&format!("dashboards/{name}")), "{name}: run packaging/mixin/make_dashboards.py");
+        assert!(
+            made == read(&format!("dashboards/{name}")),
+            "{name}: run packaging/mixin/make_dashboards.py"
+        );
     }
     assert_eq!(fs::read_dir(mixin().join("dashboards")).unwrap().count(), DASHBOARDS.len());
 }

@@ -69,7 +69,16 @@ impl Raw {
 
 fn attached(scratch: &Path) -> (Attached, PathBuf) {
     let socket = scratch.join("nbd");
-    let args = ["ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "off", "--no-block", "--nbd", socket.to_str().unwrap()];
+    let args = [
+        "ocz-vertex-le-100gb",
+        "--size",
+        "256MiB",
+        "--speed",
+        "off",
+        "--no-block",
+        "--nbd",
+        socket.to_str().unwrap(),
+    ];
     (Attached::new(&args), socket)
 }
 
@@ -87,7 +96,9 @@ fn nbd_invalid_flags_and_ranges_get_protocol_errors() {
         }
     }
     for (offset, len) in [(SIZE, 512), (SIZE - 512, 1024), (u64::MAX - 511, 512), (1 << 62, 4096)] {
-        for (command, error) in [(READ, EINVAL), (WRITE, ENOSPC), (TRIM, EINVAL), (WRITE_ZEROES, ENOSPC)] {
+        for (command, error) in
+            [(READ, EINVAL), (WRITE, ENOSPC), (TRIM, EINVAL), (WRITE_ZEROES, ENOSPC)]
+        {
             assert_eq!(client.ask(0, command, offset, len), error, "command {command} at {offset}");
         }
     }
@@ -149,7 +160,10 @@ fn nbd_nonsense_and_too_many_clients_are_refused() {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().count();
     assert!(threads < 100, "{threads} threads");
     drop(many);
-    let log = std::fs::read_to_string(drive.runtime().join("drives").join(drive.status()["id"].as_str().unwrap()).join("log")).unwrap();
+    let log = std::fs::read_to_string(
+        drive.runtime().join("drives").join(drive.status()["id"].as_str().unwrap()).join("log"),
+    )
+    .unwrap();
     assert!(log.lines().filter(|line| line.contains("NBD client")).count() <= 3, "{log}");
     assert!(log.contains("disconnected") && !log.contains('\u{1b}'), "{log}");
 }
@@ -170,7 +184,18 @@ fn nbd_and_control_sockets_have_mode_0600() {
     command.env("TRIMTAB_RUNTIME_DIR", scratch.path().join("run"));
     let pid = std::process::id().to_string();
     ok(command
-        .args(["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--no-block", "--id", "x", "--detach-with", &pid])
+        .args([
+            "drive",
+            "attach",
+            "ocz-vertex-le-100gb",
+            "--size",
+            "1GiB",
+            "--no-block",
+            "--id",
+            "x",
+            "--detach-with",
+            &pid,
+        ])
         .arg("--nbd")
         .arg(&socket));
     let control = scratch.path().join("run/drives/x/control");

@@ -8,7 +8,20 @@ use std::process::Stdio;
 
 fn bench(dir: &tempfile::TempDir, args: &[&str]) -> assert_cmd::Command {
     let mut command = trimtab();
-    command.args(["bench", "nfs", "--files", "200", "--seconds", "1", "--warm-up", "0", "--streams", "2", "--reserve", "0"]);
+    command.args([
+        "bench",
+        "nfs",
+        "--files",
+        "200",
+        "--seconds",
+        "1",
+        "--warm-up",
+        "0",
+        "--streams",
+        "2",
+        "--reserve",
+        "0",
+    ]);
     command.args(args).arg(dir.path());
     command
 }
@@ -20,19 +33,32 @@ fn is_empty(dir: &tempfile::TempDir) -> bool {
 #[test]
 fn bench_nfs_measures_loads_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let output =
-        bench(&dir, &["--peak", "200", "--points", "2", "--repeats", "2", "--json"]).assert().success().get_output().stdout.clone();
+    let output = bench(&dir, &["--peak", "200", "--points", "2", "--repeats", "2", "--json"])
+        .assert()
+        .success()
+        .get_output()
+        .stdout
+        .clone();
     let run: Value = serde_json::from_slice(&output).unwrap();
     let samples = |name: &str| -> Vec<f64> {
         let metrics = run["metrics"].as_array().unwrap();
-        let metric = metrics.iter().find(|m| m["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+        let metric =
+            metrics.iter().find(|m| m["name"] == name).unwrap_or_else(|| panic!("no {name}"));
         metric["samples"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
     };
-    assert_eq!((samples("ort").len(), samples("load-01.requested"), samples("load-02.requested")), (2, vec![100.0], vec![200.0]));
-    assert!(samples("load-01.rate").iter().all(|rate| (50.0..150.0).contains(rate)), "{:?}", samples("load-01.rate"));
+    assert_eq!(
+        (samples("ort").len(), samples("load-01.requested"), samples("load-02.requested")),
+        (2, vec![100.0], vec![200.0])
+    );
+    assert!(
+        samples("load-01.rate").iter().all(|rate| (50.0..150.0).contains(rate)),
+        "{:?}",
+        samples("load-01.rate")
+    );
     let (low, high) = (samples("load-01.response")[0], samples("ort")[0]);
     assert!(low > 100.0 && high > 0.0 && high < 60.0, "{low} ns, {high} s");
-    let codes: Vec<&str> = run["warnings"].as_array().unwrap().iter().map(|w| w["code"].as_str().unwrap()).collect();
+    let codes: Vec<&str> =
+        run["warnings"].as_array().unwrap().iter().map(|w| w["code"].as_str().unwrap()).collect();
     assert!(codes.contains(&"nfs.emulation"), "{codes:?}");
     assert!(is_empty(&dir));
 }
@@ -40,7 +66,10 @@ fn bench_nfs_measures_loads_and_leaves_nothing() {
 #[test]
 fn bench_nfs_stops_at_the_written_limit() {
     let dir = tempfile::tempdir().unwrap();
-    bench(&dir, &["--peak", "1000000", "--points", "1"]).assert().code(2).stderr(contains("would write about").and(contains("--written")));
+    bench(&dir, &["--peak", "1000000", "--points", "1"])
+        .assert()
+        .code(2)
+        .stderr(contains("would write about").and(contains("--written")));
     bench(&dir, &["--written", "1MB", "--points", "1"])
         .assert()
         .code(1)

@@ -20,10 +20,15 @@ fn pack(kinds: &str, version: &str, out: &Path, file: &str) -> PathBuf {
     let mut command = Command::new("make");
     // The flags of a make that runs the tests.
     command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").env_remove("MFLAGS");
-    command.args(["-s", "os-packages", "LEVEL=0"]).arg(format!("KINDS={kinds}")).arg(format!("VERSION={version}"));
+    command
+        .args(["-s", "os-packages", "LEVEL=0"])
+        .arg(format!("KINDS={kinds}"))
+        .arg(format!("VERSION={version}"));
     command.arg(format!("BIN={}", program().display())).arg(format!("OUT={}", out.display()));
     // A fixed date, because a source archive has no commits.
-    command.env("SOURCE_DATE_EPOCH", "1700000000").current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    command
+        .env("SOURCE_DATE_EPOCH", "1700000000")
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
     run(&mut command);
     out.join(file)
 }
@@ -34,7 +39,12 @@ fn dpkg(root: &Path) -> Command {
     command.env("PATH", format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap()));
     command.arg(format!("--root={}", root.display()));
     command.arg(format!("--log={}", root.join("var/log/dpkg.log").display()));
-    command.args(["--force-script-chrootless", "--force-not-root", "--force-bad-path", "--force-confold"]);
+    command.args([
+        "--force-script-chrootless",
+        "--force-not-root",
+        "--force-bad-path",
+        "--force-confold",
+    ]);
     command
 }
 
@@ -53,7 +63,10 @@ fn deb_is_reproducible_complete_and_purged_cleanly() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let deb = pack("deb", "9.8.7", one.path(), &name);
     let again = pack("deb", "9.8.7", other.path(), &name);
-    assert!(fs::read(&deb).unwrap() == fs::read(&again).unwrap(), "two packages of one program differ");
+    assert!(
+        fs::read(&deb).unwrap() == fs::read(&again).unwrap(),
+        "two packages of one program differ"
+    );
     require_contents(&deb);
     require_scripts(&deb);
     require_clean_purge(&deb);
@@ -100,7 +113,10 @@ fn require_scripts(deb: &Path) {
     assert!(control.contains("\nVersion: 9.8.7-1\n") && !control.contains("@SIZE@"), "{control}");
     for script in ["postinst", "prerm", "postrm"] {
         let text = part(script);
-        assert!(!text.contains("fstrim") && !text.contains(" enable ") && !text.contains(" start "), "{script}: {text}");
+        assert!(
+            !text.contains("fstrim") && !text.contains(" enable ") && !text.contains(" start "),
+            "{script}: {text}"
+        );
     }
 }
 
@@ -109,9 +125,13 @@ fn require_scripts(deb: &Path) {
 fn require_clean_purge(deb: &Path) {
     let scratch = tempfile::tempdir().unwrap();
     let root = scratch.path();
-    for directory in
-        ["var/log", "var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/trimtab", "etc/systemd/system/multi-user.target.wants"]
-    {
+    for directory in [
+        "var/log",
+        "var/lib/dpkg/info",
+        "var/lib/dpkg/updates",
+        "var/lib/trimtab",
+        "etc/systemd/system/multi-user.target.wants",
+    ] {
         fs::create_dir_all(root.join(directory)).unwrap();
     }
     fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
@@ -129,7 +149,9 @@ fn require_clean_purge(deb: &Path) {
     assert_eq!(fs::read_to_string(root.join(CONFIG)).unwrap(), "# mine\n");
 
     run(dpkg(root).args(["--remove", "trimtab"]));
-    assert!(!root.join("usr/bin/trimtab").exists() && !root.join("usr/lib/systemd/system").exists());
+    assert!(
+        !root.join("usr/bin/trimtab").exists() && !root.join("usr/lib/systemd/system").exists()
+    );
     assert!(root.join("var/lib/trimtab/history.db").exists() && root.join(CONFIG).exists());
     assert!(fs::symlink_metadata(&wanted).is_ok());
 
@@ -145,23 +167,41 @@ fn rpm_marks_configuration_and_requires_nothing() {
     }
     let out = tempfile::tempdir().unwrap();
     let rpm = pack("rpm", "9.8.7", out.path(), &format!("trimtab-9.8.7-1.{}.rpm", machine()));
-    let query = |arguments: &[&str]| run(Command::new("rpm").args(["--query", "--package"]).args(arguments).arg(&rpm));
+    let query = |arguments: &[&str]| {
+        run(Command::new("rpm").args(["--query", "--package"]).args(arguments).arg(&rpm))
+    };
     assert_eq!(query(&["--configfiles"]), "/etc/trimtab/trimtab.toml\n");
-    let files = query(&["--queryformat", "[%{FILEMODES:perms} %{FILEUSERNAME}:%{FILEGROUPNAME} %{FILENAMES}\n]"]);
+    let files = query(&[
+        "--queryformat",
+        "[%{FILEMODES:perms} %{FILEUSERNAME}:%{FILEGROUPNAME} %{FILENAMES}\n]",
+    ]);
     for line in files.lines() {
         assert!(line.contains(" root:root "), "{line}");
-        assert!(["drwxr-xr-x", "-rw-r--r--"].iter().any(|mode| line.starts_with(mode)) || line.ends_with(" /usr/bin/trimtab"), "{line}");
+        assert!(
+            ["drwxr-xr-x", "-rw-r--r--"].iter().any(|mode| line.starts_with(mode))
+                || line.ends_with(" /usr/bin/trimtab"),
+            "{line}"
+        );
     }
-    for needed in
-        ["/usr/lib/systemd/system/trimtab.service", "/usr/share/licenses/trimtab/third-party.txt.gz", "/usr/share/man/man1/trimtab.1.gz"]
-    {
+    for needed in [
+        "/usr/lib/systemd/system/trimtab.service",
+        "/usr/share/licenses/trimtab/third-party.txt.gz",
+        "/usr/share/man/man1/trimtab.1.gz",
+    ] {
         assert!(files.contains(needed), "{needed}: {files}");
     }
     let requires = query(&["--requires"]);
-    let foreign = |line: &&str| !line.starts_with("rpmlib(") && !line.starts_with("config(") && *line != "/bin/sh";
+    let foreign = |line: &&str| {
+        !line.starts_with("rpmlib(") && !line.starts_with("config(") && *line != "/bin/sh"
+    };
     assert_eq!(requires.lines().filter(foreign).count(), 0, "{requires}");
     let scripts = query(&["--scripts"]);
-    assert!(!scripts.contains("fstrim") && !scripts.contains(" enable ") && !scripts.contains(" start "), "{scripts}");
+    assert!(
+        !scripts.contains("fstrim")
+            && !scripts.contains(" enable ")
+            && !scripts.contains(" start "),
+        "{scripts}"
+    );
 }
 
 #[test]
@@ -169,11 +209,24 @@ fn archive_installs_with_its_own_makefile() {
     let out = tempfile::tempdir().unwrap();
     let name = format!("trimtab-9.8.7-linux-{}", machine());
     let archive = pack("archive", "9.8.7", out.path(), &format!("{name}.tar.xz"));
-    run(Command::new("tar").arg("--extract").arg("--file").arg(&archive).arg("--directory").arg(out.path()));
+    run(Command::new("tar")
+        .arg("--extract")
+        .arg("--file")
+        .arg(&archive)
+        .arg("--directory")
+        .arg(out.path()));
     let image = out.path().join("image");
     let mut command = Command::new("make");
     command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").env_remove("MFLAGS");
-    run(command.args(["-s", "install", "PREFIX=/usr"]).arg(format!("DESTDIR={}", image.display())).current_dir(out.path().join(&name)));
-    assert!(run(Command::new(image.join("usr/bin/trimtab")).arg("--version")).starts_with("trimtab "));
-    assert!(image.join("usr/lib/systemd/system/trimtab.service").exists() && image.join(CONFIG).exists());
+    run(command
+        .args(["-s", "install", "PREFIX=/usr"])
+        .arg(format!("DESTDIR={}", image.display()))
+        .current_dir(out.path().join(&name)));
+    assert!(
+        run(Command::new(image.join("usr/bin/trimtab")).arg("--version")).starts_with("trimtab ")
+    );
+    assert!(
+        image.join("usr/lib/systemd/system/trimtab.service").exists()
+            && image.join(CONFIG).exists()
+    );
 }

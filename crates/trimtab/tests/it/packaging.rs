@@ -12,7 +12,8 @@ fn packaging() -> PathBuf {
 }
 
 fn units() -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = fs::read_dir(packaging().join("systemd")).unwrap().map(|e| e.unwrap().path()).collect();
+    let mut all: Vec<PathBuf> =
+        fs::read_dir(packaging().join("systemd")).unwrap().map(|e| e.unwrap().path()).collect();
     all.sort();
     assert_eq!(all.len(), 4);
     all
@@ -22,11 +23,14 @@ fn units() -> Vec<PathBuf> {
 fn settings(unit: &Path) -> Vec<(String, String, String)> {
     let mut section = String::new();
     let mut found = Vec::new();
-    for line in fs::read_to_string(unit).unwrap().lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
+    for line in
+        fs::read_to_string(unit).unwrap().lines().filter(|l| !l.is_empty() && !l.starts_with('#'))
+    {
         if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
             section = name.to_owned();
         } else {
-            let (key, value) = line.split_once('=').unwrap_or_else(|| panic!("{}: {line}", unit.display()));
+            let (key, value) =
+                line.split_once('=').unwrap_or_else(|| panic!("{}: {line}", unit.display()));
             found.push((section.clone(), key.to_owned(), value.to_owned()));
         }
     }
@@ -38,13 +42,23 @@ fn commands_in_units_are_valid() {
     let mut commands = BTreeSet::new();
     for unit in units() {
         let all = settings(&unit);
-        assert!(all.iter().any(|(section, key, _)| section == "Unit" && key == "Description"), "{}", unit.display());
-        commands.extend(all.into_iter().filter(|(_, key, _)| key.starts_with("Exec")).map(|(.., value)| value));
+        assert!(
+            all.iter().any(|(section, key, _)| section == "Unit" && key == "Description"),
+            "{}",
+            unit.display()
+        );
+        commands.extend(
+            all.into_iter().filter(|(_, key, _)| key.starts_with("Exec")).map(|(.., value)| value),
+        );
     }
     let script = fs::read_to_string(packaging().join("openrc/trimtab")).unwrap();
-    let started = script.lines().filter_map(|l| l.trim().strip_prefix("\"${command}\" ")).map(|l| format!("/usr/bin/trimtab {l}"));
+    let started = script
+        .lines()
+        .filter_map(|l| l.trim().strip_prefix("\"${command}\" "))
+        .map(|l| format!("/usr/bin/trimtab {l}"));
     commands.extend(started);
-    let ours: Vec<&str> = commands.iter().filter_map(|c| c.strip_prefix("/usr/bin/trimtab ")).collect();
+    let ours: Vec<&str> =
+        commands.iter().filter_map(|c| c.strip_prefix("/usr/bin/trimtab ")).collect();
     assert!(ours.len() >= 5, "{commands:?}");
     for arguments in ours {
         let arguments = arguments.split(" >").next().unwrap().replace("\"${TRIMTAB_CONFIG}\"", "x");
@@ -55,7 +69,8 @@ fn commands_in_units_are_valid() {
 
 /// Files below a directory, by their paths in it.
 fn installed(root: &Path) -> BTreeSet<String> {
-    let listed = Command::new("find").arg(root).args(["-type", "f", "-printf", "%P\n"]).output().unwrap();
+    let listed =
+        Command::new("find").arg(root).args(["-type", "f", "-printf", "%P\n"]).output().unwrap();
     String::from_utf8(listed.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
@@ -66,8 +81,14 @@ fn make_uninstall_removes_installed_files() {
         let mut command = Command::new("make");
         // The flags of a make that runs the tests.
         command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").env_remove("MFLAGS");
-        command.args(["-s", target, "PREFIX=/opt/t"]).arg(format!("DESTDIR={}", image.path().display()));
-        let done = command.arg(format!("BIN={}", program().display())).current_dir(packaging().join("..")).output().unwrap();
+        command
+            .args(["-s", target, "PREFIX=/opt/t"])
+            .arg(format!("DESTDIR={}", image.path().display()));
+        let done = command
+            .arg(format!("BIN={}", program().display()))
+            .current_dir(packaging().join(".."))
+            .output()
+            .unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     };
     make("install");
@@ -83,9 +104,14 @@ fn make_uninstall_removes_installed_files() {
         "opt/t/share/zsh/site-functions/_trimtab",
     ];
     assert!(expected.iter().all(|path| files.contains(*path)), "{files:?}");
-    let unit = fs::read_to_string(image.path().join("opt/t/lib/systemd/system/trimtab.service")).unwrap();
-    assert!(unit.contains("ExecStart=/opt/t/bin/trimtab daemon") && !unit.contains("/usr/bin/trimtab"), "{unit}");
-    let version = Command::new(image.path().join("opt/t/bin/trimtab")).arg("--version").output().unwrap();
+    let unit =
+        fs::read_to_string(image.path().join("opt/t/lib/systemd/system/trimtab.service")).unwrap();
+    assert!(
+        unit.contains("ExecStart=/opt/t/bin/trimtab daemon") && !unit.contains("/usr/bin/trimtab"),
+        "{unit}"
+    );
+    let version =
+        Command::new(image.path().join("opt/t/bin/trimtab")).arg("--version").output().unwrap();
     assert!(version.status.success());
     // A changed configuration is neither replaced nor removed.
     let config = image.path().join("etc/trimtab/trimtab.toml");
@@ -113,7 +139,11 @@ fn openrc_script_is_valid() {
 #[test]
 fn trim_unit_accepts_status_3_and_4_and_has_a_timeout() {
     let unit = settings(&packaging().join("systemd/trimtab-trim@.service"));
-    let value = |key: &str| unit.iter().find(|(section, name, _)| section == "Service" && name == key).map(|(_, _, value)| value.as_str());
+    let value = |key: &str| {
+        unit.iter()
+            .find(|(section, name, _)| section == "Service" && name == key)
+            .map(|(_, _, value)| value.as_str())
+    };
     assert_eq!(value("SuccessExitStatus"), Some("3 4"));
     // RuntimeMaxSec= has no effect on a oneshot service, which counts as starting while it runs.
     assert_eq!((value("Type"), value("TimeoutStartSec")), (Some("oneshot"), Some("1d")));
@@ -128,11 +158,17 @@ fn systemd_analyze_accepts_units_and_rates_them_safe() {
     let directory = tempfile::tempdir().unwrap();
     let program = program();
     for unit in units() {
-        let text = fs::read_to_string(&unit).unwrap().replace("/usr/bin/trimtab", program.to_str().unwrap());
+        let text = fs::read_to_string(&unit)
+            .unwrap()
+            .replace("/usr/bin/trimtab", program.to_str().unwrap());
         fs::write(directory.path().join(unit.file_name().unwrap()), text).unwrap();
     }
     for name in ["trimtab.service", "trimtab-shutdown.service", "trimtab-trim@home.timer"] {
-        let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(directory.path().join(name)).output().unwrap();
+        let verified = Command::new("systemd-analyze")
+            .args(["verify", "--man=no"])
+            .arg(directory.path().join(name))
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&verified.stderr).into_owned();
         let about_ours: Vec<&str> = said.lines().filter(|l| l.contains("trimtab")).collect();
         assert!(verified.status.success() && about_ours.is_empty(), "{name}: {said}");
@@ -145,7 +181,12 @@ fn systemd_analyze_accepts_units_and_rates_them_safe() {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&rated.stdout).into_owned();
-        assert!(rated.status.success(), "{}: {}", unit.display(), said.lines().last().unwrap_or_default());
+        assert!(
+            rated.status.success(),
+            "{}: {}",
+            unit.display(),
+            said.lines().last().unwrap_or_default()
+        );
         eprintln!("{}", said.lines().rfind(|l| l.contains("exposure level")).unwrap_or_default());
     }
 }
@@ -159,12 +200,19 @@ fn trim_works_with_the_capabilities_of_the_unit() {
         return skip("unshare and setpriv");
     }
     let unit = settings(&packaging().join("systemd/trimtab.service"));
-    let capabilities = unit.iter().find(|(_, key, _)| key == "CapabilityBoundingSet").unwrap().2.to_lowercase();
-    let bounding: String = capabilities.split_ascii_whitespace().map(|c| format!(",+{}", c.trim_start_matches("cap_"))).collect();
+    let capabilities =
+        unit.iter().find(|(_, key, _)| key == "CapabilityBoundingSet").unwrap().2.to_lowercase();
+    let bounding: String = capabilities
+        .split_ascii_whitespace()
+        .map(|c| format!(",+{}", c.trim_start_matches("cap_")))
+        .collect();
     for fs_type in ["ext4", "xfs", "btrfs"] {
-        let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+        let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else {
+            return skip("root, loop devices and mkfs");
+        };
         let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
-        fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
         let meter = trimtab_linux::host::discards::Meter::start(&mount.path()).unwrap();
         let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && \
             exec setpriv --bounding-set=\"-all$2\" --inh-caps=-all --no-new-privs \"$3\" trim --policy idle:quiet=0s \"$1\"";

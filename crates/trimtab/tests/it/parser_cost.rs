@@ -53,19 +53,30 @@ struct Cost {
 #[expect(clippy::zombie_processes, reason = "wait4 waits, and counts what the process took")]
 fn measured(mut command: Command) -> (ExitStatus, String, Cost) {
     let scratch = tempfile::tempfile().unwrap();
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(scratch.try_clone().unwrap()).spawn().unwrap();
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(scratch.try_clone().unwrap())
+        .spawn()
+        .unwrap();
     let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
     // SAFETY: the process is a child of this one that nothing else waits for, and both places
     // are large enough.
     let usage = unsafe {
-        assert_eq!(libc::wait4(child.id().cast_signed(), &raw mut status, 0, usage.as_mut_ptr()), child.id().cast_signed());
+        assert_eq!(
+            libc::wait4(child.id().cast_signed(), &raw mut status, 0, usage.as_mut_ptr()),
+            child.id().cast_signed()
+        );
         usage.assume_init()
     };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     let mut said = String::new();
     std::io::Seek::rewind(&mut &scratch).unwrap();
     std::io::Read::read_to_string(&mut &scratch, &mut said).unwrap();
-    let cost = Cost { seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime), mib: usage.ru_maxrss as f64 / 1024.0 };
+    let cost = Cost {
+        seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime),
+        mib: usage.ru_maxrss as f64 / 1024.0,
+    };
     (ExitStatus::from_raw(status), said, cost)
 }
 
@@ -79,15 +90,25 @@ fn cost(name: &str, make: Make, n: usize) -> (Cost, bool) {
         command.current_dir(scratch.path()).args(["--store", "store.db"]).args(args);
         // An input that takes this long is neither linear nor refused.
         let mut limited = Command::new("prlimit");
-        limited.args(["--cpu=60", "--as=4294967296"]).arg(program()).args(command.get_args()).current_dir(scratch.path());
+        limited
+            .args(["--cpu=60", "--as=4294967296"])
+            .arg(program())
+            .args(command.get_args())
+            .current_dir(scratch.path());
         crate::support::at_home(&mut limited);
         last = Some(measured(limited));
     }
     let (status, said, cost) = last.expect("there is a command");
-    assert!(status.code().is_some_and(|code| code < 100), "{name}, {n} parts: {status}, {cost:?}: {said}");
+    assert!(
+        status.code().is_some_and(|code| code < 100),
+        "{name}, {n} parts: {status}, {cost:?}: {said}"
+    );
     // The doctor's exit status carries its verdict.
     let refused = !status.success() && !said.is_empty();
-    assert!(!refused || said.lines().count() == 1 && said.len() < 2000, "{name}, {n} parts: {said}");
+    assert!(
+        !refused || said.lines().count() == 1 && said.len() < 2000,
+        "{name}, {n} parts: {said}"
+    );
     (cost, refused)
 }
 
@@ -98,8 +119,12 @@ fn parser_cost_grows_linearly_with_input() {
         let ((small, _), (large, refused)) = (cost(name, *make, *n), cost(name, *make, n * 10));
         // The limit is four times linear growth, plus one second for constant cost. Quadratic
         // growth would take a hundred times as long.
-        let linear = large.seconds <= 40.0 * small.seconds + 1.0 && large.mib <= 40.0 * small.mib.max(16.0);
-        println!("{name}: {small:?}, ten times that: {large:?}{}", if refused { ", refused" } else { "" });
+        let linear =
+            large.seconds <= 40.0 * small.seconds + 1.0 && large.mib <= 40.0 * small.mib.max(16.0);
+        println!(
+            "{name}: {small:?}, ten times that: {large:?}{}",
+            if refused { ", refused" } else { "" }
+        );
         if !linear {
             wrong.push(format!("{name}: {small:?} for {n} parts, {large:?} for ten times that"));
         }
@@ -115,7 +140,10 @@ fn import_of_many_phases_takes_bounded_memory() {
     let (cost, _) = cost("import of phases", import, 2000);
     // The kernel's count includes this process's memory at the time of the fork.
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let peak_kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).and_then(|rest| rest.trim().strip_suffix(" kB"));
+    let peak_kib = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .and_then(|rest| rest.trim().strip_suffix(" kB"));
     let own_mib = peak_kib.unwrap().trim().parse::<f64>().unwrap() / 1024.0;
     assert!(cost.mib <= own_mib.max(150.0), "{cost:?}, {own_mib} MiB here");
 }
@@ -140,10 +168,16 @@ fn write(at: &Path, name: &str, text: impl AsRef<[u8]>) {
     fs::write(at.join(name), text).unwrap();
 }
 
-const DISK: &str = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\nrpm = 7200\n";
+const DISK: &str =
+    "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\nrpm = 7200\n";
 
 fn uncertain(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
-    write(at, "x.toml", DISK.to_owned() + &"[[uncertain]]\nbecause = \"b\"\nset = { \"disk.rpm\" = 5400 }\n".repeat(n));
+    write(
+        at,
+        "x.toml",
+        DISK.to_owned()
+            + &"[[uncertain]]\nbecause = \"b\"\nset = { \"disk.rpm\" = 5400 }\n".repeat(n),
+    );
     vec![vec!["drive", "show", "./x.toml"]]
 }
 
@@ -160,12 +194,23 @@ const BASE: &str = "[base]\ndrive.name = \"crucial-m4-128gb\"\nworkload.name = \
 
 fn plan_values(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     let values: Vec<String> = (0..n).map(|n| format!("{n}.5")).collect();
-    write(at, "plan.toml", format!("{BASE}[axes]\nworkload.fill_percent = [\n{}\n]\n", values.join(",\n")));
+    write(
+        at,
+        "plan.toml",
+        format!("{BASE}[axes]\nworkload.fill_percent = [\n{}\n]\n", values.join(",\n")),
+    );
     vec![vec!["sweep", "plan", "plan.toml"]]
 }
 
 fn plan_name(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
-    write(at, "plan.toml", format!("{BASE}\"drive.flash{}\" = 1\n[axes]\nworkload.queue_depth = [1, 2]\n", ".a".repeat(n)));
+    write(
+        at,
+        "plan.toml",
+        format!(
+            "{BASE}\"drive.flash{}\" = 1\n[axes]\nworkload.queue_depth = [1, 2]\n",
+            ".a".repeat(n)
+        ),
+    );
     vec![vec!["sweep", "plan", "plan.toml"]]
 }
 
@@ -176,7 +221,8 @@ fn plan_parameters(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
 }
 
 fn configuration(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
-    let rules: String = (0..n).map(|n| format!("[[filesystem]]\npath = \"/x{n}\"\npolicy = \"none\"\n")).collect();
+    let rules: String =
+        (0..n).map(|n| format!("[[filesystem]]\npath = \"/x{n}\"\npolicy = \"none\"\n")).collect();
     write(at, "daemon.toml", rules);
     vec![vec!["daemon", "--check", "--config", "daemon.toml"]]
 }
@@ -189,7 +235,8 @@ fn trace(at: &Path, n: usize, form: &str) -> Vec<Vec<&'static str>> {
 }
 
 fn iolog_files(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
-    let lines: String = (0..n).map(|n| format!("{n} /{n}{} write 0 4096\n", "x".repeat(200))).collect();
+    let lines: String =
+        (0..n).map(|n| format!("{n} /{n}{} write 0 4096\n", "x".repeat(200))).collect();
     write(at, "trace", format!("fio version 3 iolog\n{lines}"));
     vec![vec!["drive", "trace", "trace", "--volume", "0"]]
 }
@@ -197,7 +244,8 @@ fn iolog_files(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
 /// Imports and shows a stored run with one long part.
 fn result(at: &Path, part: &str, n: usize) -> Vec<Vec<&'static str>> {
     let seed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/import/run.json");
-    let mut run: serde_json::Value = serde_json::from_str(&fs::read_to_string(seed).unwrap()).unwrap();
+    let mut run: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(seed).unwrap()).unwrap();
     run["id"] = serde_json::Value::Null;
     let number = |n: usize| 1.0 + n as f64 * 0.618 % 1.0;
     match part {
@@ -215,7 +263,9 @@ fn result(at: &Path, part: &str, n: usize) -> Vec<Vec<&'static str>> {
             run["series"][0]["x"] = (0..n).collect();
             run["series"][0]["y"] = (0..n).map(number).collect();
         }
-        map => (0..n).for_each(|n| run[map][format!("k{n}")] = if map == "counters" { n.into() } else { "v".into() }),
+        map => (0..n).for_each(|n| {
+            run[map][format!("k{n}")] = if map == "counters" { n.into() } else { "v".into() }
+        }),
     }
     write(at, "run.json", run.to_string());
     vec![vec!["results", "import", "run.json"], vec!["results", "show", "last"]]
@@ -224,7 +274,8 @@ fn result(at: &Path, part: &str, n: usize) -> Vec<Vec<&'static str>> {
 /// Two stored runs with `n` settings each, and the commands that read them.
 fn settings(at: &Path, n: usize, last: &[&'static str]) -> Vec<Vec<&'static str>> {
     let import = result(at, "settings", n).swap_remove(0);
-    let other = fs::read_to_string(at.join("run.json")).unwrap().replacen("\"seed\":", "\"seed\":1", 1);
+    let other =
+        fs::read_to_string(at.join("run.json")).unwrap().replacen("\"seed\":", "\"seed\":1", 1);
     write(at, "other.json", other);
     vec![import, vec!["results", "import", "other.json"], [&["results"], last].concat()]
 }
@@ -254,13 +305,22 @@ fn mounts(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
 /// One disk, mounted at `n` places, and a timer that calls fstrim with `arguments`.
 fn timed(at: &Path, n: usize, arguments: &str) -> Vec<Vec<&'static str>> {
     let doctor = machine(at, 1, 1, |_, _| {});
-    let more: String = (0..n).map(|n| format!("{} 10 8:0 / /m{n} rw - ext4 /dev/d0 rw\n", n + 11)).collect();
+    let more: String =
+        (0..n).map(|n| format!("{} 10 8:0 / /m{n} rw - ext4 /dev/d0 rw\n", n + 11)).collect();
     write(at, "root/proc/self/mountinfo", format!("10 1 8:0 / / rw - ext4 /dev/d0 rw\n{more}"));
     let units = "root/usr/lib/systemd/system";
     fs::create_dir_all(at.join(units).join("timers.target.wants")).unwrap();
     write(at, &format!("{units}/fstrim.timer"), "[Timer]\nOnCalendar=weekly\n");
-    write(at, &format!("{units}/fstrim.service"), format!("[Service]\nExecStart=/sbin/fstrim {arguments}\n"));
-    std::os::unix::fs::symlink("../fstrim.timer", at.join(units).join("timers.target.wants/fstrim.timer")).unwrap();
+    write(
+        at,
+        &format!("{units}/fstrim.service"),
+        format!("[Service]\nExecStart=/sbin/fstrim {arguments}\n"),
+    );
+    std::os::unix::fs::symlink(
+        "../fstrim.timer",
+        at.join(units).join("timers.target.wants/fstrim.timer"),
+    )
+    .unwrap();
     doctor
 }
 
@@ -272,7 +332,11 @@ fn visits(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
 fn listed(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     let doctor = timed(at, n / 2, "--fstab");
     fs::create_dir(at.join("root/etc")).unwrap();
-    write(at, "root/etc/fstab", (0..n).map(|n| format!("/dev/d0 /m{n} ext4 rw 0 0\n")).collect::<String>());
+    write(
+        at,
+        "root/etc/fstab",
+        (0..n).map(|n| format!("/dev/d0 /m{n} ext4 rw 0 0\n")).collect::<String>(),
+    );
     doctor
 }
 
@@ -282,7 +346,11 @@ fn timers(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     for n in 0..n {
         write(at, &format!("{units}/t{n}.timer"), "[Timer]\nOnCalendar=weekly\n");
         write(at, &format!("{units}/t{n}.service"), "[Service]\nExecStart=/sbin/fstrim /\n");
-        std::os::unix::fs::symlink(format!("../t{n}.timer"), at.join(units).join(format!("timers.target.wants/t{n}.timer"))).unwrap();
+        std::os::unix::fs::symlink(
+            format!("../t{n}.timer"),
+            at.join(units).join(format!("timers.target.wants/t{n}.timer")),
+        )
+        .unwrap();
     }
     doctor
 }
@@ -291,13 +359,22 @@ fn timers(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
 fn devices(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     machine(at, n, n.min(20), |slaves, n| {
         std::os::unix::fs::symlink(format!("/sys/devices/d{n}"), slaves.join("itself")).unwrap();
-        std::os::unix::fs::symlink(format!("/sys/devices/d{}", n.saturating_sub(1)), slaves.join("before")).unwrap();
+        std::os::unix::fs::symlink(
+            format!("/sys/devices/d{}", n.saturating_sub(1)),
+            slaves.join("before"),
+        )
+        .unwrap();
     })
 }
 
 /// A recorded tree with `disks`; the first `mounted` carry a filesystem. `below` fills the
 /// directory of a disk's lower devices.
-fn machine(at: &Path, disks: usize, mounted: usize, below: fn(&Path, usize)) -> Vec<Vec<&'static str>> {
+fn machine(
+    at: &Path,
+    disks: usize,
+    mounted: usize,
+    below: fn(&Path, usize),
+) -> Vec<Vec<&'static str>> {
     let sys = at.join("root/sys");
     for directory in ["block", "dev/block"] {
         fs::create_dir_all(sys.join(directory)).unwrap();
@@ -310,8 +387,13 @@ fn machine(at: &Path, disks: usize, mounted: usize, below: fn(&Path, usize)) -> 
         }
         fs::write(disk.join("dev"), format!("8:{n}\n")).unwrap();
         below(&disk.join("slaves"), n);
-        std::os::unix::fs::symlink(format!("../devices/d{n}"), sys.join(format!("block/d{n}"))).unwrap();
-        std::os::unix::fs::symlink(format!("../../devices/d{n}"), sys.join(format!("dev/block/8:{n}"))).unwrap();
+        std::os::unix::fs::symlink(format!("../devices/d{n}"), sys.join(format!("block/d{n}")))
+            .unwrap();
+        std::os::unix::fs::symlink(
+            format!("../../devices/d{n}"),
+            sys.join(format!("dev/block/8:{n}")),
+        )
+        .unwrap();
         if n < mounted {
             writeln!(lines, "{} 1 8:{n} / /m{n} rw - ext4 /dev/d{n} rw", n + 10).unwrap();
         }
@@ -333,7 +415,8 @@ fn journal(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     fs::create_dir(at.join("out")).unwrap();
     write(at, "out/plan.toml", plan);
     write(at, "out/sweep.json", about.to_string());
-    let journal = fs::File::create(at.join(format!("out/cells-{}-1-of-1.jsonl", &hash[..8]))).unwrap();
+    let journal =
+        fs::File::create(at.join(format!("out/cells-{}-1-of-1.jsonl", &hash[..8]))).unwrap();
     journal.set_len(n as u64 * (300 << 20)).unwrap();
     vec![vec!["sweep", "status", "out"]]
 }

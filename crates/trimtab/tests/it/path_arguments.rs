@@ -38,8 +38,13 @@ impl Scratch {
     fn command(&self, args: &[&str], tried: Option<&Path>) -> Command {
         let mut command = process();
         let tried = tried.map_or_else(String::new, |path| path.to_str().unwrap().to_owned());
-        command.args(args.iter().map(|arg| arg.replace('@', &tried).replace('%', self.directory.path().to_str().unwrap())));
-        command.env("XDG_DATA_HOME", self.at("home")).env("TRIMTAB_RUNTIME_DIR", self.at("run")).env("TRIMTAB_STATE_DIR", self.at("state"));
+        command.args(args.iter().map(|arg| {
+            arg.replace('@', &tried).replace('%', self.directory.path().to_str().unwrap())
+        }));
+        command
+            .env("XDG_DATA_HOME", self.at("home"))
+            .env("TRIMTAB_RUNTIME_DIR", self.at("run"))
+            .env("TRIMTAB_STATE_DIR", self.at("state"));
         command.current_dir(self.directory.path()).stdin(Stdio::null());
         command
     }
@@ -61,7 +66,11 @@ impl Scratch {
             if started.elapsed() > PATIENCE {
                 child.kill().unwrap();
                 let _ = self.command(&["drive", "detach", "--all", "--force"], None).output();
-                panic!("{args:?} {} {stdin:?} does not end: {:?}", tried.display(), child.wait_with_output());
+                panic!(
+                    "{args:?} {} {stdin:?} does not end: {:?}",
+                    tried.display(),
+                    child.wait_with_output()
+                );
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -75,9 +84,46 @@ const OUTPUTS: [&[&str]; 15] = [
     &["results", "export", "--format", "csv", "--output", "@"],
     &["results", "report", "last", "--output", "@"],
     &["results", "report", "last", "--force", "--output", "@"],
-    &["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--no-block", "--detach-with", "1", "--nbd", "@"],
-    &["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--no-block", "--detach-with", "1", "--nbd", "%/nbd", "--data", "@"],
-    &["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--no-block", "--detach-with", "1", "--nbd", "%/nbd", "--record", "@"],
+    &[
+        "drive",
+        "attach",
+        "ocz-vertex-le-100gb",
+        "--size",
+        "1GiB",
+        "--no-block",
+        "--detach-with",
+        "1",
+        "--nbd",
+        "@",
+    ],
+    &[
+        "drive",
+        "attach",
+        "ocz-vertex-le-100gb",
+        "--size",
+        "1GiB",
+        "--no-block",
+        "--detach-with",
+        "1",
+        "--nbd",
+        "%/nbd",
+        "--data",
+        "@",
+    ],
+    &[
+        "drive",
+        "attach",
+        "ocz-vertex-le-100gb",
+        "--size",
+        "1GiB",
+        "--no-block",
+        "--detach-with",
+        "1",
+        "--nbd",
+        "%/nbd",
+        "--record",
+        "@",
+    ],
     &["--store", "@", "bench", "tree", "--files", "1", "--tries", "1", "null:"],
     &["study", "--quick", "--report", "@", "--yes", "drive:ocz-vertex-le-100gb"],
     &["bench", "tree", "--files", "5", "--reserve", "0", "--yes", "@"],
@@ -88,7 +134,8 @@ const OUTPUTS: [&[&str]; 15] = [
     &["bench", "crystal", "@", "--destroy", "@", "--only", "write", "--size", "16MiB"],
 ];
 /// The same for PostMark commands.
-const POSTMARK_OUTPUTS: [&str; 3] = ["set location @\nset number 5\nset transactions 5\nrun\n", "run @\n", "show @\n"];
+const POSTMARK_OUTPUTS: [&str; 3] =
+    ["set location @\nset number 5\nset transactions 5\nrun\n", "run @\n", "show @\n"];
 
 /// The paths below a directory, with the files' contents.
 fn state(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
@@ -147,17 +194,30 @@ fn no_command_follows_link_of_another_user() {
         chown(&ground, Some(owner), Some(owner)).unwrap();
     }
     for link in tried {
-        let mut cases: Vec<(&[&str], Option<&str>)> = OUTPUTS.iter().chain(&INPUTS).chain(&LOOKS).map(|args| (*args, None)).collect();
-        cases.extend(POSTMARK_OUTPUTS.iter().map(|text| (&["-q", "postmark", "/dev/null"][..], Some(*text))));
+        let mut cases: Vec<(&[&str], Option<&str>)> =
+            OUTPUTS.iter().chain(&INPUTS).chain(&LOOKS).map(|args| (*args, None)).collect();
+        cases.extend(
+            POSTMARK_OUTPUTS.iter().map(|text| (&["-q", "postmark", "/dev/null"][..], Some(*text))),
+        );
         for (args, stdin) in cases {
-            let of_directory =
-                args.contains(&"--sysroot") || args.contains(&"--yes") && args.contains(&"@") || ["trim", "doctor"].contains(&args[0]);
+            let of_directory = args.contains(&"--sysroot")
+                || args.contains(&"--yes") && args.contains(&"@")
+                || ["trim", "doctor"].contains(&args[0]);
             let path = link.join(if of_directory { "dir" } else { "dir/out" });
             let output = scratch.run(args, &path, stdin);
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(said.contains("and not followed"), "{args:?} {stdin:?} {}: {said}", path.display());
+            assert!(
+                said.contains("and not followed"),
+                "{args:?} {stdin:?} {}: {said}",
+                path.display()
+            );
             assert!(stdin.is_some() || !output.status.success(), "{args:?}: {said}");
-            assert!(state(&victim) == before, "{args:?} {stdin:?} {} reached the victim: {:?}", path.display(), state(&victim));
+            assert!(
+                state(&victim) == before,
+                "{args:?} {stdin:?} {} reached the victim: {:?}",
+                path.display(),
+                state(&victim)
+            );
         }
     }
 }
@@ -168,12 +228,33 @@ fn commands_follow_links_of_the_same_user() {
     fs::create_dir_all(scratch.at("real/below")).unwrap();
     symlink("real/below", scratch.at("link")).unwrap();
     symlink(scratch.at("link/../below"), scratch.at("again")).unwrap();
-    fs::write(scratch.at("real/below/spec.toml"), "name = \"x\"\ndescription = \"x\"\ncapacity_bytes = 67_108_864\n[disk]\n").unwrap();
+    fs::write(
+        scratch.at("real/below/spec.toml"),
+        "name = \"x\"\ndescription = \"x\"\ncapacity_bytes = 67_108_864\n[disk]\n",
+    )
+    .unwrap();
     for (n, link) in ["link", "again", "./link/.", "link/../below"].into_iter().enumerate() {
-        ok(&mut scratch.command(&["results", "export", "--output", &format!("{link}/out{n}")], None));
-        ok(&mut scratch.command(&["--store", &format!("{link}/r{n}.db"), "bench", "tree", "--files", "1", "--tries", "1", "null:"], None));
+        ok(&mut scratch
+            .command(&["results", "export", "--output", &format!("{link}/out{n}")], None));
+        ok(&mut scratch.command(
+            &[
+                "--store",
+                &format!("{link}/r{n}.db"),
+                "bench",
+                "tree",
+                "--files",
+                "1",
+                "--tries",
+                "1",
+                "null:",
+            ],
+            None,
+        ));
         ok(&mut scratch.command(&["drive", "show", &format!("{link}/spec.toml")], None));
-        assert!(scratch.at("real/below").join(format!("out{n}")).is_file() && scratch.at("real/below").join(format!("r{n}.db")).is_file());
+        assert!(
+            scratch.at("real/below").join(format!("out{n}")).is_file()
+                && scratch.at("real/below").join(format!("r{n}.db")).is_file()
+        );
     }
     // A store named through the user's own link.
     symlink("real/below/r0.db", scratch.at("r.db")).unwrap();
@@ -188,15 +269,20 @@ fn store_in_directory_writable_by_others_is_refused() {
         return skip("root: two users");
     }
     let scratch = Scratch::new();
-    for (name, owner, mode) in [("theirs", ATTACKER, 0o755), ("shared", 0, 0o1777), ("group", 0, 0o775)] {
+    for (name, owner, mode) in
+        [("theirs", ATTACKER, 0o755), ("shared", 0, 0o1777), ("group", 0, 0o775)]
+    {
         let ground = scratch.at(name);
         fs::create_dir(&ground).unwrap();
         fs::set_permissions(&ground, fs::Permissions::from_mode(mode)).unwrap();
         chown(&ground, Some(owner), Some(owner)).unwrap();
         for below in ["r.db", "own/r.db"] {
             fs::create_dir_all(ground.join("own")).unwrap();
-            let output =
-                scratch.run(&["--store", "@", "bench", "tree", "--files", "1", "--tries", "1", "null:"], &ground.join(below), None);
+            let output = scratch.run(
+                &["--store", "@", "bench", "tree", "--files", "1", "--tries", "1", "null:"],
+                &ground.join(below),
+                None,
+            );
             let said = String::from_utf8_lossy(&output.stderr);
             // In a directory with the sticky bit, no other user can replace root's files, so the
             // store is accepted.
@@ -238,7 +324,15 @@ fn special(scratch: &Scratch) -> Vec<PathBuf> {
     let socket = UnixListener::bind(at("socket")).unwrap();
     std::mem::forget(socket);
     fs::create_dir(at("directory")).unwrap();
-    vec![at("pipe"), at("pipe.toml"), at("socket"), at("directory"), "/dev/zero".into(), "/dev/urandom".into(), "/dev/tty".into()]
+    vec![
+        at("pipe"),
+        at("pipe.toml"),
+        at("socket"),
+        at("directory"),
+        "/dev/zero".into(),
+        "/dev/urandom".into(),
+        "/dev/tty".into(),
+    ]
 }
 
 #[test]
@@ -251,7 +345,8 @@ fn special_files_are_refused_without_waiting() {
                 || args.contains(&"crystal")
                 || args.contains(&"--sysroot")
                 || args.contains(&"--record") && args[0] == "doctor";
-            let device = path.starts_with("/dev") && (args.contains(&"--output") || args.contains(&"--report"));
+            let device = path.starts_with("/dev")
+                && (args.contains(&"--output") || args.contains(&"--report"));
             if directory && wanted || device {
                 // These commands expect a directory, or may write to a terminal or such a device.
                 continue;
@@ -259,21 +354,32 @@ fn special_files_are_refused_without_waiting() {
             let output = scratch.run(args, &path, None);
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(!output.status.success(), "{args:?} {}: {said}", path.display());
-            assert!(said.lines().count() <= 3 && said.len() < 600, "{args:?} {}: {said}", path.display());
+            assert!(
+                said.lines().count() <= 3 && said.len() < 600,
+                "{args:?} {}: {said}",
+                path.display()
+            );
         }
         for stdin in ["load @\n", "run @\n", "show @\n", "set location @\nrun\n"] {
             let device = path.starts_with("/dev");
             if device && !stdin.starts_with("load") && !stdin.starts_with("set") {
                 continue;
             }
-            let text = format!("set number 5\nset transactions 5\nset location {}\n{stdin}", scratch.directory.path().display());
+            let text = format!(
+                "set number 5\nset transactions 5\nset location {}\n{stdin}",
+                scratch.directory.path().display()
+            );
             let output = scratch.run(&["-q", "postmark", "/dev/null"], &path, Some(&text));
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             let fine = path.ends_with("directory") && stdin.starts_with("set");
             assert!(fine || !said.is_empty(), "{stdin} {}", path.display());
         }
         let output = scratch.run(&["-q", "postmark", "@"], &path, Some(""));
-        assert!(String::from_utf8_lossy(&output.stderr).contains("cannot read"), "{}: {output:?}", path.display());
+        assert!(
+            String::from_utf8_lossy(&output.stderr).contains("cannot read"),
+            "{}: {output:?}",
+            path.display()
+        );
     }
 }
 
@@ -296,15 +402,26 @@ fn shell_pipes_are_read_and_written() {
     let shell = |script: &str| {
         let mut command = Command::new("bash");
         crate::support::at_home(&mut command);
-        command.args(["-c", script, "bash"]).arg(&program).arg(scratch.directory.path()).env("XDG_DATA_HOME", scratch.at("home"));
+        command
+            .args(["-c", script, "bash"])
+            .arg(&program)
+            .arg(scratch.directory.path())
+            .env("XDG_DATA_HOME", scratch.at("home"));
         let output = command.output().unwrap();
         assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    fs::write(scratch.at("spec.toml"), "name = \"piped\"\ndescription = \"x\"\ncapacity_bytes = 67_108_864\n[disk]\n").unwrap();
+    fs::write(
+        scratch.at("spec.toml"),
+        "name = \"piped\"\ndescription = \"x\"\ncapacity_bytes = 67_108_864\n[disk]\n",
+    )
+    .unwrap();
     assert!(shell("$1 drive show <(cat $2/spec.toml)").contains("piped"));
     assert!(shell("cat $2/spec.toml | $1 drive show /dev/stdin").contains("piped"));
-    assert!(shell("$1 results export > $2/a && $1 results import /dev/stdin < $2/a").contains("there already"));
+    assert!(
+        shell("$1 results export > $2/a && $1 results import /dev/stdin < $2/a")
+            .contains("there already")
+    );
     assert!(shell("$1 postmark <(echo 'quit ') < /dev/null").contains("PostMark v1.51"));
     // Writing to /dev/stdout works for every kind of standard output and never replaces the
     // node.
@@ -318,7 +435,11 @@ fn shell_pipes_are_read_and_written() {
         assert!(shell(script).contains("\"trimtab.runs\""), "{script}");
     }
     use std::os::unix::fs::MetadataExt as _;
-    assert_eq!(fs::symlink_metadata("/dev/stdout").unwrap().ino(), node.ino(), "/dev/stdout was replaced");
+    assert_eq!(
+        fs::symlink_metadata("/dev/stdout").unwrap().ino(),
+        node.ino(),
+        "/dev/stdout was replaced"
+    );
 }
 
 #[test]
@@ -333,7 +454,10 @@ fn daemon_config_of_another_user_is_refused() {
     for args in [&["daemon", "--check", "--config", "@"][..], &["daemon", "--config", "@"]] {
         let output = scratch.run(args, &config, None);
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains("belongs to another user (uid 65534)"), "{args:?}: {said}");
+        assert!(
+            !output.status.success() && said.contains("belongs to another user (uid 65534)"),
+            "{args:?}: {said}"
+        );
     }
 }
 
@@ -343,12 +467,17 @@ fn shared_writable_config_runs_no_shell_command() {
         return skip("root: two users");
     }
     let scratch = Scratch::new();
-    let orders = format!("!touch {}\nset report terse\nshow\nquit\n", scratch.at("reached").display());
+    let orders =
+        format!("!touch {}\nset report terse\nshow\nquit\n", scratch.at("reached").display());
     fs::write(scratch.at(".pmrc"), &orders).unwrap();
     let run = |args: &[&str]| {
         let output = scratch.run(&[&["-q", "postmark"], args].concat(), Path::new(""), Some(""));
         let shown = String::from_utf8_lossy(&output.stdout).contains("terse");
-        (scratch.at("reached").exists(), shown, String::from_utf8_lossy(&output.stderr).into_owned())
+        (
+            scratch.at("reached").exists(),
+            shown,
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
     };
     let (reached, shown, said) = run(&[]);
     assert!(reached && shown, "one's own is executed: {said}");

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 /// A fixture's section, up to the next line that begins with `===`.
 fn section(text: &str, name: &str) -> String {
-    let (_, rest) = text.split_once(&format!("=== {name}")).unwrap_or_else(|| panic!("no section {name}"));
+    let (_, rest) =
+        text.split_once(&format!("=== {name}")).unwrap_or_else(|| panic!("no section {name}"));
     let (_, rest) = rest.split_once('\n').unwrap();
     rest.split("\n===").next().unwrap().to_owned() + "\n"
 }
@@ -38,7 +39,10 @@ fn work() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn entries(dir: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -81,7 +85,11 @@ fn postmark_sessions_match_original_on_real_directories() {
             .get_output()
             .clone();
         let wanted = section(&text, "OUTPUT").replace("[no newline at end]\n", "");
-        assert_eq!(without_free_words(&String::from_utf8(output.stdout).unwrap()), place(&without_free_words(&wanted)), "{name}");
+        assert_eq!(
+            without_free_words(&String::from_utf8(output.stdout).unwrap()),
+            place(&without_free_words(&wanted)),
+            "{name}"
+        );
         if text.contains("AFTERWARDS: cat out.txt") {
             let out = fs::read_to_string(work.join("out.txt")).unwrap();
             assert_eq!(out, place(section(&text, "AFTERWARDS").trim_end()) + "\n");
@@ -99,7 +107,16 @@ fn postmark_files_match_contents_of_original() {
     }
     // Injected faults keep the files: the system calls that would remove them do nothing.
     let mut command = Command::new("strace");
-    command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=unlinkat", "-e", "inject=unlinkat:retval=0"]);
+    command.args([
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=unlinkat",
+        "-e",
+        "inject=unlinkat:retval=0",
+    ]);
     at_home(&mut command);
     run_with_input(command.arg(program()).args(["-q", "postmark"]), &input);
     let mut seen = 0;
@@ -122,7 +139,12 @@ fn postmark_files_match_contents_of_original() {
 
 fn run_with_input(command: &mut Command, input: &str) -> std::process::Output {
     use std::io::Write as _;
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     child.wait_with_output().unwrap()
 }
@@ -150,15 +172,22 @@ fn calls(trace: &str, work: &str) -> Vec<String> {
         } else if name == "fcntl" && dirs.contains_key(first) && others.starts_with("F_DUPFD") {
             let path = dirs[first].clone();
             dirs.insert(result, path);
-        } else if let (Some(dir), Some(path)) = (dirs.get(first), others.strip_prefix('"').and_then(|rest| rest.split('"').next())) {
+        } else if let (Some(dir), Some(path)) =
+            (dirs.get(first), others.strip_prefix('"').and_then(|rest| rest.split('"').next()))
+        {
             let rest = &others[path.len() + 2..];
             let path = format!("\"{dir}/{path}\"");
             match name {
                 // Opens a directory once for name lookups; the path that the user named is resolved
                 // from the root.
                 "openat" if rest.contains("O_DIRECTORY") => {
-                    let path = Path::new(dir).join(path.trim_matches('"').rsplit('/').next().unwrap());
-                    let path = if others.starts_with("\".\"") { dir.clone() } else { path.to_str().unwrap().replace(work, "WORK") };
+                    let path =
+                        Path::new(dir).join(path.trim_matches('"').rsplit('/').next().unwrap());
+                    let path = if others.starts_with("\".\"") {
+                        dir.clone()
+                    } else {
+                        path.to_str().unwrap().replace(work, "WORK")
+                    };
                     dirs.insert(result, path);
                 }
                 "openat2" if rest.contains("O_DIRECTORY") => {
@@ -168,11 +197,16 @@ fn calls(trace: &str, work: &str) -> Vec<String> {
                     files.push(result);
                     // The first flag has no effect on 64-bit systems. The other two protect
                     // existing files at no cost.
-                    let rest = rest.replace("|O_LARGEFILE", "").replace("|O_EXCL", "").replace("|O_NOFOLLOW", "");
+                    let rest = rest
+                        .replace("|O_LARGEFILE", "")
+                        .replace("|O_EXCL", "")
+                        .replace("|O_NOFOLLOW", "");
                     calls.push(format!("openat(AT_FDCWD, {path}{rest}) = 4"));
                 }
                 "mkdirat" => calls.push(format!("mkdir({path}{rest}) = {result}")),
-                "unlinkat" if rest == ", AT_REMOVEDIR" => calls.push(format!("rmdir({path}) = {result}")),
+                "unlinkat" if rest == ", AT_REMOVEDIR" => {
+                    calls.push(format!("rmdir({path}) = {result}"))
+                }
                 "unlinkat" => calls.push(format!("unlink({path}) = {result}")),
                 _ => calls.push(line.to_owned()),
             }
@@ -192,18 +226,31 @@ fn postmark_system_calls_match_original() {
     if !have_tool("strace") {
         return skip("strace");
     }
-    for name in ["30_syscalls_unbuffered.txt", "31_syscalls_unbuffered_exact_multiple.txt", "32_syscalls_buffered.txt"] {
+    for name in [
+        "30_syscalls_unbuffered.txt",
+        "31_syscalls_unbuffered_exact_multiple.txt",
+        "32_syscalls_buffered.txt",
+    ] {
         let text = fixture(name);
         let (_dir, work) = work();
         let trace = work.join("trace");
         let input = section(&text, "CONFIG").replace("WORK", work.to_str().unwrap());
         let mut command = Command::new("strace");
-        command.args(["-f", "-qq", "-s", "16", "-o"]).arg(&trace).arg(program()).args(["-q", "postmark"]);
+        command
+            .args(["-f", "-qq", "-s", "16", "-o"])
+            .arg(&trace)
+            .arg(program())
+            .args(["-q", "postmark"]);
         at_home(&mut command);
         assert!(run_with_input(&mut command, &input).status.success());
         let mut got = calls(&fs::read_to_string(&trace).unwrap(), work.to_str().unwrap());
         // The program inspects the location before the run.
-        got.drain(..got.iter().position(|call| call.starts_with("mkdir") || call.contains("O_CREAT")).unwrap());
+        got.drain(
+            ..got
+                .iter()
+                .position(|call| call.starts_with("mkdir") || call.contains("O_CREAT"))
+                .unwrap(),
+        );
         // The file exists when the program appends to it, so no O_CREAT is needed.
         let wanted: Vec<String> = section(&text, "CALLS")
             .replace("O_WRONLY|O_CREAT|O_APPEND, 0666", "O_WRONLY|O_APPEND")
@@ -211,7 +258,8 @@ fn postmark_system_calls_match_original() {
             .lines()
             .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
             .collect();
-        let got: Vec<String> = got.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let got: Vec<String> =
+            got.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         assert_eq!(got, wanted, "{name}");
     }
 }
@@ -236,8 +284,16 @@ fn postmark_random_settings_match_original() {
             rng.between(1, 9000),
             rng.between(1, 9000),
         );
-        session += &format!("set bias read {}\nset bias create {}\n", rng.between(0, 11) as i64 - 1, rng.between(0, 11) as i64 - 1);
-        session += &format!("set buffering {}\nset subdirectories {}\n", rng.chance(0.5), rng.between(1, 4));
+        session += &format!(
+            "set bias read {}\nset bias create {}\n",
+            rng.between(0, 11) as i64 - 1,
+            rng.between(0, 11) as i64 - 1
+        );
+        session += &format!(
+            "set buffering {}\nset subdirectories {}\n",
+            rng.chance(0.5),
+            rng.between(1, 4)
+        );
         let pm = work.join("pm").display().to_string();
         let pm2 = work.join("pm2").display().to_string();
         session += &format!("set location {pm} {}\n", rng.between(1, 4));
@@ -262,13 +318,16 @@ fn postmark_runs_nine_transactions_in_a_long_path() {
     let (_dir, work) = work();
     let long = work.join("x".repeat(120)).join("y".repeat(90));
     fs::create_dir_all(&long).unwrap();
-    let input = session(&[&format!("set location {}", long.display()), "set number 3", "set transactions 9", "run"]);
-    trimtab()
-        .args(["-q", "postmark"])
-        .write_stdin(input)
-        .assert()
-        .success()
-        .stdout(predicate::str::contains("Performing transactions.........Done\n").and(predicate::str::contains("(9 per second)")));
+    let input = session(&[
+        &format!("set location {}", long.display()),
+        "set number 3",
+        "set transactions 9",
+        "run",
+    ]);
+    trimtab().args(["-q", "postmark"]).write_stdin(input).assert().success().stdout(
+        predicate::str::contains("Performing transactions.........Done\n")
+            .and(predicate::str::contains("(9 per second)")),
+    );
     assert!(entries(&long).is_empty());
 }
 
@@ -277,7 +336,13 @@ fn postmark_large_write_needs_yes() {
     let (_dir, work) = work();
     // 15 GB in total, 100 MB at a time.
     let location = format!("set location {}", work.join("pm").display());
-    let input = session(&[&location, "set size 1000000 1000001", "set number 100", "set transactions 60000", "run"]);
+    let input = session(&[
+        &location,
+        "set size 1000000 1000001",
+        "set number 100",
+        "set transactions 60000",
+        "run",
+    ]);
     let assert = trimtab().args(["-q", "postmark"]).write_stdin(input).assert().code(1);
     assert.stderr(predicate::str::contains("that is more than 10.0 GB; use --yes to allow it"));
     assert!(entries(&work.join("pm")).is_empty());
@@ -286,14 +351,24 @@ fn postmark_large_write_needs_yes() {
 #[test]
 fn missing_location_ends_run_and_session_continues() {
     let (_dir, work) = work();
-    let input = session(&[&format!("set location {}/nowhere", work.display()), "run", "set location pm", "run"]);
-    let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(input).assert().code(1);
+    let input = session(&[
+        &format!("set location {}/nowhere", work.display()),
+        "run",
+        "set location pm",
+        "run",
+    ]);
+    let assert =
+        trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(input).assert().code(1);
     assert
         .stderr(
             predicate::str::is_match(r"^trimtab: cannot use the location .*/nowhere: No such file or directory \(os error 2\)\n$").unwrap(),
         )
         .stdout(predicate::str::contains("pm>pm>\npm>pm>Creating files...Done"));
-    let assert = trimtab().args(["-q", "postmark"]).write_stdin("set location /etc/passwd\nrun\n").assert().code(1);
+    let assert = trimtab()
+        .args(["-q", "postmark"])
+        .write_stdin("set location /etc/passwd\nrun\n")
+        .assert()
+        .code(1);
     assert.stderr(predicate::str::contains("ot a directory"));
 }
 
@@ -306,34 +381,78 @@ fn postmark_keeps_existing_files() {
     fs::write(pm.join("s1/4"), b"precious too").unwrap();
     fs::write(pm.join("notes"), b"not in the way").unwrap();
     for buffering in ["true", "false"] {
-        let run = |first: &str| session(&[&format!("set location {}", pm.display()), &format!("set buffering {buffering}"), first, "run"]);
-        let assert = trimtab().args(["-q", "--yes", "postmark"]).write_stdin(run("set number 20")).assert().code(1);
+        let run = |first: &str| {
+            session(&[
+                &format!("set location {}", pm.display()),
+                &format!("set buffering {buffering}"),
+                first,
+                "run",
+            ])
+        };
+        let assert = trimtab()
+            .args(["-q", "--yes", "postmark"])
+            .write_stdin(run("set number 20"))
+            .assert()
+            .code(1);
         assert.stderr(predicate::str::contains("pm/17 is in the way"));
-        let assert = trimtab().args(["-q", "postmark"]).write_stdin(run("set subdirectories 2")).assert().code(1);
+        let assert = trimtab()
+            .args(["-q", "postmark"])
+            .write_stdin(run("set subdirectories 2"))
+            .assert()
+            .code(1);
         assert.stderr(predicate::str::contains("in the way"));
         fs::rename(pm.join("17"), pm.join("99999")).unwrap();
         trimtab().args(["-q", "postmark"]).write_stdin(run("set number 20")).assert().success();
         fs::rename(pm.join("99999"), pm.join("17")).unwrap();
     }
     assert_eq!(entries(&pm), ["17", "notes", "s1"]);
-    assert_eq!((fs::read(pm.join("17")).unwrap(), fs::read(pm.join("s1/4")).unwrap()), (b"precious".into(), b"precious too".into()));
+    assert_eq!(
+        (fs::read(pm.join("17")).unwrap(), fs::read(pm.join("s1/4")).unwrap()),
+        (b"precious".into(), b"precious too".into())
+    );
 }
 
 #[test]
 fn postmark_refuses_leftovers_of_killed_run() {
     let (_dir, work) = work();
     let config = work.join("config");
-    fs::write(&config, session(&["set location pm", "set number 5000", "set transactions 2000000", "set subdirectories 2", "run", "quit"]))
+    fs::write(
+        &config,
+        session(&[
+            "set location pm",
+            "set number 5000",
+            "set transactions 2000000",
+            "set subdirectories 2",
+            "run",
+            "quit",
+        ]),
+    )
+    .unwrap();
+    let mut child = process()
+        .args(["-q", "postmark"])
+        .arg(&config)
+        .current_dir(&work)
+        .stdout(Stdio::null())
+        .spawn()
         .unwrap();
-    let mut child = process().args(["-q", "postmark"]).arg(&config).current_dir(&work).stdout(Stdio::null()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(120);
     while !work.join("pm/s0").is_dir() || entries(&work.join("pm/s0")).len() < 200 {
         assert!(Instant::now() < deadline, "the run does not begin");
         std::thread::sleep(Duration::from_millis(5));
     }
     // A second run in the same place is refused while the first one runs.
-    fs::write(&config, session(&["set location pm", "set number 50", "set transactions 20", "set subdirectories 2", "run", "quit"]))
-        .unwrap();
+    fs::write(
+        &config,
+        session(&[
+            "set location pm",
+            "set number 50",
+            "set transactions 20",
+            "set subdirectories 2",
+            "run",
+            "quit",
+        ]),
+    )
+    .unwrap();
     let second = || {
         let mut command = trimtab();
         command.args(["-q", "postmark"]).arg(&config).current_dir(&work);
@@ -344,11 +463,10 @@ fn postmark_refuses_leftovers_of_killed_run() {
     child.wait().unwrap();
     let left = entries(&work.join("pm/s1"));
     assert!(!left.is_empty());
-    second()
-        .arg("--yes")
-        .assert()
-        .code(1)
-        .stderr(predicate::str::is_match(r"^trimtab: pm/s\d/\d+ and \d+ more files are in the way: remove").unwrap());
+    second().arg("--yes").assert().code(1).stderr(
+        predicate::str::is_match(r"^trimtab: pm/s\d/\d+ and \d+ more files are in the way: remove")
+            .unwrap(),
+    );
     assert_eq!(entries(&work.join("pm/s1")), left);
 }
 
@@ -357,8 +475,13 @@ fn postmark_interrupt_leaves_nothing() {
     let (_dir, work) = work();
     for (signal, subdirectories) in [("INT", "1"), ("TERM", "4")] {
         let config = work.join("config");
-        let lines =
-            ["set location pm", "set location +pm2", "set transactions 100000000", &format!("set subdirectories {subdirectories}"), "run"];
+        let lines = [
+            "set location pm",
+            "set location +pm2",
+            "set transactions 100000000",
+            &format!("set subdirectories {subdirectories}"),
+            "run",
+        ];
         fs::write(&config, session(&lines)).unwrap();
         let child = process()
             .args(["-q", "--yes", "postmark"])
@@ -375,7 +498,13 @@ fn postmark_interrupt_leaves_nothing() {
             std::thread::sleep(Duration::from_millis(5));
         }
         std::thread::sleep(Duration::from_millis(100));
-        assert!(Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-s", signal, &child.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130));
         assert_eq!(String::from_utf8(output.stderr).unwrap(), "trimtab: interrupted\n");
@@ -387,8 +516,18 @@ fn postmark_interrupt_leaves_nothing() {
 fn postmark_with_closed_stdout_leaves_nothing() {
     let (_dir, work) = work();
     let config = work.join("config");
-    fs::write(&config, session(&["set location pm", "set transactions 20000", "run", "run", "quit"])).unwrap();
-    let mut child = process().args(["-q", "postmark"]).arg(&config).current_dir(&work).stdout(Stdio::piped()).spawn().unwrap();
+    fs::write(
+        &config,
+        session(&["set location pm", "set transactions 20000", "run", "run", "quit"]),
+    )
+    .unwrap();
+    let mut child = process()
+        .args(["-q", "postmark"])
+        .arg(&config)
+        .current_dir(&work)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     let status = child.wait().unwrap();
     assert!(!status.success() && entries(&work.join("pm")).is_empty(), "{status}");
@@ -403,14 +542,37 @@ fn postmark_on_full_filesystem_leaves_nothing() {
     let mount = Mounted::tmpfs(&work.join("pm"), "size=256k,nr_inodes=2000");
     for buffering in ["true", "false"] {
         let setting = format!("set buffering {buffering}");
-        let lines = ["set location pm", "set number 100", "set transactions 200", &setting, "run", "run"];
-        let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(session(&lines)).assert().code(1);
+        let lines =
+            ["set location pm", "set number 100", "set transactions 200", &setting, "run", "run"];
+        let assert = trimtab()
+            .args(["-q", "postmark"])
+            .current_dir(&work)
+            .write_stdin(session(&lines))
+            .assert()
+            .code(1);
         assert.stderr(predicate::str::contains("at a time, but only 262 kB is free"));
         // The sizes fit, but allocation in whole pages fills the filesystem in the middle of the
         // run.
-        let lines = ["set location pm", "set size 1000 1500", "set number 100", "set transactions 200", &setting, "run"];
-        let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(session(&lines)).assert().code(1);
-        assert.stderr(predicate::str::is_match(r"^trimtab: cannot write pm/\d+: No space left on device \(os error 28\)\n$").unwrap());
+        let lines = [
+            "set location pm",
+            "set size 1000 1500",
+            "set number 100",
+            "set transactions 200",
+            &setting,
+            "run",
+        ];
+        let assert = trimtab()
+            .args(["-q", "postmark"])
+            .current_dir(&work)
+            .write_stdin(session(&lines))
+            .assert()
+            .code(1);
+        assert.stderr(
+            predicate::str::is_match(
+                r"^trimtab: cannot write pm/\d+: No space left on device \(os error 28\)\n$",
+            )
+            .unwrap(),
+        );
         assert!(entries(&work.join("pm")).is_empty());
     }
     drop(mount);
@@ -441,12 +603,22 @@ fn postmark_with_removed_or_readonly_location_fails() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.starts_with("trimtab: cannot ") && error.contains("No such file or directory") && error.lines().count() == 1, "{error}");
+    assert!(
+        error.starts_with("trimtab: cannot ")
+            && error.contains("No such file or directory")
+            && error.lines().count() == 1,
+        "{error}"
+    );
     if !have_root() {
         return skip("root");
     }
     let mount = Mounted::tmpfs(&work.join("pm2"), "ro");
-    let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin("set location pm2\nrun\n").assert().code(1);
+    let assert = trimtab()
+        .args(["-q", "postmark"])
+        .current_dir(&work)
+        .write_stdin("set location pm2\nrun\n")
+        .assert()
+        .code(1);
     assert.stderr("trimtab: cannot create pm2/1: Read-only file system (os error 30)\n");
     drop(mount);
 }
@@ -456,7 +628,11 @@ struct Mounted(PathBuf);
 
 impl Mounted {
     fn tmpfs(path: &Path, options: &str) -> Self {
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(path).status().unwrap();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "none"])
+            .arg(path)
+            .status()
+            .unwrap();
         assert!(mount.success());
         Self(path.to_owned())
     }
@@ -472,7 +648,12 @@ impl Drop for Mounted {
 fn postmark_explains_out_of_files_on_stderr() {
     let (_dir, work) = work();
     let lines = ["set number 100", "set bias create 0", "set transactions 101", "run"];
-    let assert = trimtab().arg("postmark").current_dir(&work).write_stdin(session(&lines)).assert().success();
+    let assert = trimtab()
+        .arg("postmark")
+        .current_dir(&work)
+        .write_stdin(session(&lines))
+        .assert()
+        .success();
     assert
         .stdout(predicate::str::ends_with("out of files!\nFor this workload, either increase the number of files or\ndecrease the number of transactions.\nDeleting files...Done\npm>"))
         .stderr(predicate::str::contains("the files ran out after 100 of 101 transactions").and(predicate::str::contains("99.9 %")));
@@ -481,7 +662,11 @@ fn postmark_explains_out_of_files_on_stderr() {
 #[test]
 fn postmark_wrong_usage_is_refused() {
     trimtab().args(["bench", "postmark", "--rate", "-3"]).assert().code(2);
-    trimtab().args(["bench", "postmark", "--rate", "0"]).assert().code(2).stderr(predicate::str::contains("'0' for '--rate <N>'"));
+    trimtab()
+        .args(["bench", "postmark", "--rate", "0"])
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("'0' for '--rate <N>'"));
     trimtab().args(["bench", "postmark", "--threads", "0"]).assert().code(2);
     trimtab().args(["postmark", "a", "b"]).assert().code(2);
 }
@@ -489,8 +674,20 @@ fn postmark_wrong_usage_is_refused() {
 #[test]
 fn postmark_impossible_numbers_are_refused() {
     let (_dir, work) = work();
-    let lines = ["set number 1000000000", "run", "set number 10", "set size 2000000000 2147483647", "set number 1000000000", "run"];
-    let assert = trimtab().args(["-q", "postmark"]).current_dir(&work).write_stdin(session(&lines)).assert().code(1);
+    let lines = [
+        "set number 1000000000",
+        "run",
+        "set number 10",
+        "set size 2000000000 2147483647",
+        "set number 1000000000",
+        "run",
+    ];
+    let assert = trimtab()
+        .args(["-q", "postmark"])
+        .current_dir(&work)
+        .write_stdin(session(&lines))
+        .assert()
+        .code(1);
     assert.stderr(predicate::str::contains("of memory").count(2));
     trimtab()
         .args(["bench", "postmark", "--number", "1000000000"])
@@ -519,11 +716,33 @@ fn postmark_bench_matches_published_counts() {
     };
     let a = run(&["--tries", "1", "--reserve", "0"]);
     let counts = |run: &serde_json::Value, name: &str| run["counters"][name].as_u64().unwrap();
-    for (name, value) in [("created", 20163), ("created.mixed", 10163), ("read", 10053), ("appended", 9945), ("deleted.alone", 10326)] {
+    for (name, value) in [
+        ("created", 20163),
+        ("created.mixed", 10163),
+        ("read", 10053),
+        ("appended", 9945),
+        ("deleted.alone", 10326),
+    ] {
         assert_eq!(counts(&a, name), value, "{name}");
     }
-    assert_eq!((counts(&a, "read.bytes"), counts(&a, "written.bytes")), (584_971_616, 1_222_242_297));
-    let b = run(&["--tries", "2", "--reserve", "0", "--subdirectories", "2", "--number", "100", "--transactions", "200", "--threads", "2"]);
+    assert_eq!(
+        (counts(&a, "read.bytes"), counts(&a, "written.bytes")),
+        (584_971_616, 1_222_242_297)
+    );
+    let b = run(&[
+        "--tries",
+        "2",
+        "--reserve",
+        "0",
+        "--subdirectories",
+        "2",
+        "--number",
+        "100",
+        "--transactions",
+        "200",
+        "--threads",
+        "2",
+    ]);
     assert_eq!(b["metrics"][0]["samples"].as_array().unwrap().len(), 2, "{}", b["metrics"]);
     assert_eq!(counts(&b, "transactions"), 400, "of one try, in both streams");
     assert!(entries(&work.join("pm")).is_empty());
@@ -532,7 +751,15 @@ fn postmark_bench_matches_published_counts() {
 #[test]
 fn postmark_json_has_runs_and_reports_only() {
     let (_dir, work) = work();
-    let lines = ["set location pm", "show", "run", "!echo a shell speaks", "set number 10", "set bias create 0", "run"];
+    let lines = [
+        "set location pm",
+        "show",
+        "run",
+        "!echo a shell speaks",
+        "set number 10",
+        "set bias create 0",
+        "run",
+    ];
     let output = trimtab()
         .args(["--json", "postmark"])
         .current_dir(&work)
@@ -543,8 +770,13 @@ fn postmark_json_has_runs_and_reports_only() {
         .stdout
         .clone();
     let document: serde_json::Value = serde_json::from_slice(&output).unwrap();
-    assert_eq!((document["schema"].as_str(), document["runs"].as_array().unwrap().len()), (Some("trimtab.postmark"), 2));
-    assert!(document["runs"][0]["verbose"].as_str().unwrap().starts_with("Time:\n\t1 seconds total\n"));
+    assert_eq!(
+        (document["schema"].as_str(), document["runs"].as_array().unwrap().len()),
+        (Some("trimtab.postmark"), 2)
+    );
+    assert!(
+        document["runs"][0]["verbose"].as_str().unwrap().starts_with("Time:\n\t1 seconds total\n")
+    );
     assert!(document["runs"][0]["terse"].as_str().unwrap().starts_with("1 1 500.00 764.00"));
     assert!(document["runs"][1]["verbose"].is_null(), "files ran out");
     assert!(document["runs"][1]["run"]["warnings"].to_string().contains("postmark.out-of-files"));

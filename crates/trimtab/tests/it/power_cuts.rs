@@ -26,8 +26,18 @@ struct Kind {
     recovery_may_fail: bool,
 }
 
-const EXT4: Kind = Kind { name: "ext4", make: &["mkfs.ext4", "-q", "-F"], check: &["e2fsck", "-fn"], recovery_may_fail: true };
-const XFS: Kind = Kind { name: "xfs", make: &["mkfs.xfs", "-q", "-f"], check: &["xfs_repair", "-n"], recovery_may_fail: false };
+const EXT4: Kind = Kind {
+    name: "ext4",
+    make: &["mkfs.ext4", "-q", "-F"],
+    check: &["e2fsck", "-fn"],
+    recovery_may_fail: true,
+};
+const XFS: Kind = Kind {
+    name: "xfs",
+    make: &["mkfs.xfs", "-q", "-f"],
+    check: &["xfs_repair", "-n"],
+    recovery_may_fail: false,
+};
 
 /// The contents that a file may have after a power cut.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,12 +83,18 @@ impl Workload {
         let root = File::open(directory).unwrap();
         for _ in 0..100_000 {
             let name = format!("f{}", self.rng.below(40));
-            let before = self.files.get(&name).and_then(|allowed| allowed.first().cloned()).unwrap_or(Content::Absent);
+            let before = self
+                .files
+                .get(&name)
+                .and_then(|allowed| allowed.first().cloned())
+                .unwrap_or(Content::Absent);
             let seed = self.rng.next_u64();
             let len = self.rng.below(120_000) as usize;
             let after = match (self.rng.below(10), &before) {
                 (0, Content::Made { .. }) => Content::Absent,
-                (1..=4, Content::Made { seed, len: old }) => Content::Made { seed: *seed, len: old + 1 + len / 4 },
+                (1..=4, Content::Made { seed, len: old }) => {
+                    Content::Made { seed: *seed, len: old + 1 + len / 4 }
+                }
                 _ => Content::Made { seed, len },
             };
             self.files.insert(name.clone(), allowed_meanwhile(&before, &after));
@@ -104,7 +120,9 @@ impl Workload {
                         (Some(found), _) => allowed
                             .iter()
                             .find_map(|content| match content {
-                                Content::Made { seed, .. } | Content::AtLeast { seed, .. } if *found == bytes(*seed, found.len()) => {
+                                Content::Made { seed, .. } | Content::AtLeast { seed, .. }
+                                    if *found == bytes(*seed, found.len()) =>
+                                {
                                     Some(Content::Made { seed: *seed, len: found.len() })
                                 }
                                 _ => None,
@@ -118,7 +136,10 @@ impl Workload {
                     }
                     *allowed = vec![now];
                 }
-                None => wrong.push(format!("{name} holds {:?} bytes, allowed is {allowed:?}", found.map(|found| found.len()))),
+                None => wrong.push(format!(
+                    "{name} holds {:?} bytes, allowed is {allowed:?}",
+                    found.map(|found| found.len())
+                )),
             }
         }
         wrong
@@ -140,13 +161,21 @@ fn matches(found: Option<&[u8]>, content: &Content) -> bool {
     match (found, content) {
         (None, Content::Absent) => true,
         (Some(found), Content::Made { seed, len }) => found == bytes(*seed, *len),
-        (Some(found), Content::AtLeast { seed, len }) => found.len() >= *len && found[..*len] == bytes(*seed, *len),
+        (Some(found), Content::AtLeast { seed, len }) => {
+            found.len() >= *len && found[..*len] == bytes(*seed, *len)
+        }
         _ => false,
     }
 }
 
 /// Changes `before` to `after` and returns once that is durable.
-fn change(directory: &Path, root: &File, name: &str, before: &Content, after: &Content) -> std::io::Result<()> {
+fn change(
+    directory: &Path,
+    root: &File,
+    name: &str,
+    before: &Content,
+    after: &Content,
+) -> std::io::Result<()> {
     let path = directory.join(name);
     match (before, after) {
         (_, Content::Absent) => fs::remove_file(path)?,
@@ -171,7 +200,17 @@ fn change(directory: &Path, root: &File, name: &str, before: &Content, after: &C
 /// Cuts the power `cuts` times; returns the number of durable changes, or the first error.
 fn cut_power(kind: Kind, cuts: u32, seed: u64, more: &[&str]) -> Result<u64, String> {
     let seed_text = seed.to_string();
-    let mut args = vec!["ocz-vertex-le-100gb", "--size", "512MiB", "--speed", "off", "--seed", &seed_text, "--fault", "power-cut:on=write"];
+    let mut args = vec![
+        "ocz-vertex-le-100gb",
+        "--size",
+        "512MiB",
+        "--speed",
+        "off",
+        "--seed",
+        &seed_text,
+        "--fault",
+        "power-cut:on=write",
+    ];
     args.extend(more);
     let drive = Attached::new(&args);
     ok(Command::new(kind.make[0]).args(&kind.make[1..]).arg(&drive.device));
@@ -199,13 +238,17 @@ fn cut_power(kind: Kind, cuts: u32, seed: u64, more: &[&str]) -> Result<u64, Str
         if !wrong.is_empty() {
             return Err(after(wrong.join("; ")));
         }
-        let checked = Command::new(kind.check[0]).args(&kind.check[1..]).arg(&drive.device).output().unwrap();
+        let checked =
+            Command::new(kind.check[0]).args(&kind.check[1..]).arg(&drive.device).output().unwrap();
         if !checked.status.success() {
             let text = [checked.stdout, checked.stderr].concat();
             return Err(after(format!("{}: {}", kind.check[0], String::from_utf8_lossy(&text))));
         }
     }
-    println!("{}: {cuts} power cuts, {} changes made durable, none lost", kind.name, workload.fsyncs);
+    println!(
+        "{}: {cuts} power cuts, {} changes made durable, none lost",
+        kind.name, workload.fsyncs
+    );
     Ok(workload.fsyncs)
 }
 

@@ -35,8 +35,15 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 
 /// The files below a directory that other users can access.
 fn open_to_others(directory: &Path) -> Vec<String> {
-    let mode = |path: &Path| std::fs::symlink_metadata(path).map_or(0, |metadata| metadata.permissions().mode() & 0o7777);
-    let closed = |path: &Path| path.ancestors().skip(1).take_while(|above| *above != directory).any(|above| mode(above) & 0o077 == 0);
+    let mode = |path: &Path| {
+        std::fs::symlink_metadata(path).map_or(0, |metadata| metadata.permissions().mode() & 0o7777)
+    };
+    let closed = |path: &Path| {
+        path.ancestors()
+            .skip(1)
+            .take_while(|above| *above != directory)
+            .any(|above| mode(above) & 0o077 == 0)
+    };
     let open = files(directory).into_iter().filter(|path| mode(path) & 0o077 != 0 && !closed(path));
     open.map(|path| format!("{} {:o}", path.display(), mode(&path))).collect()
 }
@@ -66,8 +73,21 @@ fn own_files_are_private_under_any_umask() {
     ok(permissive(scratch.path()).args(["drive", "detach"]));
     assert!(while_attached.is_empty(), "{while_attached:?}");
     ok(permissive(scratch.path()).args(["bench", "tree", "--files", "1", "--tries", "1", "null:"]));
-    ok(permissive(scratch.path()).args(["--store", &at("r.db"), "bench", "tree", "--files", "1", "--tries", "1", "null:"]));
-    let names: Vec<String> = files(scratch.path()).iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
+    ok(permissive(scratch.path()).args([
+        "--store",
+        &at("r.db"),
+        "bench",
+        "tree",
+        "--files",
+        "1",
+        "--tries",
+        "1",
+        "null:",
+    ]));
+    let names: Vec<String> = files(scratch.path())
+        .iter()
+        .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
+        .collect();
     for expected in ["disk", "recording", "results.db", "r.db"] {
         assert!(names.iter().any(|name| name == expected), "{expected}: {names:?}");
     }
@@ -82,7 +102,10 @@ fn store_and_journal_keep_mode_set_by_owner() {
     let store = scratch.path().join("r.db");
     let add = || {
         let mut command = permissive(scratch.path());
-        ok(command.arg("--store").arg(&store).args(["bench", "tree", "--files", "1", "--tries", "1", "null:"]));
+        ok(command
+            .arg("--store")
+            .arg(&store)
+            .args(["bench", "tree", "--files", "1", "--tries", "1", "null:"]));
     };
     add();
     std::fs::set_permissions(&store, std::fs::Permissions::from_mode(0o640)).unwrap();
@@ -93,16 +116,26 @@ fn store_and_journal_keep_mode_set_by_owner() {
 #[test]
 fn sources_print_only_through_output() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for path in files(&source).iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
+    for path in files(&source)
+        .iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+    {
         let name = path.strip_prefix(&source).unwrap().to_str().unwrap();
         let text = std::fs::read_to_string(path).unwrap();
         let own = text.split("#[cfg(test)]").next().unwrap();
         for (at, line) in own.lines().enumerate() {
             // A file descriptor, not an output stream.
             let line = line.replace("rustix::stdio::", "");
-            let says = ["println!(", "print!(", "io::stdout()", "io::stderr()", "anstream::stdout", "anstream::stderr"]
-                .iter()
-                .any(|way| line.contains(way));
+            let says = [
+                "println!(",
+                "print!(",
+                "io::stdout()",
+                "io::stderr()",
+                "anstream::stdout",
+                "anstream::stderr",
+            ]
+            .iter()
+            .any(|way| line.contains(way));
             let comment = line.trim_start().starts_with("//");
             let looks = line.contains("is_terminal()") || line.contains("tcgetwinsize(");
             // Allowed are the writer itself, and the consent question and server hand-over, whose
@@ -110,7 +143,8 @@ fn sources_print_only_through_output() {
             let allowed = name == "output.rs"
                 || line.contains("plain(")
                 || line.contains("styled(")
-                || ["session/safety/consent.rs", "cmd/drive/attach.rs", "postmark/session.rs"].contains(&name);
+                || ["session/safety/consent.rs", "cmd/drive/attach.rs", "postmark/session.rs"]
+                    .contains(&name);
             assert!(!says || comment || looks || allowed, "{name}:{}: {line}", at + 1);
         }
     }

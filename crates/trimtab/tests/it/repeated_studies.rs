@@ -21,7 +21,9 @@ fn number(variable: &str) -> Option<u32> {
 /// The filesystems to try.
 fn filesystems() -> Vec<&'static str> {
     let wanted = std::env::var("TRIMTAB_SOAK_FILESYSTEMS").ok();
-    let is_wanted = |fs_type: &&str| wanted.as_ref().is_none_or(|wanted| wanted.split(',').any(|one| one == *fs_type));
+    let is_wanted = |fs_type: &&str| {
+        wanted.as_ref().is_none_or(|wanted| wanted.split(',').any(|one| one == *fs_type))
+    };
     ["ext4", "xfs", "btrfs"].into_iter().filter(is_wanted).collect()
 }
 
@@ -36,7 +38,11 @@ impl Home {
     fn command(&self, args: &[&str]) -> Command {
         let at = |name: &str| self.0.path().join(name);
         let mut command = process();
-        command.args(args).env("TRIMTAB_RUNTIME_DIR", at("run")).env("TRIMTAB_STATE_DIR", at("state")).env("XDG_DATA_HOME", at("data"));
+        command
+            .args(args)
+            .env("TRIMTAB_RUNTIME_DIR", at("run"))
+            .env("TRIMTAB_STATE_DIR", at("state"))
+            .env("XDG_DATA_HOME", at("data"));
         command
     }
 
@@ -56,7 +62,16 @@ fn options(path: &Path) -> (String, String) {
 fn files(path: &Path) -> usize {
     fn below(directory: &Path) -> usize {
         let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
-        entries.flatten().map(|entry| if entry.file_type().is_ok_and(|t| t.is_dir()) { 1 + below(&entry.path()) } else { 1 }).sum()
+        entries
+            .flatten()
+            .map(|entry| {
+                if entry.file_type().is_ok_and(|t| t.is_dir()) {
+                    1 + below(&entry.path())
+                } else {
+                    1
+                }
+            })
+            .sum()
     }
     below(path) - usize::from(path.join("lost+found").exists())
 }
@@ -65,10 +80,18 @@ fn check(fs_type: &str, output: &Output, path: &Path, before: &(String, String))
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{fs_type}: {said}");
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&document["schema"], &document["complete"]), (&"trimtab.study".into(), &true.into()), "{fs_type}");
+    assert_eq!(
+        (&document["schema"], &document["complete"]),
+        (&"trimtab.study".into(), &true.into()),
+        "{fs_type}"
+    );
     for run in document["runs"].as_array().unwrap() {
         let codes = run["warnings"].as_array().unwrap().iter().map(|w| w["code"].as_str().unwrap());
-        assert!(run["complete"] == true && !codes.into_iter().any(|code| code == "run.failed"), "{fs_type}: {}", run["warnings"]);
+        assert!(
+            run["complete"] == true && !codes.into_iter().any(|code| code == "run.failed"),
+            "{fs_type}: {}",
+            run["warnings"]
+        );
     }
     assert_eq!(options(path), *before, "{fs_type}");
     assert_eq!(files(path), 0, "{fs_type}: something was left");
@@ -87,7 +110,9 @@ fn repeated_studies_succeed_and_restore_the_mount() {
         _ => vec![(&[], default.unwrap_or(0)), (&["--full"], full.unwrap_or(0))],
     };
     for fs_type in filesystems() {
-        let Some(mount) = mount(fs_type, default.or(full).is_some()) else { return skip("root, loop devices and mkfs") };
+        let Some(mount) = mount(fs_type, default.or(full).is_some()) else {
+            return skip("root, loop devices and mkfs");
+        };
         let (path, home) = (mount.path(), Home::new());
         let before = options(&path);
         for (kind, times) in &kinds {
@@ -95,14 +120,20 @@ fn repeated_studies_succeed_and_restore_the_mount() {
                 let output = home.study(kind, &path).output().unwrap();
                 check(fs_type, &output, &path, &before);
             }
-            println!("{fs_type}: {times} studies {kind:?}: none failed, the mount was as before each time");
+            println!(
+                "{fs_type}: {times} studies {kind:?}: none failed, the mount was as before each time"
+            );
         }
     }
 }
 
 /// The phase that a study is in, as seen from outside: the mount option and the activity.
 fn at_work(path: &Path) -> (&'static str, &'static str) {
-    let online = if DiscardOption::of(&mount_of(path).unwrap()).is_on() { "remounted" } else { "as mounted" };
+    let online = if DiscardOption::of(&mount_of(path).unwrap()).is_on() {
+        "remounted"
+    } else {
+        "as mounted"
+    };
     let then = files(path);
     std::thread::sleep(Duration::from_millis(2));
     let work = match (then, files(path)) {
@@ -116,8 +147,13 @@ fn at_work(path: &Path) -> (&'static str, &'static str) {
 
 /// Kills a study started in `home` once `now` accepts its phase. Returns that phase, or
 /// `None` if the study ended first.
-fn killed(home: &Home, path: &Path, mut now: impl FnMut((&'static str, &'static str)) -> bool) -> Option<(&'static str, &'static str)> {
-    let mut child = home.study(&["--quick"], path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+fn killed(
+    home: &Home,
+    path: &Path,
+    mut now: impl FnMut((&'static str, &'static str)) -> bool,
+) -> Option<(&'static str, &'static str)> {
+    let mut child =
+        home.study(&["--quick"], path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     loop {
         let at = at_work(path);
         if now(at) {
@@ -140,7 +176,8 @@ fn kill_in_each_phase(
     mut check: impl FnMut((&'static str, &'static str)),
 ) -> BTreeMap<(&'static str, &'static str), u32> {
     const ONLINE: [&str; 2] = ["as mounted", "remounted"];
-    const WORK: [&str; 4] = ["before, or between runs", "making files", "removing files", "syncing or trimming"];
+    const WORK: [&str; 4] =
+        ["before, or between runs", "making files", "removing files", "syncing or trimming"];
     let mut seen = BTreeMap::new();
     for wanted in ONLINE.iter().flat_map(|online| WORK.iter().map(move |work| (*online, *work))) {
         let mut missed = 0;
@@ -175,7 +212,12 @@ fn killed_study_is_restored_by_next_command() {
         let put_back = |at| {
             // Any command that comes next on it.
             let next = home.command(&["doctor"]).arg(&path).output().unwrap();
-            assert_eq!(options(&path), before, "{fs_type}, killed {at:?}: {}", String::from_utf8_lossy(&next.stderr));
+            assert_eq!(
+                options(&path),
+                before,
+                "{fs_type}, killed {at:?}: {}",
+                String::from_utf8_lossy(&next.stderr)
+            );
         };
         let seen = match each {
             Some(each) => kill_in_each_phase(&home, &path, each, took, put_back),
@@ -183,7 +225,8 @@ fn killed_study_is_restored_by_next_command() {
             None => {
                 let mut seen = BTreeMap::new();
                 for kill in 0..3 {
-                    let (began, from) = (Instant::now(), took.mul_f64(f64::from(2 * kill + 1) / 6.0));
+                    let (began, from) =
+                        (Instant::now(), took.mul_f64(f64::from(2 * kill + 1) / 6.0));
                     if let Some(at) = killed(&home, &path, |_| began.elapsed() >= from) {
                         *seen.entry(at).or_insert(0) += 1;
                         put_back(at);
@@ -194,11 +237,18 @@ fn killed_study_is_restored_by_next_command() {
         };
         // The next study removes all leftovers and succeeds.
         check(fs_type, &home.study(&["--quick"], &path).output().unwrap(), &path, &before);
-        println!("{fs_type}: killed {} times, of a study of {took:.1?}: {seen:?}", seen.values().sum::<u32>());
+        println!(
+            "{fs_type}: killed {} times, of a study of {took:.1?}: {seen:?}",
+            seen.values().sum::<u32>()
+        );
         assert!(!seen.is_empty(), "none was killed in time: this proves nothing");
-        let during =
-            |online: &str| seen.iter().any(|((o, work), n)| *o == online && *work != "before, or between runs" && Some(*n) >= each);
-        let enough = each.is_none() || (during("as mounted") && (fs_type == "xfs" || during("remounted")));
+        let during = |online: &str| {
+            seen.iter().any(|((o, work), n)| {
+                *o == online && *work != "before, or between runs" && Some(*n) >= each
+            })
+        };
+        let enough =
+            each.is_none() || (during("as mounted") && (fs_type == "xfs" || during("remounted")));
         assert!(enough, "{fs_type}: phases that were missed, in {seen:?}");
     }
 }

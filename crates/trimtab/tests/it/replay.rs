@@ -14,7 +14,11 @@ const DRIVE: [&str; 4] = ["ocz-vertex-le-100gb", "--size", "512MiB", "--seed"];
 
 fn json(args: &[&str]) -> Value {
     let output = trimtab().args(args).arg("--json").output().unwrap();
-    assert!(output.status.success(), "trimtab {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "trimtab {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -24,7 +28,9 @@ fn recorded(trace: &Path) -> Value {
     let mut args = DRIVE.to_vec();
     args.extend(["7", "--speed", "off", "--record", trace.to_str().unwrap()]);
     let drive = Attached::new(&args);
-    ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]).arg(&drive.device));
+    ok(Command::new("mkfs.ext4")
+        .args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"])
+        .arg(&drive.device));
     let mounted = Mounted::new(&drive.device, "noatime,discard").unwrap();
     let mut data = vec![0; 300_000];
     for round in 0..3_u64 {
@@ -73,32 +79,62 @@ fn online_recording_replays_under_every_policy() {
     all.iter().for_each(|policy| args.extend(["--trim", policy]));
     let document = replay(&args);
     assert_eq!(document, replay(&args), "a replay is the same each time");
-    let of = |policy: &str| &document["replays"][all.iter().position(|name| *name == policy).unwrap()];
+    let of =
+        |policy: &str| &document["replays"][all.iter().position(|name| *name == policy).unwrap()];
 
-    let (as_recorded, freed) = (of("recorded"), live["discards"]["effective_bytes"].as_u64().unwrap());
+    let (as_recorded, freed) =
+        (of("recorded"), live["discards"]["effective_bytes"].as_u64().unwrap());
     assert!(freed > 3 * 60 * 290_000, "the kernel trimmed what was deleted: {freed}");
     assert_eq!(requests(&as_recorded["requests"]), requests(&live["requests"]));
-    for counter in ["host_written_bytes", "trim_asked_bytes", "trim_effective_units", "nand_written_bytes"] {
-        let (model, replayed) = (live["model"][counter].as_f64().unwrap(), as_recorded["model"][counter].as_f64().unwrap());
-        assert!((replayed / model - 1.0).abs() <= 0.1, "{counter}: {model} live, {replayed} replayed");
+    for counter in
+        ["host_written_bytes", "trim_asked_bytes", "trim_effective_units", "nand_written_bytes"]
+    {
+        let (model, replayed) = (
+            live["model"][counter].as_f64().unwrap(),
+            as_recorded["model"][counter].as_f64().unwrap(),
+        );
+        assert!(
+            (replayed / model - 1.0).abs() <= 0.1,
+            "{counter}: {model} live, {replayed} replayed"
+        );
     }
     assert_eq!(as_recorded["discards"]["effective_bytes"], freed);
     assert_eq!(of("online")["discards"], as_recorded["discards"], "as recorded is online");
     let none = of("none");
-    assert_eq!((&none["requests"]["trim"]["count"], &none["discards"]["asked"]["bytes"]), (&0.into(), &0.into()));
+    assert_eq!(
+        (&none["requests"]["trim"]["count"], &none["discards"]["asked"]["bytes"]),
+        (&0.into(), &0.into())
+    );
     assert_eq!(none["model"]["trim_effective_units"], 0);
     let untold = none["never_told_bytes"].as_u64().unwrap();
-    assert!(untold > 0 && untold <= freed, "{untold} of {freed}: what was freed and not written again");
+    assert!(
+        untold > 0 && untold <= freed,
+        "{untold} of {freed}: what was freed and not written again"
+    );
     for policy in ["batched:every=1h", "adaptive", "idle"] {
         let later = of(policy);
         assert_eq!(later["discards"]["repeated_bytes"], 0, "{policy} tells nothing twice");
-        assert_eq!(later["requests"]["write"]["bytes"], as_recorded["requests"]["write"]["bytes"], "{policy}");
+        assert_eq!(
+            later["requests"]["write"]["bytes"], as_recorded["requests"]["write"]["bytes"],
+            "{policy}"
+        );
         let told = later["discards"]["effective_bytes"].as_u64().unwrap();
-        assert_eq!(told + later["never_told_bytes"].as_u64().unwrap(), untold, "{policy}: all of it is accounted for");
+        assert_eq!(
+            told + later["never_told_bytes"].as_u64().unwrap(),
+            untold,
+            "{policy}: all of it is accounted for"
+        );
     }
     for policy in ["batched:every=1h", "idle"] {
-        assert_eq!(of(policy)["never_told_bytes"], 0, "{policy} has told everything within eight days");
-        assert!(of(policy)["took_ns"].as_u64() <= as_recorded["took_ns"].as_u64(), "{policy} takes no more than online discard");
+        assert_eq!(
+            of(policy)["never_told_bytes"],
+            0,
+            "{policy} has told everything within eight days"
+        );
+        assert!(
+            of(policy)["took_ns"].as_u64() <= as_recorded["took_ns"].as_u64(),
+            "{policy} takes no more than online discard"
+        );
     }
 }
 
@@ -114,7 +150,8 @@ fn exported_trace_has_same_requests_and_fio_replays_it() {
     for format in ["fio", "blkparse"] {
         let text = scratch.path().join(format);
         let (from, to) = (trace.to_str().unwrap(), text.to_str().unwrap());
-        let printed = trimtab().args(["drive", "trace", from, "--to", format]).output().unwrap().stdout;
+        let printed =
+            trimtab().args(["drive", "trace", from, "--to", format]).output().unwrap().stdout;
         std::fs::write(&text, printed).unwrap();
         let read = summed(&text);
         assert_eq!(requests(&read), requests(&original), "{format}");
@@ -131,13 +168,24 @@ fn exported_trace_has_same_requests_and_fio_replays_it() {
     let iolog = format!("--read_iolog={}", scratch.path().join("fio").display());
     let device = format!("--replay_redirect={}", drive.device.display());
     ok(Command::new("fio")
-        .args(["--name=replay", "--ioengine=psync", "--direct=1", "--replay_no_stall=1", &iolog, &device])
+        .args([
+            "--name=replay",
+            "--ioengine=psync",
+            "--direct=1",
+            "--replay_no_stall=1",
+            &iolog,
+            &device,
+        ])
         .current_dir(scratch.path()));
     let after = drive.status();
     // fio 3.33 skips the trims in an iolog ("bad ddir: 2").
     for kind in ["write", "read"] {
         let bytes = |status: &Value| status["requests"][kind]["bytes"].as_u64().unwrap();
-        assert_eq!(bytes(&after) - bytes(&before), original[kind]["bytes"].as_u64().unwrap(), "fio did every {kind}");
+        assert_eq!(
+            bytes(&after) - bytes(&before),
+            original[kind]["bytes"].as_u64().unwrap(),
+            "fio did every {kind}"
+        );
     }
 }
 
@@ -147,7 +195,8 @@ fn replay_refuses_damaged_traces_and_bad_options() {
     let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
     let text = "fio version 3 iolog\n0 x add\n0 x open\n5 x write 0 4096\n9 x trim 0 4096\n12 x write 1073741824 4096\n";
     std::fs::write(path("big"), text).unwrap();
-    std::fs::write(path("odd"), "fio version 3 iolog\n0 x add\n0 x open\n5 x wrote 0 4096\n").unwrap();
+    std::fs::write(path("odd"), "fio version 3 iolog\n0 x add\n0 x open\n5 x wrote 0 4096\n")
+        .unwrap();
     std::fs::write(path("timeless"), "fio version 2 iolog\nx add\nx open\nx write 0 4096\nx write 4096 4096\nx read 0 4096\nx close\n")
         .unwrap();
     std::fs::write(path("two"), "1,hm,1,Write,4096,4096,1\n20001,hm,2,Read,4096,512,1\n").unwrap();
@@ -160,14 +209,34 @@ fn replay_refuses_damaged_traces_and_bad_options() {
             "line 6: 4096 bytes at 1073741824 go past the end",
         ),
         (vec!["replay", "odd", "--drive", "ocz-vertex-le-100gb"], 1, "line 4"),
-        (vec!["replay", "no-trace", "--drive", "ocz-vertex-le-100gb"], 2, "neither a recording nor a recognised text trace"),
+        (
+            vec!["replay", "no-trace", "--drive", "ocz-vertex-le-100gb"],
+            2,
+            "neither a recording nor a recognised text trace",
+        ),
         (vec!["replay", "cut", "--drive", "ocz-vertex-le-100gb"], 1, "cut off"),
         (vec!["replay", "missing", "--drive", "ocz-vertex-le-100gb"], 1, "cannot open missing"),
         (vec!["replay", "big", "--drive", "no-such-drive"], 1, "no-such-drive"),
-        (vec!["replay", "big", "--drive", "ocz-vertex-le-100gb", "--trim", "sometimes"], 2, "sometimes"),
-        (vec!["replay", "timeless", "--drive", "ocz-vertex-le-100gb"], 2, "has no times: all of its 3 requests"),
-        (vec!["replay", "two", "--drive", "ocz-vertex-le-100gb", "--volume", "3"], 1, "no request of volume 3; it has hm,1, hm,2"),
-        (vec!["replay", "timeless", "--drive", "ocz-vertex-le-100gb", "--rate", "0"], 2, "from 0.001"),
+        (
+            vec!["replay", "big", "--drive", "ocz-vertex-le-100gb", "--trim", "sometimes"],
+            2,
+            "sometimes",
+        ),
+        (
+            vec!["replay", "timeless", "--drive", "ocz-vertex-le-100gb"],
+            2,
+            "has no times: all of its 3 requests",
+        ),
+        (
+            vec!["replay", "two", "--drive", "ocz-vertex-le-100gb", "--volume", "3"],
+            1,
+            "no request of volume 3; it has hm,1, hm,2",
+        ),
+        (
+            vec!["replay", "timeless", "--drive", "ocz-vertex-le-100gb", "--rate", "0"],
+            2,
+            "from 0.001",
+        ),
         (vec!["trace", "odd"], 1, "line 4"),
         (vec!["trace", "big", "--to", "pcap"], 2, "fio, blkparse"),
     ] {
@@ -190,9 +259,23 @@ fn replay_refuses_damaged_traces_and_bad_options() {
 fn replay_of_trace_with_century_gap_ends() {
     let scratch = tempfile::tempdir().unwrap();
     let trace = scratch.path().join("trace.csv");
-    std::fs::write(&trace, "0,trimtab,0,Write,0,4096,100\n31557600000000000,trimtab,0,Read,0,4096,100\n").unwrap();
+    std::fs::write(
+        &trace,
+        "0,trimtab,0,Write,0,4096,100\n31557600000000000,trimtab,0,Read,0,4096,100\n",
+    )
+    .unwrap();
     let mut args = vec!["drive", "replay", trace.to_str().unwrap(), "--drive"];
-    args.extend([DRIVE[0], DRIVE[1], DRIVE[2], "--trim", "adaptive", "--trim", "idle", "--trim", "batched:every=1h"]);
+    args.extend([
+        DRIVE[0],
+        DRIVE[1],
+        DRIVE[2],
+        "--trim",
+        "adaptive",
+        "--trim",
+        "idle",
+        "--trim",
+        "batched:every=1h",
+    ]);
     let replays = json(&args)["replays"].take();
     for replay in replays.as_array().unwrap() {
         assert!(replay["took_ns"].as_u64().unwrap() >= 3_155_760_000_000_000_000, "{replay:#}");

@@ -46,22 +46,39 @@ impl Scratch {
     }
 }
 
-const SIMULATE: [&str; 10] =
-    ["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "1GB", "--until-written", "1x", "--trim", "batched:every=1h"];
+const SIMULATE: [&str; 10] = [
+    "drive",
+    "simulate",
+    "--drive",
+    "ocz-vertex-le-100gb",
+    "--capacity",
+    "1GB",
+    "--until-written",
+    "1x",
+    "--trim",
+    "batched:every=1h",
+];
 
 #[test]
 fn rerun_of_simulation_is_identical_to_the_byte() {
     let scratch = Scratch::new();
-    let other = SIMULATE.map(|word| if word == "ocz-vertex-le-100gb" { "ocz-vertex-le-200gb" } else { word });
+    let other = SIMULATE
+        .map(|word| if word == "ocz-vertex-le-100gb" { "ocz-vertex-le-200gb" } else { word });
     for simulate in [SIMULATE, other] {
         scratch.made(&[&simulate[..], &["--seed", "7"]].concat());
     }
     for run in ["last", "last~1"] {
         scratch.check(run);
-        scratch.trimtab(&["results", "rerun", run]).assert().success().stdout(contains("the same to the byte"));
+        scratch
+            .trimtab(&["results", "rerun", run])
+            .assert()
+            .success()
+            .stdout(contains("the same to the byte"));
     }
-    let runs: Vec<Value> = ["last~1", "last"].iter().map(|run| scratch.json(&["results", "show", run])).collect();
-    let command: Vec<String> = serde_json::from_str(runs[0]["specification"]["command"].as_str().unwrap()).unwrap();
+    let runs: Vec<Value> =
+        ["last~1", "last"].iter().map(|run| scratch.json(&["results", "show", run])).collect();
+    let command: Vec<String> =
+        serde_json::from_str(runs[0]["specification"]["command"].as_str().unwrap()).unwrap();
     assert_eq!(command, [&SIMULATE[..], &["--seed", "7"]].concat());
     // The stored drive file is the shipped file of that name.
     for (run, name) in runs.iter().zip(["ocz-vertex-le-100gb", "ocz-vertex-le-200gb"]) {
@@ -69,7 +86,12 @@ fn rerun_of_simulation_is_identical_to_the_byte() {
         std::fs::write(&file, run["specification"]["drive"].as_str().unwrap()).unwrap();
         let fields = |reference: &str| -> Vec<Value> {
             let shown = scratch.json(&["drive", "show", reference]);
-            shown["fields"].as_array().unwrap().iter().map(|field| serde_json::json!([field["field"], field["value"]])).collect()
+            shown["fields"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|field| serde_json::json!([field["field"], field["value"]]))
+                .collect()
         };
         assert_eq!(fields(file.to_str().unwrap()), fields(name));
     }
@@ -82,7 +104,19 @@ fn rerun_of_simulation_is_identical_to_the_byte() {
 fn rerun_repeats_crystal_age_and_replay_runs() {
     let scratch = Scratch::new();
     let drive = "drive:ocz-vertex-le-100gb";
-    let crystal = ["bench", "crystal", "--size", "16MiB", "--passes", "1", "--bytes", "1MiB", "--interval", "0s", drive];
+    let crystal = [
+        "bench",
+        "crystal",
+        "--size",
+        "16MiB",
+        "--passes",
+        "1",
+        "--bytes",
+        "1MiB",
+        "--interval",
+        "0s",
+        drive,
+    ];
     scratch.made(&crystal);
     scratch.check("last");
     scratch.made(&[
@@ -108,23 +142,57 @@ fn rerun_repeats_crystal_age_and_replay_runs() {
     };
     std::fs::write(&trace, (0..5000).map(line).collect::<String>()).unwrap();
     let trace = trace.to_str().unwrap();
-    let simulate = ["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "1GB", "--workload"];
+    let simulate =
+        ["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "1GB", "--workload"];
     let loops = "crystal:size=20MB:pass=2MB:small-pass=1MB:passes=1";
-    scratch.made(&[&simulate[..], &[loops, "--until-written", "200MB", "--trim", "online"]].concat());
+    scratch
+        .made(&[&simulate[..], &[loops, "--until-written", "200MB", "--trim", "online"]].concat());
     scratch.check("last");
-    let replay = ["drive", "replay", trace, "--drive", "ocz-vertex-le-100gb", "--size", "1GB", "--fill", "20", "--rest", "2d"];
-    let policies = ["--trim", "recorded", "--trim", "batched:every=1h", "--trim", "batched:every=2h", "--trim", "idle"];
+    let replay = [
+        "drive",
+        "replay",
+        trace,
+        "--drive",
+        "ocz-vertex-le-100gb",
+        "--size",
+        "1GB",
+        "--fill",
+        "20",
+        "--rest",
+        "2d",
+    ];
+    let policies = [
+        "--trim",
+        "recorded",
+        "--trim",
+        "batched:every=1h",
+        "--trim",
+        "batched:every=2h",
+        "--trim",
+        "idle",
+    ];
     let document = scratch.json(&[&replay[..], &policies].concat());
-    for (back, (policy, every)) in [("idle", None), ("batched", Some("2h")), ("batched", Some("1h")), ("recorded", None)].iter().enumerate()
+    for (back, (policy, every)) in
+        [("idle", None), ("batched", Some("2h")), ("batched", Some("1h")), ("recorded", None)]
+            .iter()
+            .enumerate()
     {
         let name = format!("last~{back}");
         let run = scratch.json(&["results", "show", &name]);
-        assert_eq!((run["workload"].as_str(), run["policy"].as_str()), (Some("replay"), Some(*policy)));
+        assert_eq!(
+            (run["workload"].as_str(), run["policy"].as_str()),
+            (Some("replay"), Some(*policy))
+        );
         assert_eq!(run["policy_settings"]["policy.every"].as_str(), *every);
         let printed = &document["replays"][3 - back];
         assert_eq!(run["counters"]["nand_written_bytes"], printed["model"]["nand_written_bytes"]);
         let written = run["phases"][0]["written_bytes"].as_u64().unwrap();
-        assert_eq!(Some(written), printed["requests"]["write"]["bytes"].as_u64(), "{}", run["phases"]);
+        assert_eq!(
+            Some(written),
+            printed["requests"]["write"]["bytes"].as_u64(),
+            "{}",
+            run["phases"]
+        );
         // Of 5000 lines every third is a read.
         assert_eq!(written, (5000 - 5000 / 3) * 65536);
         scratch.check_with(&name, &["--input", trace]);
@@ -135,12 +203,29 @@ fn rerun_repeats_crystal_age_and_replay_runs() {
 fn rerun_does_not_need_the_drive_file() {
     let scratch = Scratch::new();
     let file = scratch.0.path().join("mine.toml");
-    let toml = trimtab().args(["drive", "show", "ocz-vertex-le-100gb", "--toml"]).output().unwrap().stdout;
+    let toml =
+        trimtab().args(["drive", "show", "ocz-vertex-le-100gb", "--toml"]).output().unwrap().stdout;
     std::fs::write(&file, &toml).unwrap();
     let target = format!("drive:{}", file.display());
-    scratch.made(&["bench", "tree", "--files", "200", "--tries", "1", "--trim", "idle:budget=2ms", "--fill", "50", &target]);
+    scratch.made(&[
+        "bench",
+        "tree",
+        "--files",
+        "200",
+        "--tries",
+        "1",
+        "--trim",
+        "idle:budget=2ms",
+        "--fill",
+        "50",
+        &target,
+    ]);
     scratch.made(&["bench", "postmark", "--number", "100", "--transactions", "100", &target]);
-    std::fs::write(&file, String::from_utf8(toml).unwrap().replace("capacity_bytes", "# capacity_bytes")).unwrap();
+    std::fs::write(
+        &file,
+        String::from_utf8(toml).unwrap().replace("capacity_bytes", "# capacity_bytes"),
+    )
+    .unwrap();
     scratch.check("last");
     std::fs::remove_file(&file).unwrap();
     scratch.check("last~1");
@@ -150,12 +235,22 @@ fn rerun_does_not_need_the_drive_file() {
 fn rerun_repeats_runs_of_a_study() {
     let scratch = Scratch::new();
     let report = scratch.0.path().join("s.html");
-    let study = ["study", "drive:ocz-vertex-le-100gb", "--quick", "--policies", "none,idle", "--questions", "deleting,ageing", "--report"];
+    let study = [
+        "study",
+        "drive:ocz-vertex-le-100gb",
+        "--quick",
+        "--policies",
+        "none,idle",
+        "--questions",
+        "deleting,ageing",
+        "--report",
+    ];
     scratch.made(&[&study[..], &[report.to_str().unwrap()]].concat());
     let list = scratch.json(&["results", "list"]);
     let of = |workload: &str, policy: &str| {
         let runs = list["runs"].as_array().unwrap().iter();
-        let found: Vec<&Value> = runs.filter(|run| run["workload"] == workload && run["policy"] == policy).collect();
+        let found: Vec<&Value> =
+            runs.filter(|run| run["workload"] == workload && run["policy"] == policy).collect();
         assert_eq!(found.len(), 1, "{workload} {policy}");
         found[0]["id"].as_str().unwrap().to_owned()
     };
@@ -166,7 +261,9 @@ fn rerun_repeats_runs_of_a_study() {
     for key in ["volume.metadata-data", "volume.host-delete", "volume.name"] {
         assert!(run["environment"][key].is_string(), "{key}");
     }
-    assert!(run["specification"]["drive"].as_str().unwrap().contains("name = \"ocz-vertex-le-100gb\""));
+    assert!(
+        run["specification"]["drive"].as_str().unwrap().contains("name = \"ocz-vertex-le-100gb\"")
+    );
     studies_belong_together(&scratch, &list);
 }
 
@@ -174,11 +271,20 @@ fn rerun_repeats_runs_of_a_study() {
 fn rerun_repeats_runs_of_a_study_with_assumptions() {
     let scratch = Scratch::new();
     let report = scratch.0.path().join("s.html");
-    let study =
-        ["study", "drive:crucial-m4-128gb", "--quick", "--policies", "none,online", "--questions", "deleting,assumptions", "--report"];
+    let study = [
+        "study",
+        "drive:crucial-m4-128gb",
+        "--quick",
+        "--policies",
+        "none,online",
+        "--questions",
+        "deleting,assumptions",
+        "--report",
+    ];
     scratch.made(&[&study[..], &[report.to_str().unwrap()]].concat());
     let shown = scratch.json(&["results", "show", "study:last"]);
-    let runs: Vec<&str> = shown["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap()).collect();
+    let runs: Vec<&str> =
+        shown["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap()).collect();
     assert_eq!(runs.len(), 4);
     runs.iter().skip(2).for_each(|id| scratch.check(id));
     assert!(shown["sensitivity"]["rows"].as_array().unwrap().len() >= 9);
@@ -187,7 +293,12 @@ fn rerun_repeats_runs_of_a_study_with_assumptions() {
 /// Lists, shows, compares, reports and deletes runs by their study.
 fn studies_belong_together(scratch: &Scratch, list: &Value) {
     let ids = |list: &Value| -> Vec<String> {
-        list["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect()
+        list["runs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|run| run["id"].as_str().unwrap().to_owned())
+            .collect()
     };
     scratch.made(&SIMULATE);
     assert_eq!(ids(&scratch.json(&["results", "list", "--study", "study:last"])), ids(list));
@@ -199,14 +310,21 @@ fn studies_belong_together(scratch: &Scratch, list: &Value) {
         (shown["schema"].as_str(), shown["id"].as_str(), shown["complete"].as_bool()),
         (Some("trimtab.study"), Some(id), Some(true))
     );
-    assert_eq!(shown["runs"].as_array().unwrap().len() + shown["ageing"].as_array().unwrap().len(), ids(list).len());
+    assert_eq!(
+        shown["runs"].as_array().unwrap().len() + shown["ageing"].as_array().unwrap().len(),
+        ids(list).len()
+    );
     // The id alone suffices, and a study compared with itself matches cell by cell.
     scratch.trimtab(&["results", "show", id]).assert().success().stdout(contains("USE  "));
     let compared = scratch.json(&["results", "compare", "study:last", "study:last"]);
     let cells = compared["comparisons"][0]["cells"].as_array().unwrap();
     assert_eq!(cells.len(), ids(list).len());
     assert!(cells.iter().all(|cell| cell["ratio"] == 1.0), "{cells:?}");
-    scratch.trimtab(&["results", "compare", "study:last", "last"]).assert().code(2).stderr(contains("another study"));
+    scratch
+        .trimtab(&["results", "compare", "study:last", "last"])
+        .assert()
+        .code(2)
+        .stderr(contains("another study"));
     // The exported study is the same in another store.
     let there = Scratch::new();
     let export = scratch.trimtab(&["results", "export"]).output().unwrap().stdout;
@@ -214,7 +332,11 @@ fn studies_belong_together(scratch: &Scratch, list: &Value) {
     assert_eq!(there.json(&["results", "show", "study:last"]), shown);
     scratch.trimtab(&["results", "delete", "study:last"]).assert().success();
     assert_eq!(ids(&scratch.json(&["results", "list"])).len(), 1);
-    scratch.trimtab(&["results", "show", "study:last"]).assert().code(1).stderr(contains("has no study 'study:last'"));
+    scratch
+        .trimtab(&["results", "show", "study:last"])
+        .assert()
+        .code(1)
+        .stderr(contains("has no study 'study:last'"));
 }
 
 /// Runs can be imported, so the command stored in a run is untrusted.
@@ -233,15 +355,59 @@ fn rerun_of_imported_command_changes_nothing() {
     std::fs::write(&orders, format!("!touch {}\n", at("reached"))).unwrap();
     let drive = "drive:ocz-vertex-le-100gb";
     let commands: [&[&str]; 9] = [
-        &["bench", "crystal", &file, "--destroy", &file, "--only", "write", "--size", "16MiB", "--yes"],
+        &[
+            "bench",
+            "crystal",
+            &file,
+            "--destroy",
+            &file,
+            "--only",
+            "write",
+            "--size",
+            "16MiB",
+            "--yes",
+        ],
         &["bench", "tree", "--files", "5", "--reserve", "0", "--yes", &tree],
-        &["bench", "postmark", "--number", "5", "--transactions", "5", "--reserve", "0", "--yes", &tree],
+        &[
+            "bench",
+            "postmark",
+            "--number",
+            "5",
+            "--transactions",
+            "5",
+            "--reserve",
+            "0",
+            "--yes",
+            &tree,
+        ],
         &["study", "--quick", "--reserve", "0", "--yes", &tree],
-        &["study", "--quick", "--policies", "none", "--questions", "deleting", "--report", &report, "--force", drive],
+        &[
+            "study",
+            "--quick",
+            "--policies",
+            "none",
+            "--questions",
+            "deleting",
+            "--report",
+            &report,
+            "--force",
+            drive,
+        ],
         &["postmark", &orders],
         &["apply", "idle", "/", "--sysroot", &tree],
         &["results", "delete", "last"],
-        &["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--no-block", "--nbd", &at("nbd"), "--data", &at("data")],
+        &[
+            "drive",
+            "attach",
+            "ocz-vertex-le-100gb",
+            "--size",
+            "1GiB",
+            "--no-block",
+            "--nbd",
+            &at("nbd"),
+            "--data",
+            &at("data"),
+        ],
     ];
     for (n, command) in commands.iter().enumerate() {
         run["specification"]["command"] = serde_json::to_string(command).unwrap().into();
@@ -250,7 +416,9 @@ fn rerun_of_imported_command_changes_nothing() {
         let path = at("run.json");
         std::fs::write(&path, serde_json::to_vec(&run).unwrap()).unwrap();
         scratch.trimtab(&["results", "import", &path]).assert().success();
-        let in_private = |args: &[&str]| scratch.trimtab(args).env("TRIMTAB_RUNTIME_DIR", at("run")).output().unwrap();
+        let in_private = |args: &[&str]| {
+            scratch.trimtab(args).env("TRIMTAB_RUNTIME_DIR", at("run")).output().unwrap()
+        };
         let output = in_private(&["results", "rerun", "last"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         // Detach in either case, in case the rerun attached a drive.
@@ -260,8 +428,16 @@ fn rerun_of_imported_command_changes_nothing() {
         let kept = std::fs::read(&report).unwrap() == b"precious";
         assert!(whole && kept, "{command:?}: {said}");
         assert_eq!(std::fs::read_dir(&tree).unwrap().count(), 1, "{command:?}: {said}");
-        assert!(["reached", "nbd", "data", "tree/var"].iter().all(|name| !Path::new(&at(name)).exists()), "{command:?}: {said}");
-        assert_eq!(std::fs::read_to_string(format!("{tree}/etc/fstab")).unwrap(), "/dev/x / ext4 rw 0 1\n");
+        assert!(
+            ["reached", "nbd", "data", "tree/var"]
+                .iter()
+                .all(|name| !Path::new(&at(name)).exists()),
+            "{command:?}: {said}"
+        );
+        assert_eq!(
+            std::fs::read_to_string(format!("{tree}/etc/fstab")).unwrap(),
+            "/dev/x / ext4 rw 0 1\n"
+        );
     }
 }
 
@@ -269,7 +445,8 @@ fn rerun_of_imported_command_changes_nothing() {
 fn rerun_of_unrepeatable_run_gives_the_reason() {
     let scratch = Scratch::new();
     scratch.made(&["bench", "tree", "--files", "20", "--tries", "1", "null:"]);
-    let measured = contains("was measured, and a measurement is never the same again").and(contains("trimtab bench tree --files 20"));
+    let measured = contains("was measured, and a measurement is never the same again")
+        .and(contains("trimtab bench tree --files 20"));
     scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stderr(measured);
     let csv = "workload,target_label,metric,unit,value\ntree,x,total,s,39\n";
     scratch.trimtab(&["results", "import", "-"]).write_stdin(csv).assert().success();
@@ -279,14 +456,24 @@ fn rerun_of_unrepeatable_run_gives_the_reason() {
     let mut run = scratch.json(&["results", "show", "last"]);
     run.as_object_mut().unwrap().remove("id");
     run["metrics"][0]["samples"][0] = serde_json::json!(1.5);
-    let import = |run: &Value| scratch.trimtab(&["results", "import", "-"]).write_stdin(run.to_string()).assert().success();
+    let import = |run: &Value| {
+        scratch.trimtab(&["results", "import", "-"]).write_stdin(run.to_string()).assert().success()
+    };
     import(&run);
     let name = run["metrics"][0]["name"].as_str().unwrap();
-    scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stdout(contains(format!("differs in metrics.{name}.samples.0")));
+    scratch
+        .trimtab(&["results", "rerun", "last"])
+        .assert()
+        .code(1)
+        .stdout(contains(format!("differs in metrics.{name}.samples.0")));
     run.as_object_mut().unwrap().remove("specification");
     run["version"] = serde_json::json!(1);
     import(&run);
-    scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stderr(contains("kept no command and no specification"));
+    scratch
+        .trimtab(&["results", "rerun", "last"])
+        .assert()
+        .code(1)
+        .stderr(contains("kept no command and no specification"));
 }
 
 /// An imported run names files, which would be read with the rights of the user who reruns
@@ -300,7 +487,9 @@ fn rerun_reads_no_file_that_only_the_run_names() {
     scratch.made(&SIMULATE);
     let run = scratch.json(&["results", "show", "last"]);
     let commands: [Vec<String>; 3] = [
-        ["drive", "replay", secret, "--drive", "ocz-vertex-le-100gb", "--format", "msr"].map(str::to_owned).into(),
+        ["drive", "replay", secret, "--drive", "ocz-vertex-le-100gb", "--format", "msr"]
+            .map(str::to_owned)
+            .into(),
         ["bench", "tree", "--tar", secret, "drive:ocz-vertex-le-100gb"].map(str::to_owned).into(),
         ["bench", "tree", &format!("drive:{secret}")].map(str::to_owned).into(),
     ];
@@ -309,13 +498,23 @@ fn rerun_reads_no_file_that_only_the_run_names() {
         other.as_object_mut().unwrap().remove("id");
         other["seed"] = (1000 + n).into();
         other["specification"]["command"] = serde_json::to_string(command).unwrap().into();
-        scratch.trimtab(&["results", "import", "-"]).write_stdin(other.to_string()).assert().success();
+        scratch
+            .trimtab(&["results", "import", "-"])
+            .write_stdin(other.to_string())
+            .assert()
+            .success();
         for inputs in [&[][..], &["--input", "other"], &["--input", secret]] {
-            let output = scratch.trimtab(&[&["results", "rerun", "last"], inputs].concat()).output().unwrap();
+            let output = scratch
+                .trimtab(&[&["results", "rerun", "last"], inputs].concat())
+                .output()
+                .unwrap();
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(!output.status.success(), "{command:?}: {said}");
             assert!(!said.contains("hunter2") && !said.contains("root:"), "{command:?}: {said}");
-            assert!(!inputs.is_empty() || said.contains(&format!("--input {secret}")), "{command:?}: {said}");
+            assert!(
+                !inputs.is_empty() || said.contains(&format!("--input {secret}")),
+                "{command:?}: {said}"
+            );
         }
     }
 }
@@ -323,13 +522,39 @@ fn rerun_reads_no_file_that_only_the_run_names() {
 #[test]
 fn results_list_shows_and_filters_labels() {
     let scratch = Scratch::new();
-    scratch.made(&["bench", "tree", "--files", "20", "--tries", "1", "null:", "--label", "kernel 6.18"]);
-    scratch.made(&["bench", "tree", "--files", "20", "--tries", "2", "null:", "--label", "kernel 6.19"]);
+    scratch.made(&[
+        "bench",
+        "tree",
+        "--files",
+        "20",
+        "--tries",
+        "1",
+        "null:",
+        "--label",
+        "kernel 6.18",
+    ]);
+    scratch.made(&[
+        "bench",
+        "tree",
+        "--files",
+        "20",
+        "--tries",
+        "2",
+        "null:",
+        "--label",
+        "kernel 6.19",
+    ]);
     let found = scratch.json(&["results", "list", "--label", "6.19"]);
     let runs = found["runs"].as_array().unwrap();
-    assert_eq!((runs.len(), runs[0]["label"].as_str(), runs[0]["settings"]["tries"].as_str()), (1, Some("kernel 6.19"), Some("2")));
+    assert_eq!(
+        (runs.len(), runs[0]["label"].as_str(), runs[0]["settings"]["tries"].as_str()),
+        (1, Some("kernel 6.19"), Some("2"))
+    );
     assert_eq!(runs[0]["metric"]["name"], "delete+sync.seconds");
-    let shown = contains("kernel 6.18").and(contains("tries 1")).and(contains("tries 2")).and(contains("files 20").not());
+    let shown = contains("kernel 6.18")
+        .and(contains("tries 1"))
+        .and(contains("tries 2"))
+        .and(contains("files 20").not());
     scratch.trimtab(&["results", "list"]).assert().success().stdout(shown);
     // The label travels with the run but is not part of its identity.
     let there = Scratch::new();
@@ -345,7 +570,8 @@ fn csv_export_keeps_the_specification() {
     let csv = scratch.trimtab(&["results", "export", "--format", "csv"]).output().unwrap().stdout;
     let there = Scratch::new();
     there.trimtab(&["results", "import", "-"]).write_stdin(csv).assert().success();
-    let specification = |scratch: &Scratch| scratch.json(&["results", "show", "last"])["specification"].clone();
+    let specification =
+        |scratch: &Scratch| scratch.json(&["results", "show", "last"])["specification"].clone();
     assert_eq!(specification(&there), specification(&scratch));
     assert!(specification(&there)["drive"].as_str().unwrap().contains("[flash"));
 }
@@ -355,16 +581,51 @@ fn measured_run_stores_its_command() {
     let Some(mount) = LoopMount::tmpfs(64) else { return skip("root") };
     let scratch = Scratch::new();
     let path: &Path = &mount.path();
-    scratch.made(&["bench", "tree", "--files", "20", "--tries", "1", "--reserve", "0", path.to_str().unwrap(), "--label", "x"]);
+    scratch.made(&[
+        "bench",
+        "tree",
+        "--files",
+        "20",
+        "--tries",
+        "1",
+        "--reserve",
+        "0",
+        path.to_str().unwrap(),
+        "--label",
+        "x",
+    ]);
     let run = scratch.json(&["results", "show", "last"]);
-    let command: Vec<String> = serde_json::from_str(run["specification"]["command"].as_str().unwrap()).unwrap();
-    assert_eq!(command, ["bench", "tree", "--files", "20", "--tries", "1", "--reserve", "0", path.to_str().unwrap()]);
+    let command: Vec<String> =
+        serde_json::from_str(run["specification"]["command"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        command,
+        [
+            "bench",
+            "tree",
+            "--files",
+            "20",
+            "--tries",
+            "1",
+            "--reserve",
+            "0",
+            path.to_str().unwrap()
+        ]
+    );
 }
 
 #[test]
 fn rerun_interrupt_leaves_nothing() {
     let scratch = Scratch::new();
-    scratch.made(&["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "2GB", "--until-written", "20x"]);
+    scratch.made(&[
+        "drive",
+        "simulate",
+        "--drive",
+        "ocz-vertex-le-100gb",
+        "--capacity",
+        "2GB",
+        "--until-written",
+        "20x",
+    ]);
     let temporary = scratch.0.path().join("tmp");
     std::fs::create_dir(&temporary).unwrap();
     let left = || std::fs::read_dir(&temporary).unwrap().count();
@@ -379,7 +640,16 @@ fn rerun_interrupt_leaves_nothing() {
         assert!(again.try_wait().unwrap().is_none(), "it was over before it could be interrupted");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    rustix::process::kill_process(rustix::process::Pid::from_child(&again), rustix::process::Signal::TERM).unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&again),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
     let output = again.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), left()), (Some(130), 0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        (output.status.code(), left()),
+        (Some(130), 0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

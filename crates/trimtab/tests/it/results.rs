@@ -37,21 +37,35 @@ impl Scratch {
     }
 
     fn json(&self, args: &[&str]) -> Value {
-        let output = self.results(args).arg("--json").assert().success().get_output().stdout.clone();
+        let output =
+            self.results(args).arg("--json").assert().success().get_output().stdout.clone();
         serde_json::from_slice(&output).unwrap()
     }
 
     /// Imports a run with the `repeats` of a `metric`; returns its id.
     fn enter(&self, [workload, name, metric, unit]: [&str; 4], repeats: &str) -> String {
-        let rows = repeats.split(',').map(|value| format!("{workload},\"{name}\",{metric},{unit},{value}\n"));
-        self.import(&("workload,target_label,metric,unit,value\n".to_owned() + &rows.collect::<String>()))
+        let rows = repeats
+            .split(',')
+            .map(|value| format!("{workload},\"{name}\",{metric},{unit},{value}\n"));
+        self.import(
+            &("workload,target_label,metric,unit,value\n".to_owned() + &rows.collect::<String>()),
+        )
     }
 
     /// Imports the run of a table; returns its id.
     fn import(&self, csv: &str) -> String {
-        let output = self.results(&["import", "-", "--json"]).write_stdin(csv).assert().success().get_output().stdout.clone();
+        let output = self
+            .results(&["import", "-", "--json"])
+            .write_stdin(csv)
+            .assert()
+            .success()
+            .get_output()
+            .stdout
+            .clone();
         let document: Value = serde_json::from_slice(&output).unwrap();
-        let ids = [&document["imported"], &document["there_already"]].map(|ids| ids.as_array().unwrap().clone()).concat();
+        let ids = [&document["imported"], &document["there_already"]]
+            .map(|ids| ids.as_array().unwrap().clone())
+            .concat();
         ids[0].as_str().unwrap().to_owned()
     }
 
@@ -78,7 +92,9 @@ fn document(first: u64, n: u64) -> String {
 #[test]
 fn compare_divides_published_sum_by_systems() {
     let scratch = Scratch::new();
-    for row in ["\"EMC VNX, Celerra VG8 gateways\",4,RAID 5,497623", "NetApp FAS6240,1,RAID-DP,190675"] {
+    for row in
+        ["\"EMC VNX, Celerra VG8 gateways\",4,RAID 5,497623", "NetApp FAS6240,1,RAID-DP,190675"]
+    {
         let header = "workload,metric,unit,target_label,systems,setting.protection,value";
         scratch.import(&format!("{header}\nspecsfs2008,ops_per_s,ops/s,{row}\n"));
     }
@@ -92,7 +108,10 @@ fn compare_divides_published_sum_by_systems() {
     let comparison = scratch.json(&["compare", "last~1", "last"]);
     assert_eq!(comparison["schema"], "trimtab.comparison");
     let row = &comparison["comparisons"][0]["figures"][0];
-    assert_eq!((row["verdict"].as_str(), row["per_system"]["baseline_value"].as_f64()), (Some("cannot tell"), Some(124_405.75)));
+    assert_eq!(
+        (row["verdict"].as_str(), row["per_system"]["baseline_value"].as_f64()),
+        (Some("cannot tell"), Some(124_405.75))
+    );
 }
 
 #[test]
@@ -108,23 +127,41 @@ fn compare_uses_repeats_of_one_or_several_runs() {
     for seconds in ["10.0", "10.1", "9.9", "20.0", "20.1", "19.9"] {
         scratch.add(seconds, seconds);
     }
-    scratch.results(&["compare", "last~5", "last"]).assert().success().stdout(contains("cannot tell"));
+    scratch
+        .results(&["compare", "last~5", "last"])
+        .assert()
+        .success()
+        .stdout(contains("cannot tell"));
     scratch
         .results(&["compare", "last~5+last~4+last~3", "last~2+last~1+last"])
         .assert()
         .success()
         .stdout(contains("slower").and(contains("2.00")));
     scratch.results(&["compare", "last"]).assert().code(2);
-    scratch.results(&["compare", "last", "last~99"]).assert().code(1).stderr(contains("has no run 'last~99'"));
+    scratch
+        .results(&["compare", "last", "last~99"])
+        .assert()
+        .code(1)
+        .stderr(contains("has no run 'last~99'"));
 }
 
 #[test]
 fn export_round_trips_into_another_store() {
     let here = Scratch::new();
-    trimtab().args(["--store"]).arg(here.file("r.db")).args(["bench", "tree", "--files", "20", "--tries", "3", "null:"]).assert().success();
+    trimtab()
+        .args(["--store"])
+        .arg(here.file("r.db"))
+        .args(["bench", "tree", "--files", "20", "--tries", "3", "null:"])
+        .assert()
+        .success();
     let id = here.json(&["show"])["id"].as_str().unwrap().to_owned();
     let before = here.results(&["show", &id, "--json"]).output().unwrap().stdout;
-    here.results(&["export", "--output"]).arg(here.file("all.json")).assert().success().stdout("").stderr(contains("1 run: "));
+    here.results(&["export", "--output"])
+        .arg(here.file("all.json"))
+        .assert()
+        .success()
+        .stdout("")
+        .stderr(contains("1 run: "));
 
     let there = Scratch::new();
     let import = || there.results(&["import"]).arg(here.file("all.json")).assert().success();
@@ -138,7 +175,11 @@ fn export_round_trips_into_another_store() {
     assert_eq!(figures(&there, "last"), figures(&here, "last"));
     // The figures are equal. The noise of such a small sample decides whether the verdict says
     // so.
-    there.results(&["compare", &id, "last"]).assert().success().stdout(contains("faster").or(contains("slower")).not());
+    there
+        .results(&["compare", &id, "last"])
+        .assert()
+        .success()
+        .stdout(contains("faster").or(contains("slower")).not());
 }
 
 #[test]
@@ -151,7 +192,12 @@ fn output_overwrites_a_file_only_with_force() {
     for command in [&export[..], &report] {
         let run = |more: &[&str]| {
             let mut run = trimtab();
-            run.arg("--store").arg(scratch.file("r.db")).args(command).arg("--output").args(more).assert()
+            run.arg("--store")
+                .arg(scratch.file("r.db"))
+                .args(command)
+                .arg("--output")
+                .args(more)
+                .assert()
         };
         let out = out.to_str().unwrap();
         run(&[out]).code(2).stdout("").stderr(contains("already exists").and(contains("--force")));
@@ -175,7 +221,9 @@ fn compare_fail_above_exits_with_5_if_worse() {
     scratch.add("slower", "11.0,11.1,10.9");
     scratch.add("once", "12.0");
     scratch.add("faster", "8.0,8.1,7.9");
-    let compare = |other: &str, more: &[&str]| scratch.results(&[&["compare", "last~3", other, "--quiet"], more].concat()).assert();
+    let compare = |other: &str, more: &[&str]| {
+        scratch.results(&[&["compare", "last~3", other, "--quiet"], more].concat()).assert()
+    };
     compare("last~2", &[]).code(0);
     // 10 % slower, with separate intervals.
     compare("last~2", &["--fail-above", "5%"]).code(5).stdout(contains("slower"));
@@ -184,11 +232,17 @@ fn compare_fail_above_exits_with_5_if_worse() {
     // One repeat: it looks worse, but the data cannot prove it.
     compare("last~1", &["--fail-above", "5%"]).code(4);
     compare("last", &["--fail-above", "0"]).code(0);
-    compare("last", &["--fail-above", "5%", "--metric", "nope"]).code(1).stderr(contains("do not share nope"));
+    compare("last", &["--fail-above", "5%", "--metric", "nope"])
+        .code(1)
+        .stderr(contains("do not share nope"));
     compare("last", &["--fail-above", "-5"]).code(2);
     compare("last", &["--metric", "delete"]).code(2);
     let said = contains("B: delete is worse by 10.0 %, and 5 % are allowed");
-    scratch.results(&["compare", "last~3", "last~2", "--fail-above", "5%"]).assert().code(5).stderr(said);
+    scratch
+        .results(&["compare", "last~3", "last~2", "--fail-above", "5%"])
+        .assert()
+        .code(5)
+        .stderr(said);
     // For a rate, lower is worse.
     let rate = |name: &str, rate: &str| scratch.enter(["w", name, "writes", "ops/s"], rate);
     rate("base", "100,101,99");
@@ -200,11 +254,17 @@ fn compare_fail_above_exits_with_5_if_worse() {
 #[test]
 fn compare_of_unlike_workloads_is_refused() {
     let scratch = Scratch::new();
-    for (workload, seconds) in [("tree", "40.2,40.9,40.4"), ("tree", "41.2,41.9,41.4"), ("postmark", "0.65,0.64,0.66")] {
+    for (workload, seconds) in
+        [("tree", "40.2,40.9,40.4"), ("tree", "41.2,41.9,41.4"), ("postmark", "0.65,0.64,0.66")]
+    {
         scratch.enter([workload, "x", "total", "s"], seconds);
     }
     let said = "different workloads cannot be compared: A is tree, B is postmark; choose runs of one workload from 'trimtab results list'";
-    for args in [&["compare", "last~1", "last"][..], &["compare", "last~1", "last", "--json"], &["report", "last~1", "last"]] {
+    for args in [
+        &["compare", "last~1", "last"][..],
+        &["compare", "last~1", "last", "--json"],
+        &["report", "last~1", "last"],
+    ] {
         let refused = scratch.results(args).current_dir(scratch.file("")).assert().code(2);
         // With --json, standard output contains the error as a document.
         assert!(args.contains(&"--json") || refused.get_output().stdout.is_empty(), "{args:?}");
@@ -212,7 +272,11 @@ fn compare_of_unlike_workloads_is_refused() {
         assert!(error.contains(said) && error.lines().count() == 1, "{args:?}: {error}");
     }
     assert!(!scratch.file("trimtab-report.html").exists());
-    scratch.results(&["compare", "last~2", "last~1+last"]).assert().code(2).stderr(contains("B is tree and postmark"));
+    scratch
+        .results(&["compare", "last~2", "last~1+last"])
+        .assert()
+        .code(2)
+        .stderr(contains("B is tree and postmark"));
     scratch.results(&["compare", "last~2", "last~1"]).assert().success();
 }
 
@@ -220,7 +284,9 @@ fn compare_of_unlike_workloads_is_refused() {
 fn compare_warns_of_unlike_settings_before_its_ratios() {
     let scratch = Scratch::new();
     for files in ["500", "36706"] {
-        scratch.import(&format!("workload,target_label,metric,unit,value,setting.files\ntree,x,total,s,5,{files}\n"));
+        scratch.import(&format!(
+            "workload,target_label,metric,unit,value,setting.files\ntree,x,total,s,5,{files}\n"
+        ));
     }
     let shown = scratch.results(&["compare", "last~1", "last"]).assert().success();
     let shown = String::from_utf8(shown.get_output().stdout.clone()).unwrap();
@@ -267,9 +333,17 @@ fn failed_import_names_the_place_and_adds_nothing() {
     for (name, text, expected) in [
         ("truncated.json", export[..export.len() - 5000].to_owned(), "EOF while parsing"),
         ("empty.json", String::new(), "it is empty"),
-        ("newer.json", export.replacen("\"version\":1", "\"version\":7", 1), "it has version 7 of trimtab.runs"),
+        (
+            "newer.json",
+            export.replacen("\"version\":1", "\"version\":7", 1),
+            "it has version 7 of trimtab.runs",
+        ),
         ("third.json", export.replacen("\"seed\":2", "\"seed\":\"2\"", 1), "at line "),
-        ("hostile.json", export.replacen("\"unit\":\"ops/s\"", "\"unit\":\"\\u001b[2J\"", 1), "unknown unit '\\u{1b}[2J'"),
+        (
+            "hostile.json",
+            export.replacen("\"unit\":\"ops/s\"", "\"unit\":\"\\u001b[2J\"", 1),
+            "unknown unit '\\u{1b}[2J'",
+        ),
         (
             "rows.csv",
             "workload,target_label,metric,unit,value\na,b,c,s,1\na,b,c,s,one\n".to_owned(),
@@ -283,7 +357,11 @@ fn failed_import_names_the_place_and_adds_nothing() {
                 .and(predicate::str::is_match("\\A[^\\n]*\\n\\z").unwrap()),
         );
     }
-    scratch.results(&["import", "/no/such/file"]).assert().code(1).stderr(contains("cannot read /no/such/file: No such file"));
+    scratch
+        .results(&["import", "/no/such/file"])
+        .assert()
+        .code(1)
+        .stderr(contains("cannot read /no/such/file: No such file"));
     assert_eq!(scratch.json(&["list"])["runs"].as_array().unwrap().len(), 1);
 }
 
@@ -298,17 +376,28 @@ fn results_list_show_and_delete_find_runs() {
         .assert()
         .success()
         .stdout(contains(&id[..8]).and(contains("entered")).and(contains("\u{1b}").not()));
-    scratch.results(&["list", "--workload", "none"]).assert().success().stdout("").stderr(contains("no stored run fits"));
-    scratch.results(&["list", "--since", "yesterday"]).assert().code(2).stderr(contains("'yesterday' is not a time"));
-    scratch.results(&["show", &id]).assert().success().stdout(contains("19.0 s"));
     scratch
-        .results(&["show", "zz"])
+        .results(&["list", "--workload", "none"])
         .assert()
-        .code(1)
-        .stderr(contains("has no run 'zz'; a run is named by the first digits of its id, study:ID, last"));
+        .success()
+        .stdout("")
+        .stderr(contains("no stored run fits"));
+    scratch
+        .results(&["list", "--since", "yesterday"])
+        .assert()
+        .code(2)
+        .stderr(contains("'yesterday' is not a time"));
+    scratch.results(&["show", &id]).assert().success().stdout(contains("19.0 s"));
+    scratch.results(&["show", "zz"]).assert().code(1).stderr(contains(
+        "has no run 'zz'; a run is named by the first digits of its id, study:ID, last",
+    ));
     scratch.results(&["delete", &id, "last~7"]).assert().code(1);
     assert_eq!(scratch.json(&["list"])["runs"].as_array().unwrap().len(), 2, "all or none");
-    scratch.results(&["delete", &id]).assert().success().stdout(contains(format!("deleted {id}: tree on")));
+    scratch
+        .results(&["delete", &id])
+        .assert()
+        .success()
+        .stdout(contains(format!("deleted {id}: tree on")));
     scratch.results(&["show", &id]).assert().code(1).stderr(contains("has no run"));
 }
 
@@ -321,7 +410,14 @@ fn unusable_store_is_refused_before_bench_and_study() {
         (scratch.write("list.txt", &"a shopping list ".repeat(20)), "is not a store of trimtab"),
     ] {
         for command in [&["bench", "tree", "null:"][..], &["study", "--quick"]] {
-            trimtab().arg("--store").arg(&store).args(command).assert().code(1).stdout("").stderr(contains(why));
+            trimtab()
+                .arg("--store")
+                .arg(&store)
+                .args(command)
+                .assert()
+                .code(1)
+                .stdout("")
+                .stderr(contains(why));
         }
     }
 }
@@ -334,7 +430,12 @@ fn store_of_another_version_is_refused_by_every_command() {
     connection.pragma_update(None, "user_version", 1000).unwrap();
     drop(connection);
     for args in [&["list"][..], &["show"], &["export"], &["delete", "last"]] {
-        scratch.results(args).assert().code(1).stdout("").stderr(contains("has version 1000, and this trimtab reads version 3"));
+        scratch
+            .results(args)
+            .assert()
+            .code(1)
+            .stdout("")
+            .stderr(contains("has version 1000, and this trimtab reads version 3"));
     }
 }
 
@@ -375,10 +476,14 @@ fn killed_import_leaves_all_or_nothing_in_store() {
 fn check_after_kill(path: &Path, batch: u64, finished: u64) {
     let connection = rusqlite::Connection::open(path).unwrap();
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u64>(0)).unwrap();
-    let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    let check: String =
+        connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
     if number("SELECT count(*) FROM sqlite_schema") > 0 {
-        let (runs, whole) = (number("SELECT count(*) FROM runs"), number("SELECT count(*) FROM runs WHERE length(body) > 100"));
+        let (runs, whole) = (
+            number("SELECT count(*) FROM runs"),
+            number("SELECT count(*) FROM runs WHERE length(body) > 100"),
+        );
         assert_eq!((runs % batch, whole), (0, runs));
         assert!(runs >= finished * batch);
     }
@@ -398,7 +503,12 @@ fn store_accepts_concurrent_writers() {
         }
     });
     let list = scratch.json(&["list"]);
-    let mut labels: Vec<&str> = list["runs"].as_array().unwrap().iter().map(|run| run["target_label"].as_str().unwrap()).collect();
+    let mut labels: Vec<&str> = list["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["target_label"].as_str().unwrap())
+        .collect();
     labels.sort_unstable();
     labels.dedup();
     assert_eq!(labels.len(), 24);

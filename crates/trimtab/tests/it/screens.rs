@@ -28,7 +28,8 @@ fn words(text: &str) -> Vec<&str> {
 
 /// Numbers with their units: `148 ms`, `12 %`.
 fn figures(text: &str) -> Vec<String> {
-    const UNITS: [&str; 14] = ["ns", "µs", "ms", "s", "min", "h", "d", "B", "kB", "MB", "GB", "TB", "MB/s", "%"];
+    const UNITS: [&str; 14] =
+        ["ns", "µs", "ms", "s", "min", "h", "d", "B", "kB", "MB", "GB", "TB", "MB/s", "%"];
     let bare = |word: &str| word.trim_matches(['(', ')', ',', ';', '.', ':', '\'']).to_owned();
     let mut figures = Vec::new();
     for line in text.lines() {
@@ -39,7 +40,10 @@ fn figures(text: &str) -> Vec<String> {
             if pair[1].starts_with('(') || !pair[0].ends_with(|c: char| c.is_ascii_digit()) {
                 continue;
             }
-            if number.parse::<f64>().is_ok() && UNITS.contains(&unit.as_str()) && line.contains(&format!("{} {}", pair[0], pair[1])) {
+            if number.parse::<f64>().is_ok()
+                && UNITS.contains(&unit.as_str())
+                && line.contains(&format!("{} {}", pair[0], pair[1]))
+            {
                 figures.push(format!("{number} {unit}"));
             }
         }
@@ -58,14 +62,23 @@ fn first_headings(text: &str) -> Vec<&str> {
 fn check(wide: &str, narrow: &str, columns: usize) {
     for line in narrow.lines() {
         // Neither a command to copy nor a single word is ever broken.
-        let whole = line.trim_start().starts_with("trimtab ") || line.trim_start().starts_with("systemctl ") || words(line).len() < 2;
-        assert!(line.chars().count() <= columns || whole, "{} columns of {columns}: {line}\n{narrow}", line.chars().count());
+        let whole = line.trim_start().starts_with("trimtab ")
+            || line.trim_start().starts_with("systemctl ")
+            || words(line).len() < 2;
+        assert!(
+            line.chars().count() <= columns || whole,
+            "{} columns of {columns}: {line}\n{narrow}",
+            line.chars().count()
+        );
     }
     for word in words(wide).into_iter().filter(|word| !first_headings(wide).contains(word)) {
         assert!(narrow.contains(word), "'{word}' is not whole at {columns} columns:\n{narrow}");
     }
     for figure in figures(wide) {
-        assert!(narrow.lines().any(|line| line.contains(&figure)), "'{figure}' is not whole at {columns} columns:\n{narrow}");
+        assert!(
+            narrow.lines().any(|line| line.contains(&figure)),
+            "'{figure}' is not whole at {columns} columns:\n{narrow}"
+        );
     }
 }
 
@@ -80,12 +93,22 @@ fn check_all(args: &[&str], store: &Path) {
 fn entered() -> (tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("r.db");
-    for (policy, seconds) in [("online", ["40.2", "40.9", "40.4"]), ("batched", ["0.65", "0.64", "0.66"])] {
+    for (policy, seconds) in
+        [("online", ["40.2", "40.9", "40.4"]), ("batched", ["0.65", "0.64", "0.66"])]
+    {
         // 2011-06-01, in milliseconds since 1970.
         let run = format!("tree,\"Intel 320, ext4\",{policy},1306886400000,36706");
-        let rows = seconds.map(|value| format!("{run},delete.seconds,s,{value}\n")).concat() + &format!("{run},deleted,count,36706\n");
-        let csv = format!("workload,target_label,policy,started_unix_ms,setting.files,metric,unit,value\n{rows}");
-        trimtab().args(["results", "import", "-", "--quiet", "--store"]).arg(&store).write_stdin(csv).assert().success();
+        let rows = seconds.map(|value| format!("{run},delete.seconds,s,{value}\n")).concat()
+            + &format!("{run},deleted,count,36706\n");
+        let csv = format!(
+            "workload,target_label,policy,started_unix_ms,setting.files,metric,unit,value\n{rows}"
+        );
+        trimtab()
+            .args(["results", "import", "-", "--quiet", "--store"])
+            .arg(&store)
+            .write_stdin(csv)
+            .assert()
+            .success();
     }
     (dir, store)
 }
@@ -106,7 +129,13 @@ static MODELLED: LazyLock<(tempfile::TempDir, std::path::PathBuf)> = LazyLock::n
         "--quiet",
         "--store",
     ];
-    trimtab().args(study).arg(&store).arg("--report").arg(dir.path().join("s.html")).assert().success();
+    trimtab()
+        .args(study)
+        .arg(&store)
+        .arg("--report")
+        .arg(dir.path().join("s.html"))
+        .assert()
+        .success();
     (dir, store)
 });
 
@@ -117,7 +146,10 @@ fn results_screens_match_snapshots() {
     check_all(&["results", "show", "last"], &store);
     check_all(&["results", "compare", "last~1", "last"], &store);
     for columns in WIDTHS {
-        insta::assert_snapshot!(format!("results-list-{columns}"), screen(&["results", "list"], &store, Some(columns)));
+        insta::assert_snapshot!(
+            format!("results-list-{columns}"),
+            screen(&["results", "list"], &store, Some(columns))
+        );
         insta::assert_snapshot!(
             format!("results-compare-{columns}"),
             screen(&["results", "compare", "last~1", "last"], &store, Some(columns))
@@ -134,7 +166,10 @@ fn drive_screens_match_snapshots() {
         check_all(&["drive", "show", drive], &store);
     }
     for columns in WIDTHS {
-        insta::assert_snapshot!(format!("drive-show-{columns}"), screen(&["drive", "show", "laptop-7200rpm"], &store, Some(columns)));
+        insta::assert_snapshot!(
+            format!("drive-show-{columns}"),
+            screen(&["drive", "show", "laptop-7200rpm"], &store, Some(columns))
+        );
     }
 }
 
@@ -143,13 +178,21 @@ fn doctor_screens_match_snapshots() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("r.db");
     for fixture in ["lvm", "md-raid5", "luks-without-discards", "nvme", "thin-pool"] {
-        let text = std::fs::read_to_string(format!("{}/tests/fixtures/sysroots/{fixture}.txt", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let text = std::fs::read_to_string(format!(
+            "{}/tests/fixtures/sysroots/{fixture}.txt",
+            env!("CARGO_MANIFEST_DIR")
+        ))
+        .unwrap();
         let tree = unpack(&text);
-        let args = ["doctor", "--sysroot", tree.path().to_str().unwrap(), tree.expected.subject.as_str()];
+        let args =
+            ["doctor", "--sysroot", tree.path().to_str().unwrap(), tree.expected.subject.as_str()];
         check_all(&args, &store);
         if fixture == "lvm" {
             for columns in WIDTHS {
-                insta::assert_snapshot!(format!("doctor-{columns}"), screen(&args, &store, Some(columns)));
+                insta::assert_snapshot!(
+                    format!("doctor-{columns}"),
+                    screen(&args, &store, Some(columns))
+                );
             }
         }
     }
@@ -158,27 +201,58 @@ fn doctor_screens_match_snapshots() {
 #[test]
 fn simulate_and_study_screens_fit_their_width() {
     let (_, store) = &*MODELLED;
-    let simulate = ["drive", "simulate", "--drive", "ocz-vertex-le-100gb", "--capacity", "2GB", "--until-written", "1x"];
+    let simulate = [
+        "drive",
+        "simulate",
+        "--drive",
+        "ocz-vertex-le-100gb",
+        "--capacity",
+        "2GB",
+        "--until-written",
+        "1x",
+    ];
     let text = screen(&simulate, store, Some(60));
     check(&text, &text, 60);
     check_all(&["results", "list"], store);
-    let listed: serde_json::Value = serde_json::from_str(&screen(&["results", "list", "--json"], store, None)).unwrap();
-    let ids: Vec<&str> = listed["runs"].as_array().unwrap().iter().rev().map(|run| run["id"].as_str().unwrap()).collect();
+    let listed: serde_json::Value =
+        serde_json::from_str(&screen(&["results", "list", "--json"], store, None)).unwrap();
+    let ids: Vec<&str> = listed["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .rev()
+        .map(|run| run["id"].as_str().unwrap())
+        .collect();
     for run in [ids[0], ids[5]] {
         check_all(&["results", "show", run], store);
     }
-    let workload = |id: &str| listed["runs"].as_array().unwrap().iter().find(|run| run["id"] == id).unwrap()["workload"].clone();
-    let other = ids[1..].iter().find(|id| workload(id) == workload(ids[1]) && **id != ids[1]).unwrap();
+    let workload = |id: &str| {
+        listed["runs"].as_array().unwrap().iter().find(|run| run["id"] == id).unwrap()["workload"]
+            .clone()
+    };
+    let other =
+        ids[1..].iter().find(|id| workload(id) == workload(ids[1]) && **id != ids[1]).unwrap();
     check_all(&["results", "compare", ids[1], other], store);
     for columns in WIDTHS {
         // The stored runs are reused, so this tests only the display.
-        let study =
-            ["study", "drive:ocz-vertex-le-100gb", "--quick", "--policies", "none,idle", "--questions", "deleting,ageing", "--resume"];
+        let study = [
+            "study",
+            "drive:ocz-vertex-le-100gb",
+            "--quick",
+            "--policies",
+            "none,idle",
+            "--questions",
+            "deleting,ageing",
+            "--resume",
+        ];
         let text = screen(&study, store, Some(columns));
         check(&text, &text, columns);
         let details = screen(&[&study[..], &["--details"]].concat(), store, Some(columns));
         check(&details, &details, columns);
-        assert!(details.lines().count() > 3 * text.lines().count(), "everything else is behind --details");
+        assert!(
+            details.lines().count() > 3 * text.lines().count(),
+            "everything else is behind --details"
+        );
     }
     // `study::answer`'s unit tests hold golden copies, from runs that do not change with the
     // model.

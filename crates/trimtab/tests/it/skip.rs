@@ -51,6 +51,7 @@ fn note(missing: Missing, what: &str) {
         let line = format!("{name} ({}:{}): needs {what}\n", at.file(), at.line());
         // One write per line, because tests run in parallel.
         let file = std::fs::File::options().create(true).append(true).open(path);
-        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the file that TRIMTAB_SKIPS names can be written");
+        file.and_then(|mut file| file.write_all(line.as_bytes()))
+            .expect("the file that TRIMTAB_SKIPS names can be written");
     }
 }

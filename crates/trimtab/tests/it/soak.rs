@@ -34,7 +34,10 @@ fn state(directory: &Path) -> BTreeMap<PathBuf, (u32, u32, u64, u64, Vec<u8>)> {
         if metadata.is_dir() {
             todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
         }
-        found.insert(path, (metadata.uid(), metadata.mode(), metadata.len(), metadata.ino(), content));
+        found.insert(
+            path,
+            (metadata.uid(), metadata.mode(), metadata.len(), metadata.ino(), content),
+        );
     }
     found
 }

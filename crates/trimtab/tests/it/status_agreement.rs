@@ -29,7 +29,8 @@ const BLOCKED: u8 = 3;
 fn takes(root: &Root, layer: &Layer) -> bool {
     let read_only = root.read_u64(layer.sys.join("ro")) == Some(1);
     matches!(layer.kind, LayerKind::File { .. })
-        || !read_only && root.read_u64(layer.queue().join("discard_max_bytes")).is_some_and(|most| most > 0)
+        || !read_only
+            && root.read_u64(layer.queue().join("discard_max_bytes")).is_some_and(|most| most > 0)
 }
 
 fn keeps(tree: &Sysroot, layer: &Layer) -> bool {
@@ -39,12 +40,19 @@ fn keeps(tree: &Sysroot, layer: &Layer) -> bool {
     let name = label.replace("-tpool", "");
     let is_cache = |line: &str| line.starts_with(&format!("{label}: ")) && line.contains(" cache ");
     let is_vdo = |line: &str| line.starts_with(&format!("{label}: ")) && line.contains(" vdo ");
-    if table.lines().any(|line| is_cache(line) && line.contains("no_discard_passdown") || is_vdo(line)) {
+    if table
+        .lines()
+        .any(|line| is_cache(line) && line.contains("no_discard_passdown") || is_vdo(line))
+    {
         return true;
     }
     let lines = table.lines().filter(|line| line.contains("thin-pool") && line.starts_with(&name));
     matches!(layer.kind, LayerKind::ThinPool)
-        && lines.into_iter().any(|line| [" no_discard_passdown", " ignore_discard", " ro "].iter().any(|word| line.contains(word)))
+        && lines.into_iter().any(|line| {
+            [" no_discard_passdown", " ignore_discard", " ro "]
+                .iter()
+                .any(|word| line.contains(word))
+        })
 }
 
 /// The discard count of each layer after a trim; `None` for a layer without a counter.
@@ -58,12 +66,23 @@ fn counted(tree: &Sysroot, root: &Root, stack: &Stack) -> Vec<Option<Amount>> {
         }
         bytes[at] = FREED;
         if !keeps(tree, layer) {
-            todo.extend(layer.below.iter().copied().filter(|below| !stack.layers[*below].gets_no_discards()));
+            todo.extend(
+                layer
+                    .below
+                    .iter()
+                    .copied()
+                    .filter(|below| !stack.layers[*below].gets_no_discards()),
+            );
         }
     }
     // A loop device on a block device writes zeroes to it, which do not count as discards.
-    let on_device = |layer: &Layer| layer.below.iter().any(|below| !matches!(stack.layers[*below].kind, LayerKind::File { .. }));
-    let loops = stack.layers.iter().filter(|layer| matches!(layer.kind, LayerKind::Loop) && on_device(layer));
+    let on_device = |layer: &Layer| {
+        layer.below.iter().any(|below| !matches!(stack.layers[*below].kind, LayerKind::File { .. }))
+    };
+    let loops = stack
+        .layers
+        .iter()
+        .filter(|layer| matches!(layer.kind, LayerKind::Loop) && on_device(layer));
     let mut zeroed: Vec<usize> = loops.flat_map(|layer| layer.below.iter().copied()).collect();
     let mut next = 0;
     while next < zeroed.len() {
@@ -89,19 +108,36 @@ fn statuses(tree: &Sysroot) -> [u8; 3] {
     let (mount, stack) = (place.mount.unwrap(), place.stack);
     let doctor = diagnosis.verdict.kind.exit_status();
     // If FITRIM is refused, trim and verify fail before they read any counter.
-    let no_fitrim = mount.fs_type.starts_with("fuse") || (mount.fs_type == "ntfs3" && !mount.has_option("discard"));
+    let no_fitrim = mount.fs_type.starts_with("fuse")
+        || (mount.fs_type == "ntfs3" && !mount.has_option("discard"));
     if no_fitrim || !stack.top_layers().any(|top| takes(&root, top)) {
         let status = if diagnosis.verdict.kind == VerdictKind::NotNeeded { 0 } else { BLOCKED };
         return [doctor, status, status];
     }
     let later = sends_later(&root, &mount, &stack);
-    let own = if later { vec![Some(Amount::default()); stack.layers.len()] } else { counted(tree, &root, &stack) };
+    let own = if later {
+        vec![Some(Amount::default()); stack.layers.len()]
+    } else {
+        counted(tree, &root, &stack)
+    };
     let layers: Vec<LayerDiscards> = fates(&stack, &own);
-    let (delivery, _) = judge_on(&root, &mount, &stack, &layers, Bytes(if later { 0 } else { FREED }), Some(&diagnosis));
+    let (delivery, _) = judge_on(
+        &root,
+        &mount,
+        &stack,
+        &layers,
+        Bytes(if later { 0 } else { FREED }),
+        Some(&diagnosis),
+    );
     // The proof reads zeros wherever the topmost layer accepted the discard.
     let tables = Tables::read(&root);
-    let seen = BlockContents { zero: if later { 0 } else { 1000 }, written: if later { 1000 } else { 0 }, ..BlockContents::default() };
-    let freed: Vec<(usize, u64)> = stack.tops.iter().map(|top| (*top, FREED / stack.tops.len() as u64)).collect();
+    let seen = BlockContents {
+        zero: if later { 0 } else { 1000 },
+        written: if later { 1000 } else { 0 },
+        ..BlockContents::default()
+    };
+    let freed: Vec<(usize, u64)> =
+        stack.tops.iter().map(|top| (*top, FREED / stack.tops.len() as u64)).collect();
     let observed = ProofObservations {
         freed: seen,
         again: seen,
@@ -134,7 +170,14 @@ fn ntfs3_device_without_discard_is_known_by_limits() {
 #[test]
 fn doctor_trim_and_verify_agree_on_recorded_machines() {
     // Not filesystems, or undecidable without root.
-    const LEFT_OUT: [&str; 6] = ["vm-swap", "vm-swap-fstab", "vm-swap-uuid", "vm-overlay", "sata-harmful-trim", "thin-pool-unprivileged"];
+    const LEFT_OUT: [&str; 6] = [
+        "vm-swap",
+        "vm-swap-fstab",
+        "vm-swap-uuid",
+        "vm-overlay",
+        "sata-harmful-trim",
+        "thin-pool-unprivileged",
+    ];
     // Discards reach the drive, but a manual trim sends none. `trim` and `verify` judge the
     // manual trim and report that.
     const SENDS_LATER: [&str; 1] = ["vm-f2fs-nvme"];
@@ -167,7 +210,10 @@ fn doctor_trim_and_verify_agree_on_recorded_machines() {
         let expected = if SENDS_LATER.contains(&name.as_str()) { [0, 4, 4] } else { [found[0]; 3] };
         tried += 1;
         if found != expected {
-            wrong.push(format!("{name}: doctor {}, trim {}, verify {}", found[0], found[1], found[2]));
+            wrong.push(format!(
+                "{name}: doctor {}, trim {}, verify {}",
+                found[0], found[1], found[2]
+            ));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

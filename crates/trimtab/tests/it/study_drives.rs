@@ -9,7 +9,8 @@ use std::path::PathBuf;
 
 fn shipped() -> Vec<PathBuf> {
     let drives = concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives");
-    let mut all: Vec<PathBuf> = std::fs::read_dir(drives).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut all: Vec<PathBuf> =
+        std::fs::read_dir(drives).unwrap().map(|entry| entry.unwrap().path()).collect();
     all.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     all.sort();
     assert!(all.len() >= 15);
@@ -31,7 +32,9 @@ fn host_writes_max(file: &toml::Table) -> Option<f64> {
 /// upper bound programs everything in the faster mode, reads relocated data a row at once,
 /// and never waits for a channel.
 fn writes_at(file: &toml::Table, waf: f64, host: f64) -> Option<(f64, f64)> {
-    let number = |part: &str, name: &str| file["flash"].get(part)?.get(name)?.as_integer().map(|value| value as f64);
+    let number = |part: &str, name: &str| {
+        file["flash"].get(part)?.get(name)?.as_integer().map(|value| value as f64)
+    };
     let (geometry, nand) = (|name| number("geometry", name), |name| number("nand", name));
     let dies = geometry("channels")? * geometry("dies_per_channel")?;
     let units_of_row = geometry("planes")? * geometry("page_bytes")? / 4096.0;
@@ -40,7 +43,9 @@ fn writes_at(file: &toml::Table, waf: f64, host: f64) -> Option<(f64, f64)> {
     let fast = slow.min(number("slc_cache", "program_ns").unwrap_or(slow));
     let moved = (waf - 1.0).max(0.0);
     let on_channel = (waf + moved) * transfer / geometry("channels")?;
-    let longest = (waf * ((slow + erase) / units_of_row + transfer) + moved * (nand("read_ns")? + transfer)) / dies;
+    let longest = (waf * ((slow + erase) / units_of_row + transfer)
+        + moved * (nand("read_ns")? + transfer))
+        / dies;
     let shortest = (waf * (fast + erase) + moved * nand("read_ns")?) / units_of_row / dies;
     Some((host.min(1e9 / longest.max(on_channel)), host.min(1e9 / shortest)))
 }
@@ -59,18 +64,29 @@ fn plausible(name: &str, part: &str, run: &Value, file: &toml::Table) {
         }
     }
     let Some(host) = host_writes_max(file) else { return };
-    if let (Some(rate), Some(waf)) = (metric(run, "random-write.steady-state"), metric(run, "random-write.steady-state.waf")) {
+    if let (Some(rate), Some(waf)) =
+        (metric(run, "random-write.steady-state"), metric(run, "random-write.steady-state.waf"))
+    {
         // Under load no flash work is deferred to idle time, so the interface and the flash bound
         // the rate.
-        assert!(rate > 1.0 && rate <= host * 1.02, "{name}: {rate:.0}/s, and the link and the processor take {host:.0}/s");
+        assert!(
+            rate > 1.0 && rate <= host * 1.02,
+            "{name}: {rate:.0}/s, and the link and the processor take {host:.0}/s"
+        );
         let (least, most) = writes_at(file, waf, host).unwrap();
-        assert!(rate <= most * 1.05, "{name}: {rate:.0}/s at WAF {waf:.2}, and the flash takes {most:.0}/s at most");
+        assert!(
+            rate <= most * 1.05,
+            "{name}: {rate:.0}/s at WAF {waf:.2}, and the flash takes {most:.0}/s at most"
+        );
         // Only TRIM reduces the rate further: data do not compress and the partition is aligned.
         // Heat and endurance throttling account for little.
         let trims = metric(run, "random-write.steady-state.trim-time").unwrap() / 100.0;
         let policy = &run["policy"];
         let least = least * (1.0 - trims);
-        assert!((0.0..1.0).contains(&trims) && (policy != "none" || trims == 0.0), "{name}, {policy}: {trims} of the time in TRIM");
+        assert!(
+            (0.0..1.0).contains(&trims) && (policy != "none" || trims == 0.0),
+            "{name}, {policy}: {trims} of the time in TRIM"
+        );
         assert!(
             part != "ageing" || rate >= least * 0.95,
             "{name}, {policy}: {rate:.0}/s at WAF {waf:.2}, and the flash takes {least:.0}/s at least"
@@ -78,10 +94,18 @@ fn plausible(name: &str, part: &str, run: &Value, file: &toml::Table) {
         let wear = metric(run, "erase-cycles.per-tb").unwrap();
         // With compressible data the months may not fill the flash once. A warning must then mark
         // the rate as not steady.
-        let warned = |code: &str| run["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == code);
-        assert!(wear > 0.0 || warned("steady-state.not-reached"), "{name}: nothing is erased at WAF {waf}, and that is called steady");
+        let warned = |code: &str| {
+            run["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == code)
+        };
+        assert!(
+            wear > 0.0 || warned("steady-state.not-reached"),
+            "{name}: nothing is erased at WAF {waf}, and that is called steady"
+        );
         let mapped = metric(run, "mapped.steady").unwrap();
-        assert!((50.0..=100.0).contains(&mapped), "{name}: {mapped} % believed in use of a filesystem that is 60 % full");
+        assert!(
+            (50.0..=100.0).contains(&mapped),
+            "{name}: {mapped} % believed in use of a filesystem that is 60 % full"
+        );
     }
     if let Some(wait) = metric(run, "sparse-load.wait.longest.seconds") {
         assert!(wait < 60.0, "{name}: one append takes {wait} s");
@@ -104,33 +128,68 @@ fn every_shipped_drive_study_states_possible_figures() {
         let mut command = trimtab();
         command.args(["study", &format!("drive:{name}"), "--json", "--quiet"]);
         if !full {
-            command.args(["--quick", "--policies", "none,batched", "--questions", "deleting,ageing", "--aged-size", "1GB"]);
+            command.args([
+                "--quick",
+                "--policies",
+                "none,batched",
+                "--questions",
+                "deleting,ageing",
+                "--aged-size",
+                "1GB",
+            ]);
         }
-        command.arg("--store").arg(dir.path().join("s.db")).arg("--report").arg(dir.path().join("r.html")).arg("--force");
+        command
+            .arg("--store")
+            .arg(dir.path().join("s.db"))
+            .arg("--report")
+            .arg(dir.path().join("r.html"))
+            .arg("--force");
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && !said.contains("panicked"), "{name}: {said}");
         let json: Value = serde_json::from_slice(&output.stdout).unwrap();
         let store = dir.path().join("s.db");
-        let shown = trimtab().args(["results", "show", "study:last", "--details"]).arg("--store").arg(store).output().unwrap();
+        let shown = trimtab()
+            .args(["results", "show", "study:last", "--details"])
+            .arg("--store")
+            .arg(store)
+            .output()
+            .unwrap();
         let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
         for nonsense in ["NaN", " inf", "(0 ", " -1 "] {
-            assert!(!shown.is_empty() && !shown.contains(nonsense), "{name}: {nonsense} in {shown}");
+            assert!(
+                !shown.is_empty() && !shown.contains(nonsense),
+                "{name}: {nonsense} in {shown}"
+            );
         }
         for gain in json["verdict"]["gains"].as_array().unwrap() {
-            let (rate, rates) = (gain["rate"].as_f64().unwrap(), [&gain["rates"][0], &gain["rates"][1]].map(|rate| rate.as_f64().unwrap()));
+            let (rate, rates) = (
+                gain["rate"].as_f64().unwrap(),
+                [&gain["rates"][0], &gain["rates"][1]].map(|rate| rate.as_f64().unwrap()),
+            );
             assert!((rates[0] / rates[1] / rate - 1.0).abs() < 1e-9, "{name}: {gain}");
         }
         let recommended = json["use"].as_str().filter(|used| *used != "none");
-        let trims = !json["untried"].as_array().unwrap().iter().any(|part| part["reason"] == "no_trim");
-        assert!(!trims || recommended == by_rule(&json, "60%"), "{name}: {recommended:?}, and the rule says {:?}", by_rule(&json, "60%"));
+        let trims =
+            !json["untried"].as_array().unwrap().iter().any(|part| part["reason"] == "no_trim");
+        assert!(
+            !trims || recommended == by_rule(&json, "60%"),
+            "{name}: {recommended:?}, and the rule says {:?}",
+            by_rule(&json, "60%")
+        );
         for other in json["verdict"]["other_fills"].as_array().unwrap() {
-            let (fill, chosen) = (other["fill"].as_str().unwrap(), other["recommendation"].as_str());
+            let (fill, chosen) =
+                (other["fill"].as_str().unwrap(), other["recommendation"].as_str());
             let by_rule = by_rule(&json, fill);
-            assert!(!trims || by_rule.is_none() || chosen == by_rule, "{name} at {fill}: {chosen:?}, and the rule says {by_rule:?}");
+            assert!(
+                !trims || by_rule.is_none() || chosen == by_rule,
+                "{name} at {fill}: {chosen:?}, and the rule says {by_rule:?}"
+            );
         }
         let parts = ["runs", "ageing", "tuning"];
-        let runs = parts.iter().flat_map(|part| json[*part].as_array().unwrap().iter().map(move |run| (*part, run)));
+        let runs = parts
+            .iter()
+            .flat_map(|part| json[*part].as_array().unwrap().iter().map(move |run| (*part, run)));
         assert!(runs.clone().count() >= 2, "{name}: {} runs", runs.count());
         runs.for_each(|(part, run)| plausible(&name, part, run, &file));
     }

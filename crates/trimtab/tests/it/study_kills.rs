@@ -2,7 +2,10 @@
 //! every mount namespace, and the user who may know of the change is informed.
 
 use crate::study::{is_clean, options, signal};
-use crate::support::{LoopMount, at_home, copy_program, makes_namespaces, process, program, run, skip, trimtab, without_namespaces};
+use crate::support::{
+    LoopMount, at_home, copy_program, makes_namespaces, process, program, run, skip, trimtab,
+    without_namespaces,
+};
 use predicates::prelude::*;
 use predicates::str::contains;
 use rustix::process::Signal;
@@ -40,7 +43,9 @@ fn remounted_by(mut command: Command, path: &Path, runtime: &Path) -> Child {
 
 #[test]
 fn interrupted_study_restores_mount_option() {
-    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let before = options(&mount.path());
     let runtime = tempfile::tempdir().unwrap();
     let mut child = while_remounted(&mount.path(), runtime.path());
@@ -102,13 +107,17 @@ impl Killed {
 
     fn notes(&self) -> Vec<PathBuf> {
         let notes = std::fs::read_dir(self.runtime.path().join("notes")).unwrap();
-        notes.map(|entry| entry.unwrap().path()).filter(|path| path.to_string_lossy().contains("mount-")).collect()
+        notes
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.to_string_lossy().contains("mount-"))
+            .collect()
     }
 
     /// Changes the note.
     fn edit(&self, change: impl FnOnce(&mut serde_json::Map<String, serde_json::Value>)) {
         let path = &self.notes()[0];
-        let mut note: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let mut note: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
         change(note.as_object_mut().unwrap());
         std::fs::write(path, note.to_string()).unwrap();
     }
@@ -126,17 +135,33 @@ fn killed_study_mount_option_is_restored_next_time() {
     killed.doctor().stdout(contains("again").not());
     // The study restores the option before it reads the state that it calls "before".
     killed.again();
-    let study = ["study", "--quick", "--policies", "as-mounted,online", "--reserve", "0", "--yes", "--json"];
+    let study = [
+        "study",
+        "--quick",
+        "--policies",
+        "as-mounted,online",
+        "--reserve",
+        "0",
+        "--yes",
+        "--json",
+    ];
     let output = killed.trimtab(&study).arg(killed.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && again().eval(&said), "{said}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["runs"][0]["policy_settings"]["discard"], "nodiscard", "{}", json["runs"][0]["policy_settings"]);
+    assert_eq!(
+        json["runs"][0]["policy_settings"]["discard"], "nodiscard",
+        "{}",
+        json["runs"][0]["policy_settings"]
+    );
     assert_eq!(killed.now(), killed.before);
     assert!(is_clean(&killed.path()), "what the killed ones left is gone, too");
     // Regression: a twin was learned with the leftover option. Even a command refused for its
     // limit restores the option.
-    for command in [&["drive", "learn", "--write-limit", "1MiB"][..], &["drive", "check", "drive:sata-tlc-500gb"]] {
+    for command in [
+        &["drive", "learn", "--write-limit", "1MiB"][..],
+        &["drive", "check", "drive:sata-tlc-500gb"],
+    ] {
         killed.again();
         killed.trimtab(command).arg(killed.path()).assert().failure().stderr(again());
         assert_eq!((killed.now(), killed.notes().len()), (killed.before.clone(), 0), "{command:?}");
@@ -154,11 +179,16 @@ fn killed_study_other_command_names_the_restoring_one() {
     let other = tempfile::tempdir().unwrap();
     let elsewhere = other.path().to_str().unwrap().to_owned();
     let remedy = format!("'trimtab doctor {}' puts it back", killed.path().display());
-    let others: [&[&str]; 4] =
-        [&["results", "list"], &["drive", "list"], &["doctor", &elsewhere], &["study", "--quick", "drive:no-such-drive"]];
+    let others: [&[&str]; 4] = [
+        &["results", "list"],
+        &["drive", "list"],
+        &["doctor", &elsewhere],
+        &["study", "--quick", "drive:no-such-drive"],
+    ];
     for command in others {
         let output = killed.trimtab(command).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
         assert!(said.contains(&remedy), "{command:?}: {said}");
         assert_eq!((killed.now(), killed.notes().len()), (killed.left.clone(), 1), "{command:?}");
     }
@@ -173,7 +203,9 @@ fn killed_study_foreign_mount_change_stays() {
     let stays = |killed: &Killed, what: &str, why: &str| {
         let there = killed.now();
         assert!(there.1.contains("discard"), "{what}: {there:?}");
-        killed.doctor().stdout(contains(why).and(contains("stays as it is")).and(contains("it was nodiscard before")));
+        killed.doctor().stdout(
+            contains(why).and(contains("stays as it is")).and(contains("it was nodiscard before")),
+        );
         assert_eq!((killed.now(), killed.notes().len()), (there, 0), "{what}");
     };
     killed.mount.remount("noatime,discard");
@@ -214,7 +246,14 @@ fn said(output: &std::process::Output) -> String {
 /// The filesystem's mount options, as another process sees them.
 fn options_seen_by(pid: u32, path: &Path) -> String {
     let table = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
-    table.lines().find(|line| line.split(' ').nth(4) == path.to_str()).unwrap().rsplit(' ').next().unwrap().to_owned()
+    table
+        .lines()
+        .find(|line| line.split(' ').nth(4) == path.to_str())
+        .unwrap()
+        .rsplit(' ')
+        .next()
+        .unwrap()
+        .to_owned()
 }
 
 /// A process in a private mount namespace, which keeps the current mounts.
@@ -225,12 +264,17 @@ impl Holder {
         let holder = Self(Command::new("unshare").args(["-m", "sleep", "600"]).spawn().unwrap());
         let own = std::fs::read_link("/proc/self/ns/mnt").unwrap();
         let started = Instant::now();
-        while std::fs::read_link(format!("/proc/{}/ns/mnt", holder.0.id())).is_ok_and(|there| there == own) {
+        while std::fs::read_link(format!("/proc/{}/ns/mnt", holder.0.id()))
+            .is_ok_and(|there| there == own)
+        {
             assert!(started.elapsed() < Duration::from_secs(10), "it stays here");
             std::thread::sleep(Duration::from_millis(1));
         }
         // The process sleeps only once its mounts are separate from this namespace.
-        while !std::fs::read(format!("/proc/{}/cmdline", holder.0.id())).unwrap().starts_with(b"sleep") {
+        while !std::fs::read(format!("/proc/{}/cmdline", holder.0.id()))
+            .unwrap()
+            .starts_with(b"sleep")
+        {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(options_seen_by(holder.0.id(), path).contains("rw"));
@@ -281,7 +325,8 @@ fn killed_study_in_namespace_is_restored_from_any_mount() {
 fn killed_study_option_on_other_mount_is_restored() {
     let _guard = without_namespaces();
     let Some(mut killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
-    let (path, device, second) = (killed.path(), killed.mount.device(), tempfile::tempdir().unwrap());
+    let (path, device, second) =
+        (killed.path(), killed.mount.device(), tempfile::tempdir().unwrap());
     let shown = path.to_str().unwrap();
     run("mount", &["--bind", shown, second.path().to_str().unwrap()]).unwrap();
     run("umount", &[shown]).unwrap();
@@ -329,7 +374,8 @@ fn killed_study_leftovers_are_reported_once() {
         )
     };
     let path = killed.path();
-    std::fs::set_permissions(path.parent().unwrap(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(path.parent().unwrap(), std::fs::Permissions::from_mode(0o755))
+        .unwrap();
     let text = nobody(&["doctor"], &path);
     let unbroken = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(!text.contains("killed"), "another user may not read the notes: {text}");
@@ -337,16 +383,25 @@ fn killed_study_leftovers_are_reported_once() {
     let doctor = || said(&killed.trimtab(&["doctor"]).arg(&path).output().unwrap());
     let text = doctor();
     let count = |what: &str| text.matches(what).count();
-    assert_eq!((count("nodiscard again"), count("trimtab-work-"), count("left by a run that crashed")), (1, 1, 1), "{text}");
+    assert_eq!(
+        (count("nodiscard again"), count("trimtab-work-"), count("left by a run that crashed")),
+        (1, 1, 1),
+        "{text}"
+    );
     // While a study runs.
     let mut child = while_remounted(&path, killed.runtime.path());
     let text = unbroken(&doctor());
     signal(&child, Signal::INT);
     child.wait().unwrap();
-    assert!(text.contains("for a while: the discard option of") && text.contains("was nodiscard before"), "{text}");
+    assert!(
+        text.contains("for a while: the discard option of")
+            && text.contains("was nodiscard before"),
+        "{text}"
+    );
     assert!(!doctor().contains("for a while"));
     // An unreadable runtime directory does not block a study.
-    std::fs::set_permissions(killed.runtime.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(killed.runtime.path(), std::fs::Permissions::from_mode(0o700))
+        .unwrap();
     let text = nobody(&["study", "--quick", "--policies", "batched"], nobodys.path());
     assert!(text.contains("none of these policies can be tried"), "{text}");
 }
@@ -355,16 +410,28 @@ fn killed_study_leftovers_are_reported_once() {
 /// failed after minutes.
 #[test]
 fn concurrent_studies_of_one_filesystem_leave_one() {
-    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
-    let (path, runtime, before) = (mount.path(), tempfile::tempdir().unwrap(), options(&mount.path()));
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
+    let (path, runtime, before) =
+        (mount.path(), tempfile::tempdir().unwrap(), options(&mount.path()));
     let start = |_| {
         let mut study = process();
-        study.args(["study", "--quick", "--policies", "online", "--reserve", "0", "--yes"]).arg(&path);
-        study.env("TRIMTAB_RUNTIME_DIR", runtime.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        study
+            .args(["study", "--quick", "--policies", "online", "--reserve", "0", "--yes"])
+            .arg(&path);
+        study
+            .env("TRIMTAB_RUNTIME_DIR", runtime.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
     };
     let children: Vec<Child> = (0..3).map(start).collect();
-    let outputs: Vec<std::process::Output> = children.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
-    let refused: Vec<String> = outputs.iter().filter(|output| !output.status.success()).map(said).collect();
+    let outputs: Vec<std::process::Output> =
+        children.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
+    let refused: Vec<String> =
+        outputs.iter().filter(|output| !output.status.success()).map(said).collect();
     assert_eq!(refused.len(), 2, "{refused:?}");
     for said in refused {
         let expected = format!("trimtab: another study is running on {} (process ", path.display());
@@ -376,12 +443,21 @@ fn concurrent_studies_of_one_filesystem_leave_one() {
 
 #[test]
 fn doctor_and_study_report_a_full_filesystem() {
-    let Some(mount) = LoopMount::new("ext4", 128, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 128, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let (path, full) = (mount.path(), format!("full: {}: ", mount.path().display()));
     trimtab().arg("doctor").arg(&path).assert().stdout(contains(full.as_str()).not());
     let written = std::fs::write(path.join("ballast"), vec![1; 256 << 20]);
     assert_eq!(written.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
-    trimtab().arg("doctor").arg(&path).assert().stdout(contains(full).and(contains("trimtab trim")));
-    let study = trimtab().args(["study", "--quick", "--reserve", "0", "--policies", "as-mounted"]).arg(&path).assert();
+    trimtab()
+        .arg("doctor")
+        .arg(&path)
+        .assert()
+        .stdout(contains(full).and(contains("trimtab trim")));
+    let study = trimtab()
+        .args(["study", "--quick", "--reserve", "0", "--policies", "as-mounted"])
+        .arg(&path)
+        .assert();
     study.code(1).stderr(contains("delete something").and(contains("--reserve").not()));
 }

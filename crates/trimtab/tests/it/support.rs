@@ -22,7 +22,10 @@ pub fn process() -> std::process::Command {
 /// Gives `command`, which eventually starts the binary under test, a private store and no
 /// colours.
 pub fn at_home(command: &mut std::process::Command) {
-    command.env("NO_COLOR", "1").env_remove("RUST_BACKTRACE").env("XDG_DATA_HOME", data_directory());
+    command
+        .env("NO_COLOR", "1")
+        .env_remove("RUST_BACKTRACE")
+        .env("XDG_DATA_HOME", data_directory());
     command.env("TRIMTAB_STATE_DIR", data_directory().join("state"));
 }
 
@@ -73,7 +76,8 @@ pub fn have_root() -> bool {
 
 /// True if `tool` can be started.
 pub fn have_tool(tool: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file()))
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file()))
 }
 
 /// A mounted private filesystem, removed on drop.
@@ -115,7 +119,10 @@ impl LoopMount {
     /// A memory filesystem of `mib` MiB.
     pub fn tmpfs(mib: u64) -> Option<Self> {
         let mount = Self::scratch()?;
-        run("mount", &["-t", "tmpfs", "-o", &format!("size={mib}M"), "none", mount.path().to_str()?])?;
+        run(
+            "mount",
+            &["-t", "tmpfs", "-o", &format!("size={mib}M"), "none", mount.path().to_str()?],
+        )?;
         Some(mount)
     }
 
@@ -123,7 +130,8 @@ impl LoopMount {
         if !have_root() {
             return None;
         }
-        let scratch = tempfile::Builder::new().prefix("trimtab-test-").tempdir_in("/dev/shm").ok()?;
+        let scratch =
+            tempfile::Builder::new().prefix("trimtab-test-").tempdir_in("/dev/shm").ok()?;
         std::fs::create_dir(scratch.path().join("mnt")).ok()?;
         Some(Self { scratch, device: None })
     }
@@ -140,7 +148,8 @@ impl LoopMount {
 
     /// Remounts the filesystem with `options`.
     pub fn remount(&self, options: &str) {
-        run("mount", &["-o", &format!("remount,{options}"), self.path().to_str().unwrap()]).unwrap();
+        run("mount", &["-o", &format!("remount,{options}"), self.path().to_str().unwrap()])
+            .unwrap();
     }
 }
 
@@ -150,7 +159,8 @@ impl Drop for LoopMount {
         let path = path.to_str().unwrap();
         // A process that still uses it, such as a daemon's last request, finishes soon.
         for _ in 0..50 {
-            let mounted = std::fs::read_to_string("/proc/self/mountinfo").is_ok_and(|t| t.contains(&format!(" {path} ")));
+            let mounted = std::fs::read_to_string("/proc/self/mountinfo")
+                .is_ok_and(|t| t.contains(&format!(" {path} ")));
             if !mounted || run("umount", &[path]).is_some() {
                 return;
             }
@@ -173,7 +183,8 @@ impl LoopDevice {
         if !have_root() {
             return None;
         }
-        let scratch = tempfile::Builder::new().prefix("trimtab-test-").tempdir_in("/dev/shm").ok()?;
+        let scratch =
+            tempfile::Builder::new().prefix("trimtab-test-").tempdir_in("/dev/shm").ok()?;
         let image = scratch.path().join("image");
         std::fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
         Some(Self { device: FreshLoop::attach(image.to_str()?)?, _scratch: scratch })
@@ -206,7 +217,10 @@ impl FreshLoop {
 
     fn control(request: libc::c_ulong, number: i32) -> bool {
         use std::os::fd::AsRawFd as _;
-        let Ok(control) = std::fs::File::options().read(true).write(true).open("/dev/loop-control") else { return false };
+        let Ok(control) = std::fs::File::options().read(true).write(true).open("/dev/loop-control")
+        else {
+            return false;
+        };
         // SAFETY: both requests take a number and no pointer.
         unsafe { libc::ioctl(control.as_raw_fd(), request, number) >= 0 }
     }

@@ -55,7 +55,12 @@ pub fn fixtures() -> Vec<(String, String)> {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|e| e == "txt"))
-        .map(|path| (path.file_stem().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(&path).unwrap()))
+        .map(|path| {
+            (
+                path.file_stem().unwrap().to_str().unwrap().to_owned(),
+                fs::read_to_string(&path).unwrap(),
+            )
+        })
         .collect();
     all.sort();
     all
@@ -65,7 +70,8 @@ pub fn fixtures() -> Vec<(String, String)> {
 pub fn unpack(text: &str) -> Sysroot {
     // Many small files: in memory if possible.
     let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    let mut unpacker = Unpacker { root: directory.path().to_owned(), expected: Expected::default() };
+    let mut unpacker =
+        Unpacker { root: directory.path().to_owned(), expected: Expected::default() };
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         if let Some(path) = line.strip_suffix(" <<") {
@@ -90,7 +96,9 @@ impl Unpacker {
             [] => {}
             ["#", "expect", ..] => self.expect(line.trim_start_matches("# expect ")),
             ["#", ..] => {}
-            ["dir", dir] => fs::create_dir_all(self.root.join(dir.trim_start_matches('/'))).unwrap(),
+            ["dir", dir] => {
+                fs::create_dir_all(self.root.join(dir.trim_start_matches('/'))).unwrap()
+            }
             ["disk", dir, dev, sectors] => self.device(dir, dev, sectors, true),
             ["part", dir, dev, start, sectors] => {
                 self.device(dir, dev, sectors, false);
@@ -117,7 +125,10 @@ impl Unpacker {
                 self.file(path, &(0..digits.len() / 2).map(|i| byte(2 * i)).collect::<Vec<_>>());
             }
             [path, "->", target] => self.link(path, target),
-            [path, "=", ..] => self.file(path, (line.split_once(" = ").map_or("", |l| l.1).replace("\\n", "\n") + "\n").as_bytes()),
+            [path, "=", ..] => self.file(
+                path,
+                (line.split_once(" = ").map_or("", |l| l.1).replace("\\n", "\n") + "\n").as_bytes(),
+            ),
             _ => panic!("not understood: {line}"),
         }
     }
@@ -171,7 +182,9 @@ impl Unpacker {
         let parts: Vec<&str> = what.split('|').collect();
         let mut page = vec![0_u8; 572];
         page[1] = 0x89;
-        let mut set = |word: usize, value: u16| page[60 + 2 * word..62 + 2 * word].copy_from_slice(&value.to_le_bytes());
+        let mut set = |word: usize, value: u16| {
+            page[60 + 2 * word..62 + 2 * word].copy_from_slice(&value.to_le_bytes())
+        };
         for (from, width, text) in [(27, 40, parts[0]), (23, 8, parts[1])] {
             for (i, pair) in format!("{text:<width$}").as_bytes().chunks(2).enumerate() {
                 set(from + i, u16::from_be_bytes([pair[0], pair[1]]));

@@ -17,21 +17,32 @@ fn summary(text: impl AsRef<[u8]>, options: &[&str]) -> Value {
 }
 
 fn summary_of(path: &Path, options: &[&str]) -> Value {
-    let output = trimtab().args(["drive", "trace"]).arg(path).args(options).arg("--json").output().unwrap();
+    let output =
+        trimtab().args(["drive", "trace"]).arg(path).args(options).arg("--json").output().unwrap();
     assert!(output.status.success(), "{options:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// Format, then count and bytes of reads, writes and trims, and the count of flushes.
 fn shape(summary: &Value) -> (String, [(u64, u64); 3], u64) {
-    let kind = |kind: &str| (summary[kind]["count"].as_u64().unwrap(), summary[kind]["bytes"].as_u64().unwrap());
-    (summary["format"].as_str().unwrap().to_owned(), ["read", "write", "trim"].map(kind), kind("flush").0)
+    let kind = |kind: &str| {
+        (summary[kind]["count"].as_u64().unwrap(), summary[kind]["bytes"].as_u64().unwrap())
+    };
+    (
+        summary["format"].as_str().unwrap().to_owned(),
+        ["read", "write", "trim"].map(kind),
+        kind("flush").0,
+    )
 }
 
 fn refused(text: impl AsRef<[u8]>, options: &[&str], code: i32, expected: &str) {
     let scratch = tempfile::tempdir().unwrap();
     fs::write(scratch.path().join("trace"), text).unwrap();
-    let assert = trimtab().current_dir(scratch.path()).args(["drive", "trace", "trace"]).args(options).assert();
+    let assert = trimtab()
+        .current_dir(scratch.path())
+        .args(["drive", "trace", "trace"])
+        .args(options)
+        .assert();
     let said = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
     assert!(said.contains(expected) && said.lines().count() == 1, "{options:?}: {said}");
     assert.code(code).stdout("");
@@ -44,13 +55,22 @@ fn trace_formats_are_recognised() {
             "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n128166372003061629,hm,1,Read,383496192,32768,413\n",
             ("msr", [(1, 32_768), (0, 0), (0, 0)], 0),
         ),
-        ("0,20941264,8192,W,0.551706\r\n0,20939840,8192,W,0.554041\r\n", ("spc", [(0, 0), (2, 16_384), (0, 0)], 0)),
-        ("89967404327337 4892 syslogd 904265560 8 W 6 0 531e779d4fc7\n", ("fiu", [(0, 0), (1, 4096), (0, 0)], 0)),
+        (
+            "0,20941264,8192,W,0.551706\r\n0,20939840,8192,W,0.554041\r\n",
+            ("spc", [(0, 0), (2, 16_384), (0, 0)], 0),
+        ),
+        (
+            "89967404327337 4892 syslogd 904265560 8 W 6 0 531e779d4fc7\n",
+            ("fiu", [(0, 0), (1, 4096), (0, 0)], 0),
+        ),
         (
             "\u{feff}Timestamp,Response,IOType,LUN,Offset,Size\n1455592160.000037000,0.000257000,W,0,5678080,4096\n",
             ("systor17", [(0, 0), (1, 4096), (0, 0)], 0),
         ),
-        ("Timestamp,Offset,Size,IOType,VolumeID\n1538323200,87046144,8,1,1283\n", ("tencent", [(0, 0), (1, 4096), (0, 0)], 0)),
+        (
+            "Timestamp,Offset,Size,IOType,VolumeID\n1538323200,87046144,8,1,1283\n",
+            ("tencent", [(0, 0), (1, 4096), (0, 0)], 0),
+        ),
         (
             "Input file sda.blktrace.0 added\nTrace started at Tue Mar  3 12:00:00 2020\n\n  8,16   3      101     0.000000000   812  Q FWFS \
              17574472760 + 8 [jbd2/sdb-8]\n  8,16   3      110     0.010000000   812  Q  FN [kworker/3:1H]\n  8,16   3      114     0.050000000   \
@@ -63,30 +83,50 @@ fn trace_formats_are_recognised() {
     }
     let alibaba = "device_id,opcode,offset,length,timestamp\n419,W,8792731648,16384,1577808144360767\n725,R,4096,4096,1577808144360813\n";
     assert_eq!(shape(&summary(alibaba, &["--volume", "419"])).1, [(0, 0), (1, 16_384), (0, 0)]);
-    refused(alibaba, &[], 2, "the trace has several volumes: 419 and 725; choose one with --volume 419 or --volume 725");
+    refused(
+        alibaba,
+        &[],
+        2,
+        "the trace has several volumes: 419 and 725; choose one with --volume 419 or --volume 725",
+    );
 }
 
 #[test]
 fn trace_of_bare_numbers_needs_format_option() {
     let mqsim = "4851300 1 524288 16 0\n4864300 1 524304 16 0\n4871300 1 524320 16 1\n";
     refused(mqsim, &[], 2, "--format mqsim (MQSim: nanoseconds");
-    refused(mqsim, &["--format", "columns"], 1, "line 1: 16 bytes at byte 2147483648 are not whole sectors");
+    refused(
+        mqsim,
+        &["--format", "columns"],
+        1,
+        "line 1: 16 bytes at byte 2147483648 are not whole sectors",
+    );
     let read = summary(mqsim, &["--format", "mqsim"]);
     assert_eq!(shape(&read), ("mqsim".to_owned(), [(1, 8192), (2, 16_384), (0, 0)], 0));
-    assert_eq!((read["took_ns"].as_u64(), read["end_bytes"].as_u64()), (Some(20_000), Some((524_320 + 16) * 512)));
+    assert_eq!(
+        (read["took_ns"].as_u64(), read["end_bytes"].as_u64()),
+        (Some(20_000), Some((524_320 + 16) * 512))
+    );
     let disksim = summary("4.8513 1 524288 16 0\n4.8713 1 524304 16 0\n", &["--format", "disksim"]);
     assert_eq!(disksim["took_ns"], 20_000);
     let tencent = "1538323200,87046144,8,1,1283\n1538323201,12932096,16,0,1283\n";
     refused(tencent, &[], 2, "--format tencent");
-    assert_eq!(shape(&summary(tencent, &["--format", "tencent"])).1, [(1, 8192), (1, 4096), (0, 0)]);
+    assert_eq!(
+        shape(&summary(tencent, &["--format", "tencent"])).1,
+        [(1, 8192), (1, 4096), (0, 0)]
+    );
     refused("Lorem ipsum\n", &[], 2, "neither a recording nor a recognised text trace");
 }
 
 #[test]
 fn blkparse_devices_are_volumes_and_events_are_chosen() {
-    let issued =
-        "202,16 7 50007 675.722691803 661 D W 95839968 + 80 [kswapd0]\n202,16 7 50008 675.822691803 661 D R 95840048 + 8 [kswapd0]\n";
-    refused(issued, &[], 1, "no event Q, but 2 events D (read as blkparse); read those with --events D");
+    let issued = "202,16 7 50007 675.722691803 661 D W 95839968 + 80 [kswapd0]\n202,16 7 50008 675.822691803 661 D R 95840048 + 8 [kswapd0]\n";
+    refused(
+        issued,
+        &[],
+        1,
+        "no event Q, but 2 events D (read as blkparse); read those with --events D",
+    );
     assert_eq!(shape(&summary(issued, &["--events", "D"])).1, [(1, 4096), (1, 40_960), (0, 0)]);
     let two = "8,0 1 1 0.5 1 Q W 8 + 8 [x]\n8,16 1 1 0.5 1 Q W 8 + 16 [x]\n";
     refused(two, &[], 2, "choose one with --volume 8,0 or --volume 8,16");
@@ -98,15 +138,34 @@ fn blkparse_devices_are_volumes_and_events_are_chosen() {
 
 #[test]
 fn cut_last_line_is_a_warning() {
-    assert_eq!(shape(&summary("fio version 3 iolog\n29 x add\n270 x write 0 65536\n961 x\n", &[])).1, [(0, 0), (1, 65_536), (0, 0)]);
+    assert_eq!(
+        shape(&summary("fio version 3 iolog\n29 x add\n270 x write 0 65536\n961 x\n", &[])).1,
+        [(0, 0), (1, 65_536), (0, 0)]
+    );
     let scratch = tempfile::tempdir().unwrap();
     let log = "fio version 3 iolog\r\n29 x add\r\n270 x write 0 65536\r\n300 x sync_file_range 0 65536\r\n961 x wri";
     fs::write(scratch.path().join("cut.log"), log).unwrap();
-    let trace = |args: &[&str]| trimtab().current_dir(scratch.path()).args(["drive", "trace", "cut.log"]).args(args).assert().success();
-    trace(&[]).stderr(contains("the last line, 5, is cut off and left out")).stdout(contains("read as fio"));
-    trace(&["--to", "blkparse"]).stderr(contains("cut off")).stderr(contains("cut.log is read as fio"));
+    let trace = |args: &[&str]| {
+        trimtab()
+            .current_dir(scratch.path())
+            .args(["drive", "trace", "cut.log"])
+            .args(args)
+            .assert()
+            .success()
+    };
+    trace(&[])
+        .stderr(contains("the last line, 5, is cut off and left out"))
+        .stdout(contains("read as fio"));
+    trace(&["--to", "blkparse"])
+        .stderr(contains("cut off"))
+        .stderr(contains("cut.log is read as fio"));
     let replay = ["drive", "replay", "cut.log", "--drive", "ocz-vertex-le-100gb", "--json"];
-    let replayed = trimtab().current_dir(scratch.path()).args(replay).assert().success().stderr(contains("cut off"));
+    let replayed = trimtab()
+        .current_dir(scratch.path())
+        .args(replay)
+        .assert()
+        .success()
+        .stderr(contains("cut off"));
     let document: Value = serde_json::from_slice(&replayed.get_output().stdout).unwrap();
     assert_eq!(document["replays"][0]["requests"]["flush"]["count"], 1);
 }
@@ -121,15 +180,35 @@ fn iolog_requests_and_duration_match_fio() {
     let data = scratch.path().join("data");
     let log = scratch.path().join("log");
     let (data, shown) = (data.to_str().unwrap(), log.to_str().unwrap());
-    let job = ["--name=x", "--rw=randrw", "--bs=4k", "--size=64k", "--fdatasync=2", "--ioengine=psync"];
-    run("fio", &[&job[..], &[&format!("--filename={data}"), &format!("--write_iolog={shown}"), "--output=/dev/null"]].concat()).unwrap();
+    let job =
+        ["--name=x", "--rw=randrw", "--bs=4k", "--size=64k", "--fdatasync=2", "--ioengine=psync"];
+    run(
+        "fio",
+        &[
+            &job[..],
+            &[
+                &format!("--filename={data}"),
+                &format!("--write_iolog={shown}"),
+                "--output=/dev/null",
+            ],
+        ]
+        .concat(),
+    )
+    .unwrap();
     let (format, [reads, writes, _], flushes) = shape(&summary_of(&log, &[]));
     assert_eq!((format.as_str(), reads.0 + writes.0, reads.1 + writes.1), ("fio", 16, 65_536));
-    assert_eq!(flushes, fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains("sync")).count() as u64);
+    assert_eq!(
+        flushes,
+        fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains("sync")).count()
+            as u64
+    );
     // A wait lasts until its time since the start: 400 ms in total here, or 600 ms if waits
     // added up.
-    let waits = format!("{data} write 0 4096\n{data} wait 200 0\n{data} write 4096 4096\n{data} wait 400 0\n{data} write 8192 4096\n");
-    fs::write(&log, format!("fio version 2 iolog\n{data} add\n{data} open\n{waits}{data} close\n")).unwrap();
+    let waits = format!(
+        "{data} write 0 4096\n{data} wait 200 0\n{data} write 4096 4096\n{data} wait 400 0\n{data} write 8192 4096\n"
+    );
+    fs::write(&log, format!("fio version 2 iolog\n{data} add\n{data} open\n{waits}{data} close\n"))
+        .unwrap();
     assert_eq!(summary_of(&log, &[])["took_ns"], 400_000_000);
 }
 
@@ -138,9 +217,17 @@ fn exported_iologs_name_no_file_of_the_trace() {
     let scratch = tempfile::tempdir().unwrap();
     let text = "fio version 3 iolog\n0 /etc/passwd add\n5 /etc/passwd write 0 4096\n";
     fs::write(scratch.path().join("log"), text).unwrap();
-    let exported = trimtab().current_dir(scratch.path()).args(["drive", "trace", "log", "--to", "fio"]).output().unwrap().stdout;
+    let exported = trimtab()
+        .current_dir(scratch.path())
+        .args(["drive", "trace", "log", "--to", "fio"])
+        .output()
+        .unwrap()
+        .stdout;
     let exported = String::from_utf8(exported).unwrap();
-    assert!(exported.lines().skip(1).all(|line| line.split(' ').nth(1) == Some("trimtab-replay")), "{exported}");
+    assert!(
+        exported.lines().skip(1).all(|line| line.split(' ').nth(1) == Some("trimtab-replay")),
+        "{exported}"
+    );
 }
 
 #[test]
@@ -149,18 +236,34 @@ fn trace_skipped_and_reordered_lines_are_reported() {
     let summary = summary(text, &[]);
     assert_eq!((&summary["took_ns"], &summary["write"]["count"]), (&3_000_000.into(), &3.into()));
     let warnings = summary["warnings"].to_string();
-    assert!(warnings.contains("1 line is left out: size 0 (1)") && warnings.contains("1 line goes back in time"), "{warnings}");
+    assert!(
+        warnings.contains("1 line is left out: size 0 (1)")
+            && warnings.contains("1 line goes back in time"),
+        "{warnings}"
+    );
     let scratch = tempfile::tempdir().unwrap();
     fs::write(scratch.path().join("msr"), text).unwrap();
-    let exported = trimtab().current_dir(scratch.path()).args(["drive", "trace", "msr", "--to", "fio"]).assert().success();
+    let exported = trimtab()
+        .current_dir(scratch.path())
+        .args(["drive", "trace", "msr", "--to", "fio"])
+        .assert()
+        .success();
     exported
         .stdout(contains("\n0 trimtab-replay write").and(contains("\n3000 trimtab-replay write")))
         .stderr(contains("goes back in time"));
     let store = scratch.path().join("store");
     let mut replay = trimtab();
-    replay.current_dir(scratch.path()).args(["drive", "replay", "msr", "--drive", "ocz-vertex-le-100gb", "--store"]).arg(&store);
+    replay
+        .current_dir(scratch.path())
+        .args(["drive", "replay", "msr", "--drive", "ocz-vertex-le-100gb", "--store"])
+        .arg(&store);
     replay.assert().success().stderr(contains("size 0 (1)"));
-    trimtab().args(["results", "show", "last", "--store"]).arg(&store).assert().success().stdout(contains("size 0 (1)"));
+    trimtab()
+        .args(["results", "show", "last", "--store"])
+        .arg(&store)
+        .assert()
+        .success()
+        .stdout(contains("size 0 (1)"));
 }
 
 #[test]
@@ -169,7 +272,10 @@ fn hosts_files_and_compressed_traces_are_named() {
     refused(hosts, &[], 2, "choose one with --volume hm,1 or --volume src,1");
     assert_eq!(shape(&summary(hosts, &["--volume", "src,1"])).1[1], (1, 512));
     for (begin, expected) in [
-        (&b"\x1f\x8b\x08\0\0\0\0\0"[..], "is compressed (gzip); decompress it first: zcat trace > TEXT"),
+        (
+            &b"\x1f\x8b\x08\0\0\0\0\0"[..],
+            "is compressed (gzip); decompress it first: zcat trace > TEXT",
+        ),
         (b"\x28\xb5\x2f\xfd\0\0\0\0", "zstdcat"),
         (b"\xfd7zXZ\0\0\0", "xzcat"),
     ] {

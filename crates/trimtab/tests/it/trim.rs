@@ -22,8 +22,15 @@ use trimtab_sim::target::TrimTarget as _;
 #[test]
 fn trim_discards_freed_space_as_the_device_counts() {
     for fs_type in ["ext4", "xfs", "btrfs"] {
-        let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
-        let dir = rustix::fs::open(mount.path(), rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
+        let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else {
+            return skip("root, loop devices and mkfs");
+        };
+        let dir = rustix::fs::open(
+            mount.path(),
+            rustix::fs::OFlags::DIRECTORY,
+            rustix::fs::Mode::empty(),
+        )
+        .unwrap();
         assert_eq!(fitrim::obstacle(None, &dir), None, "{fs_type}");
         let mut target = MountedDir::new(DirTarget::new(dir, &mount.path(), DirOptions::default()));
         target.trim_all().unwrap();
@@ -57,14 +64,20 @@ fn trim_discards_freed_space_as_the_device_counts() {
             outcome = trim();
         }
         assert!(outcome.counted.unwrap().bytes >= Bytes(32 << 20), "{fs_type}: {outcome:?}");
-        assert_eq!(target.take_discards().map(|d| d.bytes), outcome.counted.map(|c| c.bytes), "{fs_type}");
+        assert_eq!(
+            target.take_discards().map(|d| d.bytes),
+            outcome.counted.map(|c| c.bytes),
+            "{fs_type}"
+        );
     }
 }
 
 #[test]
 fn discard_option_change_keeps_other_mount_options() {
     for (fs_type, changes) in [("ext4", true), ("btrfs", true), ("xfs", false)] {
-        let Some(mount) = LoopMount::new(fs_type, 512, "noatime,nodev,nodiscard") else { return skip("root, loop devices and mkfs") };
+        let Some(mount) = LoopMount::new(fs_type, 512, "noatime,nodev,nodiscard") else {
+            return skip("root, loop devices and mkfs");
+        };
         let options = || {
             let mount = mount_of(&mount.path()).unwrap();
             (mount.options, mount.fs_options)
@@ -79,7 +92,9 @@ fn discard_option_change_keeps_other_mount_options() {
                 assert!(now.has_option("noatime") && now.has_option("nodev"));
                 changed.restore().unwrap();
             }
-            Err(error) => assert!(!changes && error.to_string().contains("ignored"), "{fs_type}: {error:#}"),
+            Err(error) => {
+                assert!(!changes && error.to_string().contains("ignored"), "{fs_type}: {error:#}")
+            }
         }
         assert_eq!(options(), before, "{fs_type}");
     }
@@ -87,7 +102,9 @@ fn discard_option_change_keeps_other_mount_options() {
 
 #[test]
 fn discard_option_is_restored_after_a_panic() {
-    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let before = mount_of(&mount.path()).unwrap();
     let panicked = std::panic::catch_unwind(|| {
         let _changed = DiscardChange::set(&before, &DiscardOption::On).unwrap();
@@ -101,9 +118,13 @@ fn discard_option_is_restored_after_a_panic() {
 /// A loop device counts the discards that it refuses.
 #[test]
 fn trim_of_a_read_only_device_is_blocked() {
-    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     mount.remount("ro");
-    assert!(Command::new("blockdev").args(["--setro", &mount.device()]).status().unwrap().success());
+    assert!(
+        Command::new("blockdev").args(["--setro", &mount.device()]).status().unwrap().success()
+    );
     let refused = trimtab().arg("trim").arg(mount.path()).assert().code(3).stdout("");
     let said = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
     assert!(said.contains("read-only") && said.lines().count() == 1, "{said}");
@@ -111,10 +132,17 @@ fn trim_of_a_read_only_device_is_blocked() {
 
 #[test]
 fn dry_run_of_a_blocked_device_ends_as_the_trim_would() {
-    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
-    let status = |args: &[&str]| trimtab().arg("trim").args(args).arg(mount.path()).output().unwrap().status.code();
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
+    let status = |args: &[&str]| {
+        trimtab().arg("trim").args(args).arg(mount.path()).output().unwrap().status.code()
+    };
     assert_eq!([status(&["--dry-run"]), status(&[])], [Some(0); 2]);
-    let limit = format!("/sys/block/{}/queue/discard_max_bytes", mount.device().trim_start_matches("/dev/"));
+    let limit = format!(
+        "/sys/block/{}/queue/discard_max_bytes",
+        mount.device().trim_start_matches("/dev/")
+    );
     fs::write(limit, "0").unwrap();
     assert_eq!([status(&["--dry-run"]), status(&[])], [Some(3); 2]);
 }
@@ -122,7 +150,9 @@ fn dry_run_of_a_blocked_device_ends_as_the_trim_would() {
 /// The required quiet time is an hour: nothing is sent before the interrupt.
 #[test]
 fn idle_trim_interrupted_before_a_request_sent_nothing() {
-    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let mut trim = process();
     trim.args(["trim", "--json", "--policy", "idle:quiet=1h:patience=10h"]).arg(mount.path());
     let mut child = trim.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -131,7 +161,11 @@ fn idle_trim_interrupted_before_a_request_sent_nothing() {
     while !line.contains("free extents") {
         assert!(said.read_line(&mut line).unwrap() > 0, "{line}");
     }
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&child),
+        rustix::process::Signal::INT,
+    )
+    .unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -150,8 +184,13 @@ fn discards_that_a_dead_server_failed_are_not_counted() {
     ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "nodiscard"]).arg(&drive.device));
     let mounted = Mounted::new(&drive.device, "nodiscard").unwrap();
     let pid = drive.status()["pid"].as_i64().unwrap();
-    rustix::process::kill_process(rustix::process::Pid::from_raw(pid as i32).unwrap(), rustix::process::Signal::KILL).unwrap();
-    let output = trimtab().args(["trim", "--json", "--no-sync"]).arg(mounted.path()).output().unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(pid as i32).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    let output =
+        trimtab().args(["trim", "--json", "--no-sync"]).arg(mounted.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let outcome = &document["filesystems"][0];
@@ -162,7 +201,16 @@ fn discards_that_a_dead_server_failed_are_not_counted() {
 /// Runs the program with `fstab` as /etc/fstab.
 fn with_fstab(fstab: &Path, args: &[&str]) -> assert_cmd::assert::Assert {
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "sh", "-c", "mount --bind \"$0\" /etc/fstab && exec \"$@\""]).arg(fstab);
+    command
+        .args([
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            "mount --bind \"$0\" /etc/fstab && exec \"$@\"",
+        ])
+        .arg(fstab);
     at_home(command.arg(program()).args(args));
     assert_cmd::Command::from_std(command).assert()
 }
@@ -170,7 +218,9 @@ fn with_fstab(fstab: &Path, args: &[&str]) -> assert_cmd::assert::Assert {
 #[test]
 fn mount_point_of_fstab_that_is_not_mounted_is_refused() {
     let _guard = crate::support::makes_namespaces();
-    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     if !have(&["unshare"]) || !Path::new("/etc/fstab").is_file() {
         return skip("util-linux and /etc/fstab");
     }
@@ -181,8 +231,16 @@ fn mount_point_of_fstab_that_is_not_mounted_is_refused() {
     let refused = format!("{} is in /etc/fstab but not mounted", away.display());
     for path in [away.clone(), away.join("below")] {
         let path = path.to_str().unwrap();
-        for args in [&["trim", path][..], &["verify", path], &["study", "--quick", path], &["bench", "tree", path]] {
-            with_fstab(fstab.path(), args).code(1).stderr(contains(&refused).and(contains("; mount "))).stdout("");
+        for args in [
+            &["trim", path][..],
+            &["verify", path],
+            &["study", "--quick", path],
+            &["bench", "tree", path],
+        ] {
+            with_fstab(fstab.path(), args)
+                .code(1)
+                .stderr(contains(&refused).and(contains("; mount ")))
+                .stdout("");
         }
         with_fstab(fstab.path(), &["history", path]).success().stderr(contains("is not mounted"));
     }
@@ -192,15 +250,21 @@ fn mount_point_of_fstab_that_is_not_mounted_is_refused() {
 #[test]
 fn trim_all_visits_match_fstrim_fstab() {
     let _guard = crate::support::makes_namespaces();
-    let mounts: Option<Vec<LoopMount>> = (0..3).map(|_| LoopMount::new("ext4", 16, "nodiscard")).collect();
+    let mounts: Option<Vec<LoopMount>> =
+        (0..3).map(|_| LoopMount::new("ext4", 16, "nodiscard")).collect();
     let Some(mounts) = mounts else { return skip("root, loop devices and mkfs") };
     if !have(&["unshare", "fstrim", "blkid"]) || !Path::new("/etc/fstab").is_file() {
         return skip("util-linux and /etc/fstab");
     }
     let point = |at: usize| mounts[at].path().display().to_string();
     let device = |at: usize| mounts[at].device();
-    let line = |at: usize, fs_type: &str, options: &str| format!("{} {} {fs_type} {options} 0 0\n", device(at), point(at));
-    let probed = Command::new("blkid").args(["--probe", "--match-tag", "UUID", "--output", "value", &device(0)]).output().unwrap();
+    let line = |at: usize, fs_type: &str, options: &str| {
+        format!("{} {} {fs_type} {options} 0 0\n", device(at), point(at))
+    };
+    let probed = Command::new("blkid")
+        .args(["--probe", "--match-tag", "UUID", "--output", "value", &device(0)])
+        .output()
+        .unwrap();
     let uuid = String::from_utf8(probed.stdout).unwrap();
     let tagged = |tag: &str, at: usize| format!("{tag} {} ext4 defaults 0 0\n", point(at));
     let fstab = tempfile::NamedTempFile::new().unwrap();
@@ -210,22 +274,33 @@ fn trim_all_visits_match_fstrim_fstab() {
         line(0, "ext4", "defaults") + &line(1, "xfs", "noauto"),
         "\u{feff}".to_owned() + &line(0, "ext4", "defaults") + &line(1, "ext4", "defaults"),
         format!("{} {} none bind 0 0\n", point(0), point(1)) + &line(2, "ext4", "defaults"),
-        line(0, "ext4", "ro") + &line(1, "ext4", "X-fstrim.notrim") + &line(2, "auto", "errors=remount-ro"),
-        tagged(&format!("UUID={}", uuid.trim()), 0) + &tagged("UUID=no-such-uuid", 1) + &tagged("LABEL=no-such-label", 2),
+        line(0, "ext4", "ro")
+            + &line(1, "ext4", "X-fstrim.notrim")
+            + &line(2, "auto", "errors=remount-ro"),
+        tagged(&format!("UUID={}", uuid.trim()), 0)
+            + &tagged("UUID=no-such-uuid", 1)
+            + &tagged("LABEL=no-such-label", 2),
         format!("{} {} ext4\n", device(1), point(0)) + &line(1, "ext4", "defaults"),
         format!("tmpfs {} tmpfs defaults 0 0\n{} none swap sw 0 0\n", point(0), device(1)),
     ] {
         fs::write(&text, &table).unwrap();
         let mut fstrim = Command::new("unshare");
         let script = "mount --bind \"$0\" /etc/fstab && fstrim --fstab --dry-run --verbose";
-        let output = fstrim.args(["--mount", "--propagation", "private", "sh", "-c", script, &text]).output().unwrap();
+        let output = fstrim
+            .args(["--mount", "--propagation", "private", "sh", "-c", script, &text])
+            .output()
+            .unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
         let run = with_fstab(fstab.path(), &["trim", "--all", "--dry-run", "--json"]);
         let document: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
         for at in 0..mounts.len() {
             let is_visited = said.lines().any(|line| line.starts_with(&format!("{}: ", point(at))));
             let mut filesystems = document["filesystems"].as_array().unwrap().iter();
-            assert_eq!(filesystems.any(|one| one["path"] == point(at).as_str()), is_visited, "{at}\n{table}\n{said}\n{document}");
+            assert_eq!(
+                filesystems.any(|one| one["path"] == point(at).as_str()),
+                is_visited,
+                "{at}\n{table}\n{said}\n{document}"
+            );
         }
     }
 }
@@ -240,25 +315,36 @@ fn trim_all_with_empty_fstab_reports_it() {
     let run = with_fstab(fstab.path(), &["trim", "--all", "--dry-run"]);
     let said = String::from_utf8_lossy(&run.get_output().stdout).into_owned();
     // The root filesystem may be added from the kernel's command line.
-    assert!(said.contains("lists no filesystem that can be trimmed") || said.contains("/ ["), "{said:?}");
+    assert!(
+        said.contains("lists no filesystem that can be trimmed") || said.contains("/ ["),
+        "{said:?}"
+    );
 }
 
 /// Relative paths of all files below a directory.
 fn files(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let path = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().path();
-    let below = |path: std::path::PathBuf| if path.is_dir() { files(&path) } else { vec![path.display().to_string()] };
+    let below = |path: std::path::PathBuf| {
+        if path.is_dir() { files(&path) } else { vec![path.display().to_string()] }
+    };
     entries.map(path).flat_map(below).collect()
 }
 
 /// docs/method/trim.md lists what may remain.
 #[test]
 fn commands_leave_only_locks_and_records_behind() {
-    let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let (runtime, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let command = |args: &[&str]| {
         let mut command = process();
-        command.env("TRIMTAB_RUNTIME_DIR", runtime.path()).env("TRIMTAB_STATE_DIR", state.path()).args(args).arg(mount.path());
+        command
+            .env("TRIMTAB_RUNTIME_DIR", runtime.path())
+            .env("TRIMTAB_STATE_DIR", state.path())
+            .args(args)
+            .arg(mount.path());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command
     };
@@ -271,7 +357,9 @@ fn commands_leave_only_locks_and_records_behind() {
             .collect::<Vec<_>>();
         assert!(locks.is_empty(), "{locks:?}");
         let mut kept: Vec<String> = files(state.path()).iter().map(name).collect();
-        kept.iter_mut().filter(|name| name.starts_with("trim-ext4-")).for_each(|name| *name = "trim-ext4".to_owned());
+        kept.iter_mut()
+            .filter(|name| name.starts_with("trim-ext4-"))
+            .for_each(|name| *name = "trim-ext4".to_owned());
         kept.sort();
         assert_eq!(kept, expected);
         let own: Vec<String> = files(&mount.path());
@@ -286,12 +374,22 @@ fn commands_leave_only_locks_and_records_behind() {
     }
     // SIGTERM ends it during the wait for quiet, in a pass that is resumable only once it has
     // sent something.
-    let mut idle = command(&["trim", "--policy", "idle:quiet=1h:patience=10h"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut idle = command(&["trim", "--policy", "idle:quiet=1h:patience=10h"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut line = String::new();
     while !line.contains("free extents") {
-        assert!(BufReader::new(idle.stderr.as_mut().unwrap()).read_line(&mut line).unwrap() > 0, "{line}");
+        assert!(
+            BufReader::new(idle.stderr.as_mut().unwrap()).read_line(&mut line).unwrap() > 0,
+            "{line}"
+        );
     }
-    rustix::process::kill_process(rustix::process::Pid::from_child(&idle), rustix::process::Signal::TERM).unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&idle),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
     assert_eq!(idle.wait().unwrap().code(), Some(130));
     left(&["history.db", "trim-ext4"]);
     assert!(command(&["trim", "--restart"]).status().unwrap().success());

@@ -48,7 +48,11 @@ fn trim_of_xfs_counts_discards_that_are_slow() {
     let outcome = &document["filesystems"][0];
     let number = |value: &Value| value.as_u64().unwrap();
     assert!(counted.1 > 500_000_000, "{counted:?}");
-    assert_eq!((number(&outcome["sent_commands"]), number(&outcome["sent_bytes"])), counted, "{outcome}, {at_its_end:?}");
+    assert_eq!(
+        (number(&outcome["sent_commands"]), number(&outcome["sent_bytes"])),
+        counted,
+        "{outcome}, {at_its_end:?}"
+    );
     assert_eq!(outcome["sent_is_minimum"], false);
     let layer = &outcome["layers"][0];
     assert_eq!((number(&layer["commands"]), number(&layer["bytes"])), counted, "{layer}");

@@ -10,7 +10,12 @@ use trimtab_linux::trim::verify::extents::{self, MappedExtent};
 use trimtab_linux::trim::verify::in_use;
 
 fn verify(path: &Path, more: &[&str], code: i32) -> Value {
-    let run = trimtab().args(["verify", "--json", "--yes", "--reserve", "1MB", "--size", "4MiB"]).arg(path).args(more).assert().code(code);
+    let run = trimtab()
+        .args(["verify", "--json", "--yes", "--reserve", "1MB", "--size", "4MiB"])
+        .arg(path)
+        .args(more)
+        .assert()
+        .code(code);
     let document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
     assert_eq!(document["schema"], "trimtab.verify");
     assert_eq!(
@@ -28,7 +33,9 @@ fn is_empty(directory: &Path) -> bool {
 #[test]
 fn verify_of_freed_blocks_is_zeroed() {
     for fs_type in ["ext4", "xfs", "btrfs"] {
-        let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+        let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else {
+            return skip("root, loop devices and mkfs");
+        };
         let proof = verify(&mount.path(), &[], 0);
         assert_eq!(proof["verdict"], "zeroed", "{fs_type}: {proof}");
         assert_eq!(proof["layers"][0]["arrived"], true, "{fs_type}");
@@ -38,23 +45,38 @@ fn verify_of_freed_blocks_is_zeroed() {
 
 #[test]
 fn verify_as_mounted_tests_the_discard_option() {
-    let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let proof = verify(&mount.path(), &["--as-mounted", "--wait", "300ms"], 4);
     assert_eq!(proof["verdict"], "not-sent", "{proof}");
     let text = proof["text"].as_str().unwrap();
-    assert!(text.contains(&format!("mount -o remount,discard {}", mount.path().display())), "{text}");
-    assert!(text.contains("says nothing about the drive") && !text.contains("never arrived"), "{text}");
+    assert!(
+        text.contains(&format!("mount -o remount,discard {}", mount.path().display())),
+        "{text}"
+    );
+    assert!(
+        text.contains("says nothing about the drive") && !text.contains("never arrived"),
+        "{text}"
+    );
     mount.remount("discard");
     assert_eq!(verify(&mount.path(), &["--as-mounted", "--wait", "300ms"], 0)["verdict"], "zeroed");
 }
 
 #[test]
 fn verify_of_async_discard_is_not_yet() {
-    let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("btrfs", 512, "discard=async") else {
+        return skip("root, loop devices and mkfs");
+    };
     let proof = verify(&mount.path(), &["--as-mounted", "--wait", "1s"], 4);
     assert_eq!(proof["verdict"], "not-yet", "{proof}");
     let text = proof["text"].as_str().unwrap();
-    assert!(text.contains("nothing has been sent yet") && text.contains("--wait 3min") && !text.contains("never arrived"), "{text}");
+    assert!(
+        text.contains("nothing has been sent yet")
+            && text.contains("--wait 3min")
+            && !text.contains("never arrived"),
+        "{text}"
+    );
     // A trim does not wait for other I/O.
     assert_eq!(verify(&mount.path(), &[], 0)["verdict"], "zeroed");
 }
@@ -72,17 +94,36 @@ impl Liar {
         }
         let id = format!("verify-{}-{}", std::process::id(), fault.replace([':', '='], "-"));
         let attach = trimtab()
-            .args(["drive", "attach", "ocz-vertex-le-100gb", "--size", "256MiB", "--speed", "off", "--id", &id, "--fault", fault])
+            .args([
+                "drive",
+                "attach",
+                "ocz-vertex-le-100gb",
+                "--size",
+                "256MiB",
+                "--speed",
+                "off",
+                "--id",
+                &id,
+                "--fault",
+                fault,
+            ])
             .assert()
             .success();
         let device = String::from_utf8(attach.get_output().stdout.clone()).unwrap();
         let device = PathBuf::from(device.trim());
         let liar = Self { id, mount: tempfile::tempdir().unwrap() };
         let run = |program: &str, args: &[&str]| {
-            let done = Command::new(program).args(args).arg(&device).arg(liar.mount.path()).output().unwrap();
+            let done = Command::new(program)
+                .args(args)
+                .arg(&device)
+                .arg(liar.mount.path())
+                .output()
+                .unwrap();
             assert!(done.status.success(), "{done:?}");
         };
-        assert!(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&device).status().unwrap().success());
+        assert!(
+            Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&device).status().unwrap().success()
+        );
         run("mount", &[]);
         Some(liar)
     }
@@ -119,15 +160,29 @@ fn verify_distinguishes_trim_faults() {
 #[test]
 fn verify_bad_input_is_one_line() {
     let one_line = || predicate::str::contains("\n").count(1);
-    trimtab().args(["verify", "/no/such/path"]).assert().code(1).stderr(predicate::str::contains("/no/such/path").and(one_line()));
-    trimtab().args(["verify", "/tmp", "--size", "1kB"]).assert().code(2).stderr(predicate::str::contains("2MiB to 4GiB").and(one_line()));
-    trimtab().args(["verify", "/proc"]).assert().code(1).stderr(predicate::str::contains("not on a block device").and(one_line()));
+    trimtab()
+        .args(["verify", "/no/such/path"])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("/no/such/path").and(one_line()));
+    trimtab()
+        .args(["verify", "/tmp", "--size", "1kB"])
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("2MiB to 4GiB").and(one_line()));
+    trimtab()
+        .args(["verify", "/proc"])
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("not on a block device").and(one_line()));
 }
 
 #[test]
 fn all_free_distinguishes_free_and_used_extents() {
     for fs_type in ["ext4", "xfs", "btrfs"] {
-        let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+        let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else {
+            return skip("root, loop devices and mkfs");
+        };
         let table = trimtab_linux::session::discard_option::mount_of(&mount.path()).unwrap();
         let root = std::fs::File::open(mount.path()).unwrap();
         let free = |extents: &[MappedExtent]| in_use::all_free(&table, root.as_fd(), extents);
@@ -143,7 +198,10 @@ fn all_free_distinguishes_free_and_used_extents() {
         let last = extents.last().unwrap();
         let block = |address| [MappedExtent { in_file: 0, address, len: 4096 }];
         assert_eq!(
-            (free(&block(last.address + last.len / 2 / 4096 * 4096)), free(&block(last.address + last.len - 4096))),
+            (
+                free(&block(last.address + last.len / 2 / 4096 * 4096)),
+                free(&block(last.address + last.len - 4096))
+            ),
             (Some(false), Some(false))
         );
         assert_eq!(
@@ -167,9 +225,12 @@ fn all_free_distinguishes_free_and_used_extents() {
 /// honest, so any verdict but these two would blame it for their writes.
 #[test]
 fn verify_under_foreground_io_never_blames_the_drive() {
-    let tries = std::env::var("TRIMTAB_SOAK_TRIES").ok().and_then(|n| n.parse::<u32>().ok()).unwrap_or(2);
+    let tries =
+        std::env::var("TRIMTAB_SOAK_TRIES").ok().and_then(|n| n.parse::<u32>().ok()).unwrap_or(2);
     for fs_type in ["xfs", "ext4"] {
-        let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+        let Some(mount) = LoopMount::new(fs_type, 512, "nodiscard") else {
+            return skip("root, loop devices and mkfs");
+        };
         let stop = std::sync::atomic::AtomicBool::new(false);
         let (mut proved, mut unknown, mut again) = (0, 0, 0);
         std::thread::scope(|scope| {
@@ -190,15 +251,21 @@ fn verify_under_foreground_io_never_blames_the_drive() {
                 });
             }
             for _ in 0..tries {
-                let run =
-                    trimtab().args(["verify", "--json", "--yes", "--reserve", "1MB", "--size", "4MiB"]).arg(mount.path()).output().unwrap();
+                let run = trimtab()
+                    .args(["verify", "--json", "--yes", "--reserve", "1MB", "--size", "4MiB"])
+                    .arg(mount.path())
+                    .output()
+                    .unwrap();
                 let proof: Value = serde_json::from_slice(&run.stdout).unwrap_or_default();
                 match proof["verdict"].as_str() {
                     Some("zeroed") => proved += 1,
                     Some("unknown") => unknown += 1,
                     other => {
                         stop.store(true, std::sync::atomic::Ordering::Relaxed);
-                        panic!("{fs_type}: {other:?}: {proof} {}", String::from_utf8_lossy(&run.stderr));
+                        panic!(
+                            "{fs_type}: {other:?}: {proof} {}",
+                            String::from_utf8_lossy(&run.stderr)
+                        );
                     }
                 }
                 again += u32::from(proof["remarks"].to_string().contains("tried again"));

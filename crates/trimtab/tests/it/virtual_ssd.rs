@@ -100,9 +100,20 @@ fn virtual_ssd_returns_data_and_accounts_for_trims() {
         rotational: true,
     };
     let trim = TrimShape { ranges_max: 4, range_bytes_max: 4 << 20 };
-    let interface = Interface { geometry, trim, queue_depth: 32, classify: false, trimmed_reads: TrimmedReads::Zeros };
+    let interface = Interface {
+        geometry,
+        trim,
+        queue_depth: 32,
+        classify: false,
+        trimmed_reads: TrimmedReads::Zeros,
+    };
     let store = Store::in_memory(SIZE).unwrap();
-    let drive = EngineDrive { model: Box::new(Quick), store, ledger: Ledger::new(SIZE, 4096), now: Nanos::ZERO };
+    let drive = EngineDrive {
+        model: Box::new(Quick),
+        store,
+        ledger: Ledger::new(SIZE, 4096),
+        now: Nanos::ZERO,
+    };
     let engine = Arc::new(Engine::new(drive, interface, Speed::REALTIME, None));
     let directory = tempfile::tempdir().unwrap();
     let pacer = Arc::new(Pacer::start().unwrap());
@@ -113,8 +124,17 @@ fn virtual_ssd_returns_data_and_accounts_for_trims() {
     let device = LoopDevice::attach(&served, &path, 4096).unwrap();
     drop(served);
     let missed = trimtab_vssd::block::tune(device, &geometry, MAX_REQUEST_BYTES);
-    let queue = |name: &str| std::fs::read_to_string(device.sysfs().join("queue").join(name)).unwrap().trim().to_owned();
-    let shown = ["logical_block_size", "rotational", "write_cache", "discard_granularity", "discard_max_bytes"].map(queue);
+    let queue = |name: &str| {
+        std::fs::read_to_string(device.sysfs().join("queue").join(name)).unwrap().trim().to_owned()
+    };
+    let shown = [
+        "logical_block_size",
+        "rotational",
+        "write_cache",
+        "discard_granularity",
+        "discard_max_bytes",
+    ]
+    .map(queue);
 
     let mut content = vec![0; SIZE as usize];
     DataClass::Random.fill(&mut Stream::new(1, "content"), &mut content);
@@ -146,7 +166,10 @@ fn virtual_ssd_returns_data_and_accounts_for_trims() {
     assert_ne!(left, "1\n", "what the drive showed does not stay with the loop device");
     let trimmed = 1 << 20..21 << 20;
     assert!(back[trimmed.clone()].iter().all(|b| *b == 0), "trimmed space reads as zeros");
-    assert!(back[..trimmed.start] == content[..trimmed.start] && back[trimmed.end..] == content[trimmed.end..]);
+    assert!(
+        back[..trimmed.start] == content[..trimmed.start]
+            && back[trimmed.end..] == content[trimmed.end..]
+    );
     let snapshot = engine.snapshot();
     let discards = snapshot.discards;
     assert_eq!(discards.ranges.asked.bytes.0, 40 << 20);

@@ -55,7 +55,9 @@ fn workloads(data: DataClass, times: u64, trim_percent: u8) -> [Synthetic; 2] {
 }
 
 fn in_process(data: DataClass, times: u64, trim_percent: u8) -> BTreeMap<String, u64> {
-    let spec = model::sized(trimtab::drives::load("ocz-vertex-le-100gb").unwrap().spec, Some(Bytes(SIZE))).unwrap();
+    let spec =
+        model::sized(trimtab::drives::load("ocz-vertex-le-100gb").unwrap().spec, Some(Bytes(SIZE)))
+            .unwrap();
     let mut target = DriveTarget::new(model::build(&spec, 42).unwrap(), 32);
     for mut workload in workloads(data, times, trim_percent) {
         blocks::run(&mut workload, &mut target, &mut ()).complete().unwrap();
@@ -65,18 +67,22 @@ fn in_process(data: DataClass, times: u64, trim_percent: u8) -> BTreeMap<String,
 
 fn attached(data: DataClass, times: u64, trim_percent: u8, speed: &str) -> BTreeMap<String, u64> {
     let size = SIZE.to_string();
-    let drive = Attached::new(&["ocz-vertex-le-100gb", "--size", &size, "--speed", speed, "--seed", "42"]);
+    let drive =
+        Attached::new(&["ocz-vertex-le-100gb", "--size", &size, "--speed", speed, "--seed", "42"]);
     let destroy = DestroyConsent { again: Some(drive.device.clone()), overwrite: Vec::new() };
     let claimed = claim(&drive.device, true, &destroy, None).unwrap();
     // Checking the contents also reads from the drive.
     let before = drive.status()["model"]["host_read_bytes"].as_u64().unwrap();
-    let mut target = BlockFile::open_claim(claimed, &BlockOptions { seed: 1, ..BlockOptions::default() }).unwrap();
+    let mut target =
+        BlockFile::open_claim(claimed, &BlockOptions { seed: 1, ..BlockOptions::default() })
+            .unwrap();
     for mut workload in workloads(data, times, trim_percent) {
         blocks::run(&mut workload, &mut target, &mut ()).complete().unwrap();
     }
     drop(target);
     let counters = drive.status()["model"].as_object().unwrap().clone();
-    let mut counters: BTreeMap<String, u64> = counters.into_iter().map(|(name, value)| (name, value.as_u64().unwrap())).collect();
+    let mut counters: BTreeMap<String, u64> =
+        counters.into_iter().map(|(name, value)| (name, value.as_u64().unwrap())).collect();
     counters.entry("host_read_bytes".to_owned()).and_modify(|bytes| *bytes -= before);
     counters
 }
@@ -88,8 +94,11 @@ fn attached_drive_counters_match_in_process_model() {
     }
     // Above real-time speed a slow host would leave idle gaps, in which the drive would collect
     // more garbage.
-    for (data, times, trims, speed) in [(DataClass::Compressible(10), 1, 2, "off"), (DataClass::Random, 1, 0, "realtime")] {
-        let (inside, outside) = (in_process(data, times, trims), attached(data, times, trims, speed));
+    for (data, times, trims, speed) in
+        [(DataClass::Compressible(10), 1, 2, "off"), (DataClass::Random, 1, 0, "realtime")]
+    {
+        let (inside, outside) =
+            (in_process(data, times, trims), attached(data, times, trims, speed));
         assert!(inside["gc_superblocks"] >= 10, "garbage was collected: {inside:?}");
         for name in [
             "host_written_bytes",
@@ -128,7 +137,8 @@ fn bench_and_study_run_on_attached_drive() {
         command.args(["--json", "--yes", "--store"]).arg(store.path().join("store.db"));
         command
     };
-    let (drive, mounted) = mounted_ext4(&["ocz-vertex-le-100gb", "--size", "2GiB", "--speed", "off"]);
+    let (drive, mounted) =
+        mounted_ext4(&["ocz-vertex-le-100gb", "--size", "2GiB", "--speed", "off"]);
     let study = json(
         command()
             .args(["study", "--quick", "--reserve", "0", "--report"])
@@ -137,12 +147,26 @@ fn bench_and_study_run_on_attached_drive() {
             .output()
             .unwrap(),
     );
-    assert_eq!(study["runs"].as_array().unwrap().len(), 6, "two workloads under three policies: {}", study["untried"]);
+    assert_eq!(
+        study["runs"].as_array().unwrap().len(),
+        6,
+        "two workloads under three policies: {}",
+        study["untried"]
+    );
     let trimmed = drive.status()["discards"]["effective_bytes"].as_u64().unwrap();
     assert!(trimmed > 20_000_000, "the ledger shows the study's trims: {trimmed}");
     let postmark = json(
         command()
-            .args(["bench", "postmark", "--number", "500", "--transactions", "500", "--reserve", "0"])
+            .args([
+                "bench",
+                "postmark",
+                "--number",
+                "500",
+                "--transactions",
+                "500",
+                "--reserve",
+                "0",
+            ])
             .arg(mounted.path())
             .output()
             .unwrap(),
@@ -198,11 +222,30 @@ fn postmark_and_kdiskmark_jobs_run_on_attached_drive() {
     let (drive, mounted) = mounted_ext4(&["ocz-vertex-le-100gb", "--size", "1GiB"]);
     let file = mounted.path().join(".kdiskmark.tmp");
     let filename = format!("--filename={}", file.display());
-    ok(Command::new("fio").args(["--create_only=1", &filename, "--size=16m", "--zero_buffers=0", "--name=prepare"]));
+    ok(Command::new("fio").args([
+        "--create_only=1",
+        &filename,
+        "--size=16m",
+        "--zero_buffers=0",
+        "--name=prepare",
+    ]));
     for job in KDISKMARK {
         let mut command = Command::new("fio");
-        command.args(["--output-format=json", "--ioengine=libaio", "--randrepeat=0", "--refill_buffers=0", "--end_fsync=1"]);
-        command.args(["--direct=1", "--rwmixread=70", "--size=16m", "--zero_buffers=0", "--runtime=5", "--numjobs=1"]);
+        command.args([
+            "--output-format=json",
+            "--ioengine=libaio",
+            "--randrepeat=0",
+            "--refill_buffers=0",
+            "--end_fsync=1",
+        ]);
+        command.args([
+            "--direct=1",
+            "--rwmixread=70",
+            "--size=16m",
+            "--zero_buffers=0",
+            "--runtime=5",
+            "--numjobs=1",
+        ]);
         command.args(["--group_reporting", "--name=job", &filename]);
         let shown = json(ok(command.args(job)));
         let side = if job[0].contains("read") { "read" } else { "write" };
@@ -219,12 +262,20 @@ fn postmark_and_kdiskmark_jobs_run_on_attached_drive() {
 
 fn postmark(location: &Path) {
     use std::io::Write as _;
-    let script = format!("set location {}\nset number 500\nset transactions 1000\nrun\nquit\n", location.display());
-    let mut child = Command::new("postmark").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let script = format!(
+        "set location {}\nset number 500\nset transactions 1000\nrun\nquit\n",
+        location.display()
+    );
+    let mut child =
+        Command::new("postmark").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1000 transactions") || said.contains("Deleting files...Done"), "{said}");
+    assert!(
+        output.status.success() && said.contains("1000 transactions")
+            || said.contains("Deleting files...Done"),
+        "{said}"
+    );
 }
 
 /// The foreground latency during a trim is measured and drawn, with equal values in both.
@@ -236,21 +287,52 @@ fn study_stall_during_trim_is_in_figures_and_picture() {
     }
     let store = tempfile::tempdir().unwrap();
     let report = store.path().join("r.html");
-    let (_drive, mounted) = mounted_ext4(&["ocz-vertex-le-100gb", "--size", "2GiB", "--speed", "realtime"]);
+    let (_drive, mounted) =
+        mounted_ext4(&["ocz-vertex-le-100gb", "--size", "2GiB", "--speed", "realtime"]);
     let mut command = trimtab();
-    command.args(["study", "--quick", "--reserve", "0", "--yes", "--json", "--policies", "as-mounted,batched", "--store"]);
-    let study = json(command.arg(store.path().join("store.db")).arg("--report").arg(&report).arg(mounted.path()).output().unwrap());
-    let tree =
-        |policy: &str| study["runs"].as_array().unwrap().iter().find(|run| run["workload"] == "tree" && run["policy"] == policy).unwrap();
+    command.args([
+        "study",
+        "--quick",
+        "--reserve",
+        "0",
+        "--yes",
+        "--json",
+        "--policies",
+        "as-mounted,batched",
+        "--store",
+    ]);
+    let study = json(
+        command
+            .arg(store.path().join("store.db"))
+            .arg("--report")
+            .arg(&report)
+            .arg(mounted.path())
+            .output()
+            .unwrap(),
+    );
+    let tree = |policy: &str| {
+        study["runs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|run| run["workload"] == "tree" && run["policy"] == policy)
+            .unwrap()
+    };
     let least = |bucket: u64| ((4 + bucket % 4) << (bucket / 4 - 2)) as f64 / 1e9;
     let mut longest = Vec::new();
     for (policy, trims) in [("as-mounted", false), ("batched", true)] {
         let run = tree(policy);
         let map = &run["pictures"]["latencies"][0];
         let number = |value: &serde_json::Value| value.as_u64().unwrap();
-        let cells: Vec<[u64; 3]> = map["cells"].as_array().unwrap().iter().map(|c| [number(&c[0]), number(&c[1]), number(&c[2])]).collect();
+        let cells: Vec<[u64; 3]> = map["cells"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|c| [number(&c[0]), number(&c[1]), number(&c[2])])
+            .collect();
         assert_eq!(!map["trimming"].as_array().unwrap().is_empty(), trims, "{policy}");
-        let load = run["phases"].as_array().unwrap().iter().find(|phase| phase["name"] == "load").unwrap();
+        let load =
+            run["phases"].as_array().unwrap().iter().find(|phase| phase["name"] == "load").unwrap();
         assert_eq!(
             cells.iter().map(|cell| cell[2]).sum::<u64>(),
             number(&load["ops"]["append"]),
@@ -260,11 +342,15 @@ fn study_stall_during_trim_is_in_figures_and_picture() {
             let metrics = run["metrics"].as_array().unwrap();
             metrics.iter().find(|m| m["name"] == name).unwrap()["samples"][0].as_f64().unwrap()
         };
-        let (wait, backlog) = (figure("load.wait.longest.seconds"), figure("load.backlog.longest.seconds"));
+        let (wait, backlog) =
+            (figure("load.wait.longest.seconds"), figure("load.backlog.longest.seconds"));
         // Latency from the due time is at least the slowest append's time, and at most that plus
         // its delay. A bucket is a quarter of an octave wide.
         let drawn = cells.iter().map(|cell| least(cell[1])).fold(0.0, f64::max);
-        assert!(drawn * 1.26 >= wait && drawn <= wait + backlog, "{policy}: {drawn} s drawn, {wait} s waited, {backlog} s late");
+        assert!(
+            drawn * 1.26 >= wait && drawn <= wait + backlog,
+            "{policy}: {drawn} s drawn, {wait} s waited, {backlog} s late"
+        );
         assert_eq!(load["written_bytes"], number(&load["ops"]["append"]) * 4096);
         longest.push(wait);
     }

@@ -53,7 +53,10 @@ fn wear_from_file_and_stdin_has_the_counters_of_the_drive() {
     from_stdin[0]["subject"] = from_file[0]["subject"].clone();
     assert_eq!(from_file, from_stdin);
     let drive = &from_file[0];
-    assert_eq!((drive["host_written_bytes"].as_u64(), drive["nand_written_bytes"].as_u64()), (Some(1000 << 25), Some(1700 << 25)));
+    assert_eq!(
+        (drive["host_written_bytes"].as_u64(), drive["nand_written_bytes"].as_u64()),
+        (Some(1000 << 25), Some(1700 << 25))
+    );
     assert_eq!(
         (&drive["waf_lifetime"]["value"], &drive["used_percent"], &drive["used_is_standard"]),
         (&json!(1.7), &json!(3), &json!(false))
@@ -63,9 +66,22 @@ fn wear_from_file_and_stdin_has_the_counters_of_the_drive() {
         (&json!(33), &json!(7), &json!(2400))
     );
     assert_eq!((&drive["life_left"], &drive["since"]), (&Value::Null, &Value::Null));
-    let screen = trimtab().args(["wear", "--from"]).arg(&file).assert().success().stderr("").get_output().stdout.clone();
+    let screen = trimtab()
+        .args(["wear", "--from"])
+        .arg(&file)
+        .assert()
+        .success()
+        .stderr("")
+        .get_output()
+        .stdout
+        .clone();
     let screen = String::from_utf8(screen).unwrap();
-    for line in ["host writes           33.6 GB (attribute 241 'Host_Writes_32MiB')", "1.70 over its life", "not known yet", "2,400 h"] {
+    for line in [
+        "host writes           33.6 GB (attribute 241 'Host_Writes_32MiB')",
+        "1.70 over its life",
+        "not known yet",
+        "2,400 h",
+    ] {
         assert!(screen.contains(line), "{line}:\n{screen}");
     }
 }
@@ -77,19 +93,39 @@ fn wear_before_gives_the_present_rate_and_the_warranty() {
         files.add("before.json", sata(100, 30_000, 60_000, 10).to_string()),
         files.add("now.json", sata(200, 60_000, 150_000, 20).to_string()),
     );
-    let drive = drives(trimtab().args(["wear", "--tbw", "4TB", "--before"]).arg(&before).arg("--from").arg(&now))[0].clone();
-    assert_eq!((&drive["since"]["days"], &drive["since"]["waf"]["value"]), (&json!(100.0), &json!(3.0)));
+    let drive = drives(
+        trimtab().args(["wear", "--tbw", "4TB", "--before"]).arg(&before).arg("--from").arg(&now),
+    )[0]
+    .clone();
+    assert_eq!(
+        (&drive["since"]["days"], &drive["since"]["waf"]["value"]),
+        (&json!(100.0), &json!(3.0))
+    );
     // 20 % for 150,000 steps, 900 steps a day: 80 % last 600,000 / 900 days.
     let days = |key: &str| drive["life_left"][key].as_f64().unwrap();
-    assert!(days("low_days") < days("days") && days("days") < 666.7 && days("high_days") > 666.6, "{drive:#}");
+    assert!(
+        days("low_days") < days("days") && days("days") < 666.7 && days("high_days") > 666.6,
+        "{drive:#}"
+    );
     assert!(days("high_days") < 668.0 && days("low_days") > 600.0, "{drive:#}");
     let limit = 4e12;
     let left = (limit - 60_000.0 * 33_554_432.0) / (300.0 * 33_554_432.0);
     assert!((drive["warranty"]["days_left"].as_f64().unwrap() - left).abs() < 0.01, "{drive:#}");
-    let five_years = drives(trimtab().args(["wear", "--dwpd", "0.3", "--from"]).arg(&now))[0].clone();
+    let five_years =
+        drives(trimtab().args(["wear", "--dwpd", "0.3", "--from"]).arg(&now))[0].clone();
     assert_eq!(five_years["warranty"]["limit_bytes"], json!(547_500_000_000_000_u64));
     let wrong = |before: &PathBuf, now: &PathBuf| {
-        trimtab().args(["wear", "--before"]).arg(before).arg("--from").arg(now).assert().code(2).stdout("").get_output().stderr.clone()
+        trimtab()
+            .args(["wear", "--before"])
+            .arg(before)
+            .arg("--from")
+            .arg(now)
+            .assert()
+            .code(2)
+            .stdout("")
+            .get_output()
+            .stderr
+            .clone()
     };
     assert!(String::from_utf8(wrong(&now, &before)).unwrap().contains("is the later one"));
     let mut other = sata(100, 1, 1, 1);
@@ -102,35 +138,85 @@ fn wear_before_gives_the_present_rate_and_the_warranty() {
 fn wear_of_a_hard_disk_is_no_error() {
     let document = json!({ "smartctl": { "exit_status": 64 }, "device": { "protocol": "ATA" }, "model_name": "Example Disk", "rotation_rate": 7200,
         "ata_smart_attributes": { "table": [{ "id": 9, "name": "Power_On_Hours", "value": 9, "raw": { "value": 5, "string": "5" } }] } });
-    let screen = trimtab().args(["wear", "--from", "-"]).write_stdin(document.to_string()).assert().success().get_output().stdout.clone();
+    let screen = trimtab()
+        .args(["wear", "--from", "-"])
+        .write_stdin(document.to_string())
+        .assert()
+        .success()
+        .get_output()
+        .stdout
+        .clone();
     let screen = String::from_utf8(screen).unwrap();
-    assert!(screen.contains("no wear counter: a hard disk") && !screen.contains("write amplification"), "{screen}");
+    assert!(
+        screen.contains("no wear counter: a hard disk") && !screen.contains("write amplification"),
+        "{screen}"
+    );
 }
 
 #[test]
 fn wear_refuses_bad_documents_with_one_line() {
     let files = Files::new();
-    let messages = |said: &str| json!({ "smartctl": { "exit_status": 2, "messages": [{ "string": said }] } }).to_string();
+    let messages = |said: &str| {
+        json!({ "smartctl": { "exit_status": 2, "messages": [{ "string": said }] } }).to_string()
+    };
     for (name, text, said) in [
         ("cut", "{\"smartctl\": {\"vers".to_owned(), "it is not valid JSON"),
         ("empty", String::new(), "it is not valid JSON"),
         ("deep", "[".repeat(10_000), "it is not valid JSON"),
         ("foreign", "{\"a\": 1}".to_owned(), "neither from smartctl nor from nvme-cli"),
         ("asleep", messages("Device is in STANDBY mode, exit(2)"), "asleep and was not woken"),
-        ("bridge", messages("/dev/sdb: Unknown USB bridge [0x1234:0x5678 (0x100)]"), "does not know how the drive is connected"),
-        ("gone", messages("Smartctl open device: /dev/sdz failed: No such device\u{1b}[2J"), "exit status 2"),
+        (
+            "bridge",
+            messages("/dev/sdb: Unknown USB bridge [0x1234:0x5678 (0x100)]"),
+            "does not know how the drive is connected",
+        ),
+        (
+            "gone",
+            messages("Smartctl open device: /dev/sdz failed: No such device\u{1b}[2J"),
+            "exit status 2",
+        ),
     ] {
         let file = files.add(name, text);
-        let output = trimtab().args(["wear", "--from"]).arg(&file).assert().code(1).stdout("").get_output().stderr.clone();
+        let output = trimtab()
+            .args(["wear", "--from"])
+            .arg(&file)
+            .assert()
+            .code(1)
+            .stdout("")
+            .get_output()
+            .stderr
+            .clone();
         let output = String::from_utf8(output).unwrap();
-        assert!(output.contains(said) && output.lines().count() == 1 && !output.contains('\u{1b}'), "{name}: {output}");
+        assert!(
+            output.contains(said) && output.lines().count() == 1 && !output.contains('\u{1b}'),
+            "{name}: {output}"
+        );
     }
     let large = files.add("large", "");
     fs::File::options().write(true).open(&large).unwrap().set_len(100 << 20).unwrap();
-    trimtab().args(["wear", "--from"]).arg(&large).assert().code(1).stderr(contains("longer than 4194304 bytes"));
-    trimtab().args(["wear", "--from", "/no/such/file"]).assert().code(1).stderr(contains("there is no '/no/such/file'"));
-    trimtab().args(["wear", "--tbw", "600"]).assert().code(2).stderr(contains("--tbw 600 B").and(contains("give a unit, such as 600TB")));
-    for usage in [&["--dwpd", "-1"][..], &["--tbw", "0"], &["--device", "sat;x"], &["--from", "-", "--all"], &["--years", "3"]] {
+    trimtab()
+        .args(["wear", "--from"])
+        .arg(&large)
+        .assert()
+        .code(1)
+        .stderr(contains("longer than 4194304 bytes"));
+    trimtab()
+        .args(["wear", "--from", "/no/such/file"])
+        .assert()
+        .code(1)
+        .stderr(contains("there is no '/no/such/file'"));
+    trimtab()
+        .args(["wear", "--tbw", "600"])
+        .assert()
+        .code(2)
+        .stderr(contains("--tbw 600 B").and(contains("give a unit, such as 600TB")));
+    for usage in [
+        &["--dwpd", "-1"][..],
+        &["--tbw", "0"],
+        &["--device", "sat;x"],
+        &["--from", "-", "--all"],
+        &["--years", "3"],
+    ] {
         trimtab().arg("wear").args(usage).assert().code(2).stdout("");
     }
 }
@@ -150,22 +236,52 @@ fn wear_reports_the_readable_of_several_files() {
         .stdout
         .clone();
     let document: Value = serde_json::from_slice(&output).unwrap();
-    assert_eq!((document["drives"].as_array().unwrap().len(), document["failures"].as_array().unwrap().len()), (1, 1));
+    assert_eq!(
+        (
+            document["drives"].as_array().unwrap().len(),
+            document["failures"].as_array().unwrap().len()
+        ),
+        (1, 1)
+    );
 }
 
 #[test]
 fn wear_metrics_hold_the_figures_of_the_document() {
     let files = Files::new();
-    let (file, before) = (files.add("a.json", sata(11, 50, 95, 9).to_string()), files.add("b.json", sata(1, 10, 45, 9).to_string()));
+    let (file, before) = (
+        files.add("a.json", sata(11, 50, 95, 9).to_string()),
+        files.add("b.json", sata(1, 10, 45, 9).to_string()),
+    );
     let metrics = files.0.path().join("trimtab-wear.prom");
-    trimtab().args(["wear", "--from"]).arg(&file).arg("--before").arg(&before).arg("--metrics").arg(&metrics).assert().success();
+    trimtab()
+        .args(["wear", "--from"])
+        .arg(&file)
+        .arg("--before")
+        .arg(&before)
+        .arg("--metrics")
+        .arg(&metrics)
+        .assert()
+        .success();
     let text = fs::read_to_string(&metrics).unwrap();
-    let value =
-        |name: &str| text.lines().find(|line| line.starts_with(&format!("{name}{{"))).unwrap().rsplit(' ').next().unwrap().to_owned();
+    let value = |name: &str| {
+        text.lines()
+            .find(|line| line.starts_with(&format!("{name}{{")))
+            .unwrap()
+            .rsplit(' ')
+            .next()
+            .unwrap()
+            .to_owned()
+    };
     assert_eq!(value("trimtab_drive_host_written_bytes_total"), (50_u64 << 25).to_string());
     assert_eq!(value("trimtab_drive_nand_written_bytes_total"), (95_u64 << 25).to_string());
-    assert_eq!([value("trimtab_drive_waf_ratio"), value("trimtab_drive_life_used_ratio")], ["1.9", "0.09"]);
-    assert_eq!(value("trimtab_drive_read_timestamp_seconds"), (1_700_000_000 + 11 * 86_400).to_string());
+    assert_eq!(
+        [value("trimtab_drive_waf_ratio"), value("trimtab_drive_life_used_ratio")],
+        ["1.9", "0.09"]
+    );
+    assert_eq!(
+        value("trimtab_drive_read_timestamp_seconds"),
+        (1_700_000_000 + 11 * 86_400).to_string()
+    );
     // 9 to 10 per cent took 95 steps, so 9.5 took 10 steps each; 90.5 are left, at 5 steps a day.
     assert_eq!(value("trimtab_drive_life_left_seconds"), (181 * 86_400).to_string());
     crate::mixin::require_clean_metrics(&text);
@@ -175,18 +291,37 @@ fn wear_metrics_hold_the_figures_of_the_document() {
 fn wear_shows_text_of_a_drive_as_text() {
     let mut document = sata(1, 10, 10, 0);
     document["model_name"] = "Bad\u{1b}[2J\nhost writes 1 B\u{202e}".into();
-    document["ata_smart_attributes"]["table"][3]["name"] = "NAND_Writes\u{9b}\n  note forged".into();
-    let screen = trimtab().args(["wear", "--from", "-"]).write_stdin(document.to_string()).assert().success().get_output().stdout.clone();
+    document["ata_smart_attributes"]["table"][3]["name"] =
+        "NAND_Writes\u{9b}\n  note forged".into();
+    let screen = trimtab()
+        .args(["wear", "--from", "-"])
+        .write_stdin(document.to_string())
+        .assert()
+        .success()
+        .get_output()
+        .stdout
+        .clone();
     let screen = String::from_utf8(screen).unwrap();
     assert!(!screen.contains(['\u{1b}', '\u{202e}', '\u{9b}']), "{screen:?}");
-    assert!(!screen.lines().any(|line| line.starts_with("host writes") || line.starts_with("  note forged")), "{screen}");
+    assert!(
+        !screen
+            .lines()
+            .any(|line| line.starts_with("host writes") || line.starts_with("  note forged")),
+        "{screen}"
+    );
 }
 
 #[test]
 fn wear_of_path_without_a_drive_is_an_error() {
     let on_tmpfs = tempfile::tempdir_in("/dev/shm");
     let Ok(directory) = on_tmpfs else { return skip("/dev/shm") };
-    trimtab().arg("wear").arg(directory.path()).assert().code(1).stdout("").stderr(contains("is on no drive of this machine"));
+    trimtab()
+        .arg("wear")
+        .arg(directory.path())
+        .assert()
+        .code(1)
+        .stdout("")
+        .stderr(contains("is on no drive of this machine"));
     trimtab()
         .args(["wear", "/no/such/path"])
         .assert()
@@ -196,7 +331,9 @@ fn wear_of_path_without_a_drive_is_an_error() {
 
 #[test]
 fn wear_without_a_reporting_drive_prints_an_empty_document() {
-    let names = fs::read_dir("/sys/block").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = fs::read_dir("/sys/block")
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     if names.into_iter().any(|name| name.starts_with("sd") || name.starts_with("nvme")) {
         return skip("this machine has drives that may report their wear");
     }

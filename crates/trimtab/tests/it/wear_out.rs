@@ -18,7 +18,12 @@ fn spec(directory: &Path, separate_gc: bool) -> String {
 }
 
 fn value(run: &Value, name: &str) -> f64 {
-    let metric = run["metrics"].as_array().unwrap().iter().find(|metric| metric["name"] == name).unwrap_or_else(|| panic!("{name}"));
+    let metric = run["metrics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|metric| metric["name"] == name)
+        .unwrap_or_else(|| panic!("{name}"));
     metric["samples"][0].as_f64().unwrap()
 }
 
@@ -28,7 +33,11 @@ fn check(run: &Value) {
     assert!(first > 1e8 && worn > first, "{first} {worn}");
     let flash = run["counters"]["nand_written_bytes"].as_f64().unwrap();
     assert!(flash > 0.5 * FLASH_LIFE && flash <= FLASH_LIFE, "{flash} bytes to the flash");
-    assert!(run["counters"]["erases_of_a_superblock_max"].as_u64().unwrap() <= 22, "{}", run["counters"]);
+    assert!(
+        run["counters"]["erases_of_a_superblock_max"].as_u64().unwrap() <= 22,
+        "{}",
+        run["counters"]
+    );
     let warnings = run["warnings"].as_array().unwrap();
     assert!(warnings.iter().any(|warning| warning["code"] == "drive.worn-out"), "{warnings:?}");
 }
@@ -39,16 +48,25 @@ fn drive_simulate_of_worn_out_drive_is_a_result() {
     let store = scratch.path().join("store.db").display().to_string();
     for separate_gc in [true, false] {
         let drive = spec(scratch.path(), separate_gc);
-        let simulate = ["drive", "simulate", "--drive", &drive, "--until-written", "10GB", "--store", &store];
+        let simulate =
+            ["drive", "simulate", "--drive", &drive, "--until-written", "10GB", "--store", &store];
         let assert = trimtab().args(simulate).arg("--json").assert().success();
         let run: Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
         check(&run);
-        let rates = run["series"].as_array().unwrap().iter().find(|series| series["name"] == "write.rate").expect("the curve until then");
+        let rates = run["series"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|series| series["name"] == "write.rate")
+            .expect("the curve until then");
         assert!(rates["x"].as_array().unwrap().len() > 3, "{rates}");
         let shown = trimtab().args(simulate).assert().success();
         let shown = String::from_utf8_lossy(&shown.get_output().stdout).into_owned();
         assert!(shown.contains("wore out after"), "{shown}");
-        let kept = trimtab().args(["results", "show", "last", "--json", "--store", &store]).assert().success();
+        let kept = trimtab()
+            .args(["results", "show", "last", "--json", "--store", &store])
+            .assert()
+            .success();
         check(&serde_json::from_slice(&kept.get_output().stdout).unwrap());
     }
 }
@@ -58,7 +76,18 @@ fn bench_of_worn_out_modelled_drive_is_a_result() {
     let scratch = tempfile::tempdir().unwrap();
     let store = scratch.path().join("store.db").display().to_string();
     let target = format!("drive:{}", spec(scratch.path(), false));
-    let rounds = ["bench", "crystal", "--size", "16MiB", "--loop-until-written", "10GB", "--json", "--store", &store, &target];
+    let rounds = [
+        "bench",
+        "crystal",
+        "--size",
+        "16MiB",
+        "--loop-until-written",
+        "10GB",
+        "--json",
+        "--store",
+        &store,
+        &target,
+    ];
     let assert = trimtab().args(rounds).assert().success();
     check(&serde_json::from_slice(&assert.get_output().stdout).unwrap());
 }
@@ -66,7 +95,8 @@ fn bench_of_worn_out_modelled_drive_is_a_result() {
 #[test]
 fn sweep_cell_of_worn_out_drive_has_columns() {
     let scratch = tempfile::tempdir().unwrap();
-    let (plan, out) = (scratch.path().join("plan.toml"), scratch.path().join("out").display().to_string());
+    let (plan, out) =
+        (scratch.path().join("plan.toml"), scratch.path().join("out").display().to_string());
     let drive = spec(scratch.path(), false);
     let text = format!(
         "name = \"mortal\"\n[base]\ndrive.name = \"{drive}\"\nworkload.name = \"random\"\nworkload.until_written = \"10GB\"\n\
@@ -77,7 +107,13 @@ fn sweep_cell_of_worn_out_drive_has_columns() {
     let table = trimtab().args(["sweep", "export", &out]).assert().success();
     let table = String::from_utf8_lossy(&table.get_output().stdout).into_owned();
     let mut lines = table.lines();
-    let column = lines.next().unwrap().split(',').position(|name| name == "worn_out_written_bytes").expect("a column");
-    let written: Vec<f64> = lines.map(|line| line.split(',').nth(column).unwrap().parse().unwrap()).collect();
+    let column = lines
+        .next()
+        .unwrap()
+        .split(',')
+        .position(|name| name == "worn_out_written_bytes")
+        .expect("a column");
+    let written: Vec<f64> =
+        lines.map(|line| line.split(',').nth(column).unwrap().parse().unwrap()).collect();
     assert!(written.len() == 2 && written[1] > 1.8 * written[0], "{written:?}");
 }

@@ -11,7 +11,9 @@ use trimtab_drive::spec::file::Drive;
 use trimtab_drive::spec::source::{Source, SourceKind};
 use trimtab_drive::{Command, Extent, model};
 use trimtab_sim::target::drive::DriveTarget;
-use trimtab_study::learn::candidate::{Candidate, DriveKind, HiddenProperties, OF_SMALL_PROBES, at};
+use trimtab_study::learn::candidate::{
+    Candidate, DriveKind, HiddenProperties, OF_SMALL_PROBES, at,
+};
 use trimtab_study::learn::fit::CandidateEvaluator;
 use trimtab_study::learn::fit::rates::{self, RateFit};
 use trimtab_study::learn::lab::ProbeSession;
@@ -60,7 +62,9 @@ impl CatalogueRates {
     /// Drive name derived from the model name.
     #[must_use]
     pub fn name(&self) -> String {
-        let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
+        let plain = |letter: char| {
+            if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' }
+        };
         self.model.chars().map(plain).collect()
     }
 
@@ -70,7 +74,8 @@ impl CatalogueRates {
         std::array::from_fn(|rate| {
             let logs = || self.results.iter().map(|(_, rates)| libm::log(rates[rate]));
             let mean = logs().sum::<f64>() / self.results.len().max(1) as f64;
-            let (least, most) = logs().fold((f64::MAX, f64::MIN), |(least, most), log| (least.min(log), most.max(log)));
+            let (least, most) = logs()
+                .fold((f64::MAX, f64::MIN), |(least, most), log| (least.min(log), most.max(log)));
             (libm::exp(mean), libm::exp(most - least))
         })
     }
@@ -96,7 +101,15 @@ impl CatalogueRates {
     fn plan(&self) -> ProbePlan {
         let reported = self.reported();
         let reach = AccessPath::bare(&reported);
-        ProbePlan { budget: Budget::Small, reported, reach, start: 0, area: FILE, seed: 1, whole: None }
+        ProbePlan {
+            budget: Budget::Small,
+            reported,
+            reach,
+            start: 0,
+            area: FILE,
+            seed: 1,
+            whole: None,
+        }
     }
 
     /// Rates as times per byte or operation; tolerance from half the spread and the model error.
@@ -107,7 +120,10 @@ impl CatalogueRates {
             value_ns: 1e9 / rate,
             sigma: MODEL_ERROR + libm::log(spread) / 2.0,
         };
-        Findings { observations: RATES.into_iter().zip(self.rates()).map(one).collect(), ..Findings::default() }
+        Findings {
+            observations: RATES.into_iter().zip(self.rates()).map(one).collect(),
+            ..Findings::default()
+        }
     }
 }
 
@@ -116,7 +132,8 @@ impl CatalogueRates {
 /// # Errors
 /// The number of the first invalid line.
 pub fn models(csv: &str) -> Result<Vec<CatalogueRates>, String> {
-    let mut lines = (1..).zip(csv.lines()).filter(|(_, line)| !line.starts_with('#') && !line.is_empty());
+    let mut lines =
+        (1..).zip(csv.lines()).filter(|(_, line)| !line.starts_with('#') && !line.is_empty());
     let (_, header) = lines.next().ok_or("the header is missing")?;
     let header: Vec<&str> = header.split(',').collect();
     let mut models: Vec<CatalogueRates> = Vec::new();
@@ -124,7 +141,9 @@ pub fn models(csv: &str) -> Result<Vec<CatalogueRates>, String> {
         let fields: Vec<&str> = line.split(',').collect();
         let field = |name: &str| {
             let nth = header.iter().position(|column| *column == name);
-            nth.and_then(|nth| fields.get(nth)).copied().ok_or_else(|| format!("line {number} has no {name}"))
+            nth.and_then(|nth| fields.get(nth))
+                .copied()
+                .ok_or_else(|| format!("line {number} has no {name}"))
         };
         let figure = |name: &str| {
             let value = field(name)?.parse::<f64>().ok().filter(|value| *value >= 1.0);
@@ -185,13 +204,21 @@ fn kinds(measured: &CatalogueRates, plan: &ProbePlan) -> Vec<Candidate> {
     for die in [16_u64, 32, 64, 128] {
         let dies = (measured.capacity_bytes >> 30).div_ceil(die).next_power_of_two() as u32;
         for (channels, planes, unit) in [4_u32, 8].into_iter().flat_map(|channels| {
-            [1_u32, 2, 4].into_iter().flat_map(move |planes| [4_u64, 8, 16, 32, 64].map(|unit| (channels, planes, unit << 10)))
+            [1_u32, 2, 4].into_iter().flat_map(move |planes| {
+                [4_u64, 8, 16, 32, 64].map(|unit| (channels, planes, unit << 10))
+            })
         }) {
             if dies >= channels && dies / channels <= 16 {
                 all.push(start(
                     measured,
                     plan,
-                    DriveKind { channels, dies_per_channel: dies / channels, planes, unit_bytes: unit, ..KIND },
+                    DriveKind {
+                        channels,
+                        dies_per_channel: dies / channels,
+                        planes,
+                        unit_bytes: unit,
+                        ..KIND
+                    },
                 ));
             }
         }
@@ -228,7 +255,8 @@ fn start(measured: &CatalogueRates, plan: &ProbePlan, kind: DriveKind) -> Candid
     set(at::PROGRAM, f64::from(kind.dies()) * kind.row_bytes() as f64 * 1e9 / rates[3]);
     set(at::ERASE, 4e6);
     let kind = DriveKind { trim_queued: plan.reported.full_duplex, ..kind };
-    let hidden = HiddenProperties { bits_per_cell: 3, pages_per_block: 768, ..classes::common(false) };
+    let hidden =
+        HiddenProperties { bits_per_cell: 3, pages_per_block: 768, ..classes::common(false) };
     Candidate { kind, logs, hidden }
 }
 
@@ -247,16 +275,27 @@ pub struct CatalogueEntry {
 #[must_use]
 pub fn entry(measured: &CatalogueRates, tries: &dyn CandidateEvaluator) -> Option<CatalogueEntry> {
     let plan = measured.plan();
-    let fitted = rates::fit(&measured.found(), &plan, kinds(measured, &plan), &|candidate| shown(candidate, &plan), tries)?;
+    let fitted = rates::fit(
+        &measured.found(),
+        &plan,
+        kinds(measured, &plan),
+        &|candidate| shown(candidate, &plan),
+        tries,
+    )?;
     let of_rates = measured.rates();
-    let rates = std::array::from_fn(|rate| (of_rates[rate].0, of_rates[rate].1, 1e9 / libm::exp(fitted.shown[rate])));
+    let rates = std::array::from_fn(|rate| {
+        (of_rates[rate].0, of_rates[rate].1, 1e9 / libm::exp(fitted.shown[rate]))
+    });
     let drive = Drive { sources: sources(measured, &fitted), ..plain(measured, &plan, &fitted) };
     Some(CatalogueEntry { drive, fitted, rates })
 }
 
 fn plain(measured: &CatalogueRates, plan: &ProbePlan, fitted: &RateFit) -> Drive {
     let shown: Vec<&str> = measured.model.split('_').collect();
-    let description = format!("{}, as six published rates show it; its SLC cache and its TRIM were not measured", shown.join(" "));
+    let description = format!(
+        "{}, as six published rates show it; its SLC cache and its TRIM were not measured",
+        shown.join(" ")
+    );
     let spec = fitted.best.spec(&measured.name(), &description, &plan.reported);
     Drive { spec, sources: BTreeMap::new(), alternatives: Vec::new(), twin: None }
 }
@@ -267,18 +306,34 @@ fn sources(measured: &CatalogueRates, fitted: &RateFit) -> BTreeMap<String, Sour
     let of = |kind, text: &str| Source { kind, text: text.into() };
     let mut all: BTreeMap<String, Source> = [
         ("capacity_bytes", of(SourceKind::Published, &published)),
-        ("logical_block_bytes", of(SourceKind::Assumed, "512-byte emulation, as most are delivered")),
+        (
+            "logical_block_bytes",
+            of(SourceKind::Assumed, "512-byte emulation, as most are delivered"),
+        ),
         ("interface", of(SourceKind::Assumed, "typical of the class")),
         ("flash", of(SourceKind::Assumed, "typical of the class; six rates do not tell")),
-        ("flash.geometry", of(SourceKind::Fitted, "an arrangement of dies of 16 to 128 GiB that shows the six rates; others do, too")),
-        ("flash.ftl.mapping_unit_bytes", of(SourceKind::Fitted, &format!("small writes at random ({published})"))),
+        (
+            "flash.geometry",
+            of(
+                SourceKind::Fitted,
+                "an arrangement of dies of 16 to 128 GiB that shows the six rates; others do, too",
+            ),
+        ),
+        (
+            "flash.ftl.mapping_unit_bytes",
+            of(SourceKind::Fitted, &format!("small writes at random ({published})")),
+        ),
     ]
     .into_iter()
     .map(|(field, source)| (field.into(), source))
     .collect();
-    for number in (0..OF_SMALL_PROBES).filter(|number| !TRIMS.contains(number) && fitted.learned[*number] >= DETERMINED_MIN) {
+    for number in (0..OF_SMALL_PROBES)
+        .filter(|number| !TRIMS.contains(number) && fitted.learned[*number] >= DETERMINED_MIN)
+    {
         let (least, most) = fitted.bounds[number];
-        let text = format!("six rates ({published}); nine of ten such drives of this arrangement have {least:.0} to {most:.0}");
+        let text = format!(
+            "six rates ({published}); nine of ten such drives of this arrangement have {least:.0} to {most:.0}"
+        );
         all.insert(classes::PARAMETERS[number].field.into(), of(SourceKind::Fitted, &text));
     }
     all

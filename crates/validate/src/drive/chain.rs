@@ -81,7 +81,9 @@ const fn effort(case: &ChainCase, thorough: bool) -> Effort {
 /// Runs all cases in parallel.
 pub fn compare(context: &Context, thorough: bool, seed: u64) -> anyhow::Result<Vec<ChainRow>> {
     parallel::map(context, "trim policies against theory", &cases(), |case| {
-        let outcome = case.run(effort(case, thorough), seed, &interrupt::requested).with_context(|| case.policy.to_string())?;
+        let outcome = case
+            .run(effort(case, thorough), seed, &interrupt::requested)
+            .with_context(|| case.policy.to_string())?;
         Ok(row(case, &outcome.ok_or(InterruptError)?))
     })
 }
@@ -89,8 +91,10 @@ pub fn compare(context: &Context, thorough: bool, seed: u64) -> anyhow::Result<V
 fn row(case: &ChainCase, outcome: &ChainOutcome) -> ChainRow {
     let deviation_percent = 100.0 * outcome.deviation();
     let theory_of_lives = (case.victim == VictimPolicy::Fifo).then_some(outcome.of_lives);
-    let deviation_of_lives_percent = theory_of_lives.map(|theory| 100.0 * (outcome.model / theory - 1.0));
-    let limit_percent = if case.file == SMALL_FILE { LIMIT_SMALL_FILES_PERCENT } else { LIMIT_PERCENT };
+    let deviation_of_lives_percent =
+        theory_of_lives.map(|theory| 100.0 * (outcome.model / theory - 1.0));
+    let limit_percent =
+        if case.file == SMALL_FILE { LIMIT_SMALL_FILES_PERCENT } else { LIMIT_PERCENT };
     ChainRow {
         trim: case.policy.to_string(),
         policy: victim::name(case.victim),
@@ -107,13 +111,27 @@ fn row(case: &ChainCase, outcome: &ChainOutcome) -> ChainRow {
         deviation_of_lives_percent,
         limit_percent,
         agrees: deviation_percent.abs() <= limit_percent
-            && deviation_of_lives_percent.is_none_or(|percent| percent.abs() <= LIMIT_OF_LIVES_PERCENT),
+            && deviation_of_lives_percent
+                .is_none_or(|percent| percent.abs() <= LIMIT_OF_LIVES_PERCENT),
     }
 }
 
 /// Formats the rows as a table.
 pub fn text(rows: &[ChainRow]) -> String {
-    let head = ["trim policy", "drive", "files", "metadata", "live", "u", "theory", "of lives", "model", "deviation", "of lives", "limit"];
+    let head = [
+        "trim policy",
+        "drive",
+        "files",
+        "metadata",
+        "live",
+        "u",
+        "theory",
+        "of lives",
+        "model",
+        "deviation",
+        "of lives",
+        "limit",
+    ];
     let mut table = Table::new("", &head);
     for row in rows {
         table.row([
@@ -127,12 +145,17 @@ pub fn text(rows: &[ChainRow]) -> String {
             row.theory_of_lives.map_or_else(String::new, |theory| format!("{theory:.4}")),
             format!("{:.4}", row.model),
             format!("{:+.2} %{}", row.deviation_percent, if row.agrees { "" } else { " !" }),
-            row.deviation_of_lives_percent.map_or_else(String::new, |percent| format!("{percent:+.2} %")),
+            row.deviation_of_lives_percent
+                .map_or_else(String::new, |percent| format!("{percent:+.2} %")),
             format!("{} %", row.limit_percent),
         ]);
     }
     let outside = rows.iter().filter(|row| !row.agrees).count();
-    let verdict = if outside == 0 { "all within limits".to_owned() } else { format!("{outside} outside limits (marked !)") };
+    let verdict = if outside == 0 {
+        "all within limits".to_owned()
+    } else {
+        format!("{outside} outside limits (marked !)")
+    };
     let what = format!(
         "File creation and deletion on a filesystem under a trim policy. Metadata: share of journal, bitmaps and inode tables in the writes. \
          Live: existing files; u: mapped pages; both over physical pages. Theory: formula at u, with metadata as hot data in the same log. \

@@ -7,7 +7,9 @@ use super::traffic::{Effort, PageRequest, PageRequestStream, Traffic};
 use crate::theory;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
-use trimtab_drive::spec::{DriveSpec, Flash, Geometry, Interface, Medium, SpecError, Streams, VictimPolicy, WriteCache};
+use trimtab_drive::spec::{
+    DriveSpec, Flash, Geometry, Interface, Medium, SpecError, Streams, VictimPolicy, WriteCache,
+};
 use trimtab_drive::ssd::Ssd;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device as _, Extent};
@@ -106,12 +108,18 @@ impl IdealCase {
     /// collection of hot and cold data in one log.
     #[must_use]
     pub const fn formula_is_exact(&self) -> bool {
-        !matches!(self.traffic, Traffic::HotCold { .. }) || matches!(self.policy, VictimPolicy::Fifo)
+        !matches!(self.traffic, Traffic::HotCold { .. })
+            || matches!(self.policy, VictimPolicy::Fifo)
     }
 
     /// Reference for the model; `None` if interrupted. The Monte Carlo simulation has the same
     /// length as the model, with independent requests.
-    fn reference(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> Option<Reference> {
+    fn reference(
+        &self,
+        effort: Effort,
+        seed: u64,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Option<Reference> {
         let expected = self.theory();
         if self.formula_is_exact() {
             return Some(Reference::Formula(expected));
@@ -139,11 +147,17 @@ impl IdealCase {
     ///
     /// # Errors
     /// If the drive is invalid, for instance with too few blocks for the utilisation.
-    pub fn run(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> Result<Option<IdealOutcome>, SpecError> {
+    pub fn run(
+        &self,
+        effort: Effort,
+        seed: u64,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<IdealOutcome>, SpecError> {
         let spec = self.spec(effort.pages);
         let mut ssd = Ssd::new(&spec, seed)?;
         let user_pages = (spec.capacity_bytes / PAGE) as u32;
-        let requests = PageRequestStream::new(self.traffic, user_pages, Stream::new(seed, "theory requests"));
+        let requests =
+            PageRequestStream::new(self.traffic, user_pages, Stream::new(seed, "theory requests"));
         let mut host = IdealHost { requests, now: Nanos::ZERO };
         host.fill(&mut ssd, user_pages);
         for _ in 0..effort.warm_up {
@@ -176,7 +190,12 @@ impl IdealCase {
 
 /// A drive that satisfies the formulas' assumptions: one die and stream, no cache.
 #[must_use]
-pub fn ideal_drive(victim: VictimPolicy, pages_per_block: u32, pages: u32, user_pages: u64) -> DriveSpec {
+pub fn ideal_drive(
+    victim: VictimPolicy,
+    pages_per_block: u32,
+    pages: u32,
+    user_pages: u64,
+) -> DriveSpec {
     let geometry = Geometry {
         channels: 1,
         dies_per_channel: 1,
@@ -220,7 +239,9 @@ impl IdealHost {
     fn submit(&mut self, ssd: &mut Ssd, request: PageRequest) {
         let extent = |page: u32| Extent { offset: u64::from(page) * PAGE, len: PAGE };
         let completion = match request {
-            PageRequest::Write(page) => ssd.submit(self.now, &Command::Write(extent(page), DataClass::Random)),
+            PageRequest::Write(page) => {
+                ssd.submit(self.now, &Command::Write(extent(page), DataClass::Random))
+            }
             PageRequest::Trim(page) => ssd.submit(self.now, &Command::trim(&[extent(page)])),
         };
         self.now = completion.done;
@@ -241,14 +262,22 @@ impl IdealHost {
 mod tests {
     use super::*;
 
-    fn deviation(policy: VictimPolicy, pages_per_block: u32, utilisation: f64, traffic: Traffic) -> f64 {
+    fn deviation(
+        policy: VictimPolicy,
+        pages_per_block: u32,
+        utilisation: f64,
+        traffic: Traffic,
+    ) -> f64 {
         let case = IdealCase { policy, pages_per_block, utilisation, traffic };
         let effort = match traffic {
             Traffic::HotCold { .. } => Effort { pages: 1 << 18, warm_up: 20, measured: 10 },
             _ => Effort { pages: 1 << 18, warm_up: 8, measured: 8 },
         };
         let outcome = case.run(effort, 11, &|| false).unwrap().unwrap();
-        println!("{policy:?} {pages_per_block} {utilisation} {traffic:?}: {outcome:?} {:+.3} %", 100.0 * outcome.deviation());
+        println!(
+            "{policy:?} {pages_per_block} {utilisation} {traffic:?}: {outcome:?} {:+.3} %",
+            100.0 * outcome.deviation()
+        );
         assert!((outcome.utilisation / utilisation - 1.0).abs() < 1e-3, "{outcome:?}");
         outcome.deviation().abs()
     }
@@ -278,12 +307,24 @@ mod tests {
     /// The formula is off by about 1 % in some cases; the model matches the Monte Carlo log.
     #[test]
     fn greedy_gc_hot_cold_waf_matches_monte_carlo() {
-        for (b, u, pages, writes) in [(16, 0.93, 0.2, 0.8), (32, 0.8, 0.1, 0.9), (64, 0.8, 0.2, 0.8), (64, 0.9, 0.05, 0.95)] {
-            let case =
-                IdealCase { policy: VictimPolicy::Greedy, pages_per_block: b, utilisation: u, traffic: Traffic::HotCold { pages, writes } };
-            let outcome = case.run(Effort { pages: 1 << 17, warm_up: 16, measured: 10 }, 11, &|| false).unwrap().unwrap();
+        for (b, u, pages, writes) in
+            [(16, 0.93, 0.2, 0.8), (32, 0.8, 0.1, 0.9), (64, 0.8, 0.2, 0.8), (64, 0.9, 0.05, 0.95)]
+        {
+            let case = IdealCase {
+                policy: VictimPolicy::Greedy,
+                pages_per_block: b,
+                utilisation: u,
+                traffic: Traffic::HotCold { pages, writes },
+            };
+            let outcome = case
+                .run(Effort { pages: 1 << 17, warm_up: 16, measured: 10 }, 11, &|| false)
+                .unwrap()
+                .unwrap();
             let error = outcome.reference.error() / outcome.reference.value();
-            assert!(outcome.deviation().abs() < 1e-3 + error && error < 2e-2, "{case:?}: {outcome:?}");
+            assert!(
+                outcome.deviation().abs() < 1e-3 + error && error < 2e-2,
+                "{case:?}: {outcome:?}"
+            );
         }
     }
 

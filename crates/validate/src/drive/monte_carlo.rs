@@ -150,10 +150,16 @@ impl PageLogState {
         let victim = match self.emptied {
             // Every block is full here, or was never written and has no pages.
             VictimChoice::Fewest => {
-                let fewest = self.with_valid.iter().find(|blocks| !blocks.is_empty()).map_or(&[][..], Vec::as_slice);
+                let fewest = self
+                    .with_valid
+                    .iter()
+                    .find(|blocks| !blocks.is_empty())
+                    .map_or(&[][..], Vec::as_slice);
                 let chosen = match self.ties {
                     TieBreak::Any => fewest.get(self.draws.below(fewest.len() as u64) as usize),
-                    TieBreak::Longest => fewest.iter().min_by_key(|block| self.since[**block as usize]),
+                    TieBreak::Longest => {
+                        fewest.iter().min_by_key(|block| self.since[**block as usize])
+                    }
                 };
                 chosen.map_or(0, |block| *block as usize)
             }
@@ -184,7 +190,12 @@ impl PageLogState {
 impl Log {
     /// Runs with [`Ties::Any`] and adds the distance to [`Ties::Longest`] to the error.
     #[must_use]
-    pub fn with_open_ties(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> Option<Estimate> {
+    pub fn with_open_ties(
+        &self,
+        effort: Effort,
+        seed: u64,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Option<Estimate> {
         let run = |ties| Self { ties, ..*self }.run(effort, seed, interrupted);
         let (any, longest) = (run(TieBreak::Any)?, run(TieBreak::Longest)?);
         let spread = libm::fabs(any.amplification - longest.amplification);
@@ -193,7 +204,12 @@ impl Log {
 
     /// Runs the simulation; `None` if interrupted.
     #[must_use]
-    pub fn run(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> Option<Estimate> {
+    pub fn run(
+        &self,
+        effort: Effort,
+        seed: u64,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Option<Estimate> {
         let Effort { pages, warm_up, measured } = effort;
         let block_pages = self.pages_per_block as usize;
         let blocks = (pages / self.pages_per_block).max(2) as usize;
@@ -204,7 +220,11 @@ impl Log {
         for page in 0..user_pages {
             state.write(page as u32);
         }
-        let mut requests = PageRequestStream::new(self.traffic, user_pages as u32, Stream::new(seed, "monte carlo"));
+        let mut requests = PageRequestStream::new(
+            self.traffic,
+            user_pages as u32,
+            Stream::new(seed, "monte carlo"),
+        );
         for _ in 0..warm_up {
             if interrupted() {
                 return None;
@@ -231,7 +251,8 @@ impl Log {
 fn estimate(parts: &[f64; PARTS]) -> Estimate {
     let count = PARTS as f64;
     let mean = parts.iter().sum::<f64>() / count;
-    let variance = parts.iter().map(|part| (part - mean) * (part - mean)).sum::<f64>() / (count - 1.0);
+    let variance =
+        parts.iter().map(|part| (part - mean) * (part - mean)).sum::<f64>() / (count - 1.0);
     Estimate { amplification: mean, error: T_95 * libm::sqrt(variance / count) }
 }
 
@@ -250,12 +271,40 @@ mod tests {
             (VictimChoice::Fewest, 64, 0.72, Traffic::Uniform, theory::greedy(0.72, 64)),
             (VictimChoice::Oldest, 64, 0.88, Traffic::Uniform, theory::fifo(0.88)),
             (VictimChoice::Oldest, 32, 0.89, hot, theory::fifo_hot_cold(0.89, &parts)),
-            (VictimChoice::Fewest, 64, 0.93, Traffic::Trim { q: 0.2 }, theory::greedy(0.93 * theory::trim_mapped_share(0.2), 64)),
-            (VictimChoice::Fewest, 64, 0.93, Traffic::TrimAny { q: 0.2 }, theory::greedy(0.93 * 0.8, 64)),
+            (
+                VictimChoice::Fewest,
+                64,
+                0.93,
+                Traffic::Trim { q: 0.2 },
+                theory::greedy(0.93 * theory::trim_mapped_share(0.2), 64),
+            ),
+            (
+                VictimChoice::Fewest,
+                64,
+                0.93,
+                Traffic::TrimAny { q: 0.2 },
+                theory::greedy(0.93 * 0.8, 64),
+            ),
         ] {
-            let log = Log { emptied, ties: TieBreak::Any, pages_per_block: b, utilisation: u, traffic, expected };
-            let found =
-                log.run(Effort { pages: 1 << 17, warm_up: if traffic == hot { 20 } else { 8 }, measured: 10 }, 3, &|| false).unwrap();
+            let log = Log {
+                emptied,
+                ties: TieBreak::Any,
+                pages_per_block: b,
+                utilisation: u,
+                traffic,
+                expected,
+            };
+            let found = log
+                .run(
+                    Effort {
+                        pages: 1 << 17,
+                        warm_up: if traffic == hot { 20 } else { 8 },
+                        measured: 10,
+                    },
+                    3,
+                    &|| false,
+                )
+                .unwrap();
             let off = found.amplification / expected - 1.0;
             assert!(off.abs() < 4e-3, "{log:?}: {found:?}, {expected}, {:.3} %", off * 100.0);
             assert!(found.error > 0.0 && found.error < 0.01 * expected, "{found:?}");

@@ -43,7 +43,9 @@ impl FromStr for Traffic {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let between = |text: &str, low: f64, high: f64| f64::from_str(text).ok().filter(|share| *share > low && *share < high);
+        let between = |text: &str, low: f64, high: f64| {
+            f64::from_str(text).ok().filter(|share| *share > low && *share < high)
+        };
         let parts: Vec<&str> = text.split(':').collect();
         match parts.as_slice() {
             ["uniform"] => Some(Self::Uniform),
@@ -100,7 +102,13 @@ impl PageRequestStream {
     #[must_use]
     pub fn new(traffic: Traffic, pages: u32, rng: Stream) -> Self {
         let tracked = if matches!(traffic, Traffic::Trim { .. }) { pages } else { 0 };
-        Self { traffic, pages, rng, mapped: (0..tracked).collect(), position: (0..tracked).collect() }
+        Self {
+            traffic,
+            pages,
+            rng,
+            mapped: (0..tracked).collect(),
+            position: (0..tracked).collect(),
+        }
     }
 
     /// Draws the next request.
@@ -110,14 +118,20 @@ impl PageRequestStream {
             Traffic::Uniform => PageRequest::Write(self.rng.below(pages) as u32),
             Traffic::HotCold { pages: share, writes } => {
                 let hot = (pages as f64 * share) as u64;
-                let page = if self.rng.chance(writes) { self.rng.below(hot) } else { self.rng.between(hot, pages - 1) };
+                let page = if self.rng.chance(writes) {
+                    self.rng.below(hot)
+                } else {
+                    self.rng.between(hot, pages - 1)
+                };
                 PageRequest::Write(page as u32)
             }
             Traffic::TrimAny { q } => {
                 let page = self.rng.below(pages) as u32;
                 if self.rng.chance(q) { PageRequest::Trim(page) } else { PageRequest::Write(page) }
             }
-            Traffic::Trim { q } if self.rng.chance(q) && !self.mapped.is_empty() => PageRequest::Trim(self.unmap_any()),
+            Traffic::Trim { q } if self.rng.chance(q) && !self.mapped.is_empty() => {
+                PageRequest::Trim(self.unmap_any())
+            }
             Traffic::Trim { .. } => PageRequest::Write(self.map_any()),
         }
     }
@@ -151,7 +165,10 @@ mod tests {
     #[test]
     fn traffic_round_trips_through_text() {
         for text in ["uniform", "hot:0.2:0.8", "trim:0.25", "trim-any:0.6"] {
-            assert_eq!(text.parse::<Traffic>().map(|traffic| traffic.to_string()), Ok(text.to_owned()));
+            assert_eq!(
+                text.parse::<Traffic>().map(|traffic| traffic.to_string()),
+                Ok(text.to_owned())
+            );
         }
         for wrong in ["", "trim:0.5", "trim-any:1", "hot:0:0.5", "hot:0.5", "uniform:1"] {
             assert!(wrong.parse::<Traffic>().is_err(), "{wrong}");
@@ -161,7 +178,8 @@ mod tests {
     /// Oracle: a set that follows the requests.
     #[test]
     fn trim_traffic_trims_mapped_pages_only() {
-        let mut requests = PageRequestStream::new(Traffic::Trim { q: 0.4 }, 500, Stream::new(1, "requests"));
+        let mut requests =
+            PageRequestStream::new(Traffic::Trim { q: 0.4 }, 500, Stream::new(1, "requests"));
         let mut mapped: std::collections::BTreeSet<u32> = (0..500).collect();
         let mut trims = 0;
         for _ in 0..20_000 {

@@ -19,7 +19,9 @@ pub fn name(policy: VictimPolicy) -> String {
 /// # Errors
 /// If the text is not such a name.
 pub fn parse(text: &str) -> Result<VictimPolicy, String> {
-    let d = |number: &str| number.parse().ok().filter(|d| (1..=4096).contains(d)).map(VictimPolicy::DChoices);
+    let d = |number: &str| {
+        number.parse().ok().filter(|d| (1..=4096).contains(d)).map(VictimPolicy::DChoices)
+    };
     match text {
         "greedy" => Some(VictimPolicy::Greedy),
         "fifo" => Some(VictimPolicy::Fifo),

@@ -13,7 +13,8 @@ use trimtab_sim::target::Clock as _;
 use trimtab_study::study::small::SmallDrive;
 
 /// No trims, two idle policies, the two published policies, and two common ones.
-pub(super) const POLICIES: [&str; 7] = ["none", IDLE_UNLIMITED, "idle", "itrim", "dtrim", "online", "batched:every=6h"];
+pub(super) const POLICIES: [&str; 7] =
+    ["none", IDLE_UNLIMITED, "idle", "itrim", "dtrim", "online", "batched:every=6h"];
 /// The idle policy without its limit on requests delayed by a TRIM.
 pub(super) const IDLE_UNLIMITED: &str = "idle:met-per-mille=0";
 
@@ -46,7 +47,20 @@ pub(super) const CSV_HEAD: &str = "drive,load,policy,requests,p50_ns,p99_ns,p999
 impl PeerCell {
     pub(super) fn csv(&self) -> String {
         let Self {
-            drive, load, policy, requests, p50_ns, p99_ns, p999_ns, longest_ns, known_share, waf, commands, trim_ns, took_ns, ..
+            drive,
+            load,
+            policy,
+            requests,
+            p50_ns,
+            p99_ns,
+            p999_ns,
+            longest_ns,
+            known_share,
+            waf,
+            commands,
+            trim_ns,
+            took_ns,
+            ..
         } = self;
         format!(
             "{drive},{load},{policy},{requests},{p50_ns},{p99_ns},{p999_ns},{longest_ns},{known_share:.4},{waf:.4},{commands},{trim_ns},{took_ns}\n"
@@ -69,7 +83,11 @@ struct PeerCounters {
 impl PeerCounters {
     fn now(target: &PeerTarget) -> Self {
         let traffic = target.volume().counters().traffic;
-        Self { drive: target.volume().drive().counters(), written: traffic.writes.bytes.0, discards: traffic.discards }
+        Self {
+            drive: target.volume().drive().counters(),
+            written: traffic.writes.bytes.0,
+            discards: traffic.discards,
+        }
     }
 }
 
@@ -85,7 +103,12 @@ fn policy(name: &str, small: &SmallDrive) -> anyhow::Result<Box<dyn Policy>> {
 ///
 /// # Errors
 /// If results are inconsistent, or a request fails.
-pub(super) fn run(used: &PeerStart, load: &PeerLoad, name: &str, requests: usize) -> anyhow::Result<PeerCell> {
+pub(super) fn run(
+    used: &PeerStart,
+    load: &PeerLoad,
+    name: &str,
+    requests: usize,
+) -> anyhow::Result<PeerCell> {
     let mut work = used.work.clone();
     let mut target = used.target.fork(policy(name, &used.small)?);
     let before = PeerCounters::now(&target);
@@ -95,16 +118,30 @@ pub(super) fn run(used: &PeerStart, load: &PeerLoad, name: &str, requests: usize
     let (took, after) = (target.now() - began, PeerCounters::now(&target));
 
     let count = |name: &str| after.drive[name] - before.drive[name];
-    let (host, commands, trim_ns) = (count("host_written_bytes"), count("host_trims"), count("trim_ns"));
+    let (host, commands, trim_ns) =
+        (count("host_written_bytes"), count("host_trims"), count("trim_ns"));
     let discards = after.discards.since(before.discards);
     let at = format!("{} {} {name}", used.name, load.name);
-    ensure!(host == after.written - before.written, "{at}: bytes written by the filesystem and counted by the drive differ");
-    ensure!((commands, count("trim_asked_bytes")) == (discards.count, discards.bytes.0), "{at}: discards and TRIMs differ");
+    ensure!(
+        host == after.written - before.written,
+        "{at}: bytes written by the filesystem and counted by the drive differ"
+    );
+    ensure!(
+        (commands, count("trim_asked_bytes")) == (discards.count, discards.bytes.0),
+        "{at}: discards and TRIMs differ"
+    );
     let of_commands = used.trim_ns(commands, count("trim_ranges"));
-    ensure!(of_commands.is_none_or(|time| time == trim_ns), "{at}: trim time differs from the sum over commands");
+    ensure!(
+        of_commands.is_none_or(|time| time == trim_ns),
+        "{at}: trim time differs from the sum over commands"
+    );
     ensure!(trim_ns <= took.0, "{at}: TRIM time exceeds elapsed time");
-    let (known_share, waf) = (known(&target, began + took)?, count("nand_written_bytes") as f64 / host as f64);
-    ensure!((0.0..=1.0).contains(&known_share) && waf > 0.5, "{at}: known {known_share}, write amplification {waf}");
+    let (known_share, waf) =
+        (known(&target, began + took)?, count("nand_written_bytes") as f64 / host as f64);
+    ensure!(
+        (0.0..=1.0).contains(&known_share) && waf > 0.5,
+        "{at}: known {known_share}, write amplification {waf}"
+    );
     Ok(PeerCell {
         drive: used.name.clone(),
         load: load.name,
@@ -143,8 +180,14 @@ mod tests {
     #[test]
     fn percentile_uses_nearest_rank() {
         let of = |n: u64| (1..=n).map(Nanos).collect::<Vec<_>>();
-        assert_eq!([500, 990, 999, 1000].map(|permille| percentile(&of(1000), permille)), [500, 990, 999, 1000]);
-        assert_eq!([500, 990, 999, 1000].map(|permille| percentile(&of(10), permille)), [5, 10, 10, 10]);
+        assert_eq!(
+            [500, 990, 999, 1000].map(|permille| percentile(&of(1000), permille)),
+            [500, 990, 999, 1000]
+        );
+        assert_eq!(
+            [500, 990, 999, 1000].map(|permille| percentile(&of(10), permille)),
+            [5, 10, 10, 10]
+        );
         assert_eq!([500, 990].map(|permille| percentile(&of(1), permille)), [1, 1]);
     }
 }

@@ -41,7 +41,12 @@ pub(super) static LOADS: [PeerLoad; 5] = [
 
 impl PeerLoad {
     /// Runs `requests` requests; returns their latencies.
-    pub(super) fn run(&self, target: &mut PeerTarget, work: &mut TurnoverState, requests: usize) -> TargetResult<Vec<Nanos>> {
+    pub(super) fn run(
+        &self,
+        target: &mut PeerTarget,
+        work: &mut TurnoverState,
+        requests: usize,
+    ) -> TargetResult<Vec<Nanos>> {
         let mut rng = Stream::new(1, self.name);
         let began = target.now();
         work.begin(began);
@@ -58,12 +63,19 @@ impl PeerLoad {
                 work.until(target, due)?;
                 let issued = target.now();
                 self.request(n, target, work, &mut rng)?;
-                Ok(target.now() - if matches!(self.kind, LoadKind::Bursts(..)) { issued } else { due })
+                Ok(target.now()
+                    - if matches!(self.kind, LoadKind::Bursts(..)) { issued } else { due })
             })
             .collect()
     }
 
-    fn request(&self, n: u64, target: &mut PeerTarget, work: &mut TurnoverState, rng: &mut Stream) -> TargetResult {
+    fn request(
+        &self,
+        n: u64,
+        target: &mut PeerTarget,
+        work: &mut TurnoverState,
+        rng: &mut Stream,
+    ) -> TargetResult {
         match self.kind {
             LoadKind::Files(_) => {
                 if let Some(gone) = n.checked_sub(FILES_MAX) {

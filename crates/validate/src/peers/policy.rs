@@ -30,7 +30,9 @@
 //! batteries and restarts.
 
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_sim::policy::{Action, ExtentSizeClasses, Observation, Pass, PassStep, Policy, PolicyState, TrimRequest};
+use trimtab_sim::policy::{
+    Action, ExtentSizeClasses, Observation, Pass, PassStep, Policy, PolicyState, TrimRequest,
+};
 use trimtab_study::study::small::SmallDrive;
 
 /// Maximum time between the starts of two passes.
@@ -91,7 +93,14 @@ impl Peer {
     }
 
     fn new(rules: Rules, at_least_every: Nanos, poll: Nanos) -> Self {
-        Self { rules, at_least_every, poll, started: None, written_before: None, pass: Pass::default() }
+        Self {
+            rules,
+            at_least_every,
+            poll,
+            started: None,
+            written_before: None,
+            pass: Pass::default(),
+        }
     }
 
     const fn share_percent(&self) -> u64 {
@@ -108,9 +117,15 @@ impl Peer {
     /// Records the command time of the last request.
     fn learn(&mut self, observation: &Observation<'_>) {
         let Rules::DTrim { command } = &mut self.rules else { return };
-        let Some((took, counted)) = observation.last_trim.and_then(|outcome| Some((outcome.took, outcome.counted?))) else { return };
+        let Some((took, counted)) =
+            observation.last_trim.and_then(|outcome| Some((outcome.took, outcome.counted?)))
+        else {
+            return;
+        };
         let Some(one) = took.0.checked_div(counted.count) else { return };
-        let mean = command.map_or(one, |mean| mean.0.saturating_add_signed((one.cast_signed() - mean.0.cast_signed()) / COST_WEIGHT));
+        let mean = command.map_or(one, |mean| {
+            mean.0.saturating_add_signed((one.cast_signed() - mean.0.cast_signed()) / COST_WEIGHT)
+        });
         *command = Some(Nanos(mean));
     }
 
@@ -118,10 +133,15 @@ impl Peer {
         let started = *self.started.get_or_insert(observation.now);
         let before = self.written_before.or(observation.written);
         self.written_before = before;
-        let written = observation.written.zip(before).map_or(Bytes::ZERO, |(now, before)| Bytes(now.0.saturating_sub(before.0)));
+        let written = observation
+            .written
+            .zip(before)
+            .map_or(Bytes::ZERO, |(now, before)| Bytes(now.0.saturating_sub(before.0)));
         let threshold = u128::from(observation.free.0) * u128::from(self.share_percent()) / 100;
         let enough = written > Bytes::ZERO && u128::from(written.0) >= threshold;
-        if !self.pass.running() && (enough || observation.now.saturating_sub(started) >= self.at_least_every) {
+        if !self.pass.running()
+            && (enough || observation.now.saturating_sub(started) >= self.at_least_every)
+        {
             (self.started, self.written_before) = (Some(observation.now), observation.written);
             self.pass.start();
             if let Rules::ITrim { small_too } = &mut self.rules {
@@ -148,7 +168,9 @@ impl Peer {
                 if let Some(until) = until_quiet(observation).filter(|_| waits) {
                     return Some(Action::WaitUntil(until));
                 }
-                Some(self.pass.send(self.request(TrimRequest::whole(window, Bytes::ZERO), observation.by_size)))
+                Some(self.pass.send(
+                    self.request(TrimRequest::whole(window, Bytes::ZERO), observation.by_size),
+                ))
             }
         }
     }
@@ -157,10 +179,17 @@ impl Peer {
     fn request(&self, whole: TrimRequest, by_size: bool) -> TrimRequest {
         match self.rules {
             Rules::ITrim { small_too } => {
-                let (min_extent, below, round) = if small_too { (Bytes::ZERO, LARGE, 1) } else { (LARGE, Bytes::MAX, 0) };
+                let (min_extent, below, round) =
+                    if small_too { (Bytes::ZERO, LARGE, 1) } else { (LARGE, Bytes::MAX, 0) };
                 // If extents can be selected by size, no extent is sent twice.
                 let sizes = by_size.then_some(ExtentSizeClasses { below, round, rounds: 2 });
-                TrimRequest { min_extent, command_max: COMMAND_MAX, commands_max: 8, sizes, ..whole }
+                TrimRequest {
+                    min_extent,
+                    command_max: COMMAND_MAX,
+                    commands_max: 8,
+                    sizes,
+                    ..whole
+                }
             }
             Rules::DTrim { command: None } => TrimRequest { commands_max: 1, ..whole },
             Rules::DTrim { .. } if self.early() => whole,
@@ -185,7 +214,8 @@ impl Policy for Peer {
         self.learn(observation);
         self.pass.settle(observation);
         self.start_if_due(observation);
-        self.next_request(observation).unwrap_or(Action::WaitUntil(observation.now.saturating_add(self.poll)))
+        self.next_request(observation)
+            .unwrap_or(Action::WaitUntil(observation.now.saturating_add(self.poll)))
     }
 
     fn pass(&self) -> &Pass {
@@ -214,13 +244,19 @@ mod tests {
     use trimtab_sim::target::{TrimOutcome, TrimWindow};
 
     const MIB: u64 = 1 << 20;
-    const WINDOWS: [TrimWindow; 2] = [TrimWindow { start: 0, len: 128 * MIB }, TrimWindow { start: 128 * MIB, len: 128 * MIB }];
+    const WINDOWS: [TrimWindow; 2] =
+        [TrimWindow { start: 0, len: 128 * MIB }, TrimWindow { start: 128 * MIB, len: 128 * MIB }];
 
     /// An observation `idle_ms` after the last request, with 100 MiB free.
     fn at(seconds: u64, idle_ms: u64, written: u64) -> Observation<'static> {
         let now = Nanos::from_secs(seconds);
         let idle_since = Some(now.saturating_sub(Nanos::from_millis(idle_ms)));
-        Observation { idle_since, written: Some(Bytes(written)), free: Bytes(100 * MIB), ..Observation::of(now, &WINDOWS) }
+        Observation {
+            idle_since,
+            written: Some(Bytes(written)),
+            free: Bytes(100 * MIB),
+            ..Observation::of(now, &WINDOWS)
+        }
     }
 
     fn itrim() -> Peer {
@@ -258,7 +294,8 @@ mod tests {
             in_flight,
             ..Observation::of(Nanos(100 * MS), &[])
         };
-        let wait = |idle, in_flight| until_quiet(&at(idle, in_flight)).map(|until| until.0 - 100 * MS);
+        let wait =
+            |idle, in_flight| until_quiet(&at(idle, in_flight)).map(|until| until.0 - 100 * MS);
         assert_eq!([wait(Some(10 * MS), 0), wait(Some(4 * MS), 0)], [None, Some(6 * MS)]);
         assert_eq!(wait(Some(10 * MS - 1), 0), Some(500_000), "at least half a millisecond");
         assert_eq!([wait(None, 0), wait(Some(90 * MS), 1)], [Some(10 * MS); 2]);
@@ -268,9 +305,19 @@ mod tests {
     fn itrim_starts_after_tenth_was_written_and_waits_for_idle() {
         let mut policy = itrim();
         assert_eq!(policy.decide(&at(1, 900, 0)), Action::WaitUntil(Nanos::from_secs(11)));
-        assert_eq!(policy.decide(&at(11, 900, 10 * MIB - 1)), Action::WaitUntil(Nanos::from_secs(21)));
-        assert_eq!(policy.decide(&at(21, 3, 10 * MIB)), Action::WaitUntil(Nanos::from_millis(21_007)));
-        let request = TrimRequest { command_max: Bytes(2 * MIB), commands_max: 8, ..TrimRequest::whole(WINDOWS[0], Bytes(MIB)) };
+        assert_eq!(
+            policy.decide(&at(11, 900, 10 * MIB - 1)),
+            Action::WaitUntil(Nanos::from_secs(21))
+        );
+        assert_eq!(
+            policy.decide(&at(21, 3, 10 * MIB)),
+            Action::WaitUntil(Nanos::from_millis(21_007))
+        );
+        let request = TrimRequest {
+            command_max: Bytes(2 * MIB),
+            commands_max: 8,
+            ..TrimRequest::whole(WINDOWS[0], Bytes(MIB))
+        };
         assert_eq!(policy.decide(&at(22, 10, 10 * MIB)), Action::Trim(request));
     }
 
@@ -293,8 +340,15 @@ mod tests {
         while let Action::Trim(request) = action {
             came.push((request.window.start / MIB, request.window.len / MIB, request.min_extent.0));
             // Eight 2 MiB commands with equal gaps span 32 MiB; all small extents fit into eight.
-            let asked = if request.min_extent == Bytes::ZERO { request.window.len } else { request.window.len.min(32 * MIB) };
-            action = policy.decide(&Observation { last_trim: Some(&outcome(asked, 8, 1)), ..at(2, 20, 10 * MIB) });
+            let asked = if request.min_extent == Bytes::ZERO {
+                request.window.len
+            } else {
+                request.window.len.min(32 * MIB)
+            };
+            action = policy.decide(&Observation {
+                last_trim: Some(&outcome(asked, 8, 1)),
+                ..at(2, 20, 10 * MIB)
+            });
         }
         let large = (0..8).map(|n| (n * 32, 128 - n % 4 * 32, MIB));
         assert!(large.chain([(0, 128, 0), (128, 128, 0)]).eq(came.iter().copied()), "{came:?}");
@@ -305,7 +359,10 @@ mod tests {
     fn dtrim_with_slow_commands_waits_for_quarter_and_idle() {
         let mut policy = dtrim();
         policy.decide(&at(1, 900, 0));
-        assert_eq!(policy.decide(&at(2, 900, 25 * MIB - 1)), Action::WaitUntil(Nanos::from_secs(12)));
+        assert_eq!(
+            policy.decide(&at(2, 900, 25 * MIB - 1)),
+            Action::WaitUntil(Nanos::from_secs(12))
+        );
         assert_eq!(policy.decide(&at(3, 4, 25 * MIB)), trim(WINDOWS[0], 1), "the cost is unknown");
         // At 3 ms per command it stays lazy and continues at the same place.
         let slow = outcome(MIB, 1, 3_000);
@@ -313,16 +370,27 @@ mod tests {
         assert_eq!((waits, policy.online()), (Action::WaitUntil(Nanos::from_millis(5_006)), false));
         assert_eq!(policy.decide(&at(6, 10, 25 * MIB)), trim(rest(MIB), 16));
         let slow = outcome(9 * MIB, 16, 48_000);
-        assert_eq!(policy.decide(&Observation { last_trim: Some(&slow), ..at(6, 10, 25 * MIB) }), trim(rest(10 * MIB), 16));
+        assert_eq!(
+            policy.decide(&Observation { last_trim: Some(&slow), ..at(6, 10, 25 * MIB) }),
+            trim(rest(10 * MIB), 16)
+        );
     }
 
     #[test]
     fn dtrim_with_cheap_commands_is_online_and_does_not_wait() {
         let mut policy = dtrim();
         policy.decide(&at(1, 100, 0));
-        assert_eq!((policy.decide(&at(1, 100, 25 * MIB)), policy.online()), (trim(WINDOWS[0], 1), false));
+        assert_eq!(
+            (policy.decide(&at(1, 100, 25 * MIB)), policy.online()),
+            (trim(WINDOWS[0], 1), false)
+        );
         let cheap = outcome(MIB, 1, 1_000);
-        let busy = Observation { last_trim: Some(&cheap), in_flight: 3, idle_since: None, ..at(2, 0, 25 * MIB) };
+        let busy = Observation {
+            last_trim: Some(&cheap),
+            in_flight: 3,
+            idle_since: None,
+            ..at(2, 0, 25 * MIB)
+        };
         assert_eq!(policy.decide(&busy), trim(rest(MIB), 0));
         assert!(policy.online(), "1 ms is cheap");
     }
@@ -331,7 +399,10 @@ mod tests {
     fn dtrim_cost_is_mean_of_recent_commands() {
         let mut policy = dtrim();
         let mut learn = |commands, took_us| {
-            policy.learn(&Observation { last_trim: Some(&outcome(MIB, commands, took_us)), ..Observation::of(Nanos::ZERO, &[]) });
+            policy.learn(&Observation {
+                last_trim: Some(&outcome(MIB, commands, took_us)),
+                ..Observation::of(Nanos::ZERO, &[])
+            });
             let Rules::DTrim { command } = policy.rules else { panic!() };
             (command.map(|command| command.0 / 1000), policy.online())
         };

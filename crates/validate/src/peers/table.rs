@@ -18,7 +18,9 @@ impl PeerVerdict {
     pub(super) fn of(cells: &[PeerCell], ours: &str, theirs: &str) -> Self {
         let of_ours = cells.iter().filter(|cell| cell.policy == ours);
         let ratios = of_ours.filter_map(|a| {
-            let b = cells.iter().find(|b| (&b.drive, b.load, &*b.policy) == (&a.drive, a.load, theirs))?;
+            let b = cells
+                .iter()
+                .find(|b| (&b.drive, b.load, &*b.policy) == (&a.drive, a.load, theirs))?;
             let p99 = a.p99_ns as f64 / b.p99_ns as f64;
             Some((a.drive.clone(), a.load, [p99, a.waf / b.waf]))
         });
@@ -27,8 +29,14 @@ impl PeerVerdict {
 
     /// Numbers of cells that are worse or better by more than [`TOLERANCE`], and lower at all.
     pub(super) fn counts(&self, measure: usize) -> [usize; 3] {
-        let count = |is: &dyn Fn(f64) -> bool| self.ratios.iter().filter(|(.., ratios)| is(ratios[measure])).count();
-        [count(&|ratio| ratio > 1.0 + TOLERANCE), count(&|ratio| ratio < 1.0 / (1.0 + TOLERANCE)), count(&|ratio| ratio < 1.0)]
+        let count = |is: &dyn Fn(f64) -> bool| {
+            self.ratios.iter().filter(|(.., ratios)| is(ratios[measure])).count()
+        };
+        [
+            count(&|ratio| ratio > 1.0 + TOLERANCE),
+            count(&|ratio| ratio < 1.0 / (1.0 + TOLERANCE)),
+            count(&|ratio| ratio < 1.0),
+        ]
     }
 }
 
@@ -63,9 +71,16 @@ impl fmt::Display for PeerTable<'_> {
         writeln!(f, "{policies}:\n\n| drive | load | p99 | WA | known |\n|---|---|---|---|---|")?;
         for row in self.0.chunk_by(|a, b| (&a.drive, a.load) == (&b.drive, b.load)) {
             let all = |of: &dyn Fn(&PeerCell) -> String| {
-                row.iter().filter(|cell| SHOWN.contains(&&*cell.policy)).map(of).collect::<Vec<_>>().join(", ")
+                row.iter()
+                    .filter(|cell| SHOWN.contains(&&*cell.policy))
+                    .map(of)
+                    .collect::<Vec<_>>()
+                    .join(", ")
             };
-            let (p99, waf) = (all(&|cell| Nanos(cell.p99_ns).to_string()), all(&|cell| format!("{:.2}", cell.waf)));
+            let (p99, waf) = (
+                all(&|cell| Nanos(cell.p99_ns).to_string()),
+                all(&|cell| format!("{:.2}", cell.waf)),
+            );
             let known = all(&|cell| format!("{:.0}", cell.known_share * 100.0));
             writeln!(f, "| `{}` | {} | {p99} | {waf} | {known} % |", row[0].drive, row[0].load)?;
         }
@@ -95,8 +110,8 @@ mod tests {
             took_ns: 0,
             online: false,
         };
-        let ours =
-            [("a", 106, 2.0), ("b", 105, 2.0), ("c", 95, 3.0), ("d", 99, 1.0)].map(|(drive, p99, waf)| cell(drive, "idle", p99, waf));
+        let ours = [("a", 106, 2.0), ("b", 105, 2.0), ("c", 95, 3.0), ("d", 99, 1.0)]
+            .map(|(drive, p99, waf)| cell(drive, "idle", p99, waf));
         let theirs = ["a", "b", "c", "x"].map(|drive| cell(drive, "itrim", 100, 2.0));
         let table = PeerTable(&[ours[0].clone(), theirs[0].clone()]).to_string();
         assert!(

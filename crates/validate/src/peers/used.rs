@@ -125,8 +125,14 @@ impl PeerStart {
         let none = PolicySpec::None.build(&PolicyState::default());
         let mut target = SteeredVolume::new(volume, none, WRITTEN_STEP);
         let blocks = (small.spec.capacity_bytes as f64 * DATABASE_SHARE) as u64 / BLOCK;
-        let mut work =
-            TurnoverState { rng: Stream::new(SEED, "files"), files: Vec::new(), mails: Vec::new(), next: 0, due: Nanos::ZERO, blocks };
+        let mut work = TurnoverState {
+            rng: Stream::new(SEED, "files"),
+            files: Vec::new(),
+            mails: Vec::new(),
+            next: 0,
+            due: Nanos::ZERO,
+            blocks,
+        };
         work.fill_up(&mut target, &small)?;
         work.wear(&mut target, (small.spec.capacity_bytes as f64 * wear) as u64)?;
         Ok(Self { name: drive.spec.name.clone(), small, target, work })
@@ -135,7 +141,8 @@ impl PeerStart {
     /// Time of TRIM commands; `None` if it depends on the units they unmap.
     pub(super) fn trim_ns(&self, commands: u64, ranges: u64) -> Option<u64> {
         let trim = &self.small.spec.flash()?.trim;
-        ((trim.unit_ns, trim.gb_ns) == (0, 0)).then(|| commands * trim.command_ns + ranges * trim.range_ns)
+        ((trim.unit_ns, trim.gb_ns) == (0, 0))
+            .then(|| commands * trim.command_ns + ranges * trim.range_ns)
     }
 }
 
@@ -159,7 +166,13 @@ impl TurnoverState {
         target.sync()?;
         let mut rng = Stream::new(SEED, "extents");
         let lengths: Vec<u32> = (0..10_000).map(|_| length(&mut rng, EXTENTS) as u32).collect();
-        let age = Age { fill: FILL, free_extent: Bytes::ZERO, class: DataClass::Random, write: true, seed: SEED };
+        let age = Age {
+            fill: FILL,
+            free_extent: Bytes::ZERO,
+            class: DataClass::Random,
+            write: true,
+            seed: SEED,
+        };
         target.volume_mut().age_like(&age, &lengths)?;
         target.volume_mut().write_free(1.0, DataClass::Random, SEED);
         Ok(())
@@ -195,7 +208,8 @@ pub(super) fn known(target: &PeerTarget, now: Nanos) -> anyhow::Result<f64> {
         }
         (at, all) = (needed.offset + needed.len, all + free.len);
     }
-    let unmapped = copy.counters()["trim_effective_bytes"] - volume.drive().counters()["trim_effective_bytes"];
+    let unmapped =
+        copy.counters()["trim_effective_bytes"] - volume.drive().counters()["trim_effective_bytes"];
     Ok(1.0 - unmapped as f64 / all as f64)
 }
 
@@ -213,12 +227,16 @@ mod tests {
         }
         // Rounding to whole blocks shortens the shortest lengths, and the longest are rare.
         let all = octaves.iter().sum::<u64>() as f64;
-        assert!(octaves.iter().all(|octave| (0.08..0.12).contains(&(*octave as f64 / all))), "{octaves:?}");
+        assert!(
+            octaves.iter().all(|octave| (0.08..0.12).contains(&(*octave as f64 / all))),
+            "{octaves:?}"
+        );
     }
 
     #[test]
     fn used_volume_has_stated_fill_and_drive_is_full() {
-        let mut used = PeerStart::of(&trimtab_drive::shipped::drive("corsair-force-3-120gb"), 0.05).unwrap();
+        let mut used =
+            PeerStart::of(&trimtab_drive::shipped::drive("corsair-force-3-120gb"), 0.05).unwrap();
         let now = used.target.now();
         let volume = used.target.volume();
         let full = 1.0 - volume.free_space().as_f64() / volume.size().as_f64();
@@ -226,8 +244,17 @@ mod tests {
         let known = known(&used.target, now).unwrap();
         assert!((0.0..0.05).contains(&known), "{known}");
         let extents = volume.free_extents();
-        let large = extents.iter().filter(|blocks| **blocks >= 256).map(|blocks| f64::from(*blocks)).sum::<f64>();
+        let large = extents
+            .iter()
+            .filter(|blocks| **blocks >= 256)
+            .map(|blocks| f64::from(*blocks))
+            .sum::<f64>();
         let all = extents.iter().map(|blocks| f64::from(*blocks)).sum::<f64>();
-        assert!(extents.len() > 1000 && (0.2..0.7).contains(&(large / all)), "{} extents, {:.2} in large ones", extents.len(), large / all);
+        assert!(
+            extents.len() > 1000 && (0.2..0.7).contains(&(large / all)),
+            "{} extents, {:.2} in large ones",
+            extents.len(),
+            large / all
+        );
     }
 }

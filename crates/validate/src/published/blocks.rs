@@ -30,7 +30,8 @@ fn blocks(
     depth: u32,
 ) -> anyhow::Result<Vec<trimtab_sim::run::Phase>> {
     let mut file = FileBlocks::open(target.volume_mut(), path, depth)?;
-    let recorded = trimtab_sim::runner::blocks::run(workload, &mut file, &mut SilentObserver).complete()?;
+    let recorded =
+        trimtab_sim::runner::blocks::run(workload, &mut file, &mut SilentObserver).complete()?;
     if interrupt::requested() {
         return Err(InterruptError.into());
     }
@@ -38,7 +39,12 @@ fn blocks(
 }
 
 /// Random writes on a new drive, after rounds of filling and deleting, and after a trim.
-pub fn ageing(plan: &PublishedData, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<ModelledFigures> {
+pub fn ageing(
+    plan: &PublishedData,
+    configuration: &Configuration,
+    drive: &Drive,
+    seed: u64,
+) -> anyhow::Result<ModelledFigures> {
     let rounds = plan.setting(configuration.of, "rounds")?;
     let total = plan.setting(configuration.of, "mixed_files_GB")? * rounds * 1e9;
     let mut target = files::volume(plan, configuration, drive, false, seed)?;
@@ -46,11 +52,17 @@ pub fn ageing(plan: &PublishedData, configuration: &Configuration, drive: &Drive
     target.sync()?;
     let new = random_writes(&mut target, seed)?;
     let settings = AgeSettings { total: Bytes(total as u64), rounds: rounds as u32, seed };
-    trimtab_sim::runner::files::run(&mut Age::new(settings)?, &mut target, &mut SilentObserver).complete()?;
+    trimtab_sim::runner::files::run(&mut Age::new(settings)?, &mut target, &mut SilentObserver)
+        .complete()?;
     let used = random_writes(&mut target, seed)?;
     target.trim_all()?;
     let trimmed = random_writes(&mut target, seed)?;
-    Ok([("random_4k_write_new_MBps", new), ("random_4k_write_used_MBps", used), ("random_4k_write_used_with_trim_MBps", trimmed)].into())
+    Ok([
+        ("random_4k_write_new_MBps", new),
+        ("random_4k_write_used_MBps", used),
+        ("random_4k_write_used_with_trim_MBps", trimmed),
+    ]
+    .into())
 }
 
 fn random_writes(target: &mut PublishedTarget, seed: u64) -> anyhow::Result<f64> {
@@ -66,7 +78,8 @@ fn random_writes(target: &mut PublishedTarget, seed: u64) -> anyhow::Result<f64>
         queue_depth: AGEING_DEPTH,
         limit: Limit::Time(AGEING_TIME),
     };
-    let mut workload = Synthetic::new(settings, seed).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let mut workload =
+        Synthetic::new(settings, seed).map_err(|error| anyhow::anyhow!("{error}"))?;
     let phases = blocks(target, TEST_NAME, &mut workload, AGEING_DEPTH)?;
     Ok(phases.first().map_or(0.0, rate))
 }

@@ -1,7 +1,9 @@
 //! Comparison of published and modelled results.
 
 use super::score::{self, Score, ScoreRow};
-use super::spec::{Configuration, ModelledFigures, PastScore, PublishedData, PublishedWorkload, number};
+use super::spec::{
+    Configuration, ModelledFigures, PastScore, PublishedData, PublishedWorkload, number,
+};
 use super::{blocks, crystal, files, sustained};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -42,34 +44,55 @@ pub struct Order {
 ///
 /// # Errors
 /// If interrupted, or if data files and drives are inconsistent.
-pub fn run(plan: &PublishedData, only: Option<&str>, seed: u64, done: &(dyn Fn() + Sync)) -> anyhow::Result<PublishedComparison> {
-    let mut chosen: Vec<(usize, &Configuration)> = plan.configurations.iter().filter(|c| c.is_of(only)).enumerate().collect();
+pub fn run(
+    plan: &PublishedData,
+    only: Option<&str>,
+    seed: u64,
+    done: &(dyn Fn() + Sync),
+) -> anyhow::Result<PublishedComparison> {
+    let mut chosen: Vec<(usize, &Configuration)> =
+        plan.configurations.iter().filter(|c| c.is_of(only)).enumerate().collect();
     // Longest first, so that no long one runs alone at the end.
     chosen.sort_by_key(|(_, configuration)| std::cmp::Reverse(configuration.of.work()));
-    let modelled: Vec<anyhow::Result<(usize, ModelledFigures)>> = crew::map(&chosen, |(at, configuration)| {
-        let modelled = model(plan, configuration, seed);
-        done();
-        Ok((*at, modelled?))
-    });
+    let modelled: Vec<anyhow::Result<(usize, ModelledFigures)>> =
+        crew::map(&chosen, |(at, configuration)| {
+            let modelled = model(plan, configuration, seed);
+            done();
+            Ok((*at, modelled?))
+        });
     if interrupt::requested() {
         return Err(InterruptError.into());
     }
-    let modelled: BTreeMap<usize, ModelledFigures> = modelled.into_iter().collect::<anyhow::Result<_>>()?;
+    let modelled: BTreeMap<usize, ModelledFigures> =
+        modelled.into_iter().collect::<anyhow::Result<_>>()?;
     let tried: Vec<(&Configuration, &toml::Table, ModelledFigures)> = plan
         .configurations
         .iter()
         .filter(|c| c.is_of(only))
         .zip(modelled.into_values())
-        .map(|(configuration, modelled)| Ok((configuration, plan.published(configuration)?, modelled)))
+        .map(|(configuration, modelled)| {
+            Ok((configuration, plan.published(configuration)?, modelled))
+        })
         .collect::<anyhow::Result<_>>()?;
-    let mut rows: Vec<ScoreRow> =
-        tried.iter().map(|(configuration, _, modelled)| score::row(plan, configuration, modelled)).collect::<anyhow::Result<_>>()?;
+    let mut rows: Vec<ScoreRow> = tried
+        .iter()
+        .map(|(configuration, _, modelled)| score::row(plan, configuration, modelled))
+        .collect::<anyhow::Result<_>>()?;
     score::join_repeats(&mut rows);
     let history = if only.is_none() { plan.history.clone() } else { Vec::new() };
-    Ok(PublishedComparison { score: score::score(plan, &rows), rows, history, orders: orders(&tried) })
+    Ok(PublishedComparison {
+        score: score::score(plan, &rows),
+        rows,
+        history,
+        orders: orders(&tried),
+    })
 }
 
-fn model(plan: &PublishedData, configuration: &Configuration, seed: u64) -> anyhow::Result<ModelledFigures> {
+fn model(
+    plan: &PublishedData,
+    configuration: &Configuration,
+    seed: u64,
+) -> anyhow::Result<ModelledFigures> {
     let drive = plan.drive(configuration)?;
     match configuration.of {
         PublishedWorkload::Postmark => files::postmark(plan, configuration, &drive, seed),
@@ -87,15 +110,27 @@ fn orders(tried: &[(&Configuration, &toml::Table, ModelledFigures)]) -> Vec<Orde
     tried
         .iter()
         .filter_map(|(configuration, published, modelled)| {
-            let (figure, published_ratio, modelled_ratio) = if configuration.of == PublishedWorkload::Recovery {
-                let get = |key: &str| published.get(key).and_then(number);
-                let modelled_ratio = modelled.get("after_trim_MBps")? / modelled.get("dirty_MBps")?;
-                ("rate after trim and idle by dirty", get("after_trim_MBps")? / get("dirty_MBps")?, modelled_ratio)
-            } else {
-                online_by_none(configuration, published, modelled, tried)?
-            };
+            let (figure, published_ratio, modelled_ratio) =
+                if configuration.of == PublishedWorkload::Recovery {
+                    let get = |key: &str| published.get(key).and_then(number);
+                    let modelled_ratio =
+                        modelled.get("after_trim_MBps")? / modelled.get("dirty_MBps")?;
+                    (
+                        "rate after trim and idle by dirty",
+                        get("after_trim_MBps")? / get("dirty_MBps")?,
+                        modelled_ratio,
+                    )
+                } else {
+                    online_by_none(configuration, published, modelled, tried)?
+                };
             let right = (published_ratio > 1.0) == (modelled_ratio > 1.0);
-            Some(Order { name: configuration.name.clone(), figure, published_ratio, modelled_ratio, right })
+            Some(Order {
+                name: configuration.name.clone(),
+                figure,
+                published_ratio,
+                modelled_ratio,
+                right,
+            })
         })
         .collect()
 }
@@ -108,15 +143,28 @@ fn online_by_none(
     tried: &[(&Configuration, &toml::Table, ModelledFigures)],
 ) -> Option<(&'static str, f64, f64)> {
     let (_, without, modelled_without) = tried.iter().find(|(c, p, _)| {
-        let alike = c.of == configuration.of && c.drive == configuration.drive && c.filesystem == configuration.filesystem;
+        let alike = c.of == configuration.of
+            && c.drive == configuration.drive
+            && c.filesystem == configuration.filesystem;
         alike && files::online(published) && !files::online(p)
     })?;
     let tree = configuration.of == PublishedWorkload::Tree;
     let seconds = |table: &toml::Table| match tree {
-        true => Some(table.get("delete_s").and_then(number)? + table.get("sync_after_delete_s").and_then(number)?),
+        true => Some(
+            table.get("delete_s").and_then(number)?
+                + table.get("sync_after_delete_s").and_then(number)?,
+        ),
         false => table.get("total_s").and_then(number),
     };
     let key = if tree { files::DELETE_AND_SYNC } else { "total_s" };
-    let name = if tree { "delete and sync, online discard by none" } else { "total, online discard by none" };
-    Some((name, seconds(published)? / seconds(without)?, modelled.get(key)? / modelled_without.get(key)?))
+    let name = if tree {
+        "delete and sync, online discard by none"
+    } else {
+        "total, online discard by none"
+    };
+    Some((
+        name,
+        seconds(published)? / seconds(without)?,
+        modelled.get(key)? / modelled_without.get(key)?,
+    ))
 }

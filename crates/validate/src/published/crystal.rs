@@ -16,7 +16,8 @@ use trimtab_sim::run::metrics;
 use trimtab_sim::runner::RunEnd;
 
 /// Write tests of the published profile.
-const WRITES: [&str; 4] = ["seq1m-q1.write", "rnd512k-q1.write", "rnd4k-q1.write", "rnd4k-q32.write"];
+const WRITES: [&str; 4] =
+    ["seq1m-q1.write", "rnd512k-q1.write", "rnd4k-q1.write", "rnd4k-q32.write"];
 const SEQUENTIAL: &str = WRITES[0];
 /// Tests with a published drop at the first knee.
 const FALLING: [&str; 2] = [WRITES[1], WRITES[3]];
@@ -47,12 +48,18 @@ impl PublishedRounds {
     /// Points of a series: bytes written, rate.
     fn points(&self, name: &str) -> Vec<(f64, f64)> {
         let series = self.0.series.iter().find(|series| series.name == name);
-        series.map(|series| series.x.iter().map(|x| *x as f64).zip(series.y.iter().copied()).collect()).unwrap_or_default()
+        series
+            .map(|series| {
+                series.x.iter().map(|x| *x as f64).zip(series.y.iter().copied()).collect()
+            })
+            .unwrap_or_default()
     }
 
     /// Mean of a series between two amounts written.
     fn mean(&self, name: &str, from: f64, to: f64) -> Option<f64> {
-        average(self.points(name).into_iter().filter(|(x, _)| (from..to).contains(x)).map(|(_, y)| y))
+        average(
+            self.points(name).into_iter().filter(|(x, _)| (from..to).contains(x)).map(|(_, y)| y),
+        )
     }
 
     /// Mean rate of a test in the last fifth of the bytes written.
@@ -66,15 +73,29 @@ impl PublishedRounds {
     fn level_from(&self, test: &str) -> Option<f64> {
         let late = self.late(test)?;
         let off = |(_, rate): &(f64, f64)| (rate / late - 1.0).abs() > LEVEL_BAND;
-        self.points(&format!("{test}.rate-of-round")).into_iter().rfind(off).map(|(written, _)| written)
+        self.points(&format!("{test}.rate-of-round"))
+            .into_iter()
+            .rfind(off)
+            .map(|(written, _)| written)
     }
 
     /// Permanent level changes of a test.
     fn knees(&self, test: &str) -> Vec<Knee> {
-        let (written, rates): (Vec<f64>, Vec<f64>) = self.points(&format!("{test}.rate")).into_iter().unzip();
-        let knees = change_points(&rates, &ChangePointOptions { step_min: STEP_MIN, ..ChangePointOptions::default() });
+        let (written, rates): (Vec<f64>, Vec<f64>) =
+            self.points(&format!("{test}.rate")).into_iter().unzip();
+        let knees = change_points(
+            &rates,
+            &ChangePointOptions { step_min: STEP_MIN, ..ChangePointOptions::default() },
+        );
         let knee = |point: ChangePoint| {
-            Some(Knee { written: written.get(point.index.checked_sub(1)?..=point.index)?.iter().sum::<f64>() / 2.0, after: point.after })
+            Some(Knee {
+                written: written
+                    .get(point.index.checked_sub(1)?..=point.index)?
+                    .iter()
+                    .sum::<f64>()
+                    / 2.0,
+                after: point.after,
+            })
         };
         knees.into_iter().filter_map(knee).collect()
     }
@@ -96,7 +117,14 @@ const VARIANTS: [Variant; 3] = [
 ];
 
 impl Variant {
-    fn run(&self, drive: &Drive, label: &str, loops: &simulate::loops::Loops, written: f64, seed: u64) -> anyhow::Result<PublishedRounds> {
+    fn run(
+        &self,
+        drive: &Drive,
+        label: &str,
+        loops: &simulate::loops::Loops,
+        written: f64,
+        seed: u64,
+    ) -> anyhow::Result<PublishedRounds> {
         let plan = simulate::DriveSimulationPlan {
             name: "crystal".to_owned(),
             load: DriveLoad::Crystal(loops.clone()),
@@ -112,30 +140,50 @@ impl Variant {
 }
 
 /// Levels, knees and the gain from TRIM.
-pub fn rounds(plan: &PublishedData, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<ModelledFigures> {
+pub fn rounds(
+    plan: &PublishedData,
+    configuration: &Configuration,
+    drive: &Drive,
+    seed: u64,
+) -> anyhow::Result<ModelledFigures> {
     let published = plan.published(configuration)?;
-    let advertised = published.get("advertised_write_MBps").and_then(number).context("no advertised rate")?;
+    let advertised =
+        published.get("advertised_write_MBps").and_then(number).context("no advertised rate")?;
     let settings = configuration.rounds.as_deref().unwrap_or_default();
     let loops: simulate::loops::Loops = settings.parse().map_err(anyhow::Error::msg)?;
     let written = plan.setting(configuration.of, "written_total_TB")? * 1e12;
-    let runs = crew::map(&VARIANTS, |variant| variant.run(drive, &configuration.drive, &loops, written, seed));
+    let runs = crew::map(&VARIANTS, |variant| {
+        variant.run(drive, &configuration.drive, &loops, written, seed)
+    });
     let runs: Vec<PublishedRounds> = runs.into_iter().collect::<anyhow::Result<_>>()?;
     let [random, trimmed, zero] = &runs[..] else { unreachable!("as many runs as variants") };
     Ok(figures(random, trimmed, zero, advertised))
 }
 
-fn figures(random: &PublishedRounds, trimmed: &PublishedRounds, zero: &PublishedRounds, advertised: f64) -> ModelledFigures {
-    let firsts: Vec<Knee> = FALLING.iter().filter_map(|test| random.knees(test).first().copied()).collect();
+fn figures(
+    random: &PublishedRounds,
+    trimmed: &PublishedRounds,
+    zero: &PublishedRounds,
+    advertised: f64,
+) -> ModelledFigures {
+    let firsts: Vec<Knee> =
+        FALLING.iter().filter_map(|test| random.knees(test).first().copied()).collect();
     let knee_1 = average(firsts.iter().map(|knee| knee.written));
     let knee_2 = WRITES.iter().filter_map(|test| random.level_from(test)).reduce(f64::max);
-    let read = |rounds: &PublishedRounds| rounds.mean(&format!("{SEQUENTIAL_READ}.rate"), 0.0, f64::INFINITY);
-    let gains = FALLING.iter().filter_map(|test| Some((trimmed.late(test)? / random.late(test)? - 1.0) * 100.0));
+    let read = |rounds: &PublishedRounds| {
+        rounds.mean(&format!("{SEQUENTIAL_READ}.rate"), 0.0, f64::INFINITY)
+    };
+    let gains = FALLING
+        .iter()
+        .filter_map(|test| Some((trimmed.late(test)? / random.late(test)? - 1.0) * 100.0));
     let between = || random.mean(&format!("{SEQUENTIAL}.rate"), knee_1?, knee_2?);
     [
         ("read_sequential_compressible_MBps", read(zero)),
         (
             "read_incompressible_penalty_percent",
-            read(random).zip(read(zero)).map(|(random, zero)| without_rounding_errors((1.0 - random / zero) * 100.0)),
+            read(random)
+                .zip(read(zero))
+                .map(|(random, zero)| without_rounding_errors((1.0 - random / zero) * 100.0)),
         ),
         ("write_sequential_compressible_MBps", zero.metric(SEQUENTIAL, metrics::RATE_MAX)),
         ("write_sequential_incompressible_max_MBps", random.metric(SEQUENTIAL, metrics::RATE_MAX)),
@@ -143,7 +191,10 @@ fn figures(random: &PublishedRounds, trimmed: &PublishedRounds, zero: &Published
         ("write_incompressible_after_knee_1_MBps", average(firsts.iter().map(|knee| knee.after))),
         ("write_sequential_between_knees_MBps", between()),
         ("write_incompressible_knee_2_GB", knee_2.map(|bytes| bytes / 1e9)),
-        ("write_sequential_incompressible_steady_percent_of_advertised", random.late(SEQUENTIAL).map(|rate| rate / advertised * 100.0)),
+        (
+            "write_sequential_incompressible_steady_percent_of_advertised",
+            random.late(SEQUENTIAL).map(|rate| rate / advertised * 100.0),
+        ),
         ("trim_gain_percent", average(gains)),
     ]
     .into_iter()
@@ -171,7 +222,11 @@ mod tests {
     #[test]
     fn levels_are_independent_of_number_of_rounds() {
         let plan = PublishedData::shipped().unwrap();
-        let configuration = plan.configurations.iter().find(|c| c.of == PublishedWorkload::CrystalDiskMark).unwrap();
+        let configuration = plan
+            .configurations
+            .iter()
+            .find(|c| c.of == PublishedWorkload::CrystalDiskMark)
+            .unwrap();
         let drive = plan.drive(configuration).unwrap();
         let loops: simulate::loops::Loops = "space=41.3GB".parse().unwrap();
         let levels = |gb: f64| {

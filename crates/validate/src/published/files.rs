@@ -46,10 +46,14 @@ pub fn volume(
     let spec = if online { spec.with_online_discard() } else { spec };
     let mut volume = Volume::format(model, spec, Nanos::ZERO)?;
     if configuration.fill_percent > 0 {
-        volume.age_like(&Age { fill, free_extent: used.mean(), class: USED, write: true, seed }, used.lengths())?;
+        volume.age_like(
+            &Age { fill, free_extent: used.mean(), class: USED, write: true, seed },
+            used.lengths(),
+        )?;
     }
     let rested = volume.now() + REST;
-    let mut target = SteeredVolume::new(volume, PolicySpec::None.build(&PolicyState::default()), WRITTEN_STEP);
+    let mut target =
+        SteeredVolume::new(volume, PolicySpec::None.build(&PolicyState::default()), WRITTEN_STEP);
     target.idle_until(rested);
     Ok(target)
 }
@@ -68,34 +72,64 @@ fn phases(job: &Job, target: &mut PublishedTarget) -> anyhow::Result<Vec<Phase>>
 }
 
 fn seconds(phases: &[Phase], name: &str) -> anyhow::Result<f64> {
-    let phase = phases.iter().find(|phase| phase.name == name).with_context(|| format!("no phase {name}"))?;
+    let phase = phases
+        .iter()
+        .find(|phase| phase.name == name)
+        .with_context(|| format!("no phase {name}"))?;
     Ok(phase.took.as_secs_f64())
 }
 
 /// PostMark phase times.
-pub fn postmark(plan: &PublishedData, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<ModelledFigures> {
+pub fn postmark(
+    plan: &PublishedData,
+    configuration: &Configuration,
+    drive: &Drive,
+    seed: u64,
+) -> anyhow::Result<ModelledFigures> {
     let published = plan.published(configuration)?;
-    let other = published.get("counts").and_then(toml::Value::as_str).and_then(|name| plan.results["postmark"].get(name));
-    let subdirectories = other.and_then(|counts| counts.get("subdirectories")).and_then(toml::Value::as_integer).unwrap_or(0);
+    let other = published
+        .get("counts")
+        .and_then(toml::Value::as_str)
+        .and_then(|name| plan.results["postmark"].get(name));
+    let subdirectories = other
+        .and_then(|counts| counts.get("subdirectories"))
+        .and_then(toml::Value::as_integer)
+        .unwrap_or(0);
     let subdirectories = u32::try_from(subdirectories).context("subdirectories")?;
     let settings = PostmarkSettings { subdirectories, ..PostmarkSettings::published() };
     let job = Job::postmark(&settings)?;
     let mut target = volume(plan, configuration, drive, online(published), seed)?;
     let phases = phases(&job, &mut target)?;
-    let [create, transactions, delete] = [postmark::CREATE, postmark::TRANSACTIONS, postmark::DELETE].map(|name| seconds(&phases, name));
+    let [create, transactions, delete] =
+        [postmark::CREATE, postmark::TRANSACTIONS, postmark::DELETE]
+            .map(|name| seconds(&phases, name));
     let (create, transactions, delete) = (create?, transactions?, delete?);
-    Ok([("create_s", create), ("transactions_s", transactions), ("delete_s", delete), ("total_s", create + transactions + delete)].into())
+    Ok([
+        ("create_s", create),
+        ("transactions_s", transactions),
+        ("delete_s", delete),
+        ("total_s", create + transactions + delete),
+    ]
+    .into())
 }
 
 /// Times to unpack and delete a tree.
-pub fn tree(plan: &PublishedData, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<ModelledFigures> {
+pub fn tree(
+    plan: &PublishedData,
+    configuration: &Configuration,
+    drive: &Drive,
+    seed: u64,
+) -> anyhow::Result<ModelledFigures> {
     let files = plan.setting(configuration.of, "files")? as u64;
     let size = Bytes((plan.setting(configuration.of, "total_MB")? * 1e6) as u64);
     let list = Arc::new(TreeList::synthetic(files, size, TREE_DATA, seed)?);
-    let mut target = volume(plan, configuration, drive, online(plan.published(configuration)?), seed)?;
+    let mut target =
+        volume(plan, configuration, drive, online(plan.published(configuration)?), seed)?;
     let phases = phases(&Job::Tree { list, seed }, &mut target)?;
-    let (unpack, unpack_sync) = (seconds(&phases, tree::UNPACK)?, seconds(&phases, tree::UNPACK_SYNC)?);
-    let (delete, delete_sync) = (seconds(&phases, tree::DELETE)?, seconds(&phases, tree::DELETE_SYNC)?);
+    let (unpack, unpack_sync) =
+        (seconds(&phases, tree::UNPACK)?, seconds(&phases, tree::UNPACK_SYNC)?);
+    let (delete, delete_sync) =
+        (seconds(&phases, tree::DELETE)?, seconds(&phases, tree::DELETE_SYNC)?);
     Ok([
         ("unpack_s", unpack),
         ("sync_after_unpack_s", unpack_sync),
@@ -108,7 +142,12 @@ pub fn tree(plan: &PublishedData, configuration: &Configuration, drive: &Drive, 
 }
 
 /// Time to trim all free space, with sequential commands as from `fstrim`.
-pub fn fstrim(plan: &PublishedData, configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<ModelledFigures> {
+pub fn fstrim(
+    plan: &PublishedData,
+    configuration: &Configuration,
+    drive: &Drive,
+    seed: u64,
+) -> anyhow::Result<ModelledFigures> {
     let mut target = volume(plan, configuration, drive, false, seed)?;
     target.sync()?;
     let began = target.now();

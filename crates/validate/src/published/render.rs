@@ -1,7 +1,10 @@
 //! Formats the comparison: cells and sentences for the screen, and the Markdown document.
 
 use super::comparison::{Order, PublishedComparison};
-use super::score::{FITTED_TARGET_PERCENT, FigureKind, FigureOutcome, PREDICTED_TARGET_PERCENT, PublishedFigure, ScoreRow, Tally};
+use super::score::{
+    FITTED_TARGET_PERCENT, FigureKind, FigureOutcome, PREDICTED_TARGET_PERCENT, PublishedFigure,
+    ScoreRow, Tally,
+};
 use std::fmt::Write as _;
 use trimtab_drive::units::three_digits;
 use trimtab_linux::output::lines::paragraph;
@@ -13,18 +16,23 @@ pub fn tallies(comparison: &PublishedComparison) -> Vec<[String; 6]> {
     let score = &comparison.score;
     let line = |what: String, tally: &Tally| {
         let [within, as_read, off, missing, total] =
-            [tally.within, tally.as_read, tally.off, tally.missing, tally.total()].map(|n| n.to_string());
+            [tally.within, tally.as_read, tally.off, tally.missing, tally.total()]
+                .map(|n| n.to_string());
         [what, within, as_read, off, missing, total]
     };
     vec![
         line(format!("predicted, within {PREDICTED_TARGET_PERCENT} %"), &score.predicted),
-        line(format!("predicted on drives held out, within {PREDICTED_TARGET_PERCENT} %"), &score.held_out),
+        line(
+            format!("predicted on drives held out, within {PREDICTED_TARGET_PERCENT} %"),
+            &score.held_out,
+        ),
         line(format!("fitted, within {FITTED_TARGET_PERCENT} %"), &score.fitted),
     ]
 }
 
 /// Header of [`tallies`].
-pub const TALLY_HEAD: [&str; 6] = ["figures", "within", "as read only", "off", "not produced", "of"];
+pub const TALLY_HEAD: [&str; 6] =
+    ["figures", "within", "as read only", "off", "not produced", "of"];
 /// Header of [`cells`].
 pub const FIGURE_HEAD: [&str; 5] = ["figure", "published", "modelled", "off", "counts"];
 
@@ -38,14 +46,24 @@ pub fn notes(comparison: &PublishedComparison) -> Vec<String> {
         score.parameters, score.not_scored, score.repeats
     )];
     for past in &comparison.history {
-        let of = |[within, rest @ ..]: [usize; 4]| format!("{within} of {}", within + rest.iter().sum::<usize>());
+        let of = |[within, rest @ ..]: [usize; 4]| {
+            format!("{within} of {}", within + rest.iter().sum::<usize>())
+        };
         let [predicted, held_out, fitted] = [past.predicted, past.held_out, past.fitted].map(of);
         notes.push(format!("Until {}: {predicted} predicted, {held_out} held out, {fitted} fitted. Difference: {}.", past.until, past.why));
     }
     if score.fitted_after_a_miss > 0 {
-        notes.push(format!("{} of the fitted figures were failed predictions before.", score.fitted_after_a_miss));
+        notes.push(format!(
+            "{} of the fitted figures were failed predictions before.",
+            score.fitted_after_a_miss
+        ));
     }
-    let held: Vec<&str> = comparison.rows.iter().filter(|row| row.held_out.is_some()).map(|row| row.name.as_str()).collect();
+    let held: Vec<&str> = comparison
+        .rows
+        .iter()
+        .filter(|row| row.held_out.is_some())
+        .map(|row| row.name.as_str())
+        .collect();
     if !held.is_empty() {
         notes.push(format!("Held out of all fitting: {}.", held.join("; ")));
     }
@@ -54,8 +72,13 @@ pub fn notes(comparison: &PublishedComparison) -> Vec<String> {
 
 /// A figure as cells; only the screen breaks names at underscores.
 pub fn cells(figure: &PublishedFigure) -> [String; 5] {
-    let modelled = figure.modelled.map_or_else(|| "none".to_owned(), |modelled| three_digits(modelled).replace("-0.00", "0.00"));
-    let off = figure.deviation_percent.map_or_else(String::new, |off| format!("{off:+.0} %").replace("-0 %", "+0 %"));
+    let modelled = figure.modelled.map_or_else(
+        || "none".to_owned(),
+        |modelled| three_digits(modelled).replace("-0.00", "0.00"),
+    );
+    let off = figure
+        .deviation_percent
+        .map_or_else(String::new, |off| format!("{off:+.0} %").replace("-0 %", "+0 %"));
     [figure.name.clone(), figure.published.clone(), modelled, off, counts(figure)]
 }
 
@@ -66,12 +89,17 @@ fn counts(figure: &PublishedFigure) -> String {
         FigureOutcome::Off => "MISSED",
         FigureOutcome::Missing => "MISSED: not produced",
     };
-    let as_well =
-        if figure.counted == figure.outcome { String::new() } else { format!(", counted {} for a row below", word(figure.counted)) };
+    let as_well = if figure.counted == figure.outcome {
+        String::new()
+    } else {
+        format!(", counted {} for a row below", word(figure.counted))
+    };
     match &figure.kind {
         FigureKind::Predicted => format!("predicted: {}{as_well}", word(figure.outcome)),
         FigureKind::HeldOut => format!("held out: {}{as_well}", word(figure.outcome)),
-        FigureKind::Fitted { parameter } => format!("fitted by {parameter}: {}{as_well}", word(figure.outcome)),
+        FigureKind::Fitted { parameter } => {
+            format!("fitted by {parameter}: {}{as_well}", word(figure.outcome))
+        }
         FigureKind::Repeats { row } => format!("repeats {row}"),
         FigureKind::NotScored { reason } => format!("not scored: {reason}"),
     }
@@ -81,9 +109,12 @@ fn counts(figure: &PublishedFigure) -> String {
 pub fn remarks(row: &ScoreRow) -> Vec<String> {
     let mut remarks = Vec::new();
     remarks.extend(row.held_out.as_ref().map(|why| format!("Held out: {why}.")));
-    remarks.extend(row.trim_of.as_ref().map(|other| format!("Its TRIM costs are those of {other}, by rule.")));
+    remarks.extend(
+        row.trim_of.as_ref().map(|other| format!("Its TRIM costs are those of {other}, by rule.")),
+    );
     for figure in &row.figures {
-        remarks.extend(figure.missed_before.as_ref().map(|what| format!("{}: {what}.", figure.name)));
+        remarks
+            .extend(figure.missed_before.as_ref().map(|what| format!("{}: {what}.", figure.name)));
         remarks.extend(figure.remark.as_ref().map(|remark| format!("{}: {remark}.", figure.name)));
     }
     remarks
@@ -112,8 +143,11 @@ pub fn markdown(comparison: &PublishedComparison) -> String {
             let _ = writeln!(text, "## {}\n", title(workload));
         }
         let _ = writeln!(text, "### {} (`{}`)\n\n{}\n", row.name, row.drive, publication(row));
-        let cells: Vec<[String; 5]> =
-            row.figures.iter().map(|figure| cells(figure).map(|cell| cell.replace("MISSED", "**missed**"))).collect();
+        let cells: Vec<[String; 5]> = row
+            .figures
+            .iter()
+            .map(|figure| cells(figure).map(|cell| cell.replace("MISSED", "**missed**")))
+            .collect();
         table(&mut text, &FIGURE_HEAD, cells.iter().map(<[String; 5]>::as_slice));
         let remarks = remarks(row);
         for remark in &remarks {
@@ -150,7 +184,11 @@ pub fn orders(comparison: &PublishedComparison) -> Vec<[String; 5]> {
 }
 
 fn table<'a>(text: &mut String, head: &[&str], rows: impl Iterator<Item = &'a [String]>) {
-    let rule: Vec<&str> = head.iter().enumerate().map(|(at, _)| if (1..4).contains(&at) { "---:" } else { "---" }).collect();
+    let rule: Vec<&str> = head
+        .iter()
+        .enumerate()
+        .map(|(at, _)| if (1..4).contains(&at) { "---:" } else { "---" })
+        .collect();
     let _ = writeln!(text, "| {} |\n|{}|", head.join(" | "), rule.join("|"));
     for row in rows {
         let _ = writeln!(text, "| {} |", row.join(" | "));

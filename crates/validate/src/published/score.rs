@@ -103,7 +103,11 @@ pub struct PublishedFigure {
 impl PublishedFigure {
     /// Maximum deviation for this classification, in per cent.
     pub const fn target_percent(kind: &FigureKind) -> f64 {
-        if matches!(kind, FigureKind::Fitted { .. }) { FITTED_TARGET_PERCENT } else { PREDICTED_TARGET_PERCENT }
+        if matches!(kind, FigureKind::Fitted { .. }) {
+            FITTED_TARGET_PERCENT
+        } else {
+            PREDICTED_TARGET_PERCENT
+        }
     }
 }
 
@@ -156,10 +160,17 @@ pub struct Score {
 }
 
 /// Builds the row of a configuration.
-pub fn row(plan: &PublishedData, configuration: &Configuration, modelled: &ModelledFigures) -> anyhow::Result<ScoreRow> {
+pub fn row(
+    plan: &PublishedData,
+    configuration: &Configuration,
+    modelled: &ModelledFigures,
+) -> anyhow::Result<ScoreRow> {
     let published = plan.published(configuration)?;
-    let results = published.iter().filter(|(name, value)| plan.is_result(configuration, name, value));
-    let figures = results.filter_map(|(name, value)| figure(plan, configuration, published, name, value, modelled)).collect();
+    let results =
+        published.iter().filter(|(name, value)| plan.is_result(configuration, name, value));
+    let figures = results
+        .filter_map(|(name, value)| figure(plan, configuration, published, name, value, modelled))
+        .collect();
     Ok(ScoreRow {
         workload: configuration.of.table(),
         name: configuration.name.clone(),
@@ -198,7 +209,11 @@ fn figure(
 
 /// A published value as text, and the range it covers. A whole number of seconds is the
 /// difference of two readings of a clock with whole seconds; PostMark also prints 1 for 0.
-fn reading(name: &str, value: &toml::Value, words: Option<&[f64; 2]>) -> Option<(String, [f64; 2])> {
+fn reading(
+    name: &str,
+    value: &toml::Value,
+    words: Option<&[f64; 2]>,
+) -> Option<(String, [f64; 2])> {
     if let Some(range) = words {
         return Some((value.as_str().unwrap_or_default().to_owned(), *range));
     }
@@ -223,7 +238,9 @@ fn judged(
     let nearest = |modelled: f64| exact.unwrap_or_else(|| modelled.clamp(range[0], range[1]));
     let deviation_percent = modelled.map(|modelled| (modelled / nearest(modelled) - 1.0) * 100.0);
     let outcome = match (modelled, deviation_percent) {
-        (Some(_), Some(off)) if off.abs() <= PublishedFigure::target_percent(&kind) => FigureOutcome::Within,
+        (Some(_), Some(off)) if off.abs() <= PublishedFigure::target_percent(&kind) => {
+            FigureOutcome::Within
+        }
         (Some(modelled), _) if (range[0]..=range[1]).contains(&modelled) => FigureOutcome::AsRead,
         (Some(_), _) => FigureOutcome::Off,
         (None, _) => FigureOutcome::Missing,
@@ -247,21 +264,36 @@ pub fn join_repeats(rows: &mut [ScoreRow]) {
     for later in 1..rows.len() {
         for at in 0..rows[later].figures.len() {
             let figure = &rows[later].figures[at];
-            let Some(modelled) = figure.modelled.filter(|_| matches!(figure.kind, FigureKind::Predicted | FigureKind::HeldOut)) else {
+            let Some(modelled) = figure
+                .modelled
+                .filter(|_| matches!(figure.kind, FigureKind::Predicted | FigureKind::HeldOut))
+            else {
                 continue;
             };
             let (outcome, name) = (figure.outcome, figure.name.clone());
             let same = |other: &PublishedFigure| {
-                let scored = matches!(other.kind, FigureKind::Predicted | FigureKind::HeldOut | FigureKind::Fitted { .. });
-                let close = other.modelled.is_some_and(|other| (modelled / other - 1.0).abs() * 100.0 <= SAME_PERCENT);
+                let scored = matches!(
+                    other.kind,
+                    FigureKind::Predicted | FigureKind::HeldOut | FigureKind::Fitted { .. }
+                );
+                let close = other
+                    .modelled
+                    .is_some_and(|other| (modelled / other - 1.0).abs() * 100.0 <= SAME_PERCENT);
                 scored && other.name == name && close
             };
             let (before, rest) = rows.split_at_mut(later);
             let row = &mut rest[0];
-            let head = before.iter_mut().filter(|other| other.drive == row.drive && other.workload == row.workload).find_map(|other| {
-                let row_name = other.name.clone();
-                other.figures.iter_mut().find(|figure| same(figure)).map(|figure| (row_name, figure))
-            });
+            let head = before
+                .iter_mut()
+                .filter(|other| other.drive == row.drive && other.workload == row.workload)
+                .find_map(|other| {
+                    let row_name = other.name.clone();
+                    other
+                        .figures
+                        .iter_mut()
+                        .find(|figure| same(figure))
+                        .map(|figure| (row_name, figure))
+                });
             if let Some((row_name, head)) = head {
                 head.counted = head.counted.max(outcome);
                 row.figures[at].kind = FigureKind::Repeats { row: row_name };
@@ -275,7 +307,8 @@ pub fn score(plan: &PublishedData, rows: &[ScoreRow]) -> Score {
     let mut score = Score::default();
     let mut parameters = BTreeSet::new();
     for row in rows {
-        let configuration = plan.configurations.iter().find(|configuration| configuration.name == row.name);
+        let configuration =
+            plan.configurations.iter().find(|configuration| configuration.name == row.name);
         for figure in &row.figures {
             match &figure.kind {
                 FigureKind::Predicted => score.predicted.add(figure.counted),
@@ -289,7 +322,12 @@ pub fn score(plan: &PublishedData, rows: &[ScoreRow]) -> Score {
                 FigureKind::NotScored { .. } => score.not_scored += 1,
             }
         }
-        parameters.extend(configuration.into_iter().flat_map(|c| &c.chosen).map(|chosen| parameter_of(row, chosen)));
+        parameters.extend(
+            configuration
+                .into_iter()
+                .flat_map(|c| &c.chosen)
+                .map(|chosen| parameter_of(row, chosen)),
+        );
     }
     score.parameters = parameters.len();
     score
@@ -297,7 +335,11 @@ pub fn score(plan: &PublishedData, rows: &[ScoreRow]) -> Score {
 
 /// A filesystem parameter is shared by all rows; a drive parameter belongs to its drive.
 fn parameter_of(row: &ScoreRow, parameter: &str) -> String {
-    if parameter.starts_with("filesystem.") { parameter.to_owned() } else { format!("{} {parameter}", row.drive) }
+    if parameter.starts_with("filesystem.") {
+        parameter.to_owned()
+    } else {
+        format!("{} {parameter}", row.drive)
+    }
 }
 
 #[cfg(test)]
@@ -325,8 +367,15 @@ mod tests {
             let row = row(&plan, configuration, &ModelledFigures::new()).unwrap();
             let published = plan.published(configuration).unwrap();
             let settings = plan.settings.get(row.workload).map_or(&[][..], Vec::as_slice);
-            for (key, value) in published.iter().filter(|(key, value)| number(value).is_some() && !settings.contains(key)) {
-                assert!(row.figures.iter().any(|figure| &figure.name == key), "{}: {key} = {value} is left out", row.name);
+            for (key, value) in published
+                .iter()
+                .filter(|(key, value)| number(value).is_some() && !settings.contains(key))
+            {
+                assert!(
+                    row.figures.iter().any(|figure| &figure.name == key),
+                    "{}: {key} = {value} is left out",
+                    row.name
+                );
             }
             all += row.figures.len();
             let score = score(&plan, &[row]);
@@ -344,7 +393,12 @@ mod tests {
     fn figure_outside_target_is_not_met() {
         let plan = plan();
         let configuration = named(&plan, "Corsair Force 3, atime");
-        let modelled = ModelledFigures::from([("create_s", 2.66), ("transactions_s", 11.2), ("delete_s", 0.58), ("total_s", 13.0)]);
+        let modelled = ModelledFigures::from([
+            ("create_s", 2.66),
+            ("transactions_s", 11.2),
+            ("delete_s", 0.58),
+            ("total_s", 13.0),
+        ]);
         let row = row(&plan, configuration, &modelled).unwrap();
         assert_eq!(find(&row, "create_s").outcome, FigureOutcome::AsRead);
         assert_eq!(find(&row, "transactions_s").outcome, FigureOutcome::Within);
@@ -358,18 +412,29 @@ mod tests {
     #[test]
     fn repeated_figures_count_once_with_worst_outcome() {
         let plan = plan();
-        let create =
-            |seconds| ModelledFigures::from([("create_s", seconds), ("transactions_s", 9.0), ("delete_s", 0.8), ("total_s", 12.0)]);
+        let create = |seconds| {
+            ModelledFigures::from([
+                ("create_s", seconds),
+                ("transactions_s", 9.0),
+                ("delete_s", 0.8),
+                ("total_s", 12.0),
+            ])
+        };
         let rows = |second: f64| {
-            let [a, b] = ["OCZ Vertex 2 LE, noatime", "OCZ Vertex 2 LE, atime"].map(|name| named(&plan, name));
-            let mut rows = vec![row(&plan, a, &create(3.2)).unwrap(), row(&plan, b, &create(second)).unwrap()];
+            let [a, b] = ["OCZ Vertex 2 LE, noatime", "OCZ Vertex 2 LE, atime"]
+                .map(|name| named(&plan, name));
+            let mut rows =
+                vec![row(&plan, a, &create(3.2)).unwrap(), row(&plan, b, &create(second)).unwrap()];
             join_repeats(&mut rows);
             rows
         };
         let same = rows(3.21);
         assert_eq!(find(&same[0], "create_s").outcome, FigureOutcome::Within);
         assert_eq!(find(&same[0], "create_s").counted, FigureOutcome::Off);
-        assert_eq!(find(&same[1], "create_s").kind, FigureKind::Repeats { row: "OCZ Vertex 2 LE, noatime".into() });
+        assert_eq!(
+            find(&same[1], "create_s").kind,
+            FigureKind::Repeats { row: "OCZ Vertex 2 LE, noatime".into() }
+        );
         let different = rows(4.9);
         assert_eq!(find(&different[1], "create_s").kind, FigureKind::Predicted);
         assert!(score(&plan, &same).predicted.within < score(&plan, &different).predicted.within);
@@ -378,16 +443,31 @@ mod tests {
     #[test]
     fn derived_or_unmissable_figures_are_not_scored() {
         let plan = plan();
-        let minutes = row(&plan, named(&plan, "SandForce, 130 GB"), &ModelledFigures::from([("duration", 483.0)])).unwrap();
+        let minutes = row(
+            &plan,
+            named(&plan, "SandForce, 130 GB"),
+            &ModelledFigures::from([("duration", 483.0)]),
+        )
+        .unwrap();
         assert!(matches!(find(&minutes, "duration").kind, FigureKind::NotScored { .. }));
         let rounds = row(&plan, named(&plan, "Intel 520"), &ModelledFigures::new()).unwrap();
-        for name in ["write_sequential_incompressible_steady_percent_of_advertised", "write_sequential_between_knees_MBps"] {
+        for name in [
+            "write_sequential_incompressible_steady_percent_of_advertised",
+            "write_sequential_between_knees_MBps",
+        ] {
             assert!(matches!(find(&rounds, name).kind, FigureKind::NotScored { .. }), "{name}");
         }
         // Filesystem parameters count once overall, drive parameters once per drive.
-        let all: Vec<ScoreRow> = plan.configurations.iter().map(|c| row(&plan, c, &ModelledFigures::new()).unwrap()).collect();
+        let all: Vec<ScoreRow> = plan
+            .configurations
+            .iter()
+            .map(|c| row(&plan, c, &ModelledFigures::new()).unwrap())
+            .collect();
         let score = score(&plan, &all);
-        assert!(score.parameters >= 30 && score.parameters < score.fitted.total() + 20, "{score:?}");
+        assert!(
+            score.parameters >= 30 && score.parameters < score.fitted.total() + 20,
+            "{score:?}"
+        );
         assert_eq!(score.fitted_after_a_miss, 3);
     }
 }

@@ -158,7 +158,10 @@ impl std::fmt::Display for Publication {
             Some(date) => write!(f, "{date}")?,
             None => write!(f, "date not known")?,
         }
-        [&self.published_at, &self.what].into_iter().flatten().try_for_each(|more| write!(f, "; {more}"))
+        [&self.published_at, &self.what]
+            .into_iter()
+            .flatten()
+            .try_for_each(|more| write!(f, "; {more}"))
     }
 }
 
@@ -250,7 +253,8 @@ impl Filesystem {
         }
         spec.size = self.size_bytes.map(Bytes);
         spec.writeback.memory = self.memory_bytes.map_or(spec.writeback.memory, Bytes);
-        spec.journal.transaction_blocks = self.transaction_blocks.or(spec.journal.transaction_blocks);
+        spec.journal.transaction_blocks =
+            self.transaction_blocks.or(spec.journal.transaction_blocks);
         spec.discard_ranges = self.discard_ranges.unwrap_or(spec.discard_ranges);
         if let Some(ms) = self.commit_interval_ms {
             spec.journal.commit_interval = Nanos::from_millis(ms);
@@ -302,8 +306,17 @@ impl PublishedData {
             results.extend(text.parse::<toml::Table>().context("published figures")?);
         }
         let sources = toml::from_str(SOURCES).context("sources.toml")?;
-        let File { history, settings, identity, filesystem, configuration } = toml::from_str(FROZEN).context("frozen.toml")?;
-        Ok(Self { results, configurations: configuration, identities: identity, settings, history, sources, filesystems: filesystem })
+        let File { history, settings, identity, filesystem, configuration } =
+            toml::from_str(FROZEN).context("frozen.toml")?;
+        Ok(Self {
+            results,
+            configurations: configuration,
+            identities: identity,
+            settings,
+            history,
+            sources,
+            filesystems: filesystem,
+        })
     }
 
     /// Publication of a configuration's result.
@@ -316,17 +329,27 @@ impl PublishedData {
     pub fn drive(&self, configuration: &Configuration) -> anyhow::Result<Drive> {
         let mut drive = model_of(&configuration.drive)?;
         if let Some(other) = &configuration.trim_of {
-            let Medium::Flash(from) = model_of(other)?.spec.medium else { bail!("{other} is not an SSD") };
-            let Medium::Flash(flash) = &mut drive.spec.medium else { bail!("{} is not an SSD", configuration.drive) };
+            let Medium::Flash(from) = model_of(other)?.spec.medium else {
+                bail!("{other} is not an SSD")
+            };
+            let Medium::Flash(flash) = &mut drive.spec.medium else {
+                bail!("{} is not an SSD", configuration.drive)
+            };
             flash.trim = from.trim;
         }
         Ok(drive)
     }
 
     /// The rule from which a figure follows, if any.
-    pub fn identity(&self, of: PublishedWorkload, figure: &str, published: &toml::Table) -> Option<&FigureIdentity> {
+    pub fn identity(
+        &self,
+        of: PublishedWorkload,
+        figure: &str,
+        published: &toml::Table,
+    ) -> Option<&FigureIdentity> {
         let known = |identity: &&FigureIdentity| {
-            let there = identity.unless_missing.as_ref().is_none_or(|other| published.contains_key(other));
+            let there =
+                identity.unless_missing.as_ref().is_none_or(|other| published.contains_key(other));
             identity.of == of && identity.figure == figure && there
         };
         self.identities.iter().find(known)
@@ -334,8 +357,14 @@ impl PublishedData {
 
     /// True if an entry is a result: a number, or words read as one, and not a setting.
     pub fn is_result(&self, configuration: &Configuration, key: &str, value: &toml::Value) -> bool {
-        let setting = self.settings.get(configuration.of.table()).is_some_and(|keys| keys.iter().any(|known| known == key));
-        !setting && (number(value).is_some() || value.is_array() || configuration.read_as.contains_key(key))
+        let setting = self
+            .settings
+            .get(configuration.of.table())
+            .is_some_and(|keys| keys.iter().any(|known| known == key));
+        !setting
+            && (number(value).is_some()
+                || value.is_array()
+                || configuration.read_as.contains_key(key))
     }
 
     /// Published result of a configuration.
@@ -346,13 +375,21 @@ impl PublishedData {
             Some(number) => result.and_then(|results| results.get(number)),
             None => result,
         };
-        result.and_then(toml::Value::as_table).with_context(|| format!("{table} has no result for {}", configuration.name))
+        result
+            .and_then(toml::Value::as_table)
+            .with_context(|| format!("{table} has no result for {}", configuration.name))
     }
 
     /// Setting of a workload.
     pub fn setting(&self, workload: PublishedWorkload, key: &str) -> anyhow::Result<f64> {
-        let value = self.results.get(workload.table()).and_then(|kind| kind.get("config")).and_then(|config| config.get(key));
-        value.and_then(number).with_context(|| format!("{}.config has no number {key}", workload.table()))
+        let value = self
+            .results
+            .get(workload.table())
+            .and_then(|kind| kind.get("config"))
+            .and_then(|config| config.get(key));
+        value
+            .and_then(number)
+            .with_context(|| format!("{}.config has no number {key}", workload.table()))
     }
 
     /// Filesystem of a configuration.
@@ -397,18 +434,29 @@ mod tests {
             if !configuration.filesystem.is_empty() {
                 plan.filesystem(configuration).unwrap();
             }
-            let notes = [&configuration.remarks, &configuration.missed_before, &configuration.unscored];
-            for figure in notes.into_iter().flat_map(BTreeMap::keys).chain(configuration.fitted.keys()) {
+            let notes =
+                [&configuration.remarks, &configuration.missed_before, &configuration.unscored];
+            for figure in
+                notes.into_iter().flat_map(BTreeMap::keys).chain(configuration.fitted.keys())
+            {
                 assert!(published.contains_key(figure), "{name}: {figure} is not published");
             }
             for figure in configuration.missed_before.keys() {
-                assert!(configuration.fitted.contains_key(figure), "{name}: {figure} is not fitted");
+                assert!(
+                    configuration.fitted.contains_key(figure),
+                    "{name}: {figure} is not fitted"
+                );
             }
             for field in configuration.fitted.values().chain(&configuration.chosen) {
                 if !field.starts_with("filesystem.") && !field.starts_with("rounds.") {
-                    let source = drive.source_of(field).unwrap_or_else(|| panic!("{name}: {field} has no source"));
+                    let source = drive
+                        .source_of(field)
+                        .unwrap_or_else(|| panic!("{name}: {field} has no source"));
                     assert_eq!(source.kind, SourceKind::Fitted, "{name}: {field}");
-                    assert!(configuration.held_out.is_none(), "{name} is held out, but {field} is fitted");
+                    assert!(
+                        configuration.held_out.is_none(),
+                        "{name} is held out, but {field} is fitted"
+                    );
                 }
             }
         }
@@ -420,15 +468,25 @@ mod tests {
     #[test]
     fn every_published_drive_result_is_configured() {
         let plan = PublishedData::shipped().unwrap();
-        for workload in [PublishedWorkload::Postmark, PublishedWorkload::Tree, PublishedWorkload::Fstrim, PublishedWorkload::Recovery] {
+        for workload in [
+            PublishedWorkload::Postmark,
+            PublishedWorkload::Tree,
+            PublishedWorkload::Fstrim,
+            PublishedWorkload::Recovery,
+        ] {
             let results = plan.results[workload.table()]["result"].as_array().unwrap().len();
-            let tried = |n: &usize| plan.configurations.iter().any(|c| c.of == workload && c.number == Some(*n));
+            let tried = |n: &usize| {
+                plan.configurations.iter().any(|c| c.of == workload && c.number == Some(*n))
+            };
             assert_eq!((0..results).find(|n| !tried(n)), None, "{workload:?}");
         }
         for workload in [PublishedWorkload::CrystalDiskMark, PublishedWorkload::Ageing] {
             assert!(plan.configurations.iter().any(|c| c.of == workload), "{workload:?}");
         }
-        assert!(plan.configurations.iter().filter(|c| c.of == PublishedWorkload::Sustained).count() >= 8);
+        assert!(
+            plan.configurations.iter().filter(|c| c.of == PublishedWorkload::Sustained).count()
+                >= 8
+        );
     }
 
     /// Figures declared as sums add up in the published data, to a second per reading.
@@ -439,9 +497,19 @@ mod tests {
         for configuration in &plan.configurations {
             let published = plan.published(configuration).unwrap();
             for (figure, value) in published {
-                let Some(identity) = plan.identity(configuration.of, figure, published).filter(|i| !i.sum.is_empty()) else { continue };
-                let sum: f64 = identity.sum.iter().map(|part| number(&published[part]).unwrap()).sum();
-                assert!((number(value).unwrap() - sum).abs() <= 1.0, "{}: {figure} and {sum}", configuration.name);
+                let Some(identity) = plan
+                    .identity(configuration.of, figure, published)
+                    .filter(|i| !i.sum.is_empty())
+                else {
+                    continue;
+                };
+                let sum: f64 =
+                    identity.sum.iter().map(|part| number(&published[part]).unwrap()).sum();
+                assert!(
+                    (number(value).unwrap() - sum).abs() <= 1.0,
+                    "{}: {figure} and {sum}",
+                    configuration.name
+                );
                 checked += 1;
             }
         }
@@ -455,12 +523,21 @@ mod tests {
         for configuration in sustained {
             let published = plan.published(configuration).unwrap();
             let get = |key: &str| published.get(key).and_then(number);
-            let (Some(mean), Some(second)) = (get("whole_drive_mean_MBps"), get("second_MBps")) else { continue };
+            let (Some(mean), Some(second)) = (get("whole_drive_mean_MBps"), get("second_MBps"))
+            else {
+                continue;
+            };
             let (capacity, slc) = (get("capacity_GB").unwrap(), get("slc_GB").unwrap());
             let until = get("second_until_GB").unwrap_or(capacity);
-            let seconds =
-                slc / get("first_MBps").unwrap() + (until - slc) / second + (capacity - until) / get("third_MBps").unwrap_or(second);
-            assert!((capacity / seconds / mean - 1.0).abs() < 0.16, "{}: {} and {mean}", configuration.name, capacity / seconds);
+            let seconds = slc / get("first_MBps").unwrap()
+                + (until - slc) / second
+                + (capacity - until) / get("third_MBps").unwrap_or(second);
+            assert!(
+                (capacity / seconds / mean - 1.0).abs() < 0.16,
+                "{}: {} and {mean}",
+                configuration.name,
+                capacity / seconds
+            );
         }
     }
 
@@ -472,10 +549,17 @@ mod tests {
         for configuration in plan.configurations.iter().filter(|c| c.trim_of.is_some()) {
             let other = drives::load(configuration.trim_of.as_deref().unwrap()).unwrap();
             let trim = |drive: &Drive| drive.spec.flash().unwrap().trim.clone();
-            assert_eq!(trim(&plan.drive(configuration).unwrap()), trim(&other), "{}", configuration.name);
+            assert_eq!(
+                trim(&plan.drive(configuration).unwrap()),
+                trim(&other),
+                "{}",
+                configuration.name
+            );
             rules += 1;
         }
-        assert!(rules >= 3 && plan.configurations.iter().filter(|c| c.held_out.is_some()).count() >= 4);
+        assert!(
+            rules >= 3 && plan.configurations.iter().filter(|c| c.held_out.is_some()).count() >= 4
+        );
     }
 
     /// Every field of a reviewed drive has a source; fitted fields are declared as fitted.
@@ -485,12 +569,27 @@ mod tests {
         for text in REVIEWED {
             let drive = drives::parse(text).unwrap();
             let name = &drive.spec.name;
-            let configuration = plan.configurations.iter().find(|c| &c.drive == name).unwrap_or_else(|| panic!("{name} is not compared"));
+            let configuration = plan
+                .configurations
+                .iter()
+                .find(|c| &c.drive == name)
+                .unwrap_or_else(|| panic!("{name} is not compared"));
             for (field, source) in &drive.sources {
-                let declared = configuration.fitted.values().chain(&configuration.chosen).any(|fitted| fitted == field);
+                let declared = configuration
+                    .fitted
+                    .values()
+                    .chain(&configuration.chosen)
+                    .any(|fitted| fitted == field);
                 assert_eq!(source.kind == SourceKind::Fitted, declared, "{name}: {field}");
             }
-            for table in ["interface", "flash.geometry", "flash.nand", "flash.slc_cache", "flash.trim", "capacity_bytes"] {
+            for table in [
+                "interface",
+                "flash.geometry",
+                "flash.nand",
+                "flash.slc_cache",
+                "flash.trim",
+                "capacity_bytes",
+            ] {
                 let some = drive.sources.keys().any(|field| field.starts_with(table));
                 assert!(some, "{name}: {table} has no source");
             }

@@ -23,8 +23,12 @@ pub fn until_full(drive: &Drive, seed: u64) -> anyhow::Result<ModelledFigures> {
     let capacity = drive.spec.capacity_bytes / BLOCK * BLOCK;
     let (rates, seconds) = stream(drive, capacity, seed)?;
     let part_gb = capacity as f64 / rates.len() as f64 / 1e9;
-    let knees = change_points(&rates, &ChangePointOptions { step_min: STEP_MIN, ..ChangePointOptions::default() });
-    let mut modelled = ModelledFigures::from([("whole_drive_mean_MBps", capacity as f64 / 1e6 / seconds)]);
+    let knees = change_points(
+        &rates,
+        &ChangePointOptions { step_min: STEP_MIN, ..ChangePointOptions::default() },
+    );
+    let mut modelled =
+        ModelledFigures::from([("whole_drive_mean_MBps", capacity as f64 / 1e6 / seconds)]);
     modelled.insert("first_MBps", knees.first().map_or_else(|| mean(&rates), |knee| knee.before));
     if let Some(first) = knees.first() {
         let end = knees.get(1).map_or(rates.len(), |knee| knee.index);
@@ -78,8 +82,13 @@ const RANDOM_DEPTH: usize = 32;
 
 /// Mean rates of writing the whole drive: after random writes, after a full trim and idle
 /// time, and after a secure erase.
-pub fn recovery(configuration: &Configuration, drive: &Drive, seed: u64) -> anyhow::Result<ModelledFigures> {
-    let spec = model::sized(drive.spec.clone(), Some(Bytes(drive.spec.capacity_bytes / RECOVERY_PART)))?;
+pub fn recovery(
+    configuration: &Configuration,
+    drive: &Drive,
+    seed: u64,
+) -> anyhow::Result<ModelledFigures> {
+    let spec =
+        model::sized(drive.spec.clone(), Some(Bytes(drive.spec.capacity_bytes / RECOVERY_PART)))?;
     let capacity = spec.capacity_bytes / BLOCK * BLOCK;
     let filled = capacity / 100 * u64::from(configuration.fill_percent) / BLOCK * BLOCK;
     let all = |device: &mut dyn Device, began: Nanos| -> anyhow::Result<(f64, Nanos)> {
@@ -104,7 +113,11 @@ fn in_order(device: &mut dyn Device, began: Nanos, len: u64) -> anyhow::Result<N
     for offset in (0..len).step_by(BLOCK as usize) {
         window.write(device, offset, BLOCK);
     }
-    if interrupt::requested() { Err(trimtab_linux::sys::interrupt::InterruptError.into()) } else { Ok(window.last) }
+    if interrupt::requested() {
+        Err(trimtab_linux::sys::interrupt::InterruptError.into())
+    } else {
+        Ok(window.last)
+    }
 }
 
 /// Writes at random within the first `len` bytes; returns the end of the last write.
@@ -114,7 +127,11 @@ fn at_random(device: &mut dyn Device, began: Nanos, len: u64, seed: u64) -> anyh
     while window.last < began + RANDOM_TIME {
         window.write(device, places.below(len / RANDOM_SIZE) * RANDOM_SIZE, RANDOM_SIZE);
     }
-    if interrupt::requested() { Err(trimtab_linux::sys::interrupt::InterruptError.into()) } else { Ok(window.last) }
+    if interrupt::requested() {
+        Err(trimtab_linux::sys::interrupt::InterruptError.into())
+    } else {
+        Ok(window.last)
+    }
 }
 
 /// A window of writes in flight: when full, the next waits for the oldest.
@@ -130,7 +147,8 @@ impl WriteWindow {
 
     fn write(&mut self, device: &mut dyn Device, offset: u64, len: u64) {
         let now = self.under_way.pop_front().unwrap_or(self.last);
-        let done = device.submit(now, &Command::Write(Extent { offset, len }, DataClass::Random)).done;
+        let done =
+            device.submit(now, &Command::Write(Extent { offset, len }, DataClass::Random)).done;
         // Completions are reaped in submission order, as by a single thread.
         self.last = self.last.max(done);
         self.under_way.push_back(self.last);

@@ -68,9 +68,17 @@ mod tests {
     #[test]
     fn lines_fit_on_narrow_and_wide_screens() {
         let plan = PublishedData::shipped().unwrap();
-        let rows: Vec<ScoreRow> =
-            plan.configurations.iter().map(|c| row(&plan, c, &ModelledFigures::from([("total_s", 12.3)])).unwrap()).collect();
-        let comparison = PublishedComparison { score: score::score(&plan, &rows), rows, history: plan.history.clone(), orders: Vec::new() };
+        let rows: Vec<ScoreRow> = plan
+            .configurations
+            .iter()
+            .map(|c| row(&plan, c, &ModelledFigures::from([("total_s", 12.3)])).unwrap())
+            .collect();
+        let comparison = PublishedComparison {
+            score: score::score(&plan, &rows),
+            rows,
+            history: plan.history.clone(),
+            orders: Vec::new(),
+        };
         for width in [80, 120] {
             let text = screen(&comparison, Some(width));
             for line in text.lines() {

@@ -25,19 +25,26 @@ pub struct Training {
 
 /// The runs of `unit` that may be used, without experiment `left_out`. The fullest uniform runs
 /// decide; without any, the ceiling of a sweep of offered load.
-pub fn training(unit: &str, rows: &[Measured], sweeps: &[Sweep], left_out: Option<&str>) -> Training {
+pub fn training(
+    unit: &str,
+    rows: &[Measured],
+    sweeps: &[Sweep],
+    left_out: Option<&str>,
+) -> Training {
     let used = |experiment: &str| left_out != Some(experiment);
     let uniform: Vec<(&Measured, &Run)> = rows
         .iter()
-        .filter(|row| row.unit == unit && row.pattern == "uniform" && row.steady && used(&row.experiment))
+        .filter(|row| {
+            row.unit == unit && row.pattern == "uniform" && row.steady && used(&row.experiment)
+        })
         .filter_map(|row| Some((row, row.run.as_ref().ok()?)))
         .collect();
     let fullest = uniform.iter().map(|(_, run)| run.used).fold(0.0, f64::max);
     let full = uniform.iter().filter(|(_, run)| run.used > fullest - 0.01);
-    let ceilings = sweeps
-        .iter()
-        .filter(|sweep| sweep.unit == unit && used(&sweep.set))
-        .flat_map(|sweep| sweep.steps.iter().filter(|step| !step.met).map(|step| step.writes * 4096.0 / 1e6));
+    let ceilings =
+        sweeps.iter().filter(|sweep| sweep.unit == unit && used(&sweep.set)).flat_map(|sweep| {
+            sweep.steps.iter().filter(|step| !step.met).map(|step| step.writes * 4096.0 / 1e6)
+        });
     Training {
         fresh_mbs: uniform.iter().map(|(row, _)| row.outcome.fresh_mbs).reduce(f64::max),
         steady: median(full.map(|(row, _)| row.outcome.steady_mbs).collect())
@@ -55,7 +62,12 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 ///
 /// # Errors
 /// If the data sheet is impossible.
-pub fn drive(unit: &str, prior: &Prior, training: &Training, seed: u64) -> anyhow::Result<DriveSpec> {
+pub fn drive(
+    unit: &str,
+    prior: &Prior,
+    training: &Training,
+    seed: u64,
+) -> anyhow::Result<DriveSpec> {
     let mut sheet = sheets::of(unit).with_context(|| format!("no data sheet of unit {unit}"))?;
     if let (Some(fresh), Some(stated)) = (training.fresh_mbs, sheet.sequential_write_mbs)
         && (1.0 / SHEET_FACTOR..SHEET_FACTOR).contains(&(fresh / stated))
@@ -64,12 +76,19 @@ pub fn drive(unit: &str, prior: &Prior, training: &Training, seed: u64) -> anyho
     }
     let spec = sheet.drive(prior)?.spec;
     let Some((used, steady_mbs)) = training.steady else { return Ok(spec) };
-    let run =
-        Run { pattern: super::load::Pattern::Uniform, scattered: false, start: Start::Sequential, used, drive_writes: 2.5, depth: 512 };
+    let run = Run {
+        pattern: super::load::Pattern::Uniform,
+        scattered: false,
+        start: Start::Sequential,
+        used,
+        drive_writes: 2.5,
+        depth: 512,
+    };
     let (mut low, mut high) = (1.03, 1.55);
     for _ in 0..SEARCH_STEPS {
         let middle = f64::midpoint(low, high);
-        let rate = model::run(&with_raw(&spec, middle), &run, 1, seed).map_or(0.0, |outcome| outcome.steady_mbs);
+        let rate = model::run(&with_raw(&spec, middle), &run, 1, seed)
+            .map_or(0.0, |outcome| outcome.steady_mbs);
         if rate < steady_mbs { low = middle } else { high = middle }
     }
     Ok(with_raw(&spec, high))
@@ -95,7 +114,9 @@ pub fn priors(count: u32, seed: u64) -> Vec<Prior> {
         stream.shuffle(&mut parts);
         parts.into_iter().map(|part| (f64::from(part) + stream.unit()) / f64::from(count)).collect()
     });
-    (0..count as usize).map(|nth| Prior::draw(std::array::from_fn(|field| columns[field][nth]))).collect()
+    (0..count as usize)
+        .map(|nth| Prior::draw(std::array::from_fn(|field| columns[field][nth])))
+        .collect()
 }
 
 #[cfg(test)]
@@ -133,7 +154,8 @@ mod tests {
 
     #[test]
     fn priors_cover_each_part_of_a_range_once() {
-        let mut waits: Vec<u32> = priors(4, 1).iter().map(|prior| prior.die_wait_permille).collect();
+        let mut waits: Vec<u32> =
+            priors(4, 1).iter().map(|prior| prior.die_wait_permille).collect();
         waits.sort_unstable();
         for (nth, wait) in (0..).zip(waits) {
             assert!((250 + 50 * nth..=300 + 50 * nth).contains(&wait), "{wait}");

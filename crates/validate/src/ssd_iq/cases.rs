@@ -69,7 +69,9 @@ impl Case {
     pub fn of_sweep(sweep: &Sweep) -> Self {
         let offered: Vec<f64> = sweep.steps.iter().map(|step| step.offered).collect();
         let measured: Vec<Percentiles> = sweep.steps.iter().map(|step| step.measured).collect();
-        let met = |value: &Value| sweep.steps.iter().all(|step| step.met || load(step.offered) != value.at);
+        let met = |value: &Value| {
+            sweep.steps.iter().all(|step| step.met || load(step.offered) != value.at)
+        };
         let values = sweep_values(&offered, &measured);
         Self {
             unit: sweep.unit.clone(),
@@ -87,7 +89,10 @@ impl Case {
             experiment: run.experiment.clone(),
             read_only_percent: None,
             kind: Kind::Zones(run.clone()),
-            measured: zone_values(run, &run.outcome).into_iter().map(|value| (value, true)).collect(),
+            measured: zone_values(run, &run.outcome)
+                .into_iter()
+                .map(|value| (value, true))
+                .collect(),
         }
     }
 
@@ -95,12 +100,18 @@ impl Case {
     ///
     /// # Errors
     /// If the specification is invalid.
-    pub fn predict(&self, spec: &DriveSpec, pages: u32, seed: u64) -> Result<Vec<Value>, SpecError> {
+    pub fn predict(
+        &self,
+        spec: &DriveSpec,
+        pages: u32,
+        seed: u64,
+    ) -> Result<Vec<Value>, SpecError> {
         Ok(match &self.kind {
             Kind::Run(pattern, run) => run_values(pattern, &model::run(spec, run, pages, seed)?),
             Kind::Sweep(set, offered) => {
                 let host = offered::steady(spec, LARGE, seed)?;
-                let steps: Vec<Percentiles> = offered.iter().map(|rate| offered::step(&host, set, *rate, seed)).collect();
+                let steps: Vec<Percentiles> =
+                    offered.iter().map(|rate| offered::step(&host, set, *rate, seed)).collect();
                 sweep_values(offered, &steps)
             }
             Kind::Zones(run) => zone_values(run, &zones::run(spec, run, LARGE, seed)?),
@@ -116,7 +127,9 @@ fn run_values(pattern: &str, outcome: &Outcome) -> Vec<Value> {
         ("cliff in drive writes", outcome.cliff_at),
         ("slowest bin MB/s", Some(outcome.trough_mbs)),
     ];
-    all.into_iter().filter_map(|(figure, value)| Some(Value { at: pattern.to_owned(), figure, value: value? })).collect()
+    all.into_iter()
+        .filter_map(|(figure, value)| Some(Value { at: pattern.to_owned(), figure, value: value? }))
+        .collect()
 }
 
 fn load(offered: f64) -> String {
@@ -135,7 +148,8 @@ fn sweep_values(offered: &[f64], steps: &[Percentiles]) -> Vec<Value> {
         figures.map(|(figure, value)| Value { at: load(*rate), figure, value })
     };
     let writes: Vec<f64> = steps.iter().map(|step| step.write_p99).collect();
-    let knee = latency_knee(&writes).map_or_else(|| offered.last().map(|rate| rate * 2.0), |nth| offered.get(nth).copied());
+    let knee = latency_knee(&writes)
+        .map_or_else(|| offered.last().map(|rate| rate * 2.0), |nth| offered.get(nth).copied());
     let knee = knee.map(|value| Value { at: "sweep".to_owned(), figure: KNEE, value });
     offered.iter().zip(steps).flat_map(of_step).chain(knee).collect()
 }
@@ -143,18 +157,26 @@ fn sweep_values(offered: &[f64], steps: &[Percentiles]) -> Vec<Value> {
 fn zone_values(run: &ZoneRun, outcome: &ZoneOutcome) -> Vec<Value> {
     let at = format!("zones of {} MiB, {} open", run.zone_mib, run.open);
     let all = [("zone MB/s", Some(outcome.rate_mbs)), ("zone WAF of collection", outcome.gc_waf)];
-    all.into_iter().filter_map(|(figure, value)| Some(Value { at: at.clone(), figure, value: value? })).collect()
+    all.into_iter()
+        .filter_map(|(figure, value)| Some(Value { at: at.clone(), figure, value: value? }))
+        .collect()
 }
 
 /// Adds to the steady rate of `case` with read-only pages its ratio to the uniform rate of the
 /// same experiment. `values_of` gives the figures of a case.
-pub fn relative<'a>(cases: &'a [Case], case: &Case, values: &[Value], values_of: impl Fn(&'a Case) -> &'a [Value]) -> Option<Value> {
+pub fn relative<'a>(
+    cases: &'a [Case],
+    case: &Case,
+    values: &[Value],
+    values_of: impl Fn(&'a Case) -> &'a [Value],
+) -> Option<Value> {
     case.read_only_percent?;
     let same = |other: &&Case| {
         let uniform = matches!(&other.kind, Kind::Run(pattern, _) if pattern == "uniform");
         uniform && other.unit == case.unit && other.experiment == case.experiment
     };
-    let steady = |values: &[Value]| values.iter().find(|value| value.figure == "steady MB/s").cloned();
+    let steady =
+        |values: &[Value]| values.iter().find(|value| value.figure == "steady MB/s").cloned();
     let own = steady(values)?;
     let uniform = steady(values_of(cases.iter().find(same)?))?;
     Some(Value { figure: RELATIVE, value: own.value / uniform.value, ..own })

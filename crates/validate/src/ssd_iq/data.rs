@@ -39,7 +39,10 @@ pub fn parse(csv: &str) -> Result<Vec<Measured>, String> {
 pub(super) fn rows(csv: &str) -> impl Iterator<Item = Fields<'_>> {
     let mut lines = (1..).zip(csv.lines()).filter(|(_, line)| !line.starts_with('#'));
     let columns: Vec<&str> = lines.next().unwrap_or_default().1.split(',').collect();
-    lines.map(move |(nth, line)| Fields { fields: columns.iter().copied().zip(line.split(',')).collect(), nth })
+    lines.map(move |(nth, line)| Fields {
+        fields: columns.iter().copied().zip(line.split(',')).collect(),
+        nth,
+    })
 }
 
 pub(super) struct Fields<'a> {
@@ -57,7 +60,9 @@ impl Fields<'_> {
     }
 
     pub(super) fn number(&self, column: &str) -> Result<f64, String> {
-        self.optional(column).ok_or_else(|| format!("line {}: column {column} holds no number: '{}'", self.nth, self.text(column)))
+        self.optional(column).ok_or_else(|| {
+            format!("line {}: column {column} holds no number: '{}'", self.nth, self.text(column))
+        })
     }
 
     fn measured(&self) -> Result<Measured, String> {
@@ -85,12 +90,15 @@ impl Fields<'_> {
     }
 
     fn run(&self) -> Result<Result<Run, &'static str>, String> {
-        let pattern = match self.text("pattern") {
-            "uniform" => Pattern::Uniform,
-            "zipf" => Pattern::Zipf(self.number("zipf_theta")?),
-            "fiozipf" => return Ok(Err("the distribution of this generator is not published")),
-            _ => Pattern::Zones(zones(self.text("zones")).ok_or_else(|| format!("line {}: zones are '{}'", self.nth, self.text("zones")))?),
-        };
+        let pattern =
+            match self.text("pattern") {
+                "uniform" => Pattern::Uniform,
+                "zipf" => Pattern::Zipf(self.number("zipf_theta")?),
+                "fiozipf" => return Ok(Err("the distribution of this generator is not published")),
+                _ => Pattern::Zones(zones(self.text("zones")).ok_or_else(|| {
+                    format!("line {}: zones are '{}'", self.nth, self.text("zones"))
+                })?),
+            };
         if self.text("experiment") == "wa03" && self.text("read_only_pct").starts_with("50") {
             return Ok(Err("the setting was not applied: the curve equals the uniform one"));
         }
@@ -116,8 +124,10 @@ impl Fields<'_> {
 
 /// Zones as "s0.9 f0.1 s0.1 f0.9": space, share of the writes.
 fn zones(text: &str) -> Option<Vec<(f64, f64)>> {
-    let numbers: Vec<f64> = text.split_whitespace().map(|part| part.get(1..)?.parse().ok()).collect::<Option<_>>()?;
-    (!numbers.is_empty() && numbers.len().is_multiple_of(2)).then(|| numbers.chunks(2).map(|pair| (pair[0], pair[1])).collect())
+    let numbers: Vec<f64> =
+        text.split_whitespace().map(|part| part.get(1..)?.parse().ok()).collect::<Option<_>>()?;
+    (!numbers.is_empty() && numbers.len().is_multiple_of(2))
+        .then(|| numbers.chunks(2).map(|pair| (pair[0], pair[1])).collect())
 }
 
 #[cfg(test)]
@@ -129,9 +139,15 @@ mod tests {
         let rows = parse(STEADY).unwrap();
         assert_eq!(rows.len(), 102);
         assert!(rows.iter().all(|row| row.outcome.steady_mbs > 100.0));
-        assert_eq!(rows.iter().filter(|row| row.run.is_ok() && row.outcome.gc_waf.is_some()).count(), 11);
+        assert_eq!(
+            rows.iter().filter(|row| row.run.is_ok() && row.outcome.gc_waf.is_some()).count(),
+            11
+        );
         let share = rows.iter().find(|row| row.read_only_percent == Some(80.0)).unwrap();
-        assert_eq!(share.run.as_ref().unwrap().pattern, Pattern::Zones(vec![(0.8, 0.0), (0.2, 1.0)]));
+        assert_eq!(
+            share.run.as_ref().unwrap().pattern,
+            Pattern::Zones(vec![(0.8, 0.0), (0.2, 1.0)])
+        );
     }
 
     #[test]

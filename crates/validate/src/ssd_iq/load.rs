@@ -34,7 +34,13 @@ impl Load {
             order.extend(0..units);
             Stream::new(seed, "ssd-iq scatter").shuffle(&mut order);
         }
-        Self { pattern, units, units_real: units_real as f64, scattered: order, stream: Stream::new(seed, "ssd-iq writes") }
+        Self {
+            pattern,
+            units,
+            units_real: units_real as f64,
+            scattered: order,
+            stream: Stream::new(seed, "ssd-iq writes"),
+        }
     }
 
     /// The next unit.
@@ -81,8 +87,11 @@ impl Load {
 /// Rank in `0..pages` for the uniform number `u`, by the inverse of the continuous distribution.
 fn zipf_rank(u: f64, theta: f64, pages: f64) -> f64 {
     let left = 1.0 - theta;
-    let rank =
-        if left.abs() < 1e-9 { libm::pow(pages + 1.0, u) } else { libm::pow(u * (libm::pow(pages + 1.0, left) - 1.0) + 1.0, 1.0 / left) };
+    let rank = if left.abs() < 1e-9 {
+        libm::pow(pages + 1.0, u)
+    } else {
+        libm::pow(u * (libm::pow(pages + 1.0, left) - 1.0) + 1.0, 1.0 / left)
+    };
     (rank - 1.0).clamp(0.0, pages - 1.0)
 }
 
@@ -98,7 +107,9 @@ mod tests {
 
     #[test]
     fn load_shares_match_their_distributions() {
-        let near = |got: f64, expected: f64| assert!((got - expected).abs() < 0.01, "{got}, expected {expected}");
+        let near = |got: f64, expected: f64| {
+            assert!((got - expected).abs() < 0.01, "{got}, expected {expected}")
+        };
         near(share_below(Pattern::Uniform, 100), 0.1);
         // Integral of rank^-0.5: the square root of the share of ranks.
         near(share_below(Pattern::Zipf(0.5), 250), 0.5);
@@ -112,7 +123,8 @@ mod tests {
     fn scattered_load_writes_as_many_units() {
         let zones = Pattern::Zones(vec![(0.8, 0.0), (0.2, 1.0)]);
         let mut load = Load::new(zones, 1000, 1_000_000, true, 1);
-        let written: std::collections::BTreeSet<u32> = (0..20_000).map(|_| load.next_unit()).collect();
+        let written: std::collections::BTreeSet<u32> =
+            (0..20_000).map(|_| load.next_unit()).collect();
         assert_eq!(written.len(), 200);
         assert!(*written.first().unwrap() < 100 && *written.last().unwrap() >= 900);
     }

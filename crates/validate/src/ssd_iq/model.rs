@@ -114,7 +114,13 @@ pub fn run(spec: &DriveSpec, run: &Run, pages: u32, seed: u64) -> Result<Outcome
     let units = used(small.capacity_bytes);
     let mut host = Host::new(Ssd::new(&small, seed)?, run.depth);
     fill(&mut host, run.start, units, seed);
-    let mut load = Load::new(run.pattern.clone(), units as u32, used(spec.capacity_bytes), run.scattered, seed);
+    let mut load = Load::new(
+        run.pattern.clone(),
+        units as u32,
+        used(spec.capacity_bytes),
+        run.scattered,
+        seed,
+    );
     let total = (run.drive_writes * units as f64) as u64;
     let mut marks = Marks::new(&host);
     let fresh_end = (units / 50).max(1).min(total);

@@ -101,7 +101,11 @@ impl Generator {
 
     fn next(&self) -> u64 {
         let due = self.due as u64;
-        if self.in_flight.len() < self.depth { due } else { self.in_flight.peek().map_or(due, |first| due.max(first.0)) }
+        if self.in_flight.len() < self.depth {
+            due
+        } else {
+            self.in_flight.peek().map_or(due, |first| due.max(first.0))
+        }
     }
 
     fn schedule(&mut self, stream: &mut Stream) {
@@ -152,7 +156,8 @@ pub fn step(host: &Host, set: &str, offered: f64, seed: u64) -> Percentiles {
         thread.due = from.0 as f64;
         thread.schedule(&mut stream);
     }
-    let (recorded_from, end) = (from.0 + (STEP_SECONDS * 0.25e9) as u64, from.0 + (STEP_SECONDS * 1e9) as u64);
+    let (recorded_from, end) =
+        (from.0 + (STEP_SECONDS * 0.25e9) as u64, from.0 + (STEP_SECONDS * 1e9) as u64);
     let (mut reads, mut writes) = (Vec::new(), Vec::new());
     let mut now = from.0;
     while let Some(thread) = threads.iter_mut().min_by_key(|thread| thread.next()) {
@@ -166,7 +171,8 @@ pub fn step(host: &Host, set: &str, offered: f64, seed: u64) -> Percentiles {
         }
         let extent = Extent { offset: stream.below(units) * UNIT, len: UNIT };
         let write = stream.unit() < thread.write_share;
-        let command = if write { Command::Write(extent, DataClass::Random) } else { Command::Read(extent) };
+        let command =
+            if write { Command::Write(extent, DataClass::Random) } else { Command::Read(extent) };
         let done = ssd.submit(Nanos(now), &command).done.0;
         thread.in_flight.push(Reverse(done));
         while thread.in_flight.peek().is_some_and(|first| first.0 <= now) {

@@ -94,7 +94,8 @@ pub fn with_intervals(values: &[Value], draws: &[&[Value]]) -> Vec<Prediction> {
         let same = |other: &&Value| (&other.at, other.figure) == (&value.at, value.figure);
         let drawn = draws.iter().filter_map(|draw| draw.iter().find(same)).map(|other| other.value);
         let all = || drawn.clone().chain([value.value]);
-        let interval = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
+        let interval =
+            (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
         Prediction { value: value.clone(), interval }
     };
     values.iter().map(of).collect()
@@ -114,24 +115,36 @@ fn limit_percent(value: &Value) -> f64 {
 /// Measured figures of `case` against `predictions`. `shipped` tells that the drive is the shipped
 /// one, which some figures decided.
 #[must_use]
-pub fn figures(case: &Case, predictions: &[Prediction], measured: &[(Value, bool)], shipped: bool) -> Vec<Figure> {
+pub fn figures(
+    case: &Case,
+    predictions: &[Prediction],
+    measured: &[(Value, bool)],
+    shipped: bool,
+) -> Vec<Figure> {
     let one = |(measured, counted): &(Value, bool)| {
-        let found = predictions.iter().find(|one| (&one.value.at, one.value.figure) == (&measured.at, measured.figure))?;
+        let found = predictions
+            .iter()
+            .find(|one| (&one.value.at, one.value.figure) == (&measured.at, measured.figure))?;
         let (predicted, limit) = (found.value.value, limit_percent(measured));
         let near = (measured.value - predicted).abs();
         let cliff = measured.figure.starts_with("cliff") && near <= CLIFF_RESOLUTION + 1e-9;
         let hit = match &case.kind {
-            Kind::Sweep(_, offered) if measured.figure == KNEE => step(offered, measured.value).abs_diff(step(offered, predicted)) <= 1,
+            Kind::Sweep(_, offered) if measured.figure == KNEE => {
+                step(offered, measured.value).abs_diff(step(offered, predicted)) <= 1
+            }
             _ => ((predicted / measured.value - 1.0) * 100.0).abs() <= limit || cliff,
         };
         let fitted = |row: &(&str, &str, &str, &str)| {
-            (row.0, row.1) == (&*case.unit, &*case.experiment) && measured.at.starts_with(row.2) && measured.figure.starts_with(row.3)
+            (row.0, row.1) == (&*case.unit, &*case.experiment)
+                && measured.at.starts_with(row.2)
+                && measured.figure.starts_with(row.3)
         };
         let levelling = FITTED_LEVELLING.contains(&&*case.unit)
             && case.read_only_percent.is_some_and(|share| share >= 80.0)
             && ["steady MB/s", RELATIVE].contains(&measured.figure);
         // A bin is the resolution of both cliffs.
-        let slack = if measured.figure.starts_with("cliff") { CLIFF_RESOLUTION + 1e-9 } else { 0.0 };
+        let slack =
+            if measured.figure.starts_with("cliff") { CLIFF_RESOLUTION + 1e-9 } else { 0.0 };
         Some(Figure {
             unit: case.unit.clone(),
             experiment: case.experiment.clone(),
@@ -142,7 +155,10 @@ pub fn figures(case: &Case, predictions: &[Prediction], measured: &[(Value, bool
             interval: (found.interval.0 - slack, found.interval.1 + slack),
             limit_percent: limit,
             hit,
-            fitted: shipped && (levelling || FITTED.iter().any(fitted) || FITTED_CLASS.contains(&measured.figure)),
+            fitted: shipped
+                && (levelling
+                    || FITTED.iter().any(fitted)
+                    || FITTED_CLASS.contains(&measured.figure)),
             counted: *counted,
         })
     };
@@ -180,10 +196,14 @@ pub fn hits(figures: &[Figure]) -> Vec<Hits> {
             names.push(figure.figure);
         }
     }
-    let count = |of: &[&Figure], hit: fn(&Figure) -> bool| (of.iter().filter(|one| hit(one)).count(), of.len());
+    let count = |of: &[&Figure], hit: fn(&Figure) -> bool| {
+        (of.iter().filter(|one| hit(one)).count(), of.len())
+    };
     let of_name = |name: &'static str| {
-        let counted: Vec<&Figure> = figures.iter().filter(|one| one.figure == name && one.counted).collect();
-        let (fitted, predicted): (Vec<&Figure>, Vec<&Figure>) = counted.iter().partition(|one| one.fitted);
+        let counted: Vec<&Figure> =
+            figures.iter().filter(|one| one.figure == name && one.counted).collect();
+        let (fitted, predicted): (Vec<&Figure>, Vec<&Figure>) =
+            counted.iter().partition(|one| one.fitted);
         let mut off: Vec<f64> = predicted.iter().map(|one| one.off_percent().abs()).collect();
         off.sort_by(f64::total_cmp);
         Hits {

@@ -23,8 +23,16 @@ const SHEETS: [(&str, u64, [f64; 8]); 10] = [
 pub fn of(unit: &str) -> Option<DataSheet> {
     let (_, name) = UNITS.iter().find(|(known, _)| *known == unit)?;
     let (_, capacity_bytes, figures) = SHEETS.iter().find(|(known, ..)| *known == unit)?;
-    let [link, sequential_read, sequential_write, random_read, random_write, dwpd, read_latency, write_latency] =
-        figures.map(|figure| (figure > 0.0).then_some(figure));
+    let [
+        link,
+        sequential_read,
+        sequential_write,
+        random_read,
+        random_write,
+        dwpd,
+        read_latency,
+        write_latency,
+    ] = figures.map(|figure| (figure > 0.0).then_some(figure));
     Some(DataSheet {
         name: (*name).to_owned(),
         capacity_bytes: *capacity_bytes,

@@ -24,11 +24,16 @@ fn uniform_run(unit: &str, experiment: &str, used: f64) -> Case {
 /// Runs that count as hits must stay hits, at one page: short enough for a debug build.
 #[test]
 fn ssd_iq_hits_stay_hits() {
-    for (unit, experiment, used) in [("mp0", "op02", 50.0), ("mp0", "op02", 80.0), ("mp0", "op02", 100.0), ("i1", "init07", 100.0)] {
+    for (unit, experiment, used) in [
+        ("mp0", "op02", 50.0),
+        ("mp0", "op02", 80.0),
+        ("mp0", "op02", 100.0),
+        ("i1", "init07", 100.0),
+    ] {
         let case = uniform_run(unit, experiment, used);
         for figure in figures_of(&case, 1) {
-            let scored =
-                ["steady MB/s", "WAF of collection"].contains(&figure.figure) || (unit == "mp0" && figure.figure.starts_with("cliff"));
+            let scored = ["steady MB/s", "WAF of collection"].contains(&figure.figure)
+                || (unit == "mp0" && figure.figure.starts_with("cliff"));
             assert!(!scored || figure.hit, "{figure:?}");
         }
     }
@@ -51,7 +56,8 @@ fn equal_seeds_predict_equal_outcomes() {
 fn ssd_iq_knees_are_within_one_step() {
     for (unit, steps) in [("wd", 5), ("mp0", 3)] {
         let measurements = Measurements::embedded().unwrap();
-        let mut sweep = measurements.sweeps.iter().find(|sweep| sweep.unit == unit).unwrap().clone();
+        let mut sweep =
+            measurements.sweeps.iter().find(|sweep| sweep.unit == unit).unwrap().clone();
         sweep.steps.truncate(steps);
         let figures = figures_of(&Case::of_sweep(&sweep), 1);
         let knee = figures.iter().find(|figure| figure.figure == cases::KNEE).unwrap();
@@ -63,7 +69,8 @@ fn ssd_iq_knees_are_within_one_step() {
 fn superblock_size_decides_rate_of_zones() {
     let measurements = Measurements::embedded().unwrap();
     for (unit, mib) in [("mp0", 1024.0), ("s0", 1024.0), ("mp0", 4096.0)] {
-        let run = measurements.zones.iter().find(|run| run.unit == unit && run.zone_mib == mib).unwrap();
+        let run =
+            measurements.zones.iter().find(|run| run.unit == unit && run.zone_mib == mib).unwrap();
         let figures = figures_of(&Case::of_zones(run), 1);
         assert!(figures.iter().all(|figure| figure.hit), "{figures:?}");
     }
@@ -89,11 +96,18 @@ fn every_unit_has_a_drive_and_a_data_sheet() {
         for from_data_sheet in [false, true] {
             let drive = drive(unit, from_data_sheet).unwrap();
             assert_eq!(drive.spec.name, name);
-            assert!(drive.sources.values().any(|source| source.kind == SourceKind::Published), "{unit}");
+            assert!(
+                drive.sources.values().any(|source| source.kind == SourceKind::Published),
+                "{unit}"
+            );
         }
         // A data sheet decides the capacity within 0.5 %, and no parameter is fitted to it.
         let (shipped, sheet) = (drive(unit, false).unwrap(), drive(unit, true).unwrap());
-        assert!((shipped.spec.capacity_bytes as f64 / sheet.spec.capacity_bytes as f64 - 1.0).abs() < 0.005, "{unit}");
+        assert!(
+            (shipped.spec.capacity_bytes as f64 / sheet.spec.capacity_bytes as f64 - 1.0).abs()
+                < 0.005,
+            "{unit}"
+        );
         assert!(sheet.sources.values().all(|source| source.kind != SourceKind::Fitted), "{unit}");
     }
 }

@@ -73,7 +73,8 @@ struct Rewriter {
 
 impl Rewriter {
     fn new(zones: u64, zone_units: u64, open: usize, seed: u64) -> Self {
-        let mut rewriter = Self { zones, zone_units, open: Vec::new(), stream: Stream::new(seed, "ssd-iq zones") };
+        let mut rewriter =
+            Self { zones, zone_units, open: Vec::new(), stream: Stream::new(seed, "ssd-iq zones") };
         for _ in 0..open.min(zones as usize) {
             let zone = rewriter.closed();
             rewriter.open.push((zone, 0));
@@ -84,7 +85,9 @@ impl Rewriter {
     fn closed(&mut self) -> u64 {
         loop {
             let zone = self.stream.below(self.zones);
-            if self.open.iter().all(|(open, _)| *open != zone) || self.open.len() as u64 >= self.zones {
+            if self.open.iter().all(|(open, _)| *open != zone)
+                || self.open.len() as u64 >= self.zones
+            {
                 return zone;
             }
         }
@@ -95,7 +98,8 @@ impl Rewriter {
         let nth = self.stream.below(self.open.len() as u64) as usize;
         let (zone, at) = self.open[nth];
         let count = COMMAND.min(self.zone_units - at);
-        let next = if at + count == self.zone_units { (self.closed(), 0) } else { (zone, at + count) };
+        let next =
+            if at + count == self.zone_units { (self.closed(), 0) } else { (zone, at + count) };
         self.open[nth] = next;
         (zone * self.zone_units + at, count)
     }
@@ -105,7 +109,12 @@ impl Rewriter {
 ///
 /// # Errors
 /// If the specification is invalid.
-pub fn run(spec: &DriveSpec, run: &ZoneRun, pages: u32, seed: u64) -> Result<ZoneOutcome, SpecError> {
+pub fn run(
+    spec: &DriveSpec,
+    run: &ZoneRun,
+    pages: u32,
+    seed: u64,
+) -> Result<ZoneOutcome, SpecError> {
     let small = small(spec, pages)?;
     let units = small.capacity_bytes / UNIT;
     let scale = small.capacity_bytes as f64 / spec.capacity_bytes as f64;

@@ -21,7 +21,10 @@ fn drive_cases_agree_with_theory() {
     ];
     let out = validate().args(args).assert().success().get_output().stdout.clone();
     let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
-    assert_eq!((document["schema"].as_str(), document["all_agree"].as_bool()), (Some("trimtab.drive-validation"), Some(true)));
+    assert_eq!(
+        (document["schema"].as_str(), document["all_agree"].as_bool()),
+        (Some("trimtab.drive-validation"), Some(true))
+    );
     let rows = document["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 6);
     for row in rows {
@@ -33,8 +36,26 @@ fn drive_cases_agree_with_theory() {
 #[test]
 fn drive_output_is_independent_of_threads() {
     let of = |threads: &str| {
-        let args = ["drive", "--policy", "greedy,fifo", "--spare", "0.15", "--pages-per-block", "32", "--work", "quick", "--json"];
-        validate().args(args).env("RAYON_NUM_THREADS", threads).assert().success().get_output().stdout.clone()
+        let args = [
+            "drive",
+            "--policy",
+            "greedy,fifo",
+            "--spare",
+            "0.15",
+            "--pages-per-block",
+            "32",
+            "--work",
+            "quick",
+            "--json",
+        ];
+        validate()
+            .args(args)
+            .env("RAYON_NUM_THREADS", threads)
+            .assert()
+            .success()
+            .get_output()
+            .stdout
+            .clone()
     };
     assert_eq!(of("1"), of("3"));
 }
@@ -43,17 +64,42 @@ fn drive_output_is_independent_of_threads() {
 /// its alternative reference and succeeds.
 #[test]
 fn greedy_with_hot_and_cold_data_agrees_with_monte_carlo() {
-    let args = ["drive", "--policy", "greedy", "--work", "quick", "--pages-per-block", "32", "--utilisation", "0.85", "--traffic"];
-    let out = validate().args(args).args(["hot:0.2:0.8,hot:0.1:0.9", "--json"]).assert().success().get_output().stdout.clone();
+    let args = [
+        "drive",
+        "--policy",
+        "greedy",
+        "--work",
+        "quick",
+        "--pages-per-block",
+        "32",
+        "--utilisation",
+        "0.85",
+        "--traffic",
+    ];
+    let out = validate()
+        .args(args)
+        .args(["hot:0.2:0.8,hot:0.1:0.9", "--json"])
+        .assert()
+        .success()
+        .get_output()
+        .stdout
+        .clone();
     let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
     let rows = document["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2);
     for row in rows {
-        let [value, error, model] = ["reference_value", "reference_error_percent", "model"].map(|key| row[key].as_f64().unwrap());
+        let [value, error, model] = ["reference_value", "reference_error_percent", "model"]
+            .map(|key| row[key].as_f64().unwrap());
         assert_eq!(row["reference"], "monte-carlo");
-        assert!(error > 0.0 && error < 1.0 && (model / value - 1.0).abs() < 0.001 + error / 100.0, "{row}");
+        assert!(
+            error > 0.0 && error < 1.0 && (model / value - 1.0).abs() < 0.001 + error / 100.0,
+            "{row}"
+        );
     }
-    let worst = rows.iter().map(|row| (row["model"].as_f64().unwrap() / row["theory"].as_f64().unwrap() - 1.0).abs()).fold(0.0, f64::max);
+    let worst = rows
+        .iter()
+        .map(|row| (row["model"].as_f64().unwrap() / row["theory"].as_f64().unwrap() - 1.0).abs())
+        .fold(0.0, f64::max);
     assert!(worst > 0.01, "the formula would have done: {worst}");
     let text = validate().args(args).arg("hot:0.1:0.9").assert().success();
     text.stdout(predicate::str::contains("Monte Carlo").and(predicate::str::contains("±")));
@@ -69,12 +115,28 @@ fn drive_options_without_a_formula_are_refused() {
         (["--traffic", "hot:0.2:0.8"], "no formula for random"),
         (["--utilisation", "0.9999"], "between"),
     ] {
-        validate().arg("drive").args(args).assert().code(2).stdout("").stderr(predicate::str::contains(said));
+        validate()
+            .arg("drive")
+            .args(args)
+            .assert()
+            .code(2)
+            .stdout("")
+            .stderr(predicate::str::contains(said));
     }
 }
 
 #[test]
 fn too_few_blocks_for_the_utilisation_are_refused() {
-    let args = ["drive", "--policy", "greedy", "--pages-per-block", "65536", "--utilisation", "0.99", "--work", "quick"];
+    let args = [
+        "drive",
+        "--policy",
+        "greedy",
+        "--pages-per-block",
+        "65536",
+        "--utilisation",
+        "0.99",
+        "--work",
+        "quick",
+    ];
     validate().args(args).assert().code(2).stderr(predicate::str::contains("kept free"));
 }

@@ -16,7 +16,11 @@ fn volume_writes_within_15_percent_of_ext4() {
     assert_eq!(rows.len(), 4, "two workloads, with and without discard");
     for row in rows {
         assert!(row["real"]["written"].as_u64() > Some(500_000_000), "{row}");
-        assert_eq!(row["real"]["discards"].as_u64() > Some(0), row["discard"].as_bool().unwrap(), "{row}");
+        assert_eq!(
+            row["real"]["discards"].as_u64() > Some(0),
+            row["discard"].as_bool().unwrap(),
+            "{row}"
+        );
         let [real, model] = ["real", "model"].map(|side| row[side]["written"].as_f64().unwrap());
         assert!((real - model).abs() <= LIMIT * real, "{row}");
     }

@@ -19,15 +19,29 @@ const HEAD: &str = "\
 #[must_use]
 pub fn text(spec: &DriveSpec, twin: &Twin) -> String {
     let mut table = table(spec);
-    let sources = twin.sources().into_iter().map(|(field, source)| (field, source.shown().into())).collect::<toml::Table>();
+    let sources = twin
+        .sources()
+        .into_iter()
+        .map(|(field, source)| (field, source.shown().into()))
+        .collect::<toml::Table>();
     table.insert("sources".to_owned(), sources.into());
     let body = text_of(&table);
-    [HEAD, &body, &origin(&twin.origin), &parameters(&twin.parameters), &members(spec, &twin.members)].concat()
+    [
+        HEAD,
+        &body,
+        &origin(&twin.origin),
+        &parameters(&twin.parameters),
+        &members(spec, &twin.members),
+    ]
+    .concat()
 }
 
 fn origin(origin: &Origin) -> String {
     let mut table = toml::Table::new();
-    table.insert("origin".to_owned(), toml::Value::try_from(origin).expect("texts and numbers are TOML"));
+    table.insert(
+        "origin".to_owned(),
+        toml::Value::try_from(origin).expect("texts and numbers are TOML"),
+    );
     section("twin", table)
 }
 
@@ -39,7 +53,8 @@ fn section(name: &str, table: toml::Table) -> String {
 fn parameters(parameters: &[Parameter]) -> String {
     let line = |one: &Parameter| {
         let table = toml::Table::try_from(one).expect("texts and numbers are TOML");
-        let pairs: Vec<String> = table.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        let pairs: Vec<String> =
+            table.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         format!("    {{ {} }},\n", pairs.join(", "))
     };
     let lines: String = parameters.iter().map(line).collect();
@@ -57,11 +72,17 @@ fn members(spec: &DriveSpec, members: &[DriveSpec]) -> String {
     };
     let all: Vec<toml::Table> = members.iter().map(flat).collect();
     let own = flat(spec);
-    let fields: BTreeSet<&String> = own.keys().chain(all.iter().flat_map(toml::Table::keys)).collect();
-    let differ: Vec<&String> = fields.into_iter().filter(|field| all.iter().any(|one| one.get(*field) != own.get(*field))).collect();
+    let fields: BTreeSet<&String> =
+        own.keys().chain(all.iter().flat_map(toml::Table::keys)).collect();
+    let differ: Vec<&String> = fields
+        .into_iter()
+        .filter(|field| all.iter().any(|one| one.get(*field) != own.get(*field)))
+        .collect();
     let named: Vec<String> = differ.iter().map(|field| format!("    \"{field}\",\n")).collect();
     let line = |member: &toml::Table| {
-        let value = |field: &&String| member.get(*field).map_or_else(|| format!("\"{NONE}\""), ToString::to_string);
+        let value = |field: &&String| {
+            member.get(*field).map_or_else(|| format!("\"{NONE}\""), ToString::to_string)
+        };
         format!("    [{}],\n", differ.iter().map(value).collect::<Vec<_>>().join(", "))
     };
     let lines: String = all.iter().map(line).collect();

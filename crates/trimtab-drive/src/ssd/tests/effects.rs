@@ -84,7 +84,10 @@ impl Host {
     fn sequential(&mut self, offset: u64, len: u64, class: DataClass) -> f64 {
         let start = self.now;
         for at in (offset..offset + len).step_by(128 << 10) {
-            self.run(&Command::Write(Extent { offset: at, len: (128 * KIB).min(offset + len - at) }, class));
+            self.run(&Command::Write(
+                Extent { offset: at, len: (128 * KIB).min(offset + len - at) },
+                class,
+            ));
         }
         len as f64 / (self.now - start).as_secs_f64()
     }

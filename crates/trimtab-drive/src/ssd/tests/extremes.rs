@@ -56,8 +56,12 @@ fn extreme(rng: &mut Stream) -> DriveSpec {
             read_retry_ns: duration(rng),
             read_ahead_bytes: any(rng, 0, 1 << 30, 128 << 10),
         };
-        flash.ftl.victim =
-            [VictimPolicy::Greedy, VictimPolicy::CostBenefit, VictimPolicy::Fifo, VictimPolicy::Random][rng.below(4) as usize];
+        flash.ftl.victim = [
+            VictimPolicy::Greedy,
+            VictimPolicy::CostBenefit,
+            VictimPolicy::Fifo,
+            VictimPolicy::Random,
+        ][rng.below(4) as usize];
         flash.ftl.mapping_cache_bytes = rng.chance(0.3).then_some(4096);
         flash.ftl.gc.step_ns = any(rng, 0, 1_000_000_000, 0) as u32;
         flash.ftl.gc.idle_delay_ns = optional(rng);
@@ -76,11 +80,19 @@ fn extreme(rng: &mut Stream) -> DriveSpec {
             let size = if rng.chance(0.5) {
                 SlcSize::Fixed { bytes: 64 << 10 }
             } else {
-                SlcSize::Dynamic { bytes_min: any(rng, 0, 64 << 10, 16 << 10), bytes_max: any(rng, 64 << 10, u64::MAX, 128 << 10) }
+                SlcSize::Dynamic {
+                    bytes_min: any(rng, 0, 64 << 10, 16 << 10),
+                    bytes_max: any(rng, 64 << 10, u64::MAX, 128 << 10),
+                }
             };
             let when_full = if rng.chance(0.5) { SlcFull::FoldFirst } else { SlcFull::WriteDirect };
-            flash.slc_cache =
-                Some(SlcCache { size, program_ns: duration(rng), read_ns: duration(rng), when_full, idle_fold_ns: optional(rng) });
+            flash.slc_cache = Some(SlcCache {
+                size,
+                program_ns: duration(rng),
+                read_ns: duration(rng),
+                when_full,
+                idle_fold_ns: optional(rng),
+            });
         }
         flash.thermal = rng.chance(0.5).then(|| Thermal {
             ambient_mc: any(rng, 0, 100_000, 40_000) as i32,
@@ -127,7 +139,12 @@ fn used(drive: &mut dyn Device, rng: &mut Stream) -> (u64, u64) {
             *now = completion.done;
         }
     };
-    run(drive, &mut now, rng.chance(0.5), &Command::Write(Extent { offset: 0, len: size }, DataClass::Random));
+    run(
+        drive,
+        &mut now,
+        rng.chance(0.5),
+        &Command::Write(Extent { offset: 0, len: size }, DataClass::Random),
+    );
     for _ in 0..60 {
         let len = rng.between(1, (blocks / 20).max(1));
         let extent = Extent { offset: rng.below(blocks - len + 1) * block, len: len * block };

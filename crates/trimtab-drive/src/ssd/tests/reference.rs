@@ -117,19 +117,34 @@ impl Reference {
         let row_slots = (geometry.page_bytes * u64::from(geometry.planes) / unit) as usize;
         let page_slots = ((geometry.page_bytes / unit) as usize).max(1);
         let rows = geometry.pages_per_block as usize * group_dies;
-        let slc_rows = (geometry.pages_per_block / u32::from(geometry.bits_per_cell)) as usize * group_dies;
+        let slc_rows =
+            (geometry.pages_per_block / u32::from(geometry.bits_per_cell)) as usize * group_dies;
         let count = geometry.blocks_per_plane as usize * groups;
         let superblock = |nth| Superblock { free: true, released: nth, ..Superblock::default() };
         let streams = 1 + usize::from(flash.slc_cache.is_some());
-        let mut heads: Vec<Head> = (0..streams).flat_map(|_| 0..groups).map(|group| Head { group, ..Head::default() }).collect();
+        let mut heads: Vec<Head> = (0..streams)
+            .flat_map(|_| 0..groups)
+            .map(|group| Head { group, ..Head::default() })
+            .collect();
         if flash.ftl.streams.separate_gc {
             heads.push(Head::default());
         }
         let row_bytes = geometry.page_bytes * u64::from(geometry.planes);
-        let places = if flash.write_cache.bytes == 0 { dies } else { ((flash.write_cache.bytes / row_bytes) as usize).max(1) };
+        let places = if flash.write_cache.bytes == 0 {
+            dies
+        } else {
+            ((flash.write_cache.bytes / row_bytes) as usize).max(1)
+        };
         let mut engine = Engine::default();
-        let server =
-            Server { jobs: VecDeque::new(), transfers: Vec::new(), doing: Activity::Nothing, since: 0, until: 0, owed: 0, worked_off: 0 };
+        let server = Server {
+            jobs: VecDeque::new(),
+            transfers: Vec::new(),
+            doing: Activity::Nothing,
+            since: 0,
+            until: 0,
+            owed: 0,
+            worked_off: 0,
+        };
         engine.servers = vec![server; dies + geometry.channels as usize];
         let zero = engine.gate(Vec::new(), 0);
         engine.run_to(0);

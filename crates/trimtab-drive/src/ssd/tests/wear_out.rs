@@ -6,13 +6,17 @@ use super::*;
 /// written. Returns the bytes written.
 fn write_until_worn(ssd: &mut Ssd, bytes_max: u64) -> u64 {
     let mut rng = crate::rng::Stream::new(3, "wear-out");
-    let (unit, units) = (ssd.layout().unit_bytes, ssd.spec().capacity_bytes / ssd.layout().unit_bytes);
+    let (unit, units) =
+        (ssd.layout().unit_bytes, ssd.spec().capacity_bytes / ssd.layout().unit_bytes);
     let (mut now, mut written) = (Nanos(0), 0);
     while written < bytes_max {
         let len = rng.between(1, 16).min(units);
         let extent = Extent { offset: rng.below(units - len + 1) * unit, len: len * unit };
-        let command =
-            if rng.chance(0.02) { Command::trim(core::slice::from_ref(&extent)) } else { Command::Write(extent, DataClass::Random) };
+        let command = if rng.chance(0.02) {
+            Command::trim(core::slice::from_ref(&extent))
+        } else {
+            Command::Write(extent, DataClass::Random)
+        };
         let done = ssd.submit(now, &command);
         match done.result {
             Err(refusal) => {

@@ -6,10 +6,14 @@ fn words(text: &str) -> Vec<String> {
 
 #[test]
 fn fstrim_arguments_parse_like_getopt() {
-    let tables = |files: &[&str]| FstrimSubject::Tables(files.iter().map(|f| (*f).to_owned()).collect());
+    let tables =
+        |files: &[&str]| FstrimSubject::Tables(files.iter().map(|f| (*f).to_owned()).collect());
     let call = |text: &str| parse(&words(text)).unwrap();
     for (text, subject) in [
-        ("--listed-in /etc/fstab:/proc/self/mountinfo --verbose --quiet-unsupported", tables(&["/etc/fstab", "/proc/self/mountinfo"])),
+        (
+            "--listed-in /etc/fstab:/proc/self/mountinfo --verbose --quiet-unsupported",
+            tables(&["/etc/fstab", "/proc/self/mountinfo"]),
+        ),
         ("--listed-in=/etc/x -v", tables(&["/etc/x"])),
         ("-I/etc/x", tables(&["/etc/x"])),
         ("--list /etc/x", tables(&["/etc/x"])),
@@ -21,10 +25,26 @@ fn fstrim_arguments_parse_like_getopt() {
         assert_eq!(call(text).subject, subject, "{text}");
     }
     assert_eq!(call("-A -t noext4,xfs").types.as_deref(), Some("noext4,xfs"));
-    assert!(call("-A --quiet").is_quiet && call("-l 10G /").in_part && call("-m 10G /").in_part && !call("-v /").in_part);
-    for text in
-        ["-aA", "-a /", "/ /home", "", "--verb=1 /", "--nothing -a", "-x -a", "--listed-in", "-An", "--dry-run -a", "--help", "-V /"]
-    {
+    assert!(
+        call("-A --quiet").is_quiet
+            && call("-l 10G /").in_part
+            && call("-m 10G /").in_part
+            && !call("-v /").in_part
+    );
+    for text in [
+        "-aA",
+        "-a /",
+        "/ /home",
+        "",
+        "--verb=1 /",
+        "--nothing -a",
+        "-x -a",
+        "--listed-in",
+        "-An",
+        "--dry-run -a",
+        "--help",
+        "-V /",
+    ] {
         assert!(parse(&words(text)).is_err(), "{text}");
     }
 }
@@ -61,7 +81,10 @@ fn trimmed(fstab: &str, mounts: &str, arguments: &str) -> Vec<String> {
 /// The targets that a call trims.
 fn visited(machine: Machine<'_>, call: &Call) -> Vec<String> {
     let FstrimSubject::Tables(files) = &call.subject else { panic!("{call:?}") };
-    let visits = machine.table(files).unwrap().map(|(file, entries)| machine.fates(file, entries, call.types.as_deref()));
+    let visits = machine
+        .table(files)
+        .unwrap()
+        .map(|(file, entries)| machine.fates(file, entries, call.types.as_deref()));
     let trimmed = visits.into_iter().flatten().filter(|visit| visit.skipped.is_none());
     trimmed.map(|visit| visit.entry.target.display().to_string()).collect()
 }
@@ -71,12 +94,15 @@ const MOUNTS: &str = "27 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw\n36 27 8:3 / 
 
 #[test]
 fn fstrim_visits_mounts_of_a_table() {
-    let fstab =
-        "UUID=2 /home ext4 ro 0 2\nUUID=3 /home ext4 X-fstrim.notrim 0 2\nUUID=4 /srv ext4 defaults 0 2\n/dev/sda9 none swap sw 0 0\n";
+    let fstab = "UUID=2 /home ext4 ro 0 2\nUUID=3 /home ext4 X-fstrim.notrim 0 2\nUUID=4 /srv ext4 defaults 0 2\n/dev/sda9 none swap sw 0 0\n";
     assert_eq!(trimmed(fstab, MOUNTS, "-A"), ["/"]);
     let fstab = "/dev/sda4 /srv ext4 defaults 0 2\n/dev/sda4 /data ext4 defaults 0 2\n/dev/sda2 / ext4 defaults 0 1\n";
     let mounts = format!("{MOUNTS}39 27 8:4 / /data rw,relatime - ext4 /dev/sda4 rw\n");
-    assert_eq!(trimmed(fstab, &mounts, "-A"), ["/data", "/"], "the read-only duplicate hides no other line");
+    assert_eq!(
+        trimmed(fstab, &mounts, "-A"),
+        ["/data", "/"],
+        "the read-only duplicate hides no other line"
+    );
     assert_eq!(trimmed(fstab, &mounts, "-A -t noxfs"), ["/data", "/"]);
     assert_eq!(trimmed("", &mounts, "-a"), ["/", "/home", "/data"]);
     assert!(trimmed("", &mounts, "-A").is_empty(), "an empty fstab stays empty");
@@ -97,14 +123,19 @@ fn fstrim_skips_covered_and_duplicate_mounts() {
 fn fstrim_answer_for_covered_mount_names_the_cover() {
     let tree = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(tree.path().join("etc")).unwrap();
-    std::fs::write(tree.path().join("etc/fstab"), "/dev/sda2 /a ext4\n/dev/sda3 /a/b ext4\n").unwrap();
+    std::fs::write(tree.path().join("etc/fstab"), "/dev/sda2 /a ext4\n/dev/sda3 /a/b ext4\n")
+        .unwrap();
     let root = Root::recorded(tree.path()).unwrap();
     let mounts = mountinfo::parse(
         b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /a rw - ext4 /dev/sda2 rw\n3 2 8:3 / /a/b rw - ext4 /dev/sda3 rw\n\
           4 2 0:40 / /a rw - tmpfs tmpfs rw\n5 1 8:5 / /c rw - ext4 /dev/sda5 rw\n",
     );
     let machine = Machine { root: &root, mounts: &mounts, visited: &VisitCache::new(&mounts) };
-    for (id, reason) in [(2, "another mount covers /a"), (3, "another mount covers /a/b"), (5, "it is not in /etc/fstab")] {
+    for (id, reason) in [
+        (2, "another mount covers /a"),
+        (3, "another mount covers /a/b"),
+        (5, "it is not in /etc/fstab"),
+    ] {
         let answer = machine.trims(&Call::of_fstab(), &|mount| mount.id == id);
         assert!(matches!(&answer, Answer::No(said) if said.text == reason), "{answer:?}");
     }
@@ -121,7 +152,10 @@ fn fstrim_visits_are_computed_once_per_call() {
     let all = parse(&words("--all")).unwrap();
     let first = machine.visits(&all);
     assert_eq!(machine.trims(&all, &|mount| mount.id == 2), Answer::Yes);
-    assert!(matches!(machine.trims(&all, &|mount| mount.id == 3), Answer::No(_)), "the first of its source counts");
+    assert!(
+        matches!(machine.trims(&all, &|mount| mount.id == 3), Answer::No(_)),
+        "the first of its source counts"
+    );
     assert!(Rc::ptr_eq(&first, &machine.visits(&all)));
     let other = machine.visits(&Call::of_directory("/a"));
     assert!(matches!(*other, Visits::Directory(Some(1))), "{other:?}");

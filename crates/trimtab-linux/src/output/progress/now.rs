@@ -60,13 +60,25 @@ impl CurrentActivity {
             self.begin(run.phase);
         }
         // Enough samples for a window, at negligible cost.
-        if self.samples.back().is_some_and(|last| at.saturating_duration_since(last.at) < WINDOW / 6) {
+        if self
+            .samples
+            .back()
+            .is_some_and(|last| at.saturating_duration_since(last.at) < WINDOW / 6)
+        {
             return;
         }
-        while self.samples.get(1).is_some_and(|second| at.saturating_duration_since(second.at) >= WINDOW) {
+        while self
+            .samples
+            .get(1)
+            .is_some_and(|second| at.saturating_duration_since(second.at) >= WINDOW)
+        {
             self.samples.pop_front();
         }
-        self.samples.push_back(ProgressSample { at, ops: run.ops, moved: run.read.0 + run.written.0 });
+        self.samples.push_back(ProgressSample {
+            at,
+            ops: run.ops,
+            moved: run.read.0 + run.written.0,
+        });
     }
 
     /// The phase and its figures, the most important first. Reads the counters of the drives.
@@ -77,15 +89,24 @@ impl CurrentActivity {
             && at.saturating_duration_since(last.at) < STALE_AFTER
         {
             let seconds = last.at.duration_since(first.at).as_secs_f64();
-            words.push(format!("{}/s", three_digits(last.ops.saturating_sub(first.ops) as f64 / seconds)));
+            words.push(format!(
+                "{}/s",
+                three_digits(last.ops.saturating_sub(first.ops) as f64 / seconds)
+            ));
             let moved = last.moved.saturating_sub(first.moved);
-            words.extend((moved > 0).then(|| format!("{}/s", Bytes((moved as f64 / seconds) as u64))));
-        } else if let Some(began) = self.began.filter(|began| at.saturating_duration_since(*began) >= STALE_AFTER) {
+            words.extend(
+                (moved > 0).then(|| format!("{}/s", Bytes((moved as f64 / seconds) as u64))),
+            );
+        } else if let Some(began) =
+            self.began.filter(|began| at.saturating_duration_since(*began) >= STALE_AFTER)
+        {
             // One long call: a sync, a trim.
             words.push(super::whole_seconds(at.saturating_duration_since(began).as_secs_f64()));
         }
         let discards = self.counter.as_ref().and_then(|counter| counter.discards());
-        words.extend(discards.map(|Amount { count, bytes }| format!("discards {}, {bytes}", grouped(count))));
+        words.extend(
+            discards.map(|Amount { count, bytes }| format!("discards {}, {bytes}", grouped(count))),
+        );
         words.extend(self.doing.in_words());
         let colon = if self.phase.is_empty() || words.is_empty() { "" } else { ": " };
         format!("{}{colon}{}", self.phase, words.join(", "))
@@ -116,7 +137,11 @@ impl TaskList {
     /// The names of the tasks, or their number.
     pub fn in_words(&self) -> Vec<String> {
         let all = lock(&self.0);
-        if all.len() > NAMES_MAX { vec![format!("{} at once", all.len())] } else { all.iter().map(|(_, name)| name.clone()).collect() }
+        if all.len() > NAMES_MAX {
+            vec![format!("{} at once", all.len())]
+        } else {
+            all.iter().map(|(_, name)| name.clone()).collect()
+        }
     }
 }
 
@@ -136,14 +161,18 @@ mod tests {
         // Ten seconds of 100 operations a second, then five of 10.
         for tenth in 0_u64..150 {
             ops += if tenth >= 100 { 1 } else { 10 };
-            let run = runner::RunProgress { phase: "delete", ops, ..runner::RunProgress::default() };
+            let run =
+                runner::RunProgress { phase: "delete", ops, ..runner::RunProgress::default() };
             now.look(began + Duration::from_millis(tenth * 100), &run);
         }
         let at = began + Duration::from_millis(14_900);
         assert_eq!(now.in_words(at), "delete: 10.0/s");
         // After 30 s without an update, the display shows the time since the last one.
         let silent = now.in_words(at + Duration::from_secs(30));
-        assert!(silent.starts_with("delete: ") && silent.ends_with(" s") && !silent.contains(','), "{silent}");
+        assert!(
+            silent.starts_with("delete: ") && silent.ends_with(" s") && !silent.contains(','),
+            "{silent}"
+        );
     }
 
     #[test]

@@ -105,9 +105,12 @@ fn undo_attribute(file: &Path, before: &str, set: &[String]) -> ChangeSettlement
             ),
         ),
         Ok(Some(now)) => put_back_attribute(file, before, &now),
-        Err(error) => {
-            (UndoResult::Failed, format!("{shown} was {before} before a process changed it that was killed, and cannot be read: {error}"))
-        }
+        Err(error) => (
+            UndoResult::Failed,
+            format!(
+                "{shown} was {before} before a process changed it that was killed, and cannot be read: {error}"
+            ),
+        ),
     };
     ChangeSettlement { undone, text }
 }
@@ -118,7 +121,12 @@ fn put_back_attribute(file: &Path, before: &str, now: &str) -> (UndoResult, Stri
         Ok(()) => {
             let after = attribute(file).ok().flatten().unwrap_or_default();
             let nearest = if after == before { "" } else { " (the nearest that the kernel takes)" };
-            (UndoResult::PutBack, format!("{shown} is {after} again{nearest}: a process that was killed had left it at {now}"))
+            (
+                UndoResult::PutBack,
+                format!(
+                    "{shown} is {after} again{nearest}: a process that was killed had left it at {now}"
+                ),
+            )
         }
         Err(error) => (
             UndoResult::Failed,
@@ -132,24 +140,37 @@ fn put_back_attribute(file: &Path, before: &str, now: &str) -> (UndoResult, Stri
 /// Returns the value closest to a discard limit that the kernel accepts; `None` for other
 /// attributes.
 fn nearest(file: &Path, before: &str) -> Option<String> {
-    Some(writable_limit(before.parse().ok()?, number_beside(file, "discard_granularity")?).to_string())
+    Some(
+        writable_limit(before.parse().ok()?, number_beside(file, "discard_granularity")?)
+            .to_string(),
+    )
 }
 
 /// Reads the attribute; `None` if it no longer exists.
 fn attribute(file: &Path) -> io::Result<Option<String>> {
     match std::fs::read_to_string(file) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound
+                || error.raw_os_error() == Some(libc::ENODEV) =>
+        {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
 
 fn set_known_attribute(file: &Path, value: &str) -> io::Result<()> {
     if file.file_name().is_none_or(|name| name != ATTRIBUTE) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "nothing that is ever changed for a while"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "nothing that is ever changed for a while",
+        ));
     }
     match set_attribute(file, value) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => set_limit(file, value).unwrap_or(Err(error)),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            set_limit(file, value).unwrap_or(Err(error))
+        }
         done => done,
     }
 }

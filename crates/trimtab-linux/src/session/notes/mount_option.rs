@@ -79,43 +79,83 @@ impl MountOption {
         let (before, set) = self.values();
         let killed = "a process changed it that was killed";
         let (undone, text) = match self.whereabouts() {
-            Err(error) => (UndoResult::Failed, format!("{self} was {before} before {killed}, and cannot be read: {error}")),
-            Ok(SuperblockLocation::Gone) => (UndoResult::Nothing, format!("{self} is not there any more")),
-            Ok(SuperblockLocation::MountedAgain(mount)) => self.not_ours(&mount, "it has been mounted again since"),
-            Ok(SuperblockLocation::Changed(mount)) => self.not_ours(&mount, "its options have been changed since"),
+            Err(error) => (
+                UndoResult::Failed,
+                format!("{self} was {before} before {killed}, and cannot be read: {error}"),
+            ),
+            Ok(SuperblockLocation::Gone) => {
+                (UndoResult::Nothing, format!("{self} is not there any more"))
+            }
+            Ok(SuperblockLocation::MountedAgain(mount)) => {
+                self.not_ours(&mount, "it has been mounted again since")
+            }
+            Ok(SuperblockLocation::Changed(mount)) => {
+                self.not_ours(&mount, "its options have been changed since")
+            }
             Ok(SuperblockLocation::Here(mount)) => return self.undo_at(&mount, reach),
             Ok(SuperblockLocation::Namespace(pid, mount)) => {
                 if let Some((undone, text)) = self.settled(&mount) {
                     return ChangeSettlement { undone, text };
                 }
-                let there = format!("'nsenter -t {pid} -m trimtab doctor {}'", mount.mount_point.display());
+                let there =
+                    format!("'nsenter -t {pid} -m trimtab doctor {}'", mount.mount_point.display());
                 let where_it_is = format!("mounted in the mount namespace of process {pid} only");
-                (UndoResult::Left, format!("{self}, {where_it_is}, is {set} and was {before} before {killed}; {there} puts it back"))
+                (
+                    UndoResult::Left,
+                    format!(
+                        "{self}, {where_it_is}, is {set} and was {before} before {killed}; {there} puts it back"
+                    ),
+                )
             }
             Ok(SuperblockLocation::Hidden) => {
-                let what = format!("what is mounted from {} is in use, but not mounted where it can be seen from here", self.device());
-                (UndoResult::Left, format!("{self} was {before} before {killed}: {what}; where it is, 'trimtab doctor' puts it back"))
+                let what = format!(
+                    "what is mounted from {} is in use, but not mounted where it can be seen from here",
+                    self.device()
+                );
+                (
+                    UndoResult::Left,
+                    format!(
+                        "{self} was {before} before {killed}: {what}; where it is, 'trimtab doctor' puts it back"
+                    ),
+                )
             }
             Ok(SuperblockLocation::Unseen) => {
                 let there = "in another mount namespace";
-                (UndoResult::Left, format!("{self} was {before} before {killed} {there}; {} there puts it back", remedy(&self.mount_point)))
+                (
+                    UndoResult::Left,
+                    format!(
+                        "{self} was {before} before {killed} {there}; {} there puts it back",
+                        remedy(&self.mount_point)
+                    ),
+                )
             }
         };
         ChangeSettlement { undone, text }
     }
 
     fn undo_at(&self, mount: &Mount, reach: &MountScope) -> ChangeSettlement {
-        let (shown, now, before) = (OptionDisplay(&mount.mount_point), DiscardOption::of(mount), &self.before);
+        let (shown, now, before) =
+            (OptionDisplay(&mount.mount_point), DiscardOption::of(mount), &self.before);
         let remedy = remedy(&mount.mount_point);
-        let was = format!("{shown} is {now} and was {before} before a process changed it that was killed");
+        let was = format!(
+            "{shown} is {now} and was {before} before a process changed it that was killed"
+        );
         let (undone, text) = if let Some(settled) = self.settled(mount) {
             settled
         } else if !reach.includes(mount.dev) {
             (UndoResult::Left, format!("{was}; {remedy} puts it back"))
         } else {
             match self.put_back(mount) {
-                Ok(()) => (UndoResult::PutBack, format!("{shown} is {before} again: a process that was killed had left it at {now}")),
-                Err(error) => (UndoResult::Failed, format!("{was}; {remedy} puts it back as root ({error:#})")),
+                Ok(()) => (
+                    UndoResult::PutBack,
+                    format!(
+                        "{shown} is {before} again: a process that was killed had left it at {now}"
+                    ),
+                ),
+                Err(error) => (
+                    UndoResult::Failed,
+                    format!("{was}; {remedy} puts it back as root ({error:#})"),
+                ),
             }
         };
         ChangeSettlement { undone, text }
@@ -124,7 +164,8 @@ impl MountOption {
     /// Returns the result if the option no longer has the set value; `None` otherwise.
     fn settled(&self, mount: &Mount) -> Option<(UndoResult, String)> {
         let (before, set) = self.values();
-        let (shown, now) = (OptionDisplay(&mount.mount_point), DiscardOption::of(mount).to_string());
+        let (shown, now) =
+            (OptionDisplay(&mount.mount_point), DiscardOption::of(mount).to_string());
         if now == before {
             return Some((UndoResult::Nothing, format!("{shown} is {before}")));
         }
@@ -144,7 +185,8 @@ impl MountOption {
     /// to report if the option has a different value by now.
     fn not_ours(&self, mount: &Mount, why: &str) -> (UndoResult, String) {
         let (before, set) = self.values();
-        let (shown, now) = (OptionDisplay(&mount.mount_point), DiscardOption::of(mount).to_string());
+        let (shown, now) =
+            (OptionDisplay(&mount.mount_point), DiscardOption::of(mount).to_string());
         if now != set {
             return (UndoResult::Nothing, format!("{shown} is {now}"));
         }
@@ -156,29 +198,49 @@ impl MountOption {
 
     fn whereabouts(&self) -> io::Result<SuperblockLocation> {
         let mounts = mountinfo::read(&Root::live()?)?;
-        let in_its_place = || mounts.iter().find(|mount| mount.dev == self.device() || mount.mount_point == self.mount_point).cloned();
+        let in_its_place = || {
+            mounts
+                .iter()
+                .find(|mount| mount.dev == self.device() || mount.mount_point == self.mount_point)
+                .cloned()
+        };
         let identity = &self.identity;
         match identity.superblock_lives() {
             Some(true) => self.of_superblock(&mounts, identity),
-            Some(false) => Ok(in_its_place().map_or(SuperblockLocation::Gone, SuperblockLocation::MountedAgain)),
+            Some(false) => {
+                Ok(in_its_place()
+                    .map_or(SuperblockLocation::Gone, SuperblockLocation::MountedAgain))
+            }
             None if !identity.is_of_this_namespace() => Ok(SuperblockLocation::Unseen),
-            None => match mounts.iter().find(|found| found.id == self.mount && found.dev == self.device()) {
-                Some(mount) if identity.is_same_mount(&MountIdentity::of(mount)?) => Ok(here(mount, identity, true)),
-                _ => Ok(in_its_place().map_or(SuperblockLocation::Gone, SuperblockLocation::MountedAgain)),
+            None => match mounts
+                .iter()
+                .find(|found| found.id == self.mount && found.dev == self.device())
+            {
+                Some(mount) if identity.is_same_mount(&MountIdentity::of(mount)?) => {
+                    Ok(here(mount, identity, true))
+                }
+                _ => Ok(in_its_place()
+                    .map_or(SuperblockLocation::Gone, SuperblockLocation::MountedAgain)),
             },
         }
     }
 
     /// Locates a living superblock: first the same mount, then another visible mount, then other
     /// namespaces.
-    fn of_superblock(&self, mounts: &[Mount], identity: &MountIdentity) -> io::Result<SuperblockLocation> {
+    fn of_superblock(
+        &self,
+        mounts: &[Mount],
+        identity: &MountIdentity,
+    ) -> io::Result<SuperblockLocation> {
         let is_of_it = |found: &&Mount| found.dev == self.device() && identity.is_of_type(found);
-        let is_same = |found: &&Mount| found.id == self.mount && found.mount_point == self.mount_point;
+        let is_same =
+            |found: &&Mount| found.id == self.mount && found.mount_point == self.mount_point;
         if let Some(same) = mounts.iter().filter(is_of_it).find(is_same) {
             return Ok(here(same, identity, true));
         }
         // A mount hidden below another one cannot be reached.
-        let reachable = mounts.iter().filter(is_of_it).find(|mount| discard_option::open(mount).is_ok());
+        let reachable =
+            mounts.iter().filter(is_of_it).find(|mount| discard_option::open(mount).is_ok());
         if let Some(other) = reachable {
             return Ok(here(other, identity, false));
         }

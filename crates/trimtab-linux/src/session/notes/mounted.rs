@@ -51,7 +51,11 @@ impl MountIdentity {
             fs_type: mount.fs_type.clone(),
             fsid: fstatvfs(&found)?.f_fsid,
             uuid,
-            other_options: format!("{} {}", other_options(&mount.options), other_options(&mount.fs_options)),
+            other_options: format!(
+                "{} {}",
+                other_options(&mount.options),
+                other_options(&mount.fs_options)
+            ),
             superblock: MountedSuperblock::of(mount, uuid),
         })
     }
@@ -77,14 +81,19 @@ impl MountIdentity {
 
     /// True if this is the same mount, regardless of its options.
     pub fn is_same_mount(&self, now: &Self) -> bool {
-        Self { other_options: self.other_options.clone(), superblock: self.superblock.clone(), ..now.clone() } == *self
+        Self {
+            other_options: self.other_options.clone(),
+            superblock: self.superblock.clone(),
+            ..now.clone()
+        } == *self
     }
 
     /// True if options other than discard options have changed: those of the superblock and, with
     /// `own`, those of the mount.
     pub fn has_other_options(&self, mount: &Mount, own: bool) -> bool {
         let (of_mount, of_superblock) = self.other_options.split_once(' ').unwrap_or_default();
-        other_options(&mount.fs_options) != of_superblock || own && other_options(&mount.options) != of_mount
+        other_options(&mount.fs_options) != of_superblock
+            || own && other_options(&mount.options) != of_mount
     }
 }
 
@@ -115,7 +124,9 @@ impl MountScope {
     #[must_use]
     pub fn without(self, left_out: &[&Path]) -> Self {
         match self {
-            Self::Paths(paths) => Self::Paths(paths.into_iter().filter(|path| !left_out.contains(&path.as_path())).collect()),
+            Self::Paths(paths) => Self::Paths(
+                paths.into_iter().filter(|path| !left_out.contains(&path.as_path())).collect(),
+            ),
             all_or_nothing => all_or_nothing,
         }
     }
@@ -137,6 +148,9 @@ impl MountScope {
 
 /// True if the path is on a filesystem of the device, or is the device itself.
 fn is_on(path: &Path, device: DevNumber) -> bool {
-    let is_it = |named: ResolvedObject| named.kind() == FileType::BlockDevice && DevNumber::from_raw(named.stat().st_rdev) == device;
-    ResolvedObject::look_up(path).is_ok_and(is_it) || mount_of(path).is_ok_and(|mount| mount.dev == device)
+    let is_it = |named: ResolvedObject| {
+        named.kind() == FileType::BlockDevice && DevNumber::from_raw(named.stat().st_rdev) == device
+    };
+    ResolvedObject::look_up(path).is_ok_and(is_it)
+        || mount_of(path).is_ok_and(|mount| mount.dev == device)
 }

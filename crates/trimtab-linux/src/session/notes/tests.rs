@@ -32,7 +32,11 @@ impl Machine {
     }
 
     fn change(&self, set: &[&str]) -> Change {
-        Change::Attribute { file: self.file(), before: "8".to_owned(), set: set.iter().map(|set| (*set).to_owned()).collect() }
+        Change::Attribute {
+            file: self.file(),
+            before: "8".to_owned(),
+            set: set.iter().map(|set| (*set).to_owned()).collect(),
+        }
     }
 }
 
@@ -46,7 +50,11 @@ fn note_of_killed_process_is_undone_and_of_living_kept() {
     assert!(notes.leave("x", machine.change(&["2"])).is_err(), "one at a time");
     assert_eq!(notes.changed_meanwhile(&MountScope::Nothing).unwrap(), [machine.change(&["4"])]);
     drop(note);
-    assert_eq!(notes.changed_meanwhile(&MountScope::Nothing).unwrap(), [], "it is nobody's any more");
+    assert_eq!(
+        notes.changed_meanwhile(&MountScope::Nothing).unwrap(),
+        [],
+        "it is nobody's any more"
+    );
     let left = notes.put_back_left(&MountScope::Nothing).unwrap();
     assert_eq!((left.len(), left[0].undone, machine.count()), (1, UndoResult::PutBack, 0));
     assert_eq!(machine.value(), "8");
@@ -84,7 +92,18 @@ fn note_of_missing_device_ends_and_of_unknown_file_stays() {
     // Only known attributes are ever written, regardless of the note.
     let other = machine.0.path().join("precious");
     std::fs::write(&other, "4").unwrap();
-    drop(notes.leave("x", Change::Attribute { file: other.clone(), before: "8".into(), set: vec!["4".into()] }).unwrap());
+    drop(
+        notes
+            .leave(
+                "x",
+                Change::Attribute {
+                    file: other.clone(),
+                    before: "8".into(),
+                    set: vec!["4".into()],
+                },
+            )
+            .unwrap(),
+    );
     assert_eq!(notes.put_back_left(&MountScope::Nothing).unwrap()[0].undone, UndoResult::Failed);
     assert_eq!((std::fs::read_to_string(other).unwrap().as_str(), machine.count()), ("4", 1));
 }
@@ -109,7 +128,11 @@ fn unreadable_note_stays_and_is_not_overwritten() {
     std::fs::write(&path, "{\"what\":\"of a later version\"}").unwrap();
     assert_eq!(notes.put_back_left(&MountScope::Nothing).unwrap()[0].undone, UndoResult::Failed);
     assert!(
-        notes.leave("x", machine.change(&["2"])).unwrap_err().to_string().contains("not so that it can be read"),
+        notes
+            .leave("x", machine.change(&["2"]))
+            .unwrap_err()
+            .to_string()
+            .contains("not so that it can be read"),
         "what it says is not settled"
     );
     assert!(std::fs::read_to_string(&path).unwrap().contains("a later version"));
@@ -136,7 +159,10 @@ fn notes_directory_may_be_reached_through_a_link() {
     std::os::unix::fs::symlink(machine.0.path(), &link).unwrap();
     drop(Notes::beside(link).leave("x", machine.change(&["4"])).unwrap());
     machine.set("4");
-    assert_eq!(machine.notes().put_back_left(&MountScope::Nothing).unwrap()[0].undone, UndoResult::PutBack);
+    assert_eq!(
+        machine.notes().put_back_left(&MountScope::Nothing).unwrap()[0].undone,
+        UndoResult::PutBack
+    );
 }
 
 #[test]
@@ -158,5 +184,9 @@ fn note_that_is_a_link_or_world_writable_is_refused() {
     assert_eq!(machine.value(), "4");
     let shared: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(machine.0.path().join("notes"), shared).unwrap();
-    assert!(Notes::beside(Path::new(machine.0.path()).to_owned()).put_back_left(&MountScope::Nothing).is_err());
+    assert!(
+        Notes::beside(Path::new(machine.0.path()).to_owned())
+            .put_back_left(&MountScope::Nothing)
+            .is_err()
+    );
 }

@@ -84,15 +84,26 @@ impl<T: NfsTarget + Send> NfsStreams<T> {
     }
 
     /// Runs one load. Returns how it ended, and the throughput in operations per second.
-    pub fn run<E: Observer>(&mut self, load: &LoadLevel, events: &mut E) -> TargetResult<(RunEnd, f64)> {
+    pub fn run<E: Observer>(
+        &mut self,
+        load: &LoadLevel,
+        events: &mut E,
+    ) -> TargetResult<(RunEnd, f64)> {
         self.loads += 1;
         let purpose = format!("nfs-arrivals-{}", self.loads);
         let (seed, streams) = (self.seed, self.lanes.len() as f64);
         let end = self.phase(&load.name, events, |lane, shared, index| {
-            let arrivals = load.rate.map(|rate| Arrivals::new(seed, &format!("{purpose}-{index}"), rate / streams));
+            let arrivals = load
+                .rate
+                .map(|rate| Arrivals::new(seed, &format!("{purpose}-{index}"), rate / streams));
             lane.run(load, arrivals, shared)
         })?;
-        let done: f64 = self.lanes.iter().filter_map(|lane| lane.recorder.phases().last()).map(|phase| phase.ops_total() as f64).sum();
+        let done: f64 = self
+            .lanes
+            .iter()
+            .filter_map(|lane| lane.recorder.phases().last())
+            .map(|phase| phase.ops_total() as f64)
+            .sum();
         Ok((end, done / load.measure.as_secs_f64().max(1e-9)))
     }
 
@@ -221,7 +232,12 @@ impl<T: NfsTarget> Lane<T> {
     /// Runs operations until the time is over. If an operation is due before the previous one
     /// ends, it follows immediately. The response time counts from the actual issue, as in SPEC's
     /// benchmark; a shortfall of the load shows in the throughput.
-    fn run(&mut self, load: &LoadLevel, mut arrivals: Option<Arrivals>, shared: &NfsPhaseState) -> TargetResult {
+    fn run(
+        &mut self,
+        load: &LoadLevel,
+        mut arrivals: Option<Arrivals>,
+        shared: &NfsPhaseState,
+    ) -> TargetResult {
         let data = self.stream.data();
         let start = self.target.now();
         let measured = start.saturating_add(load.warm_up);
@@ -261,12 +277,22 @@ mod tests {
 
     fn lanes(streams: u32) -> NfsStreams<NullFiles> {
         let epoch = Instant::now();
-        let settings = trimtab_sim::workload::nfs::NfsSettings { files: 200, data: DataClass::Zero, seed: 1 };
-        NfsStreams::new((0..streams).map(|index| (NfsStream::new(&settings, index), NullFiles::with_epoch(epoch))), 1)
+        let settings =
+            trimtab_sim::workload::nfs::NfsSettings { files: 200, data: DataClass::Zero, seed: 1 };
+        NfsStreams::new(
+            (0..streams)
+                .map(|index| (NfsStream::new(&settings, index), NullFiles::with_epoch(epoch))),
+            1,
+        )
     }
 
     fn load(name: &str, rate: Option<f64>) -> LoadLevel {
-        LoadLevel { name: name.to_owned(), rate, warm_up: Nanos::from_millis(50), measure: Nanos::from_millis(400) }
+        LoadLevel {
+            name: name.to_owned(),
+            rate,
+            warm_up: Nanos::from_millis(50),
+            measure: Nanos::from_millis(400),
+        }
     }
 
     #[test]
@@ -279,10 +305,14 @@ mod tests {
         let (_, unlimited) = lanes.run(&load("load-02", None), &mut ()).unwrap();
         assert!(unlimited > 20_000.0, "{unlimited}");
         let outcome = lanes.finish(RunEnd::Complete);
-        let names: Vec<&str> = outcome.recorded.phases.iter().map(|phase| phase.name.as_str()).collect();
+        let names: Vec<&str> =
+            outcome.recorded.phases.iter().map(|phase| phase.name.as_str()).collect();
         assert_eq!(names, ["prepare", "load-01", "load-02"]);
         let measured = outcome.recorded.phases[1].took;
-        assert!(measured >= Nanos::from_millis(400) && measured < Nanos::from_secs(2), "{measured}");
+        assert!(
+            measured >= Nanos::from_millis(400) && measured < Nanos::from_secs(2),
+            "{measured}"
+        );
     }
 
     #[test]

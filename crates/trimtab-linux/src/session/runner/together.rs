@@ -31,14 +31,21 @@ where
     if others.is_empty() {
         return files::run(workload, target, events);
     }
-    let outcomes = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            others.iter_mut().map(|(workload, target)| scope.spawn(|| gate.run(workload, target, &mut SilentObserver))).collect();
-        let mut outcomes = vec![gate.run(workload, target, events)];
-        // Propagate the panic of a stream, after the gate has let the other streams end.
-        outcomes.extend(threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))));
-        outcomes
-    });
+    let outcomes =
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = others
+                .iter_mut()
+                .map(|(workload, target)| {
+                    scope.spawn(|| gate.run(workload, target, &mut SilentObserver))
+                })
+                .collect();
+            let mut outcomes = vec![gate.run(workload, target, events)];
+            // Propagate the panic of a stream, after the gate has let the other streams end.
+            outcomes.extend(threads.into_iter().map(|thread| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            }));
+            outcomes
+        });
     merge(outcomes)
 }
 
@@ -84,7 +91,11 @@ impl Gate {
     }
 
     fn check(&self) -> TargetResult {
-        if self.state.lock().unwrap_or_else(PoisonError::into_inner).broken { Err(stopped()) } else { Ok(()) }
+        if self.state.lock().unwrap_or_else(PoisonError::into_inner).broken {
+            Err(stopped())
+        } else {
+            Ok(())
+        }
     }
 
     fn breach(&self) {
@@ -92,7 +103,12 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    fn run<W: FileWorkload, T: FileTarget, E: Events<T> + ?Sized>(&self, workload: &mut W, target: &mut T, events: &mut E) -> RunOutcome {
+    fn run<W: FileWorkload, T: FileTarget, E: Events<T> + ?Sized>(
+        &self,
+        workload: &mut W,
+        target: &mut T,
+        events: &mut E,
+    ) -> RunOutcome {
         /// Releases the waiting streams, even if this stream panics.
         struct Breach<'a>(&'a Gate, bool);
         impl Drop for Breach<'_> {
@@ -134,7 +150,12 @@ impl<E: Observer + ?Sized> Observer for GatedEvents<'_, E> {
 }
 
 impl<T: ?Sized, E: Events<T> + ?Sized> Events<T> for GatedEvents<'_, E> {
-    fn between(&mut self, target: &mut T, recorder: &mut Recorder, next: Option<&str>) -> TargetResult {
+    fn between(
+        &mut self,
+        target: &mut T,
+        recorder: &mut Recorder,
+        next: Option<&str>,
+    ) -> TargetResult {
         self.gate.meet()?;
         self.events.between(target, recorder, next)?;
         self.gate.meet()
@@ -148,7 +169,11 @@ fn merge(outcomes: Vec<RunOutcome>) -> RunOutcome {
     for outcome in outcomes {
         end = match (end, outcome.end) {
             (RunEnd::Complete, other) => other,
-            (RunEnd::Failed(first), second @ (RunEnd::Failed(_) | RunEnd::Interrupted)) if first.reason == ANOTHER_FAILED => second,
+            (RunEnd::Failed(first), second @ (RunEnd::Failed(_) | RunEnd::Interrupted))
+                if first.reason == ANOTHER_FAILED =>
+            {
+                second
+            }
             (first, _) => first,
         };
         add(&mut recorded, outcome.recorded);
@@ -181,7 +206,11 @@ fn add_phase(into: &mut Phase, phase: Phase) {
     into.read += phase.read;
     into.written += phase.written;
     for latency in phase.latencies {
-        match into.latencies.iter_mut().find(|other| (other.kind, other.part) == (latency.kind, latency.part)) {
+        match into
+            .latencies
+            .iter_mut()
+            .find(|other| (other.kind, other.part) == (latency.kind, latency.part))
+        {
             Some(Latency { histogram, .. }) => histogram.merge(&latency.histogram),
             None => into.latencies.push(latency),
         }
@@ -198,7 +227,11 @@ fn add_series(a: Vec<Series>, b: Vec<Series>) -> Vec<Series> {
         let series = short.iter().find(|series| series.name == name)?;
         series.y.get(series.x.partition_point(|end| *end < x)).copied()
     };
-    let ops: Vec<f64> = long.iter().find(|series| series.name == OPS).map(|series| series.y.clone()).unwrap_or_default();
+    let ops: Vec<f64> = long
+        .iter()
+        .find(|series| series.name == OPS)
+        .map(|series| series.y.clone())
+        .unwrap_or_default();
     let mut sum = long.clone();
     for series in &mut sum {
         for (at, (x, y)) in series.x.iter().zip(&mut series.y).enumerate() {
@@ -206,14 +239,21 @@ fn add_series(a: Vec<Series>, b: Vec<Series>) -> Vec<Series> {
             *y = match series.name.as_str() {
                 metrics::LATENCY_MAX => y.max(other),
                 metrics::LATENCY_MEAN => {
-                    let (mine, theirs) = (ops.get(at).copied().unwrap_or(0.0), value(OPS, *x).unwrap_or(0.0));
-                    if mine + theirs > 0.0 { (*y * mine + other * theirs) / (mine + theirs) } else { 0.0 }
+                    let (mine, theirs) =
+                        (ops.get(at).copied().unwrap_or(0.0), value(OPS, *x).unwrap_or(0.0));
+                    if mine + theirs > 0.0 {
+                        (*y * mine + other * theirs) / (mine + theirs)
+                    } else {
+                        0.0
+                    }
                 }
                 _ => *y + other,
             };
         }
     }
-    sum.extend(short.into_iter().filter(|series| !long.iter().any(|other| other.name == series.name)));
+    sum.extend(
+        short.into_iter().filter(|series| !long.iter().any(|other| other.name == series.name)),
+    );
     sum
 }
 
@@ -271,12 +311,24 @@ mod tests {
         fn execute(&mut self, op: &FileOp<'_>) -> TargetResult {
             let FileOp::Delete(path) = op else { return Ok(()) };
             self.left = self.left.saturating_sub(1);
-            if self.left > 0 { Ok(()) } else { Err(TargetError::new("delete", *path, "broken", Some(5))) }
+            if self.left > 0 {
+                Ok(())
+            } else {
+                Err(TargetError::new("delete", *path, "broken", Some(5)))
+            }
         }
     }
 
     fn streams(lives: &[u32]) -> Vec<(Deletes, Failing)> {
-        lives.iter().map(|left| (Deletes { phases: 3, ops: 1000, at: 0 }, Failing { null: NullFiles::new(), left: *left })).collect()
+        lives
+            .iter()
+            .map(|left| {
+                (
+                    Deletes { phases: 3, ops: 1000, at: 0 },
+                    Failing { null: NullFiles::new(), left: *left },
+                )
+            })
+            .collect()
     }
 
     #[test]
@@ -289,7 +341,12 @@ mod tests {
             }
         }
         impl Events<Failing> for Between {
-            fn between(&mut self, _: &mut Failing, _: &mut Recorder, next: Option<&str>) -> TargetResult {
+            fn between(
+                &mut self,
+                _: &mut Failing,
+                _: &mut Recorder,
+                next: Option<&str>,
+            ) -> TargetResult {
                 self.0.push(next.is_some());
                 Ok(())
             }
@@ -311,7 +368,11 @@ mod tests {
             let mut lives = [u32::MAX; 3];
             lives[broken] = 1500;
             let outcome = run(&mut streams(&lives), &mut ());
-            assert!(matches!(&outcome.end, RunEnd::Failed(error) if error.errno == Some(5)), "{:?}", outcome.end);
+            assert!(
+                matches!(&outcome.end, RunEnd::Failed(error) if error.errno == Some(5)),
+                "{:?}",
+                outcome.end
+            );
         }
     }
 
@@ -324,8 +385,17 @@ mod tests {
             unit: Unit::Count,
             y: y.to_vec(),
         };
-        let a = vec![series(OPS, &[1.0, 3.0]), series("latency.mean", &[10.0, 10.0]), series("latency.max", &[11.0, 12.0])];
-        let b = vec![series(OPS, &[3.0]), series("latency.mean", &[30.0]), series("latency.max", &[9.0]), series("read.rate", &[5.0])];
+        let a = vec![
+            series(OPS, &[1.0, 3.0]),
+            series("latency.mean", &[10.0, 10.0]),
+            series("latency.max", &[11.0, 12.0]),
+        ];
+        let b = vec![
+            series(OPS, &[3.0]),
+            series("latency.mean", &[30.0]),
+            series("latency.max", &[9.0]),
+            series("read.rate", &[5.0]),
+        ];
         for (a, b) in [(a.clone(), b.clone()), (b, a)] {
             let sum = add_series(a, b);
             let y = |name: &str| sum.iter().find(|series| series.name == name).unwrap().y.clone();

@@ -23,7 +23,10 @@ pub fn reason(written: Bytes, drive: Option<Bytes>) -> Option<String> {
         return Some(format!("that is more than {FREE_BYTES}"));
     }
     let drive = drive.filter(|drive| written.0 > drive.0 / FREE_SHARE)?;
-    Some(format!("that is {:.1} % of the drive's {drive}", written.as_f64() / drive.as_f64() * 100.0))
+    Some(format!(
+        "that is {:.1} % of the drive's {drive}",
+        written.as_f64() / drive.as_f64() * 100.0
+    ))
 }
 
 /// Announces that the command `what` writes a plan below `ground`, and asks for consent if
@@ -31,9 +34,22 @@ pub fn reason(written: Bytes, drive: Option<Bytes>) -> Option<String> {
 ///
 /// # Errors
 /// [`UsageError`] without consent.
-pub fn announce_and_ask(context: &Context, ground: &TargetDirectory, what: &str, plan: &WorkloadPlan) -> anyhow::Result<()> {
-    let most = if plan.space < plan.written { format!(", {} at a time", plan.space) } else { String::new() };
-    let announcement = format!("{what} writes up to {}{most} in {} and removes it afterwards", plan.written, ground.path.display());
+pub fn announce_and_ask(
+    context: &Context,
+    ground: &TargetDirectory,
+    what: &str,
+    plan: &WorkloadPlan,
+) -> anyhow::Result<()> {
+    let most = if plan.space < plan.written {
+        format!(", {} at a time", plan.space)
+    } else {
+        String::new()
+    };
+    let announcement = format!(
+        "{what} writes up to {}{most} in {} and removes it afterwards",
+        plan.written,
+        ground.path.display()
+    );
     require(context, &announcement, plan.written, ground.drive)
 }
 
@@ -42,12 +58,24 @@ pub fn announce_and_ask(context: &Context, ground: &TargetDirectory, what: &str,
 ///
 /// # Errors
 /// [`UsageError`] without consent.
-pub fn to_destroy(context: &Context, what: &str, path: &Path, written: Bytes, drive: Option<Bytes>) -> anyhow::Result<()> {
-    let announcement = format!("{what} writes up to {written} to {} and destroys what is on it", path.display());
+pub fn to_destroy(
+    context: &Context,
+    what: &str,
+    path: &Path,
+    written: Bytes,
+    drive: Option<Bytes>,
+) -> anyhow::Result<()> {
+    let announcement =
+        format!("{what} writes up to {written} to {} and destroys what is on it", path.display());
     require(context, &announcement, written, drive)
 }
 
-fn require(context: &Context, announcement: &str, written: Bytes, drive: Option<Bytes>) -> anyhow::Result<()> {
+fn require(
+    context: &Context,
+    announcement: &str,
+    written: Bytes,
+    drive: Option<Bytes>,
+) -> anyhow::Result<()> {
     let Some(reason) = reason(written, drive) else {
         context.remark(&format!("{announcement}."));
         return Ok(());

@@ -29,13 +29,17 @@ const FIXED: &str = "
 /// True if a run can have created an entry of this name at this depth in a workspace.
 pub fn is_ours(name: &OsStr, depth: u32) -> bool {
     is_renamed_open_file(name.as_encoded_bytes())
-        || name.to_str().is_some_and(|name| if depth == 0 { is_of_a_run(name) } else { is_of_a_workload(name) })
+        || name
+            .to_str()
+            .is_some_and(|name| if depth == 0 { is_of_a_run(name) } else { is_of_a_workload(name) })
 }
 
 /// True if the name is that of a run's directory.
 fn is_of_a_run(name: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let beside = |text: &str| ["-tree", "-others"].iter().any(|what| text.strip_suffix(what).is_some_and(number));
+    let beside = |text: &str| {
+        ["-tree", "-others"].iter().any(|what| text.strip_suffix(what).is_some_and(number))
+    };
     [ARCHIVE, "run", "test", "rounds", "verify"].contains(&name)
         || name.strip_prefix("run-").is_some_and(number)
         || name.strip_prefix("stream").is_some_and(number)
@@ -48,7 +52,10 @@ fn is_of_a_workload(name: &str) -> bool {
     if FIXED.split_ascii_whitespace().any(|fixed| fixed == name) {
         return true;
     }
-    let stem = [".c", ".h", ".S", ".txt"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
+    let stem = [".c", ".h", ".S", ".txt"]
+        .iter()
+        .find_map(|ending| name.strip_suffix(ending))
+        .unwrap_or(name);
     let word = stem.trim_end_matches(|c: char| c.is_ascii_digit());
     let numbered = word.len() < stem.len();
     let is_word = word.len() <= 11 && word.bytes().all(|byte| byte.is_ascii_lowercase());
@@ -75,20 +82,45 @@ mod tests {
     #[test]
     fn is_ours_accepts_all_names_of_workloads() {
         for seed in 1..4 {
-            let tree = TreeList::synthetic(36_706, Bytes(493_000_000), DataClass::Random, seed).unwrap();
+            let tree =
+                TreeList::synthetic(36_706, Bytes(493_000_000), DataClass::Random, seed).unwrap();
             assert!(all_known(tree.entries().iter().map(|entry| tree.path(*entry))) > 36_706);
         }
         all_known(GROUPS.iter().map(|group| group.name));
-        all_known(["s12/4711", "l1/s2/3", "d12/f1234", "piece-12", "light-work", "test-file", "data", "s000/d0001/f02", "s000/link"]);
+        all_known([
+            "s12/4711",
+            "l1/s2/3",
+            "d12/f1234",
+            "piece-12",
+            "light-work",
+            "test-file",
+            "data",
+            "s000/d0001/f02",
+            "s000/link",
+        ]);
     }
 
     #[test]
     fn is_ours_refuses_common_file_names() {
-        for name in ["notes.md", "thesis.tex", "Photo1.jpg", "backup", ".profile", "todo.txt", "a b1", "12.jpg", "file", "x.c"] {
+        for name in [
+            "notes.md",
+            "thesis.tex",
+            "Photo1.jpg",
+            "backup",
+            ".profile",
+            "todo.txt",
+            "a b1",
+            "12.jpg",
+            "file",
+            "x.c",
+        ] {
             assert!(!is_ours(name.as_ref(), 1), "{name}");
         }
-        for (name, depth) in [(".fuse_hidden0000000a00000001", 0), (".fuse_hidden0000000a00000001", 2), (".nfs000000000000000700000001", 1)]
-        {
+        for (name, depth) in [
+            (".fuse_hidden0000000a00000001", 0),
+            (".fuse_hidden0000000a00000001", 2),
+            (".nfs000000000000000700000001", 1),
+        ] {
             assert!(is_ours(name.as_ref(), depth), "{name}");
         }
         for name in [".fuse_hidden", ".fuse_hidden-photos", ".nfs-notes"] {
@@ -97,7 +129,17 @@ mod tests {
         for name in ["marker", "run-", "run-1x", "streams", "beside-1", "1", "photos"] {
             assert!(!is_ours(name.as_ref(), 0), "{name}");
         }
-        for name in ["run", "run-12", "beside-3-tree", "beside-3-others", "stream7", "test", "rounds", "verify", "archive"] {
+        for name in [
+            "run",
+            "run-12",
+            "beside-3-tree",
+            "beside-3-others",
+            "stream7",
+            "test",
+            "rounds",
+            "verify",
+            "archive",
+        ] {
             assert!(is_ours(name.as_ref(), 0), "{name}");
         }
     }

@@ -20,18 +20,30 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Returns the size of the filesystem, and the free space available to unprivileged users.
 fn sizes(dir: impl AsFd) -> rustix::io::Result<(Bytes, Bytes)> {
     let stat = rustix::fs::fstatvfs(dir)?;
-    Ok((Bytes(stat.f_frsize.saturating_mul(stat.f_blocks)), Bytes(stat.f_frsize.saturating_mul(stat.f_bavail))))
+    Ok((
+        Bytes(stat.f_frsize.saturating_mul(stat.f_blocks)),
+        Bytes(stat.f_frsize.saturating_mul(stat.f_bavail)),
+    ))
 }
 
 /// Size and free space of the filesystem, and the reserve.
-fn budget(dir: impl AsFd, path: &Path, reserve: Option<Bytes>) -> anyhow::Result<(Bytes, Bytes, Bytes)> {
+fn budget(
+    dir: impl AsFd,
+    path: &Path,
+    reserve: Option<Bytes>,
+) -> anyhow::Result<(Bytes, Bytes, Bytes)> {
     let found = sizes(dir);
-    let (total, free) = found.with_context(|| format!("cannot find out how much is free in {}", path.display()))?;
+    let (total, free) =
+        found.with_context(|| format!("cannot find out how much is free in {}", path.display()))?;
     Ok((total, free, reserve.unwrap_or(RESERVE_MIN.max(Bytes(total.0 / RESERVE_SHARE)))))
 }
 
 /// Checks that `space` bytes fit in addition to the reserve. Returns the reserve.
-pub fn check(ground: &TargetDirectory, reserve: Option<Bytes>, space: Bytes) -> anyhow::Result<Bytes> {
+pub fn check(
+    ground: &TargetDirectory,
+    reserve: Option<Bytes>,
+    space: Bytes,
+) -> anyhow::Result<Bytes> {
     let path = ground.path.display();
     let (total, free, reserve) = budget(&ground.dir, &ground.path, reserve)?;
     if space.saturating_add(reserve) > free {
@@ -55,10 +67,18 @@ pub fn usable(path: &Path, reserve: Option<Bytes>) -> anyhow::Result<Bytes> {
 fn why_not(total: Bytes, free: Bytes, reserve: Bytes, space: Bytes) -> String {
     let wanted = space.saturating_add(reserve);
     let missing = Bytes(wanted.0.saturating_sub(free.0));
-    let is = if free == Bytes::ZERO { "nothing is free: the filesystem is full".to_owned() } else { format!("only {free} are free") };
+    let is = if free == Bytes::ZERO {
+        "nothing is free: the filesystem is full".to_owned()
+    } else {
+        format!("only {free} are free")
+    };
     if wanted > total {
         // Deleting files cannot help.
-        let kept = if reserve == Bytes::ZERO { String::new() } else { format!(", and {reserve} have to stay free") };
+        let kept = if reserve == Bytes::ZERO {
+            String::new()
+        } else {
+            format!(", and {reserve} have to stay free")
+        };
         let step = match space < free {
             true => format!("set --reserve to {} or less", rounded_down(free.0 - space.0)),
             false => "ask for less, or name a directory on a larger one".to_owned(),
@@ -67,10 +87,18 @@ fn why_not(total: Bytes, free: Bytes, reserve: Bytes, space: Bytes) -> String {
     }
     if reserve == Bytes::ZERO || space > free {
         // It would not fit even without the reserve.
-        let kept = if reserve == Bytes::ZERO { String::new() } else { format!(" ({reserve} of it stay free: --reserve)") };
-        return format!("{is}; delete something, {missing} at least{kept}, or name a directory on another filesystem");
+        let kept = if reserve == Bytes::ZERO {
+            String::new()
+        } else {
+            format!(" ({reserve} of it stay free: --reserve)")
+        };
+        return format!(
+            "{is}; delete something, {missing} at least{kept}, or name a directory on another filesystem"
+        );
     }
-    format!("{is}, and {reserve} have to stay free; delete something, {missing} at least, ask for less, or set another --reserve")
+    format!(
+        "{is}, and {reserve} have to stay free; delete something, {missing} at least, ask for less, or set another --reserve"
+    )
 }
 
 /// Rounded down to the digits that are shown, so that the shown size is accepted.
@@ -82,12 +110,16 @@ fn rounded_down(bytes: u64) -> Bytes {
 /// Returns a warning if the filesystem is nearly full; `None` otherwise.
 pub fn is_full(path: &Path) -> Option<String> {
     let stat = rustix::fs::statvfs(path).ok().filter(|stat| stat.f_blocks > 0)?;
-    let (total, free) = (stat.f_frsize.saturating_mul(stat.f_blocks), Bytes(stat.f_frsize.saturating_mul(stat.f_bavail)));
+    let (total, free) = (
+        stat.f_frsize.saturating_mul(stat.f_blocks),
+        Bytes(stat.f_frsize.saturating_mul(stat.f_bavail)),
+    );
     let writable = !stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
     let (full, shown) = (free.0 < total / FULL_SHARE, path.display());
     let what_to_do = "the drive has next to nothing to work with beside its own spare; delete what is not needed, then trim";
     let trim = format!("trimtab trim {}", quoted(&shown.to_string()));
-    (writable && full).then(|| format!("{shown}: {free} of {} are free: {what_to_do} ({trim})", Bytes(total)))
+    (writable && full)
+        .then(|| format!("{shown}: {free} of {} are free: {what_to_do} ({trim})", Bytes(total)))
 }
 
 /// A filesystem with less free space than one part in this number counts as full.
@@ -127,8 +159,12 @@ impl Guard {
 
     fn look(&self) -> TargetResult {
         let object = self.path.display().to_string();
-        let error = |reason: String, errno: i32| TargetError::new("continue to write in", &object, reason, Some(errno));
-        let unknown = |errno: rustix::io::Errno| error(std::io::Error::from(errno).to_string(), errno.raw_os_error());
+        let error = |reason: String, errno: i32| {
+            TargetError::new("continue to write in", &object, reason, Some(errno))
+        };
+        let unknown = |errno: rustix::io::Errno| {
+            error(std::io::Error::from(errno).to_string(), errno.raw_os_error())
+        };
         // A link count of 0 means that another process has removed the directory. Data written
         // there would be lost.
         let stat = rustix::fs::fstat(&self.dir).map_err(unknown)?;
@@ -137,7 +173,10 @@ impl Guard {
         }
         let (_, free) = sizes(&self.dir).map_err(unknown)?;
         if free < self.least {
-            return Err(error(format!("only {free} are free, and half of the reserve is {}", self.least), libc::ENOSPC));
+            return Err(error(
+                format!("only {free} are free, and half of the reserve is {}", self.least),
+                libc::ENOSPC,
+            ));
         }
         Ok(())
     }
@@ -181,13 +220,20 @@ mod tests {
         let never = why_not(gb(3), gb(2), gb(2), gb(5));
         let all = "only 200 MB are free, the whole filesystem has 300 MB, and 200 MB have to stay free; ask for less, or name a directory on a larger one";
         assert_eq!(never, all);
-        for (total, free, reserve, space) in [(3, 2, 11, 1), (3, 2, 11, 5), (3, 0, 11, 1), (3, 3, 3, 1)] {
+        for (total, free, reserve, space) in
+            [(3, 2, 11, 1), (3, 2, 11, 5), (3, 0, 11, 1), (3, 3, 3, 1)]
+        {
             let said = why_not(gb(total), gb(free), gb(reserve), gb(space));
             assert!(!said.contains("delete"), "{said}");
         }
         // Regression: "0 B are free, and 0 B have to stay free; set a smaller --reserve".
         let full = why_not(gb(20), Bytes::ZERO, Bytes::ZERO, gb(1));
-        assert!(full.starts_with("nothing is free: the filesystem is full; delete something, 100 MB at least, or"), "{full}");
+        assert!(
+            full.starts_with(
+                "nothing is free: the filesystem is full; delete something, 100 MB at least, or"
+            ),
+            "{full}"
+        );
         let kept = why_not(gb(20), gb(2), gb(1), gb(3));
         assert!(kept.contains("only 200 MB are free; delete something, 200 MB at least (100 MB of it stay free: --reserve)"), "{kept}");
     }
@@ -203,7 +249,8 @@ mod tests {
     #[test]
     fn guard_below_reserve_returns_enospc() {
         let (dir, ground) = ground();
-        let guard = |reserve| Guard::new(ground.dir.try_clone().unwrap(), dir.path().into(), reserve);
+        let guard =
+            |reserve| Guard::new(ground.dir.try_clone().unwrap(), dir.path().into(), reserve);
         assert_eq!(guard(Bytes(1 << 20)).look(), Ok(()));
         let error = guard(Bytes::MAX).look().unwrap_err();
         assert_eq!(error.errno, Some(libc::ENOSPC));

@@ -50,14 +50,22 @@ impl Workspace {
         let unfinished = TemporaryChangeGuard::begin();
         let parent = ground.directory()?;
         let pid = std::process::id();
-        let (name, dir) = parent
-            .mkdir_unique(|n| format!("{PREFIX}{pid}-{n}"))
-            .with_context(|| format!("cannot make a working directory in {}", ground.path.display()))?;
+        let (name, dir) =
+            parent.mkdir_unique(|n| format!("{PREFIX}{pid}-{n}")).with_context(|| {
+                format!("cannot make a working directory in {}", ground.path.display())
+            })?;
         let path = ground.path.join(&name);
         match furnish(&dir) {
-            Ok(marker) => {
-                Ok(Self { parent, name, path, dir, reserve, marker: Some(marker), _unfinished: unfinished, _pipe: ClosedPipeGuard::new() })
-            }
+            Ok(marker) => Ok(Self {
+                parent,
+                name,
+                path,
+                dir,
+                reserve,
+                marker: Some(marker),
+                _unfinished: unfinished,
+                _pipe: ClosedPipeGuard::new(),
+            }),
             Err(error) => {
                 // Leave nothing behind; the first error is the one to report.
                 let _ = parent.remove_tree(&name, &dir);
@@ -73,7 +81,9 @@ impl Workspace {
         match mount.zip(here) {
             Some((mount, here)) if mount.id != here => {
                 let (path, other) = (self.path.display(), mount.mount_point.display());
-                Err(anyhow!("{path} is no longer on {other}: another process is changing directories there"))
+                Err(anyhow!(
+                    "{path} is no longer on {other}: another process is changing directories there"
+                ))
             }
             _ => Ok(()),
         }
@@ -87,7 +97,8 @@ impl Workspace {
     /// Creates a directory for one run in the workspace.
     pub fn subdirectory(&self, name: &str) -> anyhow::Result<(OwnedFd, PathBuf)> {
         let path = self.path.join(name);
-        let dir = self.dir.mkdir(name).with_context(|| format!("cannot make {}", path.display()))?;
+        let dir =
+            self.dir.mkdir(name).with_context(|| format!("cannot make {}", path.display()))?;
         Ok((dir.into(), path))
     }
 
@@ -110,7 +121,11 @@ impl Workspace {
     /// Removes the workspace and returns `outcome`. Call after the result has been saved and
     /// printed, so that a failed removal loses no result. If both fail, returns the error of the
     /// outcome and only remarks that of the removal.
-    pub fn close_after<T>(self, context: &Context, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
+    pub fn close_after<T>(
+        self,
+        context: &Context,
+        outcome: anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         match (self.close(), outcome) {
             (Ok(()), outcome) => outcome,
             (Err(error), Ok(_)) => Err(error),
@@ -144,7 +159,13 @@ impl Drop for Workspace {
 
 /// Removes the content of the workspace open as `dir`, and then the workspace itself if
 /// `name` still refers to it.
-fn remove(parent: &Dir, name: &str, dir: &Dir, path: &Path, marker: Option<File>) -> anyhow::Result<()> {
+fn remove(
+    parent: &Dir,
+    name: &str,
+    dir: &Dir,
+    path: &Path,
+    marker: Option<File>,
+) -> anyhow::Result<()> {
     // Remove the marker last, so that after a kill the rest still names its owner. Close it
     // first, because FUSE and NFS keep open files under another name.
     let contents = || {
@@ -162,7 +183,8 @@ fn remove(parent: &Dir, name: &str, dir: &Dir, path: &Path, marker: Option<File>
     match removal.map_err(|error| not_removed(error, path))? {
         Removal::Done | Removal::Absent => Ok(()),
         Removal::Foreign(at) => {
-            let now = if at == path { String::new() } else { format!(" (it is at {})", at.display()) };
+            let now =
+                if at == path { String::new() } else { format!(" (it is at {})", at.display()) };
             Err(anyhow!(
                 "{} is not the directory that was made there, so it was left alone{now}; ours was moved and is empty now",
                 path.display()
@@ -178,7 +200,9 @@ fn not_removed(error: std::io::Error, path: &Path) -> anyhow::Error {
         std::io::ErrorKind::CrossesDevices => {
             "something is mounted in it, which was not touched: unmount that, and remove the rest by hand"
         }
-        std::io::ErrorKind::ResourceBusy => "end the process that has these files open, then remove the directory",
+        std::io::ErrorKind::ResourceBusy => {
+            "end the process that has these files open, then remove the directory"
+        }
         std::io::ErrorKind::Interrupted => &next_run,
         _ => "please remove it by hand",
     };
@@ -213,13 +237,20 @@ impl Owner {
     fn this_process(dir: &Dir) -> std::io::Result<Self> {
         let pid = std::process::id();
         let directory = dir.identity()?.inode;
-        Ok(Self { pid, started: started(pid).unwrap_or(0), boot: boot_id(), host: host_name(), directory })
+        Ok(Self {
+            pid,
+            started: started(pid).unwrap_or(0),
+            boot: boot_id(),
+            host: host_name(),
+            directory,
+        })
     }
 
     /// True if this owner matches the name and inode of the directory. A marker in a copied or
     /// renamed directory does not match.
     fn fits(&self, name: &str, dir: &Dir) -> bool {
-        let of_process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()) == Some(&*self.pid.to_string());
+        let of_process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next())
+            == Some(&*self.pid.to_string());
         of_process && dir.identity().is_ok_and(|identity| identity.inode == self.directory)
     }
 
@@ -228,7 +259,8 @@ impl Owner {
         if lines.next()? != MAGIC {
             return None;
         }
-        let mut value = |key: &str| lines.next()?.strip_prefix(key)?.strip_prefix(' ').map(str::to_owned);
+        let mut value =
+            |key: &str| lines.next()?.strip_prefix(key)?.strip_prefix(' ').map(str::to_owned);
         Some(Self {
             pid: value("pid")?.parse().ok()?,
             started: value("started")?.parse().ok()?,
@@ -247,7 +279,10 @@ impl Owner {
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pid, started, boot, host, directory } = self;
-        writeln!(f, "{MAGIC}\npid {pid}\nstarted {started}\nboot {boot}\nhost {host}\ndirectory {directory}")
+        writeln!(
+            f,
+            "{MAGIC}\npid {pid}\nstarted {started}\nboot {boot}\nhost {host}\ndirectory {directory}"
+        )
     }
 }
 
@@ -284,7 +319,9 @@ enum LeftoverState {
 /// foreign directories alone.
 pub fn deal_with_leftovers(context: &Context, ground: &TargetDirectory) -> anyhow::Result<()> {
     sweep(ground);
-    for leftover in find(ground).with_context(|| format!("cannot list {}", ground.path.display()))? {
+    for leftover in
+        find(ground).with_context(|| format!("cannot list {}", ground.path.display()))?
+    {
         let path = ground.path.join(&leftover.name);
         let shown = path.display();
         match &leftover.state {
@@ -314,7 +351,12 @@ fn sweep(ground: &TargetDirectory) {
             && place.require_private().is_ok()
             && is_old(&place)
         {
-            for inner in place.names().unwrap_or_default().iter().filter(|inner| inner.as_encoded_bytes().starts_with(PREFIX.as_bytes())) {
+            for inner in place
+                .names()
+                .unwrap_or_default()
+                .iter()
+                .filter(|inner| inner.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
+            {
                 let _ = place.open_dir(inner).and_then(|held| place.remove_dir(inner, &held));
             }
             // A directory with any other content stays.
@@ -325,7 +367,12 @@ fn sweep(ground: &TargetDirectory) {
     }
 }
 
-fn deal_with_dead(context: &Context, ground: &TargetDirectory, leftover: Leftover, path: &Path) -> anyhow::Result<()> {
+fn deal_with_dead(
+    context: &Context,
+    ground: &TargetDirectory,
+    leftover: Leftover,
+    path: &Path,
+) -> anyhow::Result<()> {
     let shown = path.display();
     if !consent::ask(context, &format!("{shown} was left by a run that crashed. Remove it?"))? {
         context.remark(&format!("{shown} was left by a run that crashed; --yes removes it."));
@@ -337,7 +384,8 @@ fn deal_with_dead(context: &Context, ground: &TargetDirectory, leftover: Leftove
         return remove(&ground.directory()?, &leftover.name, dir, path, leftover.marker);
     }
     let (few, more) = (stay.iter().take(FOREIGN_SHOWN), stay.len().saturating_sub(FOREIGN_SHOWN));
-    let few = few.map(|foreign| path.join(foreign).display().to_string()).collect::<Vec<_>>().join(", ");
+    let few =
+        few.map(|foreign| path.join(foreign).display().to_string()).collect::<Vec<_>>().join(", ");
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     context.remark(&format!("{few}{more}: no run made that, so it stays, and {shown} with it; move it away, and the rest can be removed."));
     Ok(())
@@ -362,8 +410,11 @@ fn remove_ours(dir: &Dir) -> std::io::Result<Vec<PathBuf>> {
 pub fn left_in(directory: &Path) -> Vec<PathBuf> {
     let Ok(parent) = Dir::open(directory) else { return Vec::new() };
     let names = parent.names().unwrap_or_default();
-    let ours = names.iter().filter_map(|name| name.to_str()).filter(|name| name.starts_with(PREFIX));
-    let dead = ours.filter_map(|name| examine(&parent, name)).filter(|leftover| leftover.state == LeftoverState::Dead);
+    let ours =
+        names.iter().filter_map(|name| name.to_str()).filter(|name| name.starts_with(PREFIX));
+    let dead = ours
+        .filter_map(|name| examine(&parent, name))
+        .filter(|leftover| leftover.state == LeftoverState::Dead);
     dead.map(|leftover| directory.join(&leftover.name)).collect()
 }
 
@@ -398,7 +449,8 @@ fn examine(parent: &Dir, name: &str) -> Option<Leftover> {
 }
 
 fn state(dir: &Dir, name: &str) -> (LeftoverState, Option<File>) {
-    let ours = rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
+    let ours =
+        rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
     // If other users may write here, they can have forged the marker.
     if !ours || dir.require_unshared().is_err() {
         return (LeftoverState::Unknown, None);
@@ -418,7 +470,9 @@ fn state(dir: &Dir, name: &str) -> (LeftoverState, Option<File>) {
     if !Dir::is_trusted_file(&marker).unwrap_or(false) {
         return (LeftoverState::Unknown, None);
     }
-    if rustix::fs::flock(&marker, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+    if rustix::fs::flock(&marker, FlockOperation::NonBlockingLockExclusive)
+        == Err(Errno::WOULDBLOCK)
+    {
         return (LeftoverState::Alive, None);
     }
     let mut text = String::new();
@@ -426,7 +480,9 @@ fn state(dir: &Dir, name: &str) -> (LeftoverState, Option<File>) {
     let state = match Owner::parse(&text) {
         None if !is_old(dir) => LeftoverState::Alive,
         // Killed before it wrote its marker, and therefore before it created anything else.
-        None if text.is_empty() && dir.names().is_ok_and(|names| names == [MARKER]) => LeftoverState::Dead,
+        None if text.is_empty() && dir.names().is_ok_and(|names| names == [MARKER]) => {
+            LeftoverState::Dead
+        }
         None => LeftoverState::Unknown,
         Some(owner) if owner.lives() && owner.fits(name, dir) => LeftoverState::Alive,
         Some(owner) if owner.host != host_name() => LeftoverState::Elsewhere(owner.host),
@@ -446,7 +502,8 @@ fn is_old(dir: &Dir) -> bool {
 /// True if the directory is empty, apart from removed files that a FUSE server or NFS client
 /// keeps.
 fn is_empty(dir: &Dir) -> bool {
-    dir.names().is_ok_and(|names| names.iter().all(|name| is_renamed_open_file(name.as_encoded_bytes())))
+    dir.names()
+        .is_ok_and(|names| names.iter().all(|name| is_renamed_open_file(name.as_encoded_bytes())))
 }
 
 #[cfg(test)]
@@ -476,9 +533,17 @@ mod tests {
         let mounts = mountinfo::read(&crate::host::root::Root::live().unwrap()).unwrap();
         let here = mountinfo::mount_id_of(&workspace.dir).unwrap();
         for mount in &mounts {
-            assert_eq!(workspace.require_on(Some(mount)).is_ok(), mount.id == here, "{}", mount.mount_point.display());
+            assert_eq!(
+                workspace.require_on(Some(mount)).is_ok(),
+                mount.id == here,
+                "{}",
+                mount.mount_point.display()
+            );
         }
-        assert!(mounts.iter().any(|mount| mount.id == here) && mounts.len() > 1, "this test tries nothing");
+        assert!(
+            mounts.iter().any(|mount| mount.id == here) && mounts.len() > 1,
+            "this test tries nothing"
+        );
         assert!(workspace.require_on(None).is_ok());
     }
 
@@ -512,7 +577,11 @@ mod tests {
             let error = workspace.close().unwrap_err().to_string();
             assert!(error.contains("left alone"), "{error}");
             assert!(path.join("precious").exists());
-            assert_eq!(fs::read_dir(&aside).unwrap().count(), 0, "what was ours is gone wherever it is");
+            assert_eq!(
+                fs::read_dir(&aside).unwrap().count(),
+                0,
+                "what was ours is gone wherever it is"
+            );
         }
     }
 
@@ -543,8 +612,15 @@ mod tests {
         let (dir, ground) = ground();
         let workspace = Workspace::create(&ground, Bytes::ZERO).unwrap();
         let (_, sub) = workspace.subdirectory("run").unwrap();
-        for (path, mode) in [(workspace.path(), 0o700), (&sub, 0o700), (&workspace.path().join(MARKER), 0o600)] {
-            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, mode, "{}", path.display());
+        for (path, mode) in
+            [(workspace.path(), 0o700), (&sub, 0o700), (&workspace.path().join(MARKER), 0o600)]
+        {
+            assert_eq!(
+                fs::metadata(path).unwrap().permissions().mode() & 0o777,
+                mode,
+                "{}",
+                path.display()
+            );
         }
         drop(dir);
     }
@@ -583,7 +659,10 @@ mod tests {
             File::open(&path).unwrap().set_modified(long_ago).unwrap();
         }
         deal_with_leftovers(&context(true), &ground).unwrap();
-        assert!(!dir.path().join("trimtab-work-1-1").exists() && dir.path().join("trimtab-work-2-1/photo").exists());
+        assert!(
+            !dir.path().join("trimtab-work-1-1").exists()
+                && dir.path().join("trimtab-work-2-1/photo").exists()
+        );
     }
 
     #[test]
@@ -593,7 +672,10 @@ mod tests {
             let path = dir.path().join(format!(".removed.{n:016x}"));
             fs::create_dir_all(path.join(inner)).unwrap();
             fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
-            File::open(&path).unwrap().set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(age)).unwrap();
+            File::open(&path)
+                .unwrap()
+                .set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(age))
+                .unwrap();
             path
         };
         let gone = [place(1, 0o700, "trimtab-work-1-1", 3600), place(2, 0o700, "", 3600)];
@@ -614,7 +696,11 @@ mod tests {
         let dead = Owner { pid: u32::MAX, ..this_process() };
         let earlier_boot = Owner { boot: "an earlier one".into(), ..this_process() };
         let reused_pid = Owner { started: 1, ..this_process() };
-        let left = [crashed(dir.path(), "a", &dead), crashed(dir.path(), "b", &earlier_boot), crashed(dir.path(), "c", &reused_pid)];
+        let left = [
+            crashed(dir.path(), "a", &dead),
+            crashed(dir.path(), "b", &earlier_boot),
+            crashed(dir.path(), "c", &reused_pid),
+        ];
         deal_with_leftovers(&context(false), &ground).unwrap();
         assert!(left.iter().all(|path| path.join("run/tree/file1").exists()), "nobody said yes");
         deal_with_leftovers(&context(true), &ground).unwrap();
@@ -627,7 +713,8 @@ mod tests {
         let dead = Owner { pid: u32::MAX, ..this_process() };
         let left = crashed(dir.path(), "1", &dead);
         fs::create_dir_all(left.join("archive/any/name")).unwrap();
-        let foreign = ["notes.md", "photos/1.jpg", "run/thesis.tex", "run/tree/Holiday.png", "run-x/12"];
+        let foreign =
+            ["notes.md", "photos/1.jpg", "run/thesis.tex", "run/tree/Holiday.png", "run-x/12"];
         for file in foreign {
             fs::create_dir_all(left.join(file).parent().unwrap()).unwrap();
             fs::write(left.join(file), b"precious").unwrap();
@@ -643,7 +730,11 @@ mod tests {
         let renamed = dir.path().join(format!("{PREFIX}1-1"));
         fs::rename(crashed(dir.path(), "2", &dead), &renamed).unwrap();
         deal_with_leftovers(&context(true), &ground).unwrap();
-        deal_with_leftovers(&context(true), &TargetDirectory::open(&dir.path().join("aside")).unwrap()).unwrap();
+        deal_with_leftovers(
+            &context(true),
+            &TargetDirectory::open(&dir.path().join("aside")).unwrap(),
+        )
+        .unwrap();
         for file in foreign {
             assert_eq!(fs::read(left.join(file)).unwrap(), b"precious", "{file}");
         }
@@ -661,7 +752,11 @@ mod tests {
     fn leftovers_live_locked_or_unmarked_stay() {
         let (dir, ground) = ground();
         let mine = crashed(dir.path(), "mine", &this_process());
-        let elsewhere = crashed(dir.path(), "nfs", &Owner { host: "another".into(), boot: "x".into(), ..this_process() });
+        let elsewhere = crashed(
+            dir.path(),
+            "nfs",
+            &Owner { host: "another".into(), boot: "x".into(), ..this_process() },
+        );
         let locked = crashed(dir.path(), "locked", &Owner { pid: u32::MAX, ..this_process() });
         let lock = File::open(locked.join(MARKER)).unwrap();
         rustix::fs::flock(&lock, FlockOperation::LockExclusive).unwrap();
@@ -686,7 +781,8 @@ mod tests {
     fn old_directory_without_marker_is_leftover_only_if_empty() {
         let (dir, ground) = ground();
         let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
-        let (empty, full) = (dir.path().join(format!("{PREFIX}empty")), dir.path().join(format!("{PREFIX}full")));
+        let (empty, full) =
+            (dir.path().join(format!("{PREFIX}empty")), dir.path().join(format!("{PREFIX}full")));
         for path in [&empty, &full] {
             fs::create_dir(path).unwrap();
         }

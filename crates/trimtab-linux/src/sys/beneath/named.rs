@@ -61,7 +61,9 @@ pub(super) fn has_access_list(object: impl AsFd) -> bool {
 
 /// Returns the components of a path in order.
 fn steps(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
-    path.components().filter(|step| *step != Component::CurDir).map(|step| step.as_os_str().to_owned())
+    path.components()
+        .filter(|step| *step != Component::CurDir)
+        .map(|step| step.as_os_str().to_owned())
 }
 
 /// State of a path resolution.
@@ -80,7 +82,11 @@ impl PathWalk {
             return Err(Errno::NOENT.into());
         }
         let start = if path.is_absolute() { "/" } else { "." };
-        let at = rustix::fs::open(start, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let at = rustix::fs::open(
+            start,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         let at_stat = rustix::fs::fstat(&at)?;
         Ok(Self { at, at_stat, shown: PathBuf::new(), todo: steps(path).collect(), links: 0 })
     }
@@ -96,7 +102,8 @@ impl PathWalk {
     fn run(mut self, make: bool) -> io::Result<ResolvedObject> {
         while let Some(name) = self.todo.pop_front() {
             if name == "/" || name == ".." {
-                let up = rustix::fs::openat(&self.at, &*name, LOOK | OFlags::DIRECTORY, Mode::empty())?;
+                let up =
+                    rustix::fs::openat(&self.at, &*name, LOOK | OFlags::DIRECTORY, Mode::empty())?;
                 self.enter(up, &name)?;
                 continue;
             }
@@ -104,11 +111,20 @@ impl PathWalk {
             match rustix::fs::openat(&self.at, &*name, LOOK | OFlags::DIRECTORY, Mode::empty()) {
                 Ok(directory) => self.enter(directory, &name)?,
                 Err(Errno::NOENT) if make => {
-                    match rustix::fs::mkdirat(&self.at, &*name, Mode::from_raw_mode(super::PRIVATE_DIR)) {
+                    match rustix::fs::mkdirat(
+                        &self.at,
+                        &*name,
+                        Mode::from_raw_mode(super::PRIVATE_DIR),
+                    ) {
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(errno) => return Err(errno.into()),
                     }
-                    let directory = rustix::fs::openat(&self.at, &*name, LOOK | OFlags::DIRECTORY, Mode::empty())?;
+                    let directory = rustix::fs::openat(
+                        &self.at,
+                        &*name,
+                        LOOK | OFlags::DIRECTORY,
+                        Mode::empty(),
+                    )?;
                     self.enter(directory, &name)?;
                 }
                 Err(Errno::NOTDIR | Errno::LOOP) => {
@@ -132,7 +148,12 @@ impl PathWalk {
             if !self.todo.is_empty() {
                 return Err(Errno::NOTDIR.into());
             }
-            return Ok(Some(ResolvedObject { object, stat, held: false, guarded: !is_shared(&self.at, &self.at_stat) }));
+            return Ok(Some(ResolvedObject {
+                object,
+                stat,
+                held: false,
+                guarded: !is_shared(&self.at, &self.at_stat),
+            }));
         }
         self.links += 1;
         if self.links > LINKS_MAX {
@@ -141,7 +162,8 @@ impl PathWalk {
         self.require_trusted(name, &stat)?;
         if rustix::fs::fstatfs(&self.at)?.f_type == rustix::fs::PROC_SUPER_MAGIC {
             // A link in /proc leads to an open object; its text is not a path.
-            let object = rustix::fs::openat(&self.at, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+            let object =
+                rustix::fs::openat(&self.at, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
             let stat = rustix::fs::fstat(&object)?;
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 self.enter(object, name)?;
@@ -168,7 +190,10 @@ impl PathWalk {
         } else {
             return Ok(());
         };
-        let what = format!("{} is {whose}, and not followed; name what it leads to", self.shown.join(name).display());
+        let what = format!(
+            "{} is {whose}, and not followed; name what it leads to",
+            self.shown.join(name).display()
+        );
         Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
     }
 }
@@ -212,7 +237,12 @@ impl ResolvedObject {
     /// Opens the resolved object, even if its name now refers to another one.
     pub fn open(&self, flags: OFlags) -> io::Result<OwnedFd> {
         if self.kind() == FileType::Directory {
-            return Ok(rustix::fs::openat(&self.object, c".", flags | OFlags::CLOEXEC, Mode::empty())?);
+            return Ok(rustix::fs::openat(
+                &self.object,
+                c".",
+                flags | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?);
         }
         let path = format!("/proc/self/fd/{}", self.object.as_raw_fd());
         Ok(rustix::fs::open(path, flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?)
@@ -231,7 +261,8 @@ impl ResolvedObject {
 
 /// Returns the current path of an open object, with all links resolved.
 pub fn real_path(object: &OwnedFd) -> io::Result<PathBuf> {
-    let path = rustix::fs::readlink(format!("/proc/self/fd/{}", object.as_fd().as_raw_fd()), Vec::new())?;
+    let path =
+        rustix::fs::readlink(format!("/proc/self/fd/{}", object.as_fd().as_raw_fd()), Vec::new())?;
     let path = PathBuf::from(OsStr::from_bytes(path.as_bytes()));
     if path.is_absolute() { Ok(path) } else { Err(Errno::NOENT.into()) }
 }
@@ -254,13 +285,17 @@ pub fn open_to_read(path: &Path, streams: Streams) -> io::Result<File> {
     let named = ResolvedObject::look_up(path)?;
     let is_null = || named.stat.st_rdev == rustix::fs::makedev(1, 3);
     let what = match named.kind() {
-        FileType::RegularFile => return Ok(File::from(named.open(OFlags::RDONLY | OFlags::NONBLOCK)?)),
+        FileType::RegularFile => {
+            return Ok(File::from(named.open(OFlags::RDONLY | OFlags::NONBLOCK)?));
+        }
         FileType::Fifo if named.held && streams == Streams::Pipes => {
             let pipe = named.open(OFlags::RDONLY | OFlags::NONBLOCK)?;
             rustix::fs::fcntl_setfl(&pipe, OFlags::empty())?;
             return Ok(File::from(pipe));
         }
-        FileType::CharacterDevice if streams == Streams::Pipes && is_null() => return Ok(File::from(named.open(OFlags::RDONLY)?)),
+        FileType::CharacterDevice if streams == Streams::Pipes && is_null() => {
+            return Ok(File::from(named.open(OFlags::RDONLY)?));
+        }
         FileType::Directory => return Err(Errno::ISDIR.into()),
         FileType::Fifo if streams == Streams::Pipes => "a named pipe",
         FileType::Fifo => "a pipe",
@@ -268,7 +303,10 @@ pub fn open_to_read(path: &Path, streams: Streams) -> io::Result<File> {
         FileType::CharacterDevice | FileType::BlockDevice => "a device",
         _ => "no file",
     };
-    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, where a file is wanted")))
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("it is {what}, where a file is wanted"),
+    ))
 }
 
 /// True if users other than root and this user may write to the open file.
@@ -284,8 +322,12 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// Reads an open file to its end. Fails if it is longer than `bytes_max`; a regular file is
 /// then not read at all.
 pub fn read_all(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let too_long = || io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {bytes_max} bytes"));
-    let expected = file.metadata().map(|metadata| if metadata.is_file() { metadata.len() } else { bytes_max })?;
+    let too_long = || {
+        io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {bytes_max} bytes"))
+    };
+    let expected = file
+        .metadata()
+        .map(|metadata| if metadata.is_file() { metadata.len() } else { bytes_max })?;
     if expected > bytes_max {
         return Err(too_long());
     }
@@ -301,14 +343,18 @@ pub fn read_all(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
 pub fn read_own(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = open_to_read(path, Streams::No)?;
     if is_open_to_others(&file) {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user, or others may write to it"));
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it belongs to another user, or others may write to it",
+        ));
     }
     read_all(file, bytes_max)
 }
 
 /// Like [`read`], as UTF-8 text.
 pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
-    String::from_utf8(read(path, bytes_max)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+    String::from_utf8(read(path, bytes_max)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 /// Opens `path` for appending if it is a stream: a terminal, a pipe with a reader,
@@ -316,10 +362,14 @@ pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
 /// regular file, a directory or a missing path.
 pub fn open_stream_to_write(path: &Path) -> io::Result<Option<File>> {
     let Some(named) = find_stream(path)? else { return Ok(None) };
-    let stream = named.open(OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK).map_err(|error| match error.raw_os_error() {
-        Some(libc::ENXIO) => io::Error::new(error.kind(), "it is a pipe that nothing reads, or a socket"),
-        _ => error,
-    })?;
+    let stream = named.open(OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK).map_err(
+        |error| match error.raw_os_error() {
+            Some(libc::ENXIO) => {
+                io::Error::new(error.kind(), "it is a pipe that nothing reads, or a socket")
+            }
+            _ => error,
+        },
+    )?;
     rustix::fs::fcntl_setfl(&stream, OFlags::APPEND)?;
     Ok(Some(File::from(stream)))
 }
@@ -334,12 +384,14 @@ pub fn find_stream(path: &Path) -> io::Result<Option<ResolvedObject>> {
     match named.kind() {
         FileType::Directory => Ok(None),
         FileType::RegularFile if !named.held => Ok(None),
-        FileType::BlockDevice => {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a block device, and output would overwrite what is on it"))
-        }
-        _ if !named.is_guarded() => {
-            Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not a file, and others may have put it there"))
-        }
+        FileType::BlockDevice => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is a block device, and output would overwrite what is on it",
+        )),
+        _ if !named.is_guarded() => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it is not a file, and others may have put it there",
+        )),
         _ => Ok(Some(named)),
     }
 }

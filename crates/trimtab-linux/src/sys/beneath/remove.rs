@@ -64,7 +64,8 @@ impl TreeRemoval {
                 return Ok(());
             }
             // A full batch may be followed by another full one.
-            let more = batch.len() == BATCH && batch.iter().any(|(name, _)| !is_renamed_open_file(name.to_bytes()));
+            let more = batch.len() == BATCH
+                && batch.iter().any(|(name, _)| !is_renamed_open_file(name.to_bytes()));
             if more || batch.len() < least {
                 (least, progress) = (batch.len(), Instant::now());
             } else if progress.elapsed() > PATIENCE {
@@ -80,7 +81,14 @@ impl TreeRemoval {
     }
 
     /// Removes an entry, or leaves it to the next pass if it is in use.
-    fn entry(&self, dir: &OwnedFd, at: &Path, name: &CStr, kind: FileType, depth: u32) -> io::Result<()> {
+    fn entry(
+        &self,
+        dir: &OwnedFd,
+        at: &Path,
+        name: &CStr,
+        kind: FileType,
+        depth: u32,
+    ) -> io::Result<()> {
         let is_dir = match kind {
             FileType::Directory => true,
             // Some filesystems do not report the type in the listing.
@@ -98,7 +106,9 @@ impl TreeRemoval {
             };
         }
         match open_inside(dir.as_fd(), name) {
-            Ok(inner) => self.contents(&inner, &at.join(OsStr::from_bytes(name.to_bytes())), depth + 1)?,
+            Ok(inner) => {
+                self.contents(&inner, &at.join(OsStr::from_bytes(name.to_bytes())), depth + 1)?
+            }
             Err(Errno::NOENT) => return Ok(()),
             Err(errno) => return Err(errno.into()),
         }
@@ -109,15 +119,19 @@ impl TreeRemoval {
     }
 
     fn check_signal(&self) -> io::Result<()> {
-        let over = interrupt::requested_for().is_some_and(|since| since > AFTER_SIGNAL) && self.began.elapsed() > AFTER_SIGNAL_MIN;
+        let over = interrupt::requested_for().is_some_and(|since| since > AFTER_SIGNAL)
+            && self.began.elapsed() > AFTER_SIGNAL_MIN;
         if over { Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted")) } else { Ok(()) }
     }
 }
 
 /// Returns the error for entries that persist.
 fn busy(at: &Path, batch: &[(CString, FileType)]) -> io::Error {
-    let named: Vec<String> =
-        batch.iter().take(NAMED_MAX).map(|(name, _)| at.join(OsStr::from_bytes(name.to_bytes())).display().to_string()).collect();
+    let named: Vec<String> = batch
+        .iter()
+        .take(NAMED_MAX)
+        .map(|(name, _)| at.join(OsStr::from_bytes(name.to_bytes())).display().to_string())
+        .collect();
     let more = batch.len().saturating_sub(NAMED_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     io::Error::new(io::ErrorKind::ResourceBusy, format!("still in use: {}{more}", named.join(", ")))
@@ -126,11 +140,17 @@ fn busy(at: &Path, batch: &[(CString, FileType)]) -> io::Error {
 /// Removes the files and directories in `dir` that `is_ours` accepts by name and depth. Keeps
 /// all other entries, and the directories that contain them. Returns the remaining paths,
 /// relative to `dir`.
-pub fn known(dir: &OwnedFd, depth: u32, is_ours: &dyn Fn(&OsStr, u32) -> bool) -> Result<Vec<PathBuf>, Errno> {
+pub fn known(
+    dir: &OwnedFd,
+    depth: u32,
+    is_ours: &dyn Fn(&OsStr, u32) -> bool,
+) -> Result<Vec<PathBuf>, Errno> {
     if depth > DEPTH_MAX {
         return Err(Errno::NAMETOOLONG);
     }
-    let all: Vec<CString> = entries(dir)?.map(|entry| Ok(entry?.file_name().to_owned())).collect::<Result<_, Errno>>()?;
+    let all: Vec<CString> = entries(dir)?
+        .map(|entry| Ok(entry?.file_name().to_owned()))
+        .collect::<Result<_, Errno>>()?;
     let mut stay = Vec::new();
     for name in all {
         let shown = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
@@ -139,7 +159,9 @@ pub fn known(dir: &OwnedFd, depth: u32, is_ours: &dyn Fn(&OsStr, u32) -> bool) -
             Err(Errno::NOENT) => continue,
             Err(errno) => return Err(errno),
         };
-        if !is_ours(shown.as_os_str(), depth) || !matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink) {
+        if !is_ours(shown.as_os_str(), depth)
+            || !matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink)
+        {
             stay.push(shown);
         } else if kind != FileType::Directory {
             gone(rustix::fs::unlinkat(dir, &name, AtFlags::empty()))?;
@@ -184,7 +206,10 @@ pub fn require_same_mount(parent: BorrowedFd<'_>, dir: BorrowedFd<'_>) -> Result
 }
 
 /// Opens a directory without following a link or crossing a mount.
-fn open_inside<P: rustix::path::Arg + Copy>(parent: BorrowedFd<'_>, name: P) -> Result<OwnedFd, Errno> {
+fn open_inside<P: rustix::path::Arg + Copy>(
+    parent: BorrowedFd<'_>,
+    name: P,
+) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
     match rustix::fs::openat2(parent, name, flags, Mode::empty(), resolve) {

@@ -103,7 +103,11 @@ fn remove_keeps_file_that_replaced_the_open_one() {
         fs::write(at("work/precious"), "x").unwrap();
         assert_eq!(dir.remove_tree("work", &work).unwrap(), Removal::Foreign(at("work")));
         assert!(at("work/precious").exists());
-        assert_eq!(fs::read_dir(at("moved")).unwrap().count(), 0, "what was ours is gone, wherever it is");
+        assert_eq!(
+            fs::read_dir(at("moved")).unwrap().count(),
+            0,
+            "what was ours is gone, wherever it is"
+        );
         assert_eq!(dir.remove_tree("moved", &work).unwrap(), Removal::Done);
         assert_eq!(dir.remove_tree("moved", &work).unwrap(), Removal::Absent);
 
@@ -122,7 +126,9 @@ fn remove_in_restores_file_swapped_during_removal() {
     let (at, held) = (directory.path().join("f"), dir.create_new("other", 0o600).unwrap());
     fs::write(&at, "precious").unwrap();
     let place = dir.mkdir("place").unwrap();
-    let removal = dir.remove_in(OsStr::new("f"), ObjectIdentity::of(&held).unwrap(), AtFlags::empty(), &place).unwrap();
+    let removal = dir
+        .remove_in(OsStr::new("f"), ObjectIdentity::of(&held).unwrap(), AtFlags::empty(), &place)
+        .unwrap();
     assert_eq!(removal, Removal::Foreign(at.clone()));
     assert_eq!(fs::read_to_string(&at).unwrap(), "precious");
 }
@@ -135,7 +141,8 @@ fn take_as_new_refuses_swapped_directory() {
     let precious = dir.mkdir("precious").unwrap();
     assert!(precious.take_as_new().is_ok());
     fs::write(directory.path().join("precious/canary"), "c").unwrap();
-    fs::set_permissions(directory.path().join("precious"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(directory.path().join("precious"), fs::Permissions::from_mode(0o755))
+        .unwrap();
     let error = precious.take_as_new().unwrap_err().to_string();
     assert!(error.contains("swapped while it was made"), "{error}");
     assert_eq!(fs::read_to_string(directory.path().join("precious/canary")).unwrap(), "c");
@@ -151,7 +158,9 @@ fn dir_private_creates_0700_and_refuses_looser_modes() {
         assert_eq!(mode(&directory.path().join(made)), 0o700);
     }
     Dir::private(&path).unwrap();
-    let set = |name: &str, mode: u32| fs::set_permissions(directory.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+    let set = |name: &str, mode: u32| {
+        fs::set_permissions(directory.path().join(name), fs::Permissions::from_mode(mode)).unwrap()
+    };
     set("a/b/c", 0o755);
     assert!(Dir::private(&path).is_err());
     Dir::guarded(&path, false).unwrap();
@@ -168,7 +177,12 @@ fn dir_private_creates_0700_and_refuses_looser_modes() {
     assert!(Dir::private(Path::new("relative")).is_err());
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(directory.path().join("a"), Some(65534), None).unwrap();
-        assert!(Dir::private(&directory.path().join("a/new")).unwrap_err().to_string().contains("another user"));
+        assert!(
+            Dir::private(&directory.path().join("a/new"))
+                .unwrap_err()
+                .to_string()
+                .contains("another user")
+        );
     }
 }
 
@@ -206,7 +220,8 @@ fn open_below_stays_below_with_and_without_openat2() {
     symlink("b", directory.path().join("a/inside")).unwrap();
     let up = format!("a/../../{}/f", outside.path().file_name().unwrap().to_str().unwrap());
     for open in [open_below, walk] {
-        let open = |path: &str| open(dir.as_fd(), Path::new(path), OFlags::RDONLY | OFlags::NOFOLLOW);
+        let open =
+            |path: &str| open(dir.as_fd(), Path::new(path), OFlags::RDONLY | OFlags::NOFOLLOW);
         assert!(open("a/b/f").is_ok() && open("a").is_ok());
         for path in ["a/link/f", "a/inside/f", "a/link", &up, "/etc/passwd", "..", ""] {
             assert!(open(path).is_err(), "{path:?}");
@@ -221,7 +236,9 @@ fn report_path_follows_own_links_only() {
     let canary = outside.path().join("canary");
     fs::write(&canary, "precious").unwrap();
     symlink(&canary, directory.path().join("link")).unwrap();
-    let append = |name: &str| open_to_append(&directory.path().join(name)).and_then(|mut file| file.write_all(b"x"));
+    let append = |name: &str| {
+        open_to_append(&directory.path().join(name)).and_then(|mut file| file.write_all(b"x"))
+    };
     append("link").unwrap();
     assert_eq!(fs::read_to_string(&canary).unwrap(), "preciousx", "the user's own");
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o1777)).unwrap();
@@ -235,7 +252,8 @@ fn report_path_follows_own_links_only() {
 
 /// A tree with links of every kind, which other users cannot write to.
 fn linked() -> tempfile::TempDir {
-    let directory = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o700)).tempdir().unwrap();
+    let directory =
+        tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o700)).tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     fs::create_dir_all(at("a/b/d")).unwrap();
     fs::create_dir_all(at("c")).unwrap();
@@ -282,14 +300,23 @@ proptest::proptest! {
 #[test]
 fn link_in_shared_directory_is_never_followed() {
     let directory = linked();
-    let look = |name: &str| ResolvedObject::look_up(&directory.path().join(name)).map(drop).map_err(|error| error.to_string());
+    let look = |name: &str| {
+        ResolvedObject::look_up(&directory.path().join(name))
+            .map(drop)
+            .map_err(|error| error.to_string())
+    };
     let paths = ["l", "l/d", "m/d", "c/file", "a/up/file"];
     assert!(paths.iter().all(|path| look(path).is_ok()));
-    let shared = |name: &str, mode: u32| fs::set_permissions(directory.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+    let shared = |name: &str, mode: u32| {
+        fs::set_permissions(directory.path().join(name), fs::Permissions::from_mode(mode)).unwrap()
+    };
     for mode in [0o777, 0o1777, 0o702] {
         shared("", mode);
         for path in ["l", "l/d", "m/d"] {
-            assert!(look(path).unwrap_err().contains("others may write to, and not followed"), "{path} {mode:o}");
+            assert!(
+                look(path).unwrap_err().contains("others may write to, and not followed"),
+                "{path} {mode:o}"
+            );
         }
         // Only links in the shared directory are affected; paths that need none still resolve.
         assert!(look("a/b/d").is_ok() && look("c/file").is_ok());
@@ -304,8 +331,14 @@ fn open_or_make_follows_own_links_and_is_private() {
     let directory = linked();
     let made = Dir::open_or_make(&directory.path().join("l/new/deeper")).unwrap();
     assert_eq!(mode(&directory.path().join("a/b/new/deeper")), 0o700);
-    assert_eq!(made.identity().unwrap(), Dir::open(&directory.path().join("m/new/deeper")).unwrap().identity().unwrap());
-    assert!(Dir::open_or_make(&directory.path().join("a/f")).is_err() && Dir::open_or_make(&directory.path().join("a/f/x")).is_err());
+    assert_eq!(
+        made.identity().unwrap(),
+        Dir::open(&directory.path().join("m/new/deeper")).unwrap().identity().unwrap()
+    );
+    assert!(
+        Dir::open_or_make(&directory.path().join("a/f")).is_err()
+            && Dir::open_or_make(&directory.path().join("a/f/x")).is_err()
+    );
 }
 
 /// Regression: root with another user's HOME created `.local/share` there, owned by root, and
@@ -315,9 +348,14 @@ fn make_sheltered_creates_nothing_in_shared_directory() {
     let directory = linked();
     let shared = directory.path().join("c");
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(Dir::make_sheltered(&shared.join("new/deeper")).is_err() && !shared.join("new").exists());
+    assert!(
+        Dir::make_sheltered(&shared.join("new/deeper")).is_err() && !shared.join("new").exists()
+    );
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o700)).unwrap();
-    assert!(Dir::make_sheltered(&shared.join("new/deeper")).is_ok() && shared.join("new/deeper").is_dir());
+    assert!(
+        Dir::make_sheltered(&shared.join("new/deeper")).is_ok()
+            && shared.join("new/deeper").is_dir()
+    );
 }
 
 #[test]
@@ -327,7 +365,11 @@ fn open_to_read_accepts_files_and_inherited_pipes_only() {
     let pipe = directory.path().join("pipe");
     rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
     for path in [&pipe, Path::new("/dev/zero"), Path::new("/dev/tty"), directory.path()] {
-        assert!(open_to_read(path, Streams::Pipes).is_err() && open_to_read(path, Streams::No).is_err(), "{}", path.display());
+        assert!(
+            open_to_read(path, Streams::Pipes).is_err() && open_to_read(path, Streams::No).is_err(),
+            "{}",
+            path.display()
+        );
     }
     let (reader, mut writer) = io::pipe().unwrap();
     writer.write_all(b"abc").unwrap();
@@ -347,7 +389,10 @@ fn open_stream_to_write_accepts_streams_only() {
     let at = |name: &str| directory.path().join(name);
     rustix::fs::mknodat(CWD, at("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
     assert!(open_stream_to_write(&at("pipe")).unwrap_err().to_string().contains("nothing reads"));
-    assert!(open_stream_to_write(&at("a/f")).unwrap().is_none() && open_stream_to_write(&at("none")).unwrap().is_none());
+    assert!(
+        open_stream_to_write(&at("a/f")).unwrap().is_none()
+            && open_stream_to_write(&at("none")).unwrap().is_none()
+    );
     open_stream_to_write(Path::new("/dev/null")).unwrap().unwrap().write_all(b"x").unwrap();
     // Open in this process: the file is appended to, not replaced.
     let file = fs::File::options().append(true).open(at("a/f")).unwrap();
@@ -360,7 +405,13 @@ fn open_stream_to_write_accepts_streams_only() {
 /// access lists are not supported.
 fn grant(path: &Path, list: &std::ffi::CStr, mask: u16) -> bool {
     // Version 2; then tag, permissions and id for owner, user 65534, group, mask, other.
-    let entries: [(u16, u16, u32); 5] = [(1, 7, u32::MAX), (2, 7, 65_534), (4, 5, u32::MAX), (16, mask, u32::MAX), (32, 5, u32::MAX)];
+    let entries: [(u16, u16, u32); 5] = [
+        (1, 7, u32::MAX),
+        (2, 7, 65_534),
+        (4, 5, u32::MAX),
+        (16, mask, u32::MAX),
+        (32, 5, u32::MAX),
+    ];
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
         bytes.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
@@ -386,7 +437,9 @@ fn acl_with_write_for_another_user_counts_as_shared() {
     }
     // Sticky: another user can add files but cannot remove this user's.
     set_mode(fs::File::open(path).unwrap().as_fd(), 0o1777).unwrap();
-    assert!(Dir::sheltered_directory(path).is_ok() && Dir::sheltered_file(&path.join("f")).is_err());
+    assert!(
+        Dir::sheltered_directory(path).is_ok() && Dir::sheltered_file(&path.join("f")).is_err()
+    );
 }
 
 #[test]
@@ -400,10 +453,20 @@ fn inherited_acl_is_masked_by_private_mode() {
     dir.mkdir("d").unwrap().require_private().unwrap();
     let file = |name: &str| fs::File::open(directory.path().join(name)).unwrap();
     dir.write_atomically("atomic", 0o644, |file| file.write_all(b"x")).unwrap();
-    drop((dir.create_new("new", PRIVATE_FILE).unwrap(), dir.open_or_create("opened", PRIVATE_FILE).unwrap()));
+    drop((
+        dir.create_new("new", PRIVATE_FILE).unwrap(),
+        dir.open_or_create("opened", PRIVATE_FILE).unwrap(),
+    ));
     for name in ["atomic", "new", "opened"] {
-        assert!(named::has_access_list(file(name)), "{name} inherits the list, and its mask takes the rights away");
-        assert!(!named::is_open_to_others(&file(name)) && mode(&directory.path().join(name)) & 0o020 == 0, "{name}");
+        assert!(
+            named::has_access_list(file(name)),
+            "{name} inherits the list, and its mask takes the rights away"
+        );
+        assert!(
+            !named::is_open_to_others(&file(name))
+                && mode(&directory.path().join(name)) & 0o020 == 0,
+            "{name}"
+        );
     }
 }
 

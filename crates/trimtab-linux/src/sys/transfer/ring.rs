@@ -33,7 +33,8 @@ impl Ring {
         ring.submitter().register_files(&[file.as_raw_fd()])?;
         let memory = libc::iovec { iov_base: pool.base().cast(), iov_len: pool.len() };
         // SAFETY: the owner of both unmaps the pool only after the last operation has completed.
-        let registered = pool.len() <= REGISTERED_MAX && unsafe { ring.submitter().register_buffers(&[memory]) }.is_ok();
+        let registered = pool.len() <= REGISTERED_MAX
+            && unsafe { ring.submitter().register_buffers(&[memory]) }.is_ok();
         Ok(Self { ring, registered })
     }
 
@@ -43,25 +44,40 @@ impl Ring {
         let entry = self.entry(request).user_data(u64::from(request.what.tag));
         // SAFETY: the memory of the request lies in the pool and belongs to its tag until its
         // completion is taken.
-        unsafe { self.ring.submission().push(&entry) }.expect("the ring has an entry for every tag");
+        unsafe { self.ring.submission().push(&entry) }
+            .expect("the ring has an entry for every tag");
     }
 
     #[inline]
     fn entry(&self, request: &TransferRequest) -> squeue::Entry {
         let TransferRequest { what: Transfer { action, offset, len, .. }, address } = *request;
         match action {
-            TransferAction::Read if self.registered => opcode::ReadFixed::new(FILE, address, len as u32, 0).offset(offset).build(),
-            TransferAction::Read => opcode::Read::new(FILE, address, len as u32).offset(offset).build(),
-            TransferAction::Write if self.registered => opcode::WriteFixed::new(FILE, address, len as u32, 0).offset(offset).build(),
-            TransferAction::Write => opcode::Write::new(FILE, address, len as u32).offset(offset).build(),
-            TransferAction::Flush => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
-            TransferAction::PunchHole => {
-                opcode::Fallocate::new(FILE, len).offset(offset).mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE).build()
+            TransferAction::Read if self.registered => {
+                opcode::ReadFixed::new(FILE, address, len as u32, 0).offset(offset).build()
             }
+            TransferAction::Read => {
+                opcode::Read::new(FILE, address, len as u32).offset(offset).build()
+            }
+            TransferAction::Write if self.registered => {
+                opcode::WriteFixed::new(FILE, address, len as u32, 0).offset(offset).build()
+            }
+            TransferAction::Write => {
+                opcode::Write::new(FILE, address, len as u32).offset(offset).build()
+            }
+            TransferAction::Flush => {
+                opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build()
+            }
+            TransferAction::PunchHole => opcode::Fallocate::new(FILE, len)
+                .offset(offset)
+                .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
+                .build(),
             TransferAction::Discard => {
                 let mut command = [0; 16];
                 command[..8].copy_from_slice(&len.to_ne_bytes());
-                opcode::UringCmd16::new(FILE, BLOCK_URING_CMD_DISCARD).addr(Some(offset)).cmd(command).build()
+                opcode::UringCmd16::new(FILE, BLOCK_URING_CMD_DISCARD)
+                    .addr(Some(offset))
+                    .cmd(command)
+                    .build()
             }
         }
     }
@@ -87,7 +103,9 @@ impl Ring {
     pub fn wait(&mut self, min: usize) -> io::Result<()> {
         while self.ring.completion().len() < min {
             // SAFETY: no argument is passed.
-            match unsafe { self.ring.submitter().enter::<()>(0, min as u32, EnterFlags::GETEVENTS.bits(), None) } {
+            match unsafe {
+                self.ring.submitter().enter::<()>(0, min as u32, EnterFlags::GETEVENTS.bits(), None)
+            } {
                 Ok(_) => {}
                 Err(error) => self.retry(error)?,
             }
@@ -108,7 +126,11 @@ impl Ring {
                 continue;
             }
             let time = types::Timespec::from(left);
-            match self.ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&time)) {
+            match self
+                .ring
+                .submitter()
+                .submit_with_args(1, &types::SubmitArgs::new().timespec(&time))
+            {
                 Ok(_) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ETIME) => break,
                 Err(error) => self.retry(error)?,
@@ -144,7 +166,8 @@ impl Ring {
 /// completions (Linux 6.1), or at least is not interrupted by them (5.19), or the ring has no
 /// such option.
 fn build(entries: u32) -> io::Result<IoUring> {
-    let deferred = IoUring::builder().setup_clamp().setup_single_issuer().setup_defer_taskrun().build(entries);
+    let deferred =
+        IoUring::builder().setup_clamp().setup_single_issuer().setup_defer_taskrun().build(entries);
     match deferred {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
         result => return result,

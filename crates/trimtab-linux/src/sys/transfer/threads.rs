@@ -37,11 +37,20 @@ struct TransferQueueState {
 impl Threads {
     /// Starts `depth` threads on `file`, at most `THREADS_MAX`.
     pub fn new(file: OwnedFd, depth: u32) -> io::Result<Self> {
-        let shared = Arc::new(SharedTransferQueue { file, state: Mutex::default(), work: Condvar::new(), finished: Condvar::new() });
+        let shared = Arc::new(SharedTransferQueue {
+            file,
+            state: Mutex::default(),
+            work: Condvar::new(),
+            finished: Condvar::new(),
+        });
         let mut threads = Self { shared, workers: Vec::new(), taken: Vec::new() };
         for n in 0..depth.min(THREADS_MAX) {
             let shared = Arc::clone(&threads.shared);
-            threads.workers.push(std::thread::Builder::new().name(format!("block-{n}")).spawn(move || shared.work())?);
+            threads.workers.push(
+                std::thread::Builder::new()
+                    .name(format!("block-{n}"))
+                    .spawn(move || shared.work())?,
+            );
         }
         Ok(threads)
     }
@@ -120,12 +129,17 @@ pub fn execute(file: &OwnedFd, request: &TransferRequest) -> i32 {
     loop {
         let result = match action {
             // SAFETY: the memory belongs to the request's tag until its completion is taken.
-            TransferAction::Read => unsafe { libc::pread(fd, address.cast(), len as usize, offset as libc::off_t) },
+            TransferAction::Read => unsafe {
+                libc::pread(fd, address.cast(), len as usize, offset as libc::off_t)
+            },
             // SAFETY: as for reads.
-            TransferAction::Write => unsafe { libc::pwrite(fd, address.cast(), len as usize, offset as libc::off_t) },
+            TransferAction::Write => unsafe {
+                libc::pwrite(fd, address.cast(), len as usize, offset as libc::off_t)
+            },
             TransferAction::Flush => return status(rustix::fs::fdatasync(file.as_fd())),
             TransferAction::PunchHole => {
-                let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+                let flags =
+                    rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
                 return status(rustix::fs::fallocate(file.as_fd(), flags, offset, len));
             }
             TransferAction::Discard => return errno(descriptor::discard(file, offset, len)),

@@ -64,7 +64,14 @@ impl Control {
     pub fn features(&mut self) -> io::Result<Option<u64>> {
         match self.ask(u32::MAX, GET_FEATURES, &Argument { answer: 8, ..Argument::default() }) {
             Ok(answer) => Ok(answer.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENODEV)) => Ok(None),
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENODEV)
+                ) =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
@@ -75,7 +82,11 @@ impl Control {
     /// The kernel's error.
     pub fn add(&mut self, wanted: &Info) -> io::Result<Info> {
         let data = bytes_of(wanted);
-        let answer = self.ask(wanted.number, ADD, &Argument { data: &data, answer: data.len(), ..Argument::default() })?;
+        let answer = self.ask(
+            wanted.number,
+            ADD,
+            &Argument { data: &data, answer: data.len(), ..Argument::default() },
+        )?;
         info_of(&answer)
     }
 
@@ -84,7 +95,11 @@ impl Control {
     /// # Errors
     /// `ENODEV` if there is no such device, `EPERM` or `EACCES` if it belongs to another user.
     pub fn info(&mut self, number: u32) -> io::Result<Info> {
-        let answer = self.ask(number, GET_INFO_BY_PATH, &Argument { with_path: true, answer: size_of::<Info>(), ..Argument::default() })?;
+        let answer = self.ask(
+            number,
+            GET_INFO_BY_PATH,
+            &Argument { with_path: true, answer: size_of::<Info>(), ..Argument::default() },
+        )?;
         info_of(&answer)
     }
 
@@ -94,7 +109,8 @@ impl Control {
     /// The kernel rejects the parameters.
     pub fn set_parameters(&mut self, device: &Info, parameters: &Parameters) -> io::Result<()> {
         let data = bytes_of(parameters);
-        self.command(device, SET_PARAMETERS, &Argument { data: &data, ..Argument::default() }).map(drop)
+        self.command(device, SET_PARAMETERS, &Argument { data: &data, ..Argument::default() })
+            .map(drop)
     }
 
     /// Returns the processors that issue requests to a queue.
@@ -102,7 +118,12 @@ impl Control {
     /// # Errors
     /// The kernel's error.
     pub fn processors(&mut self, device: &Info, queue: u16) -> io::Result<CpuSet> {
-        let argument = Argument { queue: Some(queue), inline: queue.into(), answer: CPU_MASK_BYTES, ..Argument::default() };
+        let argument = Argument {
+            queue: Some(queue),
+            inline: queue.into(),
+            answer: CPU_MASK_BYTES,
+            ..Argument::default()
+        };
         let mask = self.command(device, GET_QUEUE_AFFINITY, &argument)?;
         let mut set = CpuSet::new();
         let processors = (0..mask.len() * 8).filter(|cpu| mask[cpu / 8] >> (cpu % 8) & 1 == 1);
@@ -135,19 +156,32 @@ impl Control {
     /// The kernel's error.
     pub fn delete(&mut self, device: &Info, may_wait: bool) -> io::Result<()> {
         match self.command(device, DELETE_LATER, &Argument::default()) {
-            Err(error) if may_wait && matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => {
+            Err(error)
+                if may_wait
+                    && matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) =>
+            {
                 self.command(device, DELETE, &Argument::default()).map(drop)
             }
             result => result.map(drop),
         }
     }
 
-    fn command(&mut self, device: &Info, command: (u32, bool), argument: &Argument<'_>) -> io::Result<Vec<u8>> {
+    fn command(
+        &mut self,
+        device: &Info,
+        command: (u32, bool),
+        argument: &Argument<'_>,
+    ) -> io::Result<Vec<u8>> {
         let argument = Argument { with_path: device.flags & super::UNPRIVILEGED != 0, ..*argument };
         self.ask(device.number, command, &argument)
     }
 
-    fn ask(&mut self, number: u32, (command, both_ways): (u32, bool), argument: &Argument<'_>) -> io::Result<Vec<u8>> {
+    fn ask(
+        &mut self,
+        number: u32,
+        (command, both_ways): (u32, bool),
+        argument: &Argument<'_>,
+    ) -> io::Result<Vec<u8>> {
         let mut path = Vec::new();
         if argument.with_path {
             path.extend(character_node(number).as_os_str().as_bytes());
@@ -160,7 +194,8 @@ impl Control {
         data.resize(data.len().max(path.len() + argument.answer), 0);
         let header = header(number, argument, path.len(), data.as_mut_ptr() as u64, data.len());
         let number = encoded(true, both_ways, command, COMMAND_BYTES);
-        let entry = opcode::UringCmd80::new(Fd(self.device.as_raw_fd()), number).cmd(header).build();
+        let entry =
+            opcode::UringCmd80::new(Fd(self.device.as_raw_fd()), number).cmd(header).build();
         match self.carry_out(&entry) {
             Ok(0..) => Ok(data.split_off(path.len())),
             Ok(errno) => Err(io::Error::from_raw_os_error(-errno)),
@@ -182,7 +217,9 @@ impl Control {
         loop {
             match self.ring.submit_and_wait(1) {
                 // Signals are handled elsewhere.
-                Err(error) if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => return Err(error),
+                Err(error) if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => {
+                    return Err(error);
+                }
                 _ => {}
             }
             if let Some(completion) = self.ring.completion().next() {
@@ -213,11 +250,13 @@ impl PlainData for Parameters {}
 
 fn bytes_of<T: PlainData>(value: &T) -> Vec<u8> {
     // SAFETY: types that implement `Plain` have no padding, so all bytes are initialised.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }.to_vec()
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }
+        .to_vec()
 }
 
 fn info_of(bytes: &[u8]) -> io::Result<Info> {
-    let bytes: &[u8; size_of::<Info>()] = bytes.first_chunk().ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+    let bytes: &[u8; size_of::<Info>()] =
+        bytes.first_chunk().ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
     // SAFETY: the bytes have the size of the structure, whose numbers accept any value.
     Ok(unsafe { std::ptr::from_ref(bytes).cast::<Info>().read_unaligned() })
 }
@@ -228,21 +267,38 @@ mod tests {
 
     #[test]
     fn control_command_has_device_queue_data_and_path() {
-        let argument = Argument { queue: Some(3), inline: 0x0102_0304_0506_0708, ..Argument::default() };
+        let argument =
+            Argument { queue: Some(3), inline: 0x0102_0304_0506_0708, ..Argument::default() };
         let bytes = header(7, &argument, 16, 0x1000, 80);
         assert_eq!(bytes[..8], [7, 0, 0, 0, 3, 0, 80, 0]);
         assert_eq!(bytes[8..16], 0x1000_u64.to_ne_bytes());
         assert_eq!(bytes[16..24], 0x0102_0304_0506_0708_u64.to_ne_bytes());
-        assert_eq!((bytes[24..26].to_vec(), bytes[26..].iter().all(|byte| *byte == 0)), (vec![16, 0], true));
+        assert_eq!(
+            (bytes[24..26].to_vec(), bytes[26..].iter().all(|byte| *byte == 0)),
+            (vec![16, 0], true)
+        );
         let bytes = header(7, &Argument::default(), 0, 0x1000, 0);
-        assert_eq!((bytes[4..6].to_vec(), bytes[6..16].iter().all(|byte| *byte == 0)), (vec![0xFF, 0xFF], true));
+        assert_eq!(
+            (bytes[4..6].to_vec(), bytes[6..16].iter().all(|byte| *byte == 0)),
+            (vec![0xFF, 0xFF], true)
+        );
     }
 
     #[test]
     fn ublk_info_round_trips_through_bytes() {
-        let info = Info { queues: 2, depth: 128, number: u32::MAX, flags: 1 << 40, mark: 77, ..Info::default() };
+        let info = Info {
+            queues: 2,
+            depth: 128,
+            number: u32::MAX,
+            flags: 1 << 40,
+            mark: 77,
+            ..Info::default()
+        };
         let bytes = bytes_of(&info);
-        assert_eq!((bytes.len(), bytes[0], &bytes[32..40]), (64, 2, 77_u64.to_ne_bytes().as_slice()));
+        assert_eq!(
+            (bytes.len(), bytes[0], &bytes[32..40]),
+            (64, 2, 77_u64.to_ne_bytes().as_slice())
+        );
         assert_eq!(info_of(&bytes).unwrap(), info);
         assert!(info_of(&bytes[..63]).is_err());
     }

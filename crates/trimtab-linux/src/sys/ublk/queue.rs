@@ -58,14 +58,25 @@ struct Descriptions {
 impl Descriptions {
     fn map(device: &File, queue: u16, depth: usize) -> io::Result<Self> {
         let bytes = (depth * size_of::<RequestDescriptor>()).next_multiple_of(PAGE);
-        let offset = usize::from(queue) * (DEPTH_MAX * size_of::<RequestDescriptor>()).next_multiple_of(PAGE);
+        let offset = usize::from(queue)
+            * (DEPTH_MAX * size_of::<RequestDescriptor>()).next_multiple_of(PAGE);
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         // SAFETY: a fresh mapping at an address chosen by the kernel aliases nothing.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, flags, device.as_raw_fd(), offset as libc::off_t) };
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ,
+                flags,
+                device.as_raw_fd(),
+                offset as libc::off_t,
+            )
+        };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let base =
+            NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         Ok(Self { base, bytes, depth })
     }
 
@@ -107,7 +118,15 @@ impl UblkQueue {
         let (depth, request_bytes) = (usize::from(info.depth), info.request_bytes_max as usize);
         let descriptions = Descriptions::map(&device, number, depth)?;
         let (ring, data) = (ring(depth)?, Pool::sparse(depth * request_bytes)?);
-        Ok(Self { ring, data, descriptions, here: vec![false; depth], device, number, request_bytes })
+        Ok(Self {
+            ring,
+            data,
+            descriptions,
+            here: vec![false; depth],
+            device,
+            number,
+            request_bytes,
+        })
     }
 
     /// Maximum number of requests in flight.
@@ -131,8 +150,9 @@ impl UblkQueue {
 
     fn push(&mut self, command: u32, request: usize, result: i32) -> io::Result<()> {
         let address = self.data.address(request * self.request_bytes) as u64;
-        let entry =
-            opcode::UringCmd80::new(Fd(self.device.as_raw_fd()), command).cmd(answer(self.number, request, result, address)).build();
+        let entry = opcode::UringCmd80::new(Fd(self.device.as_raw_fd()), command)
+            .cmd(answer(self.number, request, result, address))
+            .build();
         let entry = entry.user_data(request as u64);
         // SAFETY: the memory outlives the ring, and no code accesses it while the kernel owns the
         // request.
@@ -177,7 +197,9 @@ impl UblkQueue {
         let queued = self.queued();
         // SAFETY: the argument has the type that EXT_ARG requires, and the queued entries stay
         // valid (see `push`).
-        match unsafe { self.ring.submitter().enter(queued as u32, want as u32, flags.bits(), Some(&args)) } {
+        match unsafe {
+            self.ring.submitter().enter(queued as u32, want as u32, flags.bits(), Some(&args))
+        } {
             Ok(_) => Ok(false),
             Err(error) => match error.raw_os_error() {
                 Some(libc::ETIME) => Ok(true),
@@ -194,7 +216,10 @@ impl UblkQueue {
     /// If the kernel owns the request.
     pub fn request(&mut self, request: usize) -> (RequestDescriptor, &mut [u8]) {
         assert!(self.here[request], "the request has come");
-        (self.descriptions.of(request), self.data.bytes(request * self.request_bytes, self.request_bytes))
+        (
+            self.descriptions.of(request),
+            self.data.bytes(request * self.request_bytes, self.request_bytes),
+        )
     }
 
     /// Answers with a byte count or a negative error number, and fetches the next request.
@@ -219,8 +244,13 @@ impl UblkQueue {
 
 /// A ring for up to `commands` commands in flight. The driver delivers requests as completions.
 fn ring(commands: usize) -> io::Result<IoUring<squeue::Entry128>> {
-    let commands = u32::try_from(commands.next_power_of_two()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_cqsize(commands.max(2)).build(commands.min(256))
+    let commands = u32::try_from(commands.next_power_of_two())
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_cqsize(commands.max(2))
+        .build(commands.min(256))
 }
 
 /// `struct ublksrv_io_cmd`, padded with zeros.
@@ -241,7 +271,10 @@ mod tests {
     fn ublk_answer_has_queue_tag_result_and_address() {
         let bytes = answer(2, 0x0103, -5, 0x7000);
         assert_eq!(bytes[..8], [2, 0, 3, 1, 0xFB, 0xFF, 0xFF, 0xFF]);
-        assert_eq!((bytes[8..16].to_vec(), bytes[16..].iter().all(|byte| *byte == 0)), (0x7000_u64.to_ne_bytes().to_vec(), true));
+        assert_eq!(
+            (bytes[8..16].to_vec(), bytes[16..].iter().all(|byte| *byte == 0)),
+            (0x7000_u64.to_ne_bytes().to_vec(), true)
+        );
     }
 
     #[test]
@@ -253,9 +286,18 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(4096).unwrap();
         let descriptions = Descriptions::map(&file, 0, 2).unwrap();
-        let mut queue = UblkQueue { ring, data, descriptions, here: vec![false; 2], device: file, number: 0, request_bytes: 4096 };
-        let mut refused =
-            |work: &mut dyn FnMut(&mut UblkQueue)| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut queue))).is_err();
+        let mut queue = UblkQueue {
+            ring,
+            data,
+            descriptions,
+            here: vec![false; 2],
+            device: file,
+            number: 0,
+            request_bytes: 4096,
+        };
+        let mut refused = |work: &mut dyn FnMut(&mut UblkQueue)| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut queue))).is_err()
+        };
         assert!(refused(&mut |queue| queue.request(0).1.fill(0)));
         assert!(refused(&mut |queue| drop(queue.commit(1, 0))));
         assert!(refused(&mut |queue| queue.request(2).1.fill(0)));

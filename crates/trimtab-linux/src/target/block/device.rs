@@ -65,7 +65,8 @@ impl ResolvedTarget {
     /// Follows a link only if root or this user must have created it, as in `/dev/disk/by-id`.
     fn look_up(path: &Path) -> anyhow::Result<Self> {
         let label = path.display().to_string();
-        let found = beneath::ResolvedObject::look_up(path).with_context(|| format!("cannot examine {label}"))?;
+        let found = beneath::ResolvedObject::look_up(path)
+            .with_context(|| format!("cannot examine {label}"))?;
         Ok(Self { stat: *found.stat(), object: found.into_object(), label })
     }
 
@@ -75,7 +76,11 @@ impl ResolvedTarget {
 
     /// Opens the object itself, never one that has taken its name.
     fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
-        rustix::fs::open(format!("/proc/self/fd/{}", self.object.as_raw_fd()), flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
+        rustix::fs::open(
+            format!("/proc/self/fd/{}", self.object.as_raw_fd()),
+            flags | OFlags::NOCTTY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
     }
 
     fn check_named_twice(&self, path: &Path, destroy: &DestroyConsent) -> anyhow::Result<()> {
@@ -86,7 +91,10 @@ impl ResolvedTarget {
                 .into());
         };
         let same = |other: &Stat| match self.kind() {
-            FileType::BlockDevice => other.st_rdev == self.stat.st_rdev && FileType::from_raw_mode(other.st_mode) == FileType::BlockDevice,
+            FileType::BlockDevice => {
+                other.st_rdev == self.stat.st_rdev
+                    && FileType::from_raw_mode(other.st_mode) == FileType::BlockDevice
+            }
             _ => ObjectIdentity::from(other) == ObjectIdentity::from(&self.stat),
         };
         if again == path || rustix::fs::stat(again).is_ok_and(|other| same(&other)) {
@@ -98,7 +106,12 @@ impl ResolvedTarget {
 
 /// Claims the device at `path`: for reading, or for writing if it is named twice, unused, and
 /// holds nothing that was not named.
-pub fn claim(path: &Path, writable: bool, destroy: &DestroyConsent, own: Option<OwnData>) -> anyhow::Result<Claim> {
+pub fn claim(
+    path: &Path,
+    writable: bool,
+    destroy: &DestroyConsent,
+    own: Option<OwnData>,
+) -> anyhow::Result<Claim> {
     let named = ResolvedTarget::look_up(path)?;
     let label = named.label.clone();
     anyhow::ensure!(named.kind() == FileType::BlockDevice, "{label} is not a block device");
@@ -113,23 +126,37 @@ pub fn claim(path: &Path, writable: bool, destroy: &DestroyConsent, own: Option<
         named.check_named_twice(path, destroy)?;
     }
     let file = open(&named, writable)?;
-    let size = Bytes(descriptor::device_bytes(&file).with_context(|| format!("cannot determine the size of {label}"))?);
+    let size = Bytes(
+        descriptor::device_bytes(&file)
+            .with_context(|| format!("cannot determine the size of {label}"))?,
+    );
     if writable {
         wait_for_openers(&root, dev, &label)?;
         check_content(&file, &label, size, &destroy.overwrite, own)?;
     }
     let queue = device_directory(&root, dev).map(|sys| {
-        let disk = if root.exists(sys.join("partition")) { sys.parent().map(Path::to_owned).unwrap_or_default() } else { sys };
+        let disk = if root.exists(sys.join("partition")) {
+            sys.parent().map(Path::to_owned).unwrap_or_default()
+        } else {
+            sys
+        };
         disk.join("queue")
     });
     let attribute = |name: &str| queue.as_ref().and_then(|queue| root.read_u64(queue.join(name)));
-    let block_size = attribute("logical_block_size").and_then(|n| u32::try_from(n).ok()).filter(|n| n.is_power_of_two()).unwrap_or(4096);
+    let block_size = attribute("logical_block_size")
+        .and_then(|n| u32::try_from(n).ok())
+        .filter(|n| n.is_power_of_two())
+        .unwrap_or(4096);
     let trims = attribute("discard_max_bytes").is_some_and(|bytes| bytes > 0);
     Ok(Claim { file, label, size, device: Some((block_size, trims)) })
 }
 
 /// Claims the regular file at `path` for writing: named twice, unused, no unnamed content.
-pub fn claim_file(path: &Path, destroy: &DestroyConsent, own: Option<OwnData>) -> anyhow::Result<Claim> {
+pub fn claim_file(
+    path: &Path,
+    destroy: &DestroyConsent,
+    own: Option<OwnData>,
+) -> anyhow::Result<Claim> {
     let named = ResolvedTarget::look_up(path)?;
     let label = named.label.clone();
     anyhow::ensure!(named.kind() == FileType::RegularFile, "{label} is not a regular file");
@@ -140,7 +167,8 @@ pub fn claim_file(path: &Path, destroy: &DestroyConsent, own: Option<OwnData>) -
         bail!("{label} is in use: {}; nothing was written", users.join(", "));
     }
     // While the file is open, no virtual drive can be attached with it.
-    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+    {
         bail!("{label} is in use: another process has locked it; nothing was written");
     }
     let size = Bytes(named.stat.st_size.try_into().unwrap_or(0));
@@ -158,14 +186,18 @@ fn open(named: &ResolvedTarget, writable: bool) -> anyhow::Result<OwnedFd> {
     loop {
         match named.open(flags) {
             Ok(file) => return Ok(file),
-            Err(Errno::BUSY) if Instant::now() < give_up => std::thread::sleep(Duration::from_millis(20)),
+            Err(Errno::BUSY) if Instant::now() < give_up => {
+                std::thread::sleep(Duration::from_millis(20))
+            }
             Err(Errno::BUSY) => {
                 bail!(
                     "{} is in use: mounted, swap, or part of another device, in a way that is not visible from here; nothing was written",
                     named.label
                 )
             }
-            Err(errno) => return Err(errno).with_context(|| format!("cannot open {}", named.label)),
+            Err(errno) => {
+                return Err(errno).with_context(|| format!("cannot open {}", named.label));
+            }
         }
     }
 }
@@ -186,7 +218,13 @@ fn wait_for_openers(root: &Root, dev: DevNumber, label: &str) -> anyhow::Result<
     }
 }
 
-fn check_content(file: &OwnedFd, label: &str, size: Bytes, overwrite: &[String], own: Option<OwnData>) -> anyhow::Result<()> {
+fn check_content(
+    file: &OwnedFd,
+    label: &str,
+    size: Bytes,
+    overwrite: &[String],
+    own: Option<OwnData>,
+) -> anyhow::Result<()> {
     let looked = || format!("cannot examine the contents of {label}");
     let mut found = signature::find(file, size).with_context(looked)?;
     found.extend(signature::probe(file).with_context(looked)?);

@@ -27,7 +27,13 @@ const QUEUE_DEPTH_MAX: u32 = 32768;
 
 impl BlockFile {
     /// Creates `name` in `dir`, all `size` bytes allocated. Errors call the directory `path`.
-    pub fn create(dir: impl AsFd, path: &Path, name: &str, size: Bytes, options: &BlockOptions) -> anyhow::Result<Self> {
+    pub fn create(
+        dir: impl AsFd,
+        path: &Path,
+        name: &str,
+        size: Bytes,
+        options: &BlockOptions,
+    ) -> anyhow::Result<Self> {
         let label = path.join(name).display().to_string();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mut warnings = Vec::new();
@@ -44,13 +50,23 @@ impl BlockFile {
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size.0) {
             Ok(()) => {}
             // Not every filesystem can allocate; then the first write of each block does it.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                rustix::fs::ftruncate(&file, size.0).with_context(|| format!("cannot set the size of {label} to {size}"))?
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => rustix::fs::ftruncate(&file, size.0)
+                .with_context(|| format!("cannot set the size of {label} to {size}"))?,
+            Err(errno) => {
+                return Err(errno).with_context(|| format!("cannot reserve {size} for {label}"));
             }
-            Err(errno) => return Err(errno).with_context(|| format!("cannot reserve {size} for {label}")),
         }
         let block_size = block_size(&file);
-        Self::assemble(file, label, TargetKind::Directory, size, block_size, Trims::Queued(TransferAction::PunchHole), warnings, options)
+        Self::assemble(
+            file,
+            label,
+            TargetKind::Directory,
+            size,
+            block_size,
+            Trims::Queued(TransferAction::PunchHole),
+            warnings,
+            options,
+        )
     }
 
     /// Opens an existing file. With `writable`, its content is overwritten but its length stays;
@@ -59,12 +75,23 @@ impl BlockFile {
         let label = path.display().to_string();
         let mut warnings = Vec::new();
         let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
-        let file = open_direct(access, options.direct, &mut warnings, |flags| rustix::fs::open(path, flags, Mode::empty()))
-            .with_context(|| format!("cannot open {label}"))?;
+        let file = open_direct(access, options.direct, &mut warnings, |flags| {
+            rustix::fs::open(path, flags, Mode::empty())
+        })
+        .with_context(|| format!("cannot open {label}"))?;
         let stat = rustix::fs::fstat(&file).with_context(|| format!("cannot examine {label}"))?;
         let size = Bytes(u64::try_from(stat.st_size).unwrap_or(0));
         let block_size = block_size(&file);
-        Self::assemble(file, label, TargetKind::File, size, block_size, Trims::Queued(TransferAction::PunchHole), warnings, options)
+        Self::assemble(
+            file,
+            label,
+            TargetKind::File,
+            size,
+            block_size,
+            Trims::Queued(TransferAction::PunchHole),
+            warnings,
+            options,
+        )
     }
 
     /// Uses a block device or file returned by [`device::claim`](super::device::claim) or
@@ -76,21 +103,28 @@ impl BlockFile {
         if options.direct {
             match rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT) {
                 Ok(()) => {}
-                Err(Errno::INVAL) if device.is_none() => warnings.push(page_cache("the filesystem does not support direct I/O")),
+                Err(Errno::INVAL) if device.is_none() => {
+                    warnings.push(page_cache("the filesystem does not support direct I/O"))
+                }
                 Err(errno) => return Err(errno).context("cannot use direct I/O"),
             }
         } else {
             warnings.push(page_cache("as requested"));
         }
         let (kind, block_size, trims) = match device {
-            Some((block_size, true)) => (TargetKind::BlockDevice, block_size, Trims::Queued(TransferAction::Discard)),
+            Some((block_size, true)) => {
+                (TargetKind::BlockDevice, block_size, Trims::Queued(TransferAction::Discard))
+            }
             Some((block_size, false)) => (TargetKind::BlockDevice, block_size, Trims::Unsupported),
             None => (TargetKind::File, block_size(&file), Trims::Queued(TransferAction::PunchHole)),
         };
         Self::assemble(file, label, kind, size, block_size, trims, warnings, options)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one structure, assembled in one place")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one structure, assembled in one place"
+    )]
     fn assemble(
         file: OwnedFd,
         label: String,
@@ -123,7 +157,12 @@ impl BlockFile {
             transfers,
             label,
             kind,
-            info: BlockInfo { size, block_size, queue_depth_max: depth, trim: trims != Trims::Unsupported },
+            info: BlockInfo {
+                size,
+                block_size,
+                queue_depth_max: depth,
+                trim: trims != Trims::Unsupported,
+            },
             started: Instant::now(),
             maker: Maker::new(options.seed),
             sequence: 0,
@@ -162,14 +201,21 @@ fn open_direct(
 }
 
 fn block_size(file: &OwnedFd) -> u32 {
-    let reported = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
-        .ok()
-        .filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0)
-        .map(|stat| stat.stx_dio_offset_align);
-    reported.filter(|align| align.is_power_of_two() && *align <= 1 << 16).map_or(BLOCK_SIZE_DEFAULT, |align| align.max(512))
+    let reported =
+        rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+            .ok()
+            .filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0)
+            .map(|stat| stat.stx_dio_offset_align);
+    reported
+        .filter(|align| align.is_power_of_two() && *align <= 1 << 16)
+        .map_or(BLOCK_SIZE_DEFAULT, |align| align.max(512))
 }
 
-fn transfers(file: &OwnedFd, options: &BlockOptions, warnings: &mut Vec<Warning>) -> anyhow::Result<Transfers> {
+fn transfers(
+    file: &OwnedFd,
+    options: &BlockOptions,
+    warnings: &mut Vec<Warning>,
+) -> anyhow::Result<Transfers> {
     let (depth, bytes) = (options.queue_depth_max, options.bytes_in_flight_max as usize);
     if options.engine != EngineChoice::Threads {
         match Transfers::ring(file, depth, bytes) {
@@ -179,11 +225,14 @@ fn transfers(file: &OwnedFd, options: &BlockOptions, warnings: &mut Vec<Warning>
                 }
                 return Ok(ring);
             }
-            Err(error) if options.engine == EngineChoice::Uring => return Err(error).context("cannot use io_uring"),
+            Err(error) if options.engine == EngineChoice::Uring => {
+                return Err(error).context("cannot use io_uring");
+            }
             Err(error) => warnings.push(no_uring(&error)),
         }
     }
-    Transfers::threads(file, depth, bytes).context("cannot get memory and threads for block operations")
+    Transfers::threads(file, depth, bytes)
+        .context("cannot get memory and threads for block operations")
 }
 
 /// The filesystem always blocks on reads, so io_uring hands every operation to a kernel
@@ -199,19 +248,21 @@ fn warning(code: &str, severity: Severity, facts: Vec<Field>, text: String) -> W
 }
 
 fn page_cache(why: &str) -> Warning {
-    let text = format!("The page cache was used ({why}): figures measure memory as much as the drive.");
+    let text =
+        format!("The page cache was used ({why}): figures measure memory as much as the drive.");
     warning("target.page-cache", Severity::Serious, Vec::new(), text)
 }
 
 fn no_uring(error: &std::io::Error) -> Warning {
     let facts = vec![Field::new("errno", error.raw_os_error().unwrap_or(0).to_string())];
-    let text = format!("No io_uring here ({error}): threads with blocking calls were used, which cost more CPU and latency per operation.");
+    let text = format!(
+        "No io_uring here ({error}): threads with blocking calls were used, which cost more CPU and latency per operation."
+    );
     warning("target.no-io-uring", Severity::Caution, facts, text)
 }
 
 fn unregistered() -> Warning {
-    let text =
-        "Memory could not be registered with io_uring (the limit of locked memory, ulimit -l): it was pinned again for every operation.";
+    let text = "Memory could not be registered with io_uring (the limit of locked memory, ulimit -l): it was pinned again for every operation.";
     warning("target.unregistered-memory", Severity::Note, Vec::new(), text.to_owned())
 }
 
@@ -227,7 +278,12 @@ pub(super) fn blocking_trims() -> Warning {
 }
 
 /// See [`BlockFile::compressed_share`].
-pub(super) fn compressed_share(file: &OwnedFd, label: &str, span: Bytes, size: Bytes) -> anyhow::Result<f64> {
+pub(super) fn compressed_share(
+    file: &OwnedFd,
+    label: &str,
+    span: Bytes,
+    size: Bytes,
+) -> anyhow::Result<f64> {
     const PIECE: u64 = 1 << 20;
     let mut memory = Pool::new(PIECE as usize).context("cannot get memory to read into")?;
     let whole = span.0 / PIECE;
@@ -238,8 +294,8 @@ pub(super) fn compressed_share(file: &OwnedFd, label: &str, span: Bytes, size: B
         let offset = whole * piece / pieces * PIECE;
         let len = PIECE.min(span.0 - offset) as usize;
         let bytes = memory.bytes(0, len);
-        let read =
-            rustix::io::pread(file, &mut *bytes, offset).with_context(|| format!("cannot read {len} bytes at {offset} of {label}"))?;
+        let read = rustix::io::pread(file, &mut *bytes, offset)
+            .with_context(|| format!("cannot read {len} bytes at {offset} of {label}"))?;
         encoder.write_all(&bytes[..read]).context("cannot compress")?;
         taken += read as u64;
     }

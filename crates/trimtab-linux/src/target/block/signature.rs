@@ -156,15 +156,20 @@ fn copies(device: &OwnedFd, size: Bytes) -> std::io::Result<Vec<&'static str>> {
     for (at, log, group) in unknown_data::ext4_copies() {
         let copy = if at < size.0 { read(device, at, 128)? } else { Vec::new() };
         // s_magic, s_log_block_size and s_block_group_nr.
-        let is_it =
-            copy.len() == 128 && copy[56..58] == [0x53, 0xef] && copy[24..28] == log.to_le_bytes() && copy[90..92] == group.to_le_bytes();
+        let is_it = copy.len() == 128
+            && copy[56..58] == [0x53, 0xef]
+            && copy[24..28] == log.to_le_bytes()
+            && copy[90..92] == group.to_le_bytes();
         if is_it {
             found.push("ext2/3/4");
         }
     }
     for label in unknown_data::zfs_labels(size.0) {
         let uberblocks = read(device, label + ZFS_UBERBLOCKS.start, 128 << 10)?;
-        let magic = |place: &[u8]| place.starts_with(&ZFS_MAGIC.to_le_bytes()) || place.starts_with(&ZFS_MAGIC.to_be_bytes());
+        let magic = |place: &[u8]| {
+            place.starts_with(&ZFS_MAGIC.to_le_bytes())
+                || place.starts_with(&ZFS_MAGIC.to_be_bytes())
+        };
         if uberblocks.chunks(1024).any(magic) {
             found.push("zfs");
         }
@@ -174,19 +179,29 @@ fn copies(device: &OwnedFd, size: Bytes) -> std::io::Result<Vec<&'static str>> {
 
 fn recognise(head: &[u8], tail: &[u8], size: Bytes) -> Vec<&'static str> {
     let holds = |bytes: &[u8], at: u64, magic: &[u8]| {
-        usize::try_from(at).is_ok_and(|at| bytes.get(at..).is_some_and(|bytes| bytes.starts_with(magic)))
+        usize::try_from(at)
+            .is_ok_and(|at| bytes.get(at..).is_some_and(|bytes| bytes.starts_with(magic)))
     };
-    let mut found: Vec<&'static str> = FROM_START.iter().filter(|m| holds(head, m.offset, m.bytes)).map(|m| m.name).collect();
-    let from_end = |m: &&MagicNumber| (tail.len() as u64).checked_sub(m.offset).is_some_and(|at| holds(tail, at, m.bytes));
+    let mut found: Vec<&'static str> =
+        FROM_START.iter().filter(|m| holds(head, m.offset, m.bytes)).map(|m| m.name).collect();
+    let from_end = |m: &&MagicNumber| {
+        (tail.len() as u64).checked_sub(m.offset).is_some_and(|at| holds(tail, at, m.bytes))
+    };
     found.extend(FROM_END.iter().filter(from_end).map(|m| m.name));
     let tail_start = size.0 - tail.len() as u64;
-    let old_raid = (size.0 & !0xffff).checked_sub(64 << 10).and_then(|at| at.checked_sub(tail_start));
-    if old_raid.is_some_and(|at| holds(tail, at, RAID_0_90) || holds(tail, at, &[0xa9, 0x2b, 0x4e, 0xfc])) {
+    let old_raid =
+        (size.0 & !0xffff).checked_sub(64 << 10).and_then(|at| at.checked_sub(tail_start));
+    if old_raid
+        .is_some_and(|at| holds(tail, at, RAID_0_90) || holds(tail, at, &[0xa9, 0x2b, 0x4e, 0xfc]))
+    {
         found.push("raid member");
     }
     // A boot signature may be that of a filesystem; with an entry it is a partition table.
     let entries = |table: &[u8]| table.chunks(16).any(|entry| entry.len() == 16 && entry[4] != 0);
-    if holds(head, 510, &[0x55, 0xaa]) && found.is_empty() && head.get(446..510).is_some_and(entries) {
+    if holds(head, 510, &[0x55, 0xaa])
+        && found.is_empty()
+        && head.get(446..510).is_some_and(entries)
+    {
         found.push("mbr partition table");
     }
     found.sort_unstable();
@@ -221,7 +236,11 @@ mod tests {
             head[m.offset as usize..][..m.bytes.len()].copy_from_slice(m.bytes);
             assert_eq!(recognise(&head, &[0; 1 << 16], size), [m.name]);
             head.rotate_right(1);
-            assert!(!recognise(&head, &[0; 1 << 16], size).contains(&m.name), "{} is elsewhere", m.name);
+            assert!(
+                !recognise(&head, &[0; 1 << 16], size).contains(&m.name),
+                "{} is elsewhere",
+                m.name
+            );
         }
         for m in FROM_END {
             let mut tail = vec![0; TAIL_BYTES as usize];
@@ -237,7 +256,12 @@ mod tests {
         assert!(recognise(&[], &[], Bytes(0)).is_empty());
         assert!(recognise(&[0xff; 100], &[0xff; 100], Bytes(100)).is_empty());
         let mut bytes = vec![0; 1 << 18];
-        crate::sys::maker::Maker::new(3).fill(trimtab_drive::data::DataClass::Random, 0, 1, &mut bytes);
+        crate::sys::maker::Maker::new(3).fill(
+            trimtab_drive::data::DataClass::Random,
+            0,
+            1,
+            &mut bytes,
+        );
         assert!(recognise(&bytes, &bytes[..1 << 17], Bytes(1 << 20)).is_empty());
     }
 
@@ -273,12 +297,20 @@ mod tests {
         };
         assert_eq!(found(&[((64 << 20) + 64, b"_BHRfS_M")]), ["btrfs"]);
         for (at, log, group) in unknown_data::ext4_copies().filter(|(at, ..)| *at < size) {
-            let copy: [(u64, &[u8]); 3] = [(at + 56, &[0x53, 0xef]), (at + 24, &log.to_le_bytes()), (at + 90, &group.to_le_bytes())];
+            let copy: [(u64, &[u8]); 3] = [
+                (at + 56, &[0x53, 0xef]),
+                (at + 24, &log.to_le_bytes()),
+                (at + 90, &group.to_le_bytes()),
+            ];
             assert_eq!(found(&copy), ["ext2/3/4"], "{at}");
             assert!(found(&copy[..2]).is_empty(), "two bytes are no proof");
         }
         for label in unknown_data::zfs_labels(size) {
-            assert_eq!(found(&[(label + (128 << 10) + 5 * 1024, &ZFS_MAGIC.to_le_bytes())]), ["zfs"], "{label}");
+            assert_eq!(
+                found(&[(label + (128 << 10) + 5 * 1024, &ZFS_MAGIC.to_le_bytes())]),
+                ["zfs"],
+                "{label}"
+            );
         }
     }
 
@@ -303,17 +335,34 @@ mod tests {
             (&["qemu-img", "create", "-q", "-f", "vdi", "-o", "size=64M"], "vdi"),
         ];
         for (command, name) in programs {
-            let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+            let file = std::fs::File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .open(&path)
+                .unwrap();
             file.set_len(512 << 20).unwrap();
-            let made = std::process::Command::new(command[0]).args(&command[1..]).arg(&path).stdout(std::process::Stdio::null()).status();
+            let made = std::process::Command::new(command[0])
+                .args(&command[1..])
+                .arg(&path)
+                .stdout(std::process::Stdio::null())
+                .status();
             if !made.is_ok_and(|status| status.success()) {
                 continue;
             }
             let file = OwnedFd::from(std::fs::File::open(&path).unwrap());
             let size = Bytes(std::fs::metadata(&path).unwrap().len());
-            assert!(find(&file, size).unwrap().iter().any(|found| found == name), "{name}: {:?}", find(&file, size));
+            assert!(
+                find(&file, size).unwrap().iter().any(|found| found == name),
+                "{name}: {:?}",
+                find(&file, size)
+            );
             let probed = probe(&file).unwrap();
-            assert!(probed.is_empty() || probed.iter().any(|found| found == name), "{name}: {probed:?}");
+            assert!(
+                probed.is_empty() || probed.iter().any(|found| found == name),
+                "{name}: {probed:?}"
+            );
             assert!(holds_unknown_data(&file, size, None).unwrap());
         }
     }

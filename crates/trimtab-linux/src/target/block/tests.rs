@@ -13,11 +13,18 @@ const ENGINES: [EngineChoice; 2] = [EngineChoice::Uring, EngineChoice::Threads];
 const SIZE: u64 = 4 << 20;
 
 fn options(engine: EngineChoice) -> BlockOptions {
-    BlockOptions { engine, verify: true, queue_depth_max: 16, bytes_in_flight_max: 1 << 20, ..BlockOptions::default() }
+    BlockOptions {
+        engine,
+        verify: true,
+        queue_depth_max: 16,
+        bytes_in_flight_max: 1 << 20,
+        ..BlockOptions::default()
+    }
 }
 
 fn file(dir: &Path, options: &BlockOptions) -> BlockFile {
-    let fd = rustix::fs::open(dir, rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
+    let fd =
+        rustix::fs::open(dir, rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
     BlockFile::create(fd, dir, "data", Bytes(SIZE), options).unwrap()
 }
 
@@ -51,10 +58,21 @@ fn written_data_reads_back_whole_and_incompressible() {
     for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
         let dir = tempfile::tempdir().unwrap();
         let mut target = file(dir.path(), &options(engine));
-        let writes = run_ok(&mut synthetic(Pattern::Sequential, Mix::default(), &[(1 << 16, 1)], 8, SIZE >> 16), &mut target);
+        let writes = run_ok(
+            &mut synthetic(Pattern::Sequential, Mix::default(), &[(1 << 16, 1)], 8, SIZE >> 16),
+            &mut target,
+        );
         assert_eq!((writes.ops_total(), writes.written), (SIZE >> 16, Bytes(SIZE)));
-        let reads =
-            run_ok(&mut synthetic(Pattern::Uniform, Mix { read_percent: 100, trim_percent: 0 }, &[(4096, 1)], 16, 500), &mut target);
+        let reads = run_ok(
+            &mut synthetic(
+                Pattern::Uniform,
+                Mix { read_percent: 100, trim_percent: 0 },
+                &[(4096, 1)],
+                16,
+                500,
+            ),
+            &mut target,
+        );
         assert_eq!((reads.ops, reads.read), (vec![(OpKind::Read, 500)], Bytes(500 * 4096)));
         assert_eq!(target.verified(), Some(Bytes(500 * 4096)), "{engine:?}");
         let share = target.compressed_share(Bytes(SIZE), Bytes(SIZE)).unwrap();
@@ -68,7 +86,10 @@ fn submit_accepts_mixed_sizes_and_kinds_in_flight() {
         let dir = tempfile::tempdir().unwrap();
         let mut target = file(dir.path(), &options(engine));
         let mix = Mix { read_percent: 40, trim_percent: 10 };
-        let phase = run_ok(&mut synthetic(Pattern::Uniform, mix, &[(4096, 5), (16384, 2), (65536, 1)], 16, 3000), &mut target);
+        let phase = run_ok(
+            &mut synthetic(Pattern::Uniform, mix, &[(4096, 5), (16384, 2), (65536, 1)], 16, 3000),
+            &mut target,
+        );
         assert_eq!(phase.ops_total(), 3000);
         assert!(target.verified().unwrap() > Bytes(100 * 4096), "{engine:?}");
     }
@@ -79,11 +100,20 @@ fn verify_reports_damage_and_lost_writes() {
     for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
         let dir = tempfile::tempdir().unwrap();
         let mut target = file(dir.path(), &options(engine));
-        run_ok(&mut synthetic(Pattern::Sequential, Mix::default(), &[(1 << 16, 1)], 4, SIZE >> 16), &mut target);
+        run_ok(
+            &mut synthetic(Pattern::Sequential, Mix::default(), &[(1 << 16, 1)], 4, SIZE >> 16),
+            &mut target,
+        );
         let outside = std::fs::File::options().write(true).open(dir.path().join("data")).unwrap();
         outside.write_all_at(&[0x55; 512], 40 * 4096 + 512).unwrap();
         outside.sync_all().unwrap();
-        let mut reads = synthetic(Pattern::Sequential, Mix { read_percent: 100, trim_percent: 0 }, &[(1 << 16, 1)], 4, 64);
+        let mut reads = synthetic(
+            Pattern::Sequential,
+            Mix { read_percent: 100, trim_percent: 0 },
+            &[(1 << 16, 1)],
+            4,
+            64,
+        );
         let outcome = blocks::run(&mut reads, &mut target, &mut ());
         let error = outcome.complete().unwrap_err().to_string();
         assert!(error.starts_with("cannot verify 4096 bytes at 163840 of "), "{error}");
@@ -95,9 +125,21 @@ fn read_of_truncated_file_names_the_cause() {
     for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
         let dir = tempfile::tempdir().unwrap();
         let mut target = file(dir.path(), &options(engine));
-        std::fs::File::options().write(true).open(dir.path().join("data")).unwrap().set_len(SIZE / 2).unwrap();
-        let mut reads = synthetic(Pattern::Sequential, Mix { read_percent: 100, trim_percent: 0 }, &[(1 << 16, 1)], 4, 64);
-        let error = blocks::run(&mut reads, &mut target, &mut ()).complete().unwrap_err().to_string();
+        std::fs::File::options()
+            .write(true)
+            .open(dir.path().join("data"))
+            .unwrap()
+            .set_len(SIZE / 2)
+            .unwrap();
+        let mut reads = synthetic(
+            Pattern::Sequential,
+            Mix { read_percent: 100, trim_percent: 0 },
+            &[(1 << 16, 1)],
+            4,
+            64,
+        );
+        let error =
+            blocks::run(&mut reads, &mut target, &mut ()).complete().unwrap_err().to_string();
         assert!(error.contains("only 0 bytes were transferred"), "{error}");
     }
 }
@@ -119,7 +161,13 @@ fn submit_refuses_ranges_outside_or_unaligned() {
         assert!(error.reason.contains("whole blocks"), "{error}");
     }
     // More than the memory reserved for operations in flight.
-    assert!(target.submit(15, Command::Read(Extent { offset: 0, len: 1 << 20 })).unwrap_err().reason.contains("memory reserved"));
+    assert!(
+        target
+            .submit(15, Command::Read(Extent { offset: 0, len: 1 << 20 }))
+            .unwrap_err()
+            .reason
+            .contains("memory reserved")
+    );
 }
 
 #[test]
@@ -128,11 +176,15 @@ fn trim_of_file_deallocates_its_blocks() {
     for engine in ENGINES.into_iter().filter(|e| usable(*e)) {
         let dir = tempfile::tempdir().unwrap();
         let mut target = file(dir.path(), &options(engine));
-        run_ok(&mut synthetic(Pattern::Sequential, Mix::default(), &[(1 << 16, 1)], 4, SIZE >> 16), &mut target);
+        run_ok(
+            &mut synthetic(Pattern::Sequential, Mix::default(), &[(1 << 16, 1)], 4, SIZE >> 16),
+            &mut target,
+        );
         let blocks = || std::fs::metadata(dir.path().join("data")).unwrap().blocks();
         let before = blocks();
         let trims = Mix { read_percent: 0, trim_percent: 100 };
-        let phase = run_ok(&mut synthetic(Pattern::Sequential, trims, &[(1 << 20, 1)], 2, 3), &mut target);
+        let phase =
+            run_ok(&mut synthetic(Pattern::Sequential, trims, &[(1 << 20, 1)], 2, 3), &mut target);
         assert_eq!(phase.ops, [(OpKind::Trim, 3)]);
         assert!(before - blocks() >= (3 << 20) / 512 - 64, "{before} then {}", blocks());
     }
@@ -144,11 +196,22 @@ fn drop_waits_for_operations_in_flight() {
         let dir = tempfile::tempdir().unwrap();
         let mut target = file(dir.path(), &options(engine));
         for tag in 0..16 {
-            target.submit(tag, Command::Write(Extent { offset: u64::from(tag) << 16, len: 1 << 16 }, DataClass::Random)).unwrap();
+            target
+                .submit(
+                    tag,
+                    Command::Write(
+                        Extent { offset: u64::from(tag) << 16, len: 1 << 16 },
+                        DataClass::Random,
+                    ),
+                )
+                .unwrap();
         }
         drop(target);
         let data = std::fs::read(dir.path().join("data")).unwrap();
-        assert!(data[..1 << 20].chunks(4096).all(|block| block.iter().any(|byte| *byte != 0)), "all sixteen arrived");
+        assert!(
+            data[..1 << 20].chunks(4096).all(|block| block.iter().any(|byte| *byte != 0)),
+            "all sixteen arrived"
+        );
     }
 }
 
@@ -164,7 +227,11 @@ fn flush_completes_and_timestamps_are_ordered() {
         assert_eq!(done.len(), 2);
         for completion in done {
             assert_eq!(completion.result, Ok(()));
-            assert!(completion.issued <= completion.submitted && completion.submitted <= completion.completed, "{completion:?}");
+            assert!(
+                completion.issued <= completion.submitted
+                    && completion.submitted <= completion.completed,
+                "{completion:?}"
+            );
         }
     }
 }
@@ -172,10 +239,19 @@ fn flush_completes_and_timestamps_are_ordered() {
 #[test]
 fn open_refuses_absurd_amounts_in_flight() {
     let dir = tempfile::tempdir().unwrap();
-    let fd = rustix::fs::open(dir.path(), rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
+    let fd = rustix::fs::open(dir.path(), rustix::fs::OFlags::DIRECTORY, rustix::fs::Mode::empty())
+        .unwrap();
     for (queue_depth_max, bytes_in_flight_max) in [(0, 4096), (1 << 20, 4096), (1, 1 << 40)] {
-        let options = BlockOptions { queue_depth_max, bytes_in_flight_max, ..BlockOptions::default() };
-        let error = BlockFile::create(&fd, dir.path(), &format!("f{queue_depth_max}"), Bytes(SIZE), &options).unwrap_err();
+        let options =
+            BlockOptions { queue_depth_max, bytes_in_flight_max, ..BlockOptions::default() };
+        let error = BlockFile::create(
+            &fd,
+            dir.path(),
+            &format!("f{queue_depth_max}"),
+            Bytes(SIZE),
+            &options,
+        )
+        .unwrap_err();
         assert!(error.to_string().contains("in flight"), "{error}");
     }
 }
@@ -187,7 +263,10 @@ fn queue_depth_may_change_with_lone_calls() {
     let mut target = file(dir.path(), &options(EngineChoice::Auto));
     let mix = Mix { read_percent: 50, trim_percent: 10 };
     for depth in [1, 16, 1, 2] {
-        run_ok(&mut synthetic(Pattern::Uniform, mix, &[(4096, 3), (16384, 1)], depth, 2000), &mut target);
+        run_ok(
+            &mut synthetic(Pattern::Uniform, mix, &[(4096, 3), (16384, 1)], depth, 2000),
+            &mut target,
+        );
     }
     assert!(target.verified().unwrap() > Bytes(1000 * 4096));
 }

@@ -39,7 +39,13 @@ impl Verifier {
     /// For a target of `size` with unknown content.
     pub fn new(size: Bytes) -> Self {
         let units = usize::try_from(size.0.div_ceil(UNIT as u64)).unwrap_or(usize::MAX);
-        Self { last: vec![UNKNOWN; units], classes: Vec::new(), sequence: 0, in_flight: Vec::new(), checked: Bytes::ZERO }
+        Self {
+            last: vec![UNKNOWN; units],
+            classes: Vec::new(),
+            sequence: 0,
+            in_flight: Vec::new(),
+            checked: Bytes::ZERO,
+        }
     }
 
     /// Bytes read and found correct.
@@ -100,10 +106,19 @@ impl Verifier {
 
     /// Ends operation `tag`; `read` is the data of a successful read. The first wrong unit is an
     /// error: its offset, and the kind of mismatch.
-    pub fn end(&mut self, tag: u32, maker: &Maker, read: Option<&[u8]>) -> Result<(), (u64, &'static str)> {
+    pub fn end(
+        &mut self,
+        tag: u32,
+        maker: &Maker,
+        read: Option<&[u8]>,
+    ) -> Result<(), (u64, &'static str)> {
         let Some(index) = self.in_flight.iter().position(|op| op.tag == tag) else { return Ok(()) };
         let op = self.in_flight.swap_remove(index);
-        let Some(read) = read.filter(|_| !op.write && !op.disturbed && op.offset.is_multiple_of(UNIT as u64)) else { return Ok(()) };
+        let Some(read) =
+            read.filter(|_| !op.write && !op.disturbed && op.offset.is_multiple_of(UNIT as u64))
+        else {
+            return Ok(());
+        };
         for (n, unit) in read.chunks_exact(UNIT).enumerate() {
             let offset = op.offset + (n * UNIT) as u64;
             self.check(maker, offset, unit).map_err(|problem| (offset, problem))?;
@@ -160,12 +175,21 @@ mod tests {
 
     impl Disk {
         fn new() -> Self {
-            Self { bytes: vec![0xee; 16 * UNIT], maker: Maker::new(1), verifier: Verifier::new(Bytes(16 * KIB4)) }
+            Self {
+                bytes: vec![0xee; 16 * UNIT],
+                maker: Maker::new(1),
+                verifier: Verifier::new(Bytes(16 * KIB4)),
+            }
         }
         fn write(&mut self, unit: u64, units: usize, class: DataClass) {
             let offset = unit * KIB4;
             let sequence = self.verifier.begin_write(0, offset, (units * UNIT) as u64, class);
-            self.maker.fill(class, offset, sequence, &mut self.bytes[offset as usize..][..units * UNIT]);
+            self.maker.fill(
+                class,
+                offset,
+                sequence,
+                &mut self.bytes[offset as usize..][..units * UNIT],
+            );
             self.verifier.end(0, &self.maker, None).unwrap();
         }
         fn read(&mut self, unit: u64, units: usize) -> Result<(), (u64, &'static str)> {

@@ -87,7 +87,12 @@ pub(super) fn write(
 }
 
 /// Reads `len` bytes from the start in calls of `block` bytes, a multiple of [`ALIGNMENT`].
-pub(super) fn read(file: &OwnedFd, len: u64, block: u64, bounce: &mut AlignedBuffer) -> Result<(), ReadError> {
+pub(super) fn read(
+    file: &OwnedFd,
+    len: u64,
+    block: u64,
+    bounce: &mut AlignedBuffer,
+) -> Result<(), ReadError> {
     let mut at = 0;
     while at < len {
         let want = block.min(len - at);

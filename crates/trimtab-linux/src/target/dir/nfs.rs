@@ -19,7 +19,8 @@ impl DirTarget {
     /// Makes the entries of the parent directory of `path` durable.
     fn commit_parent(&mut self, path: &str) -> Result<(), Errno> {
         self.at(path, |dir, _| {
-            let dir = rustix::fs::openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+            let dir =
+                rustix::fs::openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
             rustix::fs::fsync(&dir)
         })
     }
@@ -60,7 +61,12 @@ impl DirTarget {
         Ok(true)
     }
 
-    fn write_all_at(&mut self, file: &OwnedFd, mut offset: u64, payload: &Payload<'_>) -> Result<(), Errno> {
+    fn write_all_at(
+        &mut self,
+        file: &OwnedFd,
+        mut offset: u64,
+        payload: &Payload<'_>,
+    ) -> Result<(), Errno> {
         let mut rest = piece(payload, 0, payload.len(), &mut self.data, &mut self.buffer);
         while !rest.is_empty() {
             match rustix::io::pwrite(file, rest, offset) {
@@ -93,7 +99,9 @@ impl NfsTarget for DirTarget {
             OpKind::Access => self.access(op.path),
             OpKind::FsStat => self.fsstat(),
             OpKind::Read => self.read_at(op.path, op.offset, op.len),
-            OpKind::Write => self.write_at(op.path, op.offset, &Payload::Fill { len: op.len, class: data }),
+            OpKind::Write => {
+                self.write_at(op.path, op.offset, &Payload::Fill { len: op.len, class: data })
+            }
             OpKind::Create => self.create_stable(op.path),
             OpKind::Delete => self.remove_stable(op.path),
             _ => self.getattr(op.path),
@@ -109,7 +117,8 @@ impl DirTarget {
     }
 
     fn getattr(&mut self, path: &str) -> TargetResult {
-        let stat = self.at(path, |dir, name| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
+        let stat =
+            self.at(path, |dir, name| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
         stat.map(drop).map_err(|errno| self.error("read the attributes of", path, errno))
     }
 
@@ -127,17 +136,22 @@ impl DirTarget {
 
     fn readlink(&mut self, path: &str) -> TargetResult {
         let mut buffer = [MaybeUninit::uninit(); 256];
-        let read = self.at(path, |dir, name| rustix::fs::readlinkat_raw(dir, name, &mut buffer).map(drop));
+        let read =
+            self.at(path, |dir, name| rustix::fs::readlinkat_raw(dir, name, &mut buffer).map(drop));
         read.map_err(|errno| self.error("read the link", path, errno))
     }
 
     fn access(&mut self, path: &str) -> TargetResult {
-        let allowed = self.at(path, |dir, name| rustix::fs::accessat(dir, name, Access::READ_OK, AtFlags::empty()));
+        let allowed = self.at(path, |dir, name| {
+            rustix::fs::accessat(dir, name, Access::READ_OK, AtFlags::empty())
+        });
         allowed.map_err(|errno| self.error("check the permissions of", path, errno))
     }
 
     fn fsstat(&mut self) -> TargetResult {
-        rustix::fs::fstatvfs(self.dirs.root()).map(drop).map_err(|errno| self.error("read the size of the filesystem of", "", errno))
+        rustix::fs::fstatvfs(self.dirs.root())
+            .map(drop)
+            .map_err(|errno| self.error("read the size of the filesystem of", "", errno))
     }
 
     fn read_at(&mut self, path: &str, offset: u64, len: u64) -> TargetResult {
@@ -145,8 +159,14 @@ impl DirTarget {
         match self.read_all_at(&file, offset, len) {
             Ok(true) => close(file).map_err(|errno| self.error("close", path, errno)),
             Ok(false) => {
-                let reason = format!("the file ends before byte {}, which was written to it", offset + len);
-                Err(TargetError::new("read", self.path.join(path).display().to_string(), reason, None))
+                let reason =
+                    format!("the file ends before byte {}, which was written to it", offset + len);
+                Err(TargetError::new(
+                    "read",
+                    self.path.join(path).display().to_string(),
+                    reason,
+                    None,
+                ))
             }
             Err(errno) => Err(self.error("read", path, errno)),
         }
@@ -155,17 +175,23 @@ impl DirTarget {
     fn write_at(&mut self, path: &str, offset: u64, payload: &Payload<'_>) -> TargetResult {
         let file = self.open("open", path, OFlags::WRONLY | OFlags::DSYNC, 0)?;
         self.dirs.check_file(&file).map_err(|errno| self.error("open", path, errno))?;
-        self.write_all_at(&file, offset, payload).map_err(|errno| self.error("write", path, errno))?;
+        self.write_all_at(&file, offset, payload)
+            .map_err(|errno| self.error("write", path, errno))?;
         close(file).map_err(|errno| self.error("close", path, errno))
     }
 
     fn create_stable(&mut self, path: &str) -> TargetResult {
-        let file = self.open("create", path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, 0o644)?;
-        close(file).and_then(|()| self.commit_parent(path)).map_err(|errno| self.error("create", path, errno))
+        let file =
+            self.open("create", path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, 0o644)?;
+        close(file)
+            .and_then(|()| self.commit_parent(path))
+            .map_err(|errno| self.error("create", path, errno))
     }
 
     fn remove_stable(&mut self, path: &str) -> TargetResult {
-        let removed = self.at(path, |dir, name| rustix::fs::unlinkat(dir, name, AtFlags::empty())).and_then(|()| self.commit_parent(path));
+        let removed = self
+            .at(path, |dir, name| rustix::fs::unlinkat(dir, name, AtFlags::empty()))
+            .and_then(|()| self.commit_parent(path));
         removed.map_err(|errno| self.error("remove", path, errno))
     }
 }
@@ -177,7 +203,8 @@ mod tests {
 
     fn open() -> (tempfile::TempDir, DirTarget) {
         let dir = tempfile::tempdir().unwrap();
-        let fd = rustix::fs::open(dir.path(), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty()).unwrap();
+        let fd = rustix::fs::open(dir.path(), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty())
+            .unwrap();
         let target = DirTarget::new(fd, dir.path(), DirOptions::default());
         (dir, target)
     }
@@ -189,8 +216,12 @@ mod tests {
         target.symlink("d/link", "f").unwrap();
         target.create_stable("d/f").unwrap();
         let bytes: Vec<u8> = (0..200_000_u32).map(|i| i as u8).collect();
-        target.write_at("d/f", 0, &Payload::Bytes { bytes: &bytes, class: DataClass::Random }).unwrap();
-        target.write_at("d/f", 150_000, &Payload::Fill { len: 135 << 10, class: DataClass::Zero }).unwrap();
+        target
+            .write_at("d/f", 0, &Payload::Bytes { bytes: &bytes, class: DataClass::Random })
+            .unwrap();
+        target
+            .write_at("d/f", 150_000, &Payload::Fill { len: 135 << 10, class: DataClass::Zero })
+            .unwrap();
         let content = std::fs::read(dir.path().join("d/f")).unwrap();
         assert!(content.len() == 150_000 + (135 << 10) && content[..150_000] == bytes[..150_000]);
         assert!(content[150_000..].iter().all(|b| *b == 0));
@@ -198,7 +229,13 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(20));
         target.setattr("d/f").unwrap();
         assert!(std::fs::metadata(dir.path().join("d/f")).unwrap().modified().unwrap() > old);
-        for result in [target.lookup("d/f"), target.getattr("d/f"), target.access("d/f"), target.fsstat(), target.readlink("d/link")] {
+        for result in [
+            target.lookup("d/f"),
+            target.getattr("d/f"),
+            target.access("d/f"),
+            target.fsstat(),
+            target.readlink("d/link"),
+        ] {
             result.unwrap();
         }
         target.readdir("d", false).unwrap();
@@ -224,7 +261,12 @@ mod tests {
             target.write_at("no", 0, &Payload::Fill { len: 1, class: DataClass::Zero }),
             target.remove_stable("no"),
         ];
-        assert!(missing.iter().all(|result| result.as_ref().is_err_and(|error| error.errno == Some(libc::ENOENT))), "{missing:?}");
+        assert!(
+            missing.iter().all(|result| result
+                .as_ref()
+                .is_err_and(|error| error.errno == Some(libc::ENOENT))),
+            "{missing:?}"
+        );
         assert!(target.read_at("f", 0, 1).unwrap_err().reason.contains("ends before byte 1"));
     }
 }

@@ -27,8 +27,15 @@ pub(super) struct OpenDirectories {
 impl OpenDirectories {
     pub(super) fn new(root: OwnedFd) -> Self {
         let own = rustix::process::geteuid().as_raw();
-        let shared = rustix::fs::fstat(&root).map_or(true, |stat| stat.st_uid != own || stat.st_mode & OTHERS_WRITE != 0);
-        Self { root, shared, open: HashMap::new(), open_max: open_max(), identities: HashMap::new() }
+        let shared = rustix::fs::fstat(&root)
+            .map_or(true, |stat| stat.st_uid != own || stat.st_mode & OTHERS_WRITE != 0);
+        Self {
+            root,
+            shared,
+            open: HashMap::new(),
+            open_max: open_max(),
+            identities: HashMap::new(),
+        }
     }
 
     pub(super) fn root(&self) -> BorrowedFd<'_> {
@@ -63,7 +70,11 @@ impl OpenDirectories {
 
     fn open_again(&mut self, path: &str) -> Result<OwnedFd, Errno> {
         // `O_PATH` is enough for lookups: needs no list permission, free on network filesystems.
-        let dir = beneath::open_below(self.root.as_fd(), Path::new(path), OFlags::PATH | OFlags::DIRECTORY)?;
+        let dir = beneath::open_below(
+            self.root.as_fd(),
+            Path::new(path),
+            OFlags::PATH | OFlags::DIRECTORY,
+        )?;
         if self.shared {
             let identity = ObjectIdentity::from(&rustix::fs::fstat(&dir)?);
             if *self.identities.entry(path.to_owned()).or_insert(identity) != identity {
@@ -110,7 +121,11 @@ impl OpenDirectories {
         }
         let stat = rustix::fs::fstat(file)?;
         let ours = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_nlink == 1;
-        if ours && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile { Ok(()) } else { Err(swapped()) }
+        if ours && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+            Ok(())
+        } else {
+            Err(swapped())
+        }
     }
 }
 
@@ -123,7 +138,10 @@ const fn swapped() -> Errno {
 fn open_max() -> usize {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let wanted = limit.maximum.unwrap_or(1 << 16).min(1 << 16);
-    let raised = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum });
+    let raised = rustix::process::setrlimit(
+        Resource::Nofile,
+        Rlimit { current: Some(wanted), maximum: limit.maximum },
+    );
     let current = if raised.is_ok() { wanted } else { limit.current.unwrap_or(1024) };
     usize::try_from(current / 16).unwrap_or(64).clamp(16, 4096)
 }

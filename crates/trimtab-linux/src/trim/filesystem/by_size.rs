@@ -104,12 +104,14 @@ impl Filesystem {
         let mut trim = None;
         if let Some(range) = picked.range {
             // A request for the whole group marks it as trimmed.
-            let range = if picked.alone && window == whole && self.ext4.is_some() { whole } else { range };
+            let range =
+                if picked.alone && window == whole && self.ext4.is_some() { whole } else { range };
             let kept = self.last_least();
             let one = self.trim(range, picked.least);
             self.keep_least(kept);
             let one = one?;
-            let nothing = one.outcome.returned == Bytes::ZERO && one.outcome.counted.is_none_or(|counted| counted.count == 0);
+            let nothing = one.outcome.returned == Bytes::ZERO
+                && one.outcome.counted.is_none_or(|counted| counted.count == 0);
             let one_group = self.layout.group.is_some_and(|group| window.len <= group.0);
             if nothing && !self.known.is_fresh {
                 // The extent may have been used since; the old map proves nothing.
@@ -129,7 +131,11 @@ impl Filesystem {
             self.complete(whole, request.min_extent);
         }
         let outcome = trim.as_ref().map_or_else(
-            || TrimOutcome { asked: Bytes(asked), counted: Some(Amount::default()), ..TrimOutcome::default() },
+            || TrimOutcome {
+                asked: Bytes(asked),
+                counted: Some(Amount::default()),
+                ..TrimOutcome::default()
+            },
             |trim: &WindowTrim| TrimOutcome { asked: Bytes(asked), ..trim.outcome.clone() },
         );
         Ok(SizeRequestResult::Size(SizeTrim { trim, range: picked.range, outcome }))
@@ -137,7 +143,13 @@ impl Filesystem {
 
     /// The window that `part` belongs to.
     fn whole(&self, part: TrimWindow) -> TrimWindow {
-        self.layout.windows.iter().copied().filter(|window| window.start <= part.start).max_by_key(|window| window.start).unwrap_or(part)
+        self.layout
+            .windows
+            .iter()
+            .copied()
+            .filter(|window| window.start <= part.start)
+            .max_by_key(|window| window.start)
+            .unwrap_or(part)
     }
 
     fn pick(&mut self, request: &TrimRequest, sizes: ExtentSizeClasses) -> Option<SelectedExtents> {
@@ -154,12 +166,20 @@ impl Filesystem {
         let started = Instant::now();
         // Reading the map reads bitmaps, as trims do.
         self.activity.before_trim();
-        let last = self.layout.windows.last().map_or(0, |window| window.start.saturating_add(window.len));
+        let last =
+            self.layout.windows.last().map_or(0, |window| window.start.saturating_add(window.len));
         let (mut known, in_groups) = (std::mem::take(&mut self.known), self.ext4.is_some());
         let age_max = if self.put_off { PUT_OFF_MAX } else { AGE_MAX };
         let picked = self.file().and_then(|file| {
             pick(window, picking, |from, end| {
-                known.list(file, device, TrimWindow { start: from, len: end.saturating_sub(from) }, last, in_groups, age_max)
+                known.list(
+                    file,
+                    device,
+                    TrimWindow { start: from, len: end.saturating_sub(from) },
+                    last,
+                    in_groups,
+                    age_max,
+                )
             })
         });
         self.known = known;
@@ -182,12 +202,19 @@ impl Filesystem {
     /// space is what was requested. On failure, the next pass sends it again.
     fn complete(&mut self, window: TrimWindow, min_extent: Bytes) {
         let sum = self.asked.windows.remove(&window.start);
-        let Some((granularity, block_size)) = self.ext4.as_ref().map(|ext4| (ext4.granularity, ext4.block_size)) else { return };
+        let Some((granularity, block_size)) =
+            self.ext4.as_ref().map(|ext4| (ext4.granularity, ext4.block_size))
+        else {
+            return;
+        };
         let device = self.mount.dev;
         self.activity.before_trim();
         let free = self.file().and_then(|file| all_free(file, device, window)).unwrap_or_default();
         let least = min_extent.0.max(granularity);
-        let now = free.iter().filter(|(_, len)| *len >= least).fold(0, |sum, extent| sum ^ mark_of(*extent));
+        let now = free
+            .iter()
+            .filter(|(_, len)| *len >= least)
+            .fold(0, |sum, extent| sum ^ mark_of(*extent));
         let all: u64 = free.iter().map(|(_, len)| len).sum();
         let above = free.iter().map(|(_, len)| *len).max().unwrap_or(0) + block_size;
         // A single extent has no minimum above it; its own request has marked the group.
@@ -208,12 +235,15 @@ mod tests {
 
     #[test]
     fn extent_sum_depends_on_extents_not_on_order() {
-        let sum = |extents: &[(u64, u64)]| extents.iter().fold(0, |sum, extent| sum ^ mark_of(*extent));
+        let sum =
+            |extents: &[(u64, u64)]| extents.iter().fold(0, |sum, extent| sum ^ mark_of(*extent));
         let all = [(0, 4096), (8192, 4096), (65_536, 1 << 20)];
         let mut turned = all;
         turned.reverse();
         assert_eq!(sum(&all), sum(&turned));
-        for changed in [&all[1..], &all[..2], &[(0, 8192), all[1], all[2]], &[(4096, 4096), all[1], all[2]]] {
+        for changed in
+            [&all[1..], &all[..2], &[(0, 8192), all[1], all[2]], &[(4096, 4096), all[1], all[2]]]
+        {
             assert_ne!(sum(changed), sum(&all), "{changed:?}");
         }
     }

@@ -26,14 +26,23 @@ pub fn of_file(file: &File) -> anyhow::Result<Vec<MappedExtent>> {
     let found = match fiemap::of_file(file) {
         Ok(found) => found,
         Err(Errno::NOTTY | Errno::OPNOTSUPP) => {
-            bail!("this filesystem does not report file extents (no FIEMAP); 'trimtab doctor' works without them")
+            bail!(
+                "this filesystem does not report file extents (no FIEMAP); 'trimtab doctor' works without them"
+            )
         }
         Err(errno) => return Err(errno).context("cannot read the extents of the file (FIEMAP)"),
     };
     if let Some(extent) = found.iter().find(|extent| !extent.is_plain()) {
         bail!("the file's data have no extents of their own (FIEMAP flags {:#x})", extent.flags);
     }
-    Ok(found.iter().map(|extent| MappedExtent { in_file: extent.logical, address: extent.physical, len: extent.len }).collect())
+    Ok(found
+        .iter()
+        .map(|extent| MappedExtent {
+            in_file: extent.logical,
+            address: extent.physical,
+            len: extent.len,
+        })
+        .collect())
 }
 
 /// A piece of a file on one device.
@@ -61,8 +70,18 @@ impl Mapper {
     pub fn new(mount: &Mount, stack: &Stack, file: BorrowedFd<'_>) -> anyhow::Result<Self> {
         if mount.fs_type != "btrfs" {
             let tops: Vec<_> = stack.top_layers().collect();
-            let [top] = tops[..] else { bail!("{} is on {} devices; the device of an address is unknown", mount.fs_type, tops.len()) };
-            return Ok(Self { single: Some(crate::host::block::node_of(&top.name).into()), chunks: Vec::new(), devices: Vec::new() });
+            let [top] = tops[..] else {
+                bail!(
+                    "{} is on {} devices; the device of an address is unknown",
+                    mount.fs_type,
+                    tops.len()
+                )
+            };
+            return Ok(Self {
+                single: Some(crate::host::block::node_of(&top.name).into()),
+                chunks: Vec::new(),
+                devices: Vec::new(),
+            });
         }
         let chunks = btrfs::chunks(file).context("cannot read the chunk tree")?;
         let mut devices: Vec<(u64, PathBuf)> = Vec::new();
@@ -78,19 +97,37 @@ impl Mapper {
     /// The places of an extent: several pieces if it crosses stripes, several copies on mirrors.
     pub fn place(&self, extent: &MappedExtent) -> anyhow::Result<Vec<DeviceExtent>> {
         if let Some(device) = &self.single {
-            return Ok(vec![DeviceExtent { in_file: extent.in_file, device: device.clone(), offset: extent.address, len: extent.len }]);
+            return Ok(vec![DeviceExtent {
+                in_file: extent.in_file,
+                device: device.clone(),
+                offset: extent.address,
+                len: extent.len,
+            }]);
         }
         let mut placed = Vec::new();
         let mut done = 0;
         while done < extent.len {
             let address = extent.address.saturating_add(done);
-            let chunk = self.chunks.iter().find(|c| c.logical <= address && address - c.logical < c.len);
+            let chunk =
+                self.chunks.iter().find(|c| c.logical <= address && address - c.logical < c.len);
             let chunk = chunk.context("an address is in no chunk")?;
-            let (stripes, run) = chunk.place(address).context("the place of striped parity data is unknown")?;
+            let (stripes, run) =
+                chunk.place(address).context("the place of striped parity data is unknown")?;
             let len = run.min(extent.len - done);
             for stripe in stripes {
-                let device = self.devices.iter().find(|(id, _)| *id == stripe.device).context("a device is missing")?.1.clone();
-                placed.push(DeviceExtent { in_file: extent.in_file + done, device, offset: stripe.offset, len });
+                let device = self
+                    .devices
+                    .iter()
+                    .find(|(id, _)| *id == stripe.device)
+                    .context("a device is missing")?
+                    .1
+                    .clone();
+                placed.push(DeviceExtent {
+                    in_file: extent.in_file + done,
+                    device,
+                    offset: stripe.offset,
+                    len,
+                });
             }
             done += len;
         }

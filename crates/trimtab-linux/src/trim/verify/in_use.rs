@@ -30,7 +30,14 @@ pub fn all_free(mount: &Mount, file: BorrowedFd<'_>, extents: &[MappedExtent]) -
 
 fn is_free(mount: &Mount, file: BorrowedFd<'_>, extent: &MappedExtent) -> Result<bool, Errno> {
     let end = extent.address.saturating_add(extent.len);
-    let ask = |from| fsmap::extents::<RECORDS>(file, (mount.dev.major, mount.dev.minor), from, end.saturating_add(END_MARGIN));
+    let ask = |from| {
+        fsmap::extents::<RECORDS>(
+            file,
+            (mount.dev.major, mount.dev.minor),
+            from,
+            end.saturating_add(END_MARGIN),
+        )
+    };
     if is_covered(extent.address, extent.address, end, ask)? {
         return Ok(true);
     }
@@ -79,7 +86,8 @@ fn is_covered(
 mod tests {
     use super::*;
 
-    const SPACE: [(u64, u64, bool); 5] = [(0, 10, false), (10, 20, true), (30, 5, false), (35, 15, true), (50, 50, false)];
+    const SPACE: [(u64, u64, bool); 5] =
+        [(0, 10, false), (10, 20, true), (30, 5, false), (35, 15, true), (50, 50, false)];
 
     fn of((start, len, free): (u64, u64, bool)) -> fsmap::FsmapExtent {
         fsmap::FsmapExtent { start, len, free }
@@ -87,9 +95,21 @@ mod tests {
 
     /// Two records per call. `cut`: as in newer kernels, the first record is the rest of an
     /// extent that began earlier; otherwise such an extent is omitted.
-    fn ask(from: u64, end: u64, cut: bool) -> Result<(Vec<fsmap::FsmapExtent>, Option<u64>), Errno> {
-        let rest = |extent: &fsmap::FsmapExtent| if cut { extent.end() > from } else { extent.start >= from };
-        let all: Vec<fsmap::FsmapExtent> = SPACE.map(of).into_iter().filter(rest).filter(|extent| extent.start < end).take(2).collect();
+    fn ask(
+        from: u64,
+        end: u64,
+        cut: bool,
+    ) -> Result<(Vec<fsmap::FsmapExtent>, Option<u64>), Errno> {
+        let rest = |extent: &fsmap::FsmapExtent| {
+            if cut { extent.end() > from } else { extent.start >= from }
+        };
+        let all: Vec<fsmap::FsmapExtent> = SPACE
+            .map(of)
+            .into_iter()
+            .filter(rest)
+            .filter(|extent| extent.start < end)
+            .take(2)
+            .collect();
         let next = all.last().map(|last| last.end()).filter(|next| all.len() == 2 && *next < end);
         Ok((all, next))
     }
@@ -99,18 +119,38 @@ mod tests {
         // As an older XFS, whose free space ends a block before the request, then used space.
         let shorter = |from, end| {
             ask(from, end, true).map(|(mut all, next)| {
-                all.iter_mut().filter(|extent| extent.end() > end).for_each(|extent| extent.len = end - 1 - extent.start);
+                all.iter_mut()
+                    .filter(|extent| extent.end() > end)
+                    .for_each(|extent| extent.len = end - 1 - extent.start);
                 (all, next)
             })
         };
         assert_eq!(is_covered(10, 10, 20, |from| shorter(from, 20)), Ok(false));
         assert_eq!(is_covered(10, 10, 20, |from| shorter(from, 21)), Ok(true));
-        assert_eq!(is_covered(10, 10, 30, |from| ask(from, 34, true)), Ok(true), "what lies behind does not count");
-        for (start, end, free) in
-            [(10, 30, true), (12, 20, true), (5, 12, false), (12, 32, false), (29, 31, false), (36, 50, true), (36, 51, false)]
-        {
-            assert_eq!(is_covered(start, start, end, |from| ask(from, end, true)), Ok(free), "{start} to {end}");
-            assert_eq!(is_covered(0, start, end, |from| ask(from, end, false)), Ok(free), "{start} to {end}, from 0");
+        assert_eq!(
+            is_covered(10, 10, 30, |from| ask(from, 34, true)),
+            Ok(true),
+            "what lies behind does not count"
+        );
+        for (start, end, free) in [
+            (10, 30, true),
+            (12, 20, true),
+            (5, 12, false),
+            (12, 32, false),
+            (29, 31, false),
+            (36, 50, true),
+            (36, 51, false),
+        ] {
+            assert_eq!(
+                is_covered(start, start, end, |from| ask(from, end, true)),
+                Ok(free),
+                "{start} to {end}"
+            );
+            assert_eq!(
+                is_covered(0, start, end, |from| ask(from, end, false)),
+                Ok(free),
+                "{start} to {end}, from 0"
+            );
             assert!(
                 free || is_covered(start, start, end, |from| ask(from, end, false)) == Ok(false),
                 "{start} to {end}, without its beginning"

@@ -24,12 +24,18 @@ pub struct RawDevice {
 impl RawDevice {
     /// Opens the device read-only.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = openat(CWD, path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?;
+        let file =
+            openat(CWD, path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { path: path.to_owned(), file: File::from(file), buffer: vec![0; CHUNK + BLOCK] })
     }
 
     /// Reads `len` bytes at `offset`, multiples of the block size, piece by piece to `see`.
-    pub fn read(&mut self, offset: u64, len: u64, mut see: impl FnMut(u64, &[u8])) -> io::Result<()> {
+    pub fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        mut see: impl FnMut(u64, &[u8]),
+    ) -> io::Result<()> {
         let start = self.buffer.as_ptr().align_offset(BLOCK);
         let mut done = 0;
         while done < len {
@@ -92,7 +98,12 @@ pub fn interior(placed: &DeviceExtent, unit: u64) -> Option<DeviceExtent> {
     let start = placed.offset.checked_next_multiple_of(unit)?;
     let end = placed.offset.checked_add(placed.len)? / unit * unit;
     let len = end.checked_sub(start).filter(|len| *len > 0)?;
-    Some(DeviceExtent { in_file: placed.in_file + (start - placed.offset), device: placed.device.clone(), offset: start, len })
+    Some(DeviceExtent {
+        in_file: placed.in_file + (start - placed.offset),
+        device: placed.device.clone(),
+        offset: start,
+        len,
+    })
 }
 
 #[cfg(test)]
@@ -112,7 +123,8 @@ mod tests {
 
     #[test]
     fn interior_contains_only_whole_discard_units() {
-        let placed = |offset, len| DeviceExtent { in_file: 100, device: "/dev/x".into(), offset, len };
+        let placed =
+            |offset, len| DeviceExtent { in_file: 100, device: "/dev/x".into(), offset, len };
         assert_eq!(
             interior(&placed(4096, 3 << 20), 1 << 20),
             Some(DeviceExtent { in_file: 100 + (1 << 20) - 4096, ..placed(1 << 20, 2 << 20) })

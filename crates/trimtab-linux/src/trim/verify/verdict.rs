@@ -56,7 +56,9 @@ impl VerdictKind {
         match self {
             Self::Zeroed | Self::Changed | Self::NotNeeded => 0,
             Self::NeverArrived | Self::Swallowed | Self::LegLeftOut | Self::Damage => BLOCKED,
-            Self::Partly | Self::StillThere | Self::NotYet | Self::NotSent | Self::Unknown => NOT_PROVED,
+            Self::Partly | Self::StillThere | Self::NotYet | Self::NotSent | Self::Unknown => {
+                NOT_PROVED
+            }
         }
     }
 }
@@ -74,12 +76,22 @@ impl DiscardDelay {
     /// `wait_minutes` is the usual delay; proposes a longer wait if `waited` already exceeds it.
     pub fn new(when: &'static str, wait_minutes: u64, waited: Duration) -> Self {
         let waited_minutes = waited.as_secs() / 60;
-        Self { when, wait_minutes: if waited_minutes < wait_minutes { wait_minutes } else { waited_minutes.saturating_mul(2) } }
+        Self {
+            when,
+            wait_minutes: if waited_minutes < wait_minutes {
+                wait_minutes
+            } else {
+                waited_minutes.saturating_mul(2)
+            },
+        }
     }
 
     fn text(&self, freed: &BlockContents) -> String {
         let how_much = if freed.written == freed.total() { "nothing" } else { "not everything" };
-        format!("{how_much} has been sent yet: this filesystem sends {}; give --wait {}min", self.when, self.wait_minutes)
+        format!(
+            "{how_much} has been sent yet: this filesystem sends {}; give --wait {}min",
+            self.when, self.wait_minutes
+        )
     }
 }
 
@@ -106,7 +118,8 @@ pub struct ProofObservations {
 
 /// The verdict and its explanation.
 pub fn judge(observed: &ProofObservations) -> (VerdictKind, String) {
-    let ProofObservations { freed, again, kept, arrival, promise, later, sends_nothing, cached_by } = observed;
+    let ProofObservations { freed, again, kept, arrival, promise, later, sends_nothing, cached_by } =
+        observed;
     if kept.written != kept.total() {
         let text = format!(
             "{} of {} blocks that were NOT freed have changed: TRIM destroys data on this drive; stop using it here",
@@ -133,16 +146,30 @@ pub fn judge(observed: &ProofObservations) -> (VerdictKind, String) {
     }
     if let Some(lost) = lost.filter(|l| l.reached_others) {
         let what = read_as(freed);
-        return (VerdictKind::LegLeftOut, format!("the discards never arrived at {}, but arrived at the other devices; {what}", lost.at));
+        return (
+            VerdictKind::LegLeftOut,
+            format!(
+                "the discards never arrived at {}, but arrived at the other devices; {what}",
+                lost.at
+            ),
+        );
     }
     if freed.written == 0 && freed.zero == freed.total() {
         return match lost {
-            None if arrival.layers.iter().any(|layer| layer.discards.fate == Fate::WrittenAsZeroes) => {
+            None if arrival
+                .layers
+                .iter()
+                .any(|layer| layer.discards.fate == Fate::WrittenAsZeroes) =>
+            {
                 let text = "unknown: every freed block reads as zeroes, because a loop device on a block device writes zeroes instead of \
                             discards; it is not visible from here whether the drive freed anything";
                 (VerdictKind::Unknown, text.to_owned())
             }
-            None => (VerdictKind::Zeroed, "proved: every freed block reads as zeroes, and the layers counted the discards".to_owned()),
+            None => (
+                VerdictKind::Zeroed,
+                "proved: every freed block reads as zeroes, and the layers counted the discards"
+                    .to_owned(),
+            ),
             Some(lost) => {
                 let by = lost.by.as_ref().map_or("a layer above it".to_owned(), Clone::clone);
                 let text = format!(
@@ -168,7 +195,10 @@ pub fn judge(observed: &ProofObservations) -> (VerdictKind, String) {
     }
     match lost {
         Some(lost) => {
-            let text = format!("all freed blocks still hold the data written: the discards never arrived at {}", lost.at);
+            let text = format!(
+                "all freed blocks still hold the data written: the discards never arrived at {}",
+                lost.at
+            );
             (VerdictKind::NeverArrived, text)
         }
         None => (VerdictKind::StillThere, still_there(*promise)),
@@ -189,22 +219,31 @@ pub fn disturbed_text(reused: u32, tries: u32) -> String {
         0 => "the data read back differed between attempts, and other processes wrote to the filesystem".to_owned(),
         n => format!("other processes reused the blocks before they could be read back, in {n} of {tries} attempts"),
     };
-    format!("unknown: {why}; that says nothing about the drive. Try again when there are fewer writes")
+    format!(
+        "unknown: {why}; that says nothing about the drive. Try again when there are fewer writes"
+    )
 }
 
 /// A clause on the contents of the freed blocks.
 fn read_as(freed: &BlockContents) -> String {
     match freed.written {
         0 => "no freed block that was read holds the data written".to_owned(),
-        some => format!("{:.0} % of the freed blocks still hold the data written", 100.0 * some as f64 / freed.total() as f64),
+        some => format!(
+            "{:.0} % of the freed blocks still hold the data written",
+            100.0 * some as f64 / freed.total() as f64
+        ),
     }
 }
 
 fn changed(freed: &BlockContents, unsteady: bool, promise: Promise) -> String {
     let what = if freed.ones == freed.total() { "ones" } else { "data other than those written" };
     let steady = match (unsteady, promise) {
-        (true, Promise::Same | Promise::Zeroes) => "; it differs from one reading to the next, which the drive promises not to do",
-        (true, Promise::Unknown) => "; it differs from one reading to the next, which a drive may do",
+        (true, Promise::Same | Promise::Zeroes) => {
+            "; it differs from one reading to the next, which the drive promises not to do"
+        }
+        (true, Promise::Unknown) => {
+            "; it differs from one reading to the next, which a drive may do"
+        }
         (false, Promise::Zeroes) => "; the drive promises zeroes but breaks that promise",
         (false, _) => "",
     };
@@ -217,14 +256,22 @@ fn partly(freed: &BlockContents, promise: Promise) -> String {
         Promise::Zeroes => "the drive promises zeroes but breaks that promise",
         _ => "a drive may ignore parts of a TRIM",
     };
-    format!("{share:.0} % of the freed blocks still hold the data written, the others do not: {legal}")
+    format!(
+        "{share:.0} % of the freed blocks still hold the data written, the others do not: {legal}"
+    )
 }
 
 fn still_there(promise: Promise) -> String {
     let legal = match promise {
-        Promise::Zeroes => "the drive promises zeroes but breaks that promise: it ignores TRIM, or forgets only its mapping",
-        Promise::Same => "legal: the drive promises only that they read the same each time; it may have dropped its mapping all the same",
-        Promise::Unknown => "may be legal: a drive may return old data until it has erased them, or ignore TRIM altogether",
+        Promise::Zeroes => {
+            "the drive promises zeroes but breaks that promise: it ignores TRIM, or forgets only its mapping"
+        }
+        Promise::Same => {
+            "legal: the drive promises only that they read the same each time; it may have dropped its mapping all the same"
+        }
+        Promise::Unknown => {
+            "may be legal: a drive may return old data until it has erased them, or ignore TRIM altogether"
+        }
     };
     format!("the discards arrived, but all freed blocks still hold the data written; {legal}")
 }
@@ -244,8 +291,11 @@ mod tests {
     }
 
     fn observed(freed: BlockContents, lost_at: Option<&str>) -> ProofObservations {
-        let lost =
-            lost_at.map(|at| DiscardLoss { at: at.trim_start_matches('+').to_owned(), by: None, reached_others: at.starts_with('+') });
+        let lost = lost_at.map(|at| DiscardLoss {
+            at: at.trim_start_matches('+').to_owned(),
+            by: None,
+            reached_others: at.starts_with('+'),
+        });
         let arrival = Arrival { layers: Vec::new(), lost };
         ProofObservations {
             freed,
@@ -283,35 +333,59 @@ mod tests {
             (content(0, 0, 0, 10), VerdictKind::Changed),
         ] {
             assert_eq!(
-                judge(&ProofObservations { cached_by: Some("dm-0 (vg-l)".into()), ..observed(freed, None) }).0,
+                judge(&ProofObservations {
+                    cached_by: Some("dm-0 (vg-l)".into()),
+                    ..observed(freed, None)
+                })
+                .0,
                 expected,
                 "{freed:?}"
             );
         }
-        let silent =
-            ProofObservations { sends_nothing: Some("mount -o remount,discard /x".into()), ..observed(content(0, 0, 10, 0), Some("sda")) };
+        let silent = ProofObservations {
+            sends_nothing: Some("mount -o remount,discard /x".into()),
+            ..observed(content(0, 0, 10, 0), Some("sda"))
+        };
         let (kind, text) = judge(&silent);
         assert_eq!((kind, kind.exit_status()), (VerdictKind::NotSent, NOT_PROVED));
         assert!(text.contains("mount -o remount,discard /x") && !text.contains("sda"), "{text}");
-        let sent_all_the_same = ProofObservations { freed: content(10, 0, 0, 0), again: content(10, 0, 0, 0), ..silent };
+        let sent_all_the_same = ProofObservations {
+            freed: content(10, 0, 0, 0),
+            again: content(10, 0, 0, 0),
+            ..silent
+        };
         assert_eq!(judge(&sent_all_the_same).0, VerdictKind::Swallowed);
-        let damage = ProofObservations { kept: content(1, 0, 9, 0), ..observed(content(10, 0, 0, 0), None) };
+        let damage =
+            ProofObservations { kept: content(1, 0, 9, 0), ..observed(content(10, 0, 0, 0), None) };
         assert_eq!(judge(&damage).0, VerdictKind::Damage);
     }
 
     #[test]
     fn judge_delayed_discards_as_not_yet() {
-        let later = |waited| Some(DiscardDelay::new("two minutes later", 3, Duration::from_secs(waited)));
-        let judged = |freed, lost_at, waited| judge(&ProofObservations { later: later(waited), ..observed(freed, lost_at) });
+        let later =
+            |waited| Some(DiscardDelay::new("two minutes later", 3, Duration::from_secs(waited)));
+        let judged = |freed, lost_at, waited| {
+            judge(&ProofObservations { later: later(waited), ..observed(freed, lost_at) })
+        };
         for (freed, lost_at, waited, words) in [
-            (content(0, 0, 10, 0), Some("sda"), 10, "nothing has been sent yet: this filesystem sends two minutes later; give --wait 3min"),
+            (
+                content(0, 0, 10, 0),
+                Some("sda"),
+                10,
+                "nothing has been sent yet: this filesystem sends two minutes later; give --wait 3min",
+            ),
             (
                 content(4, 0, 6, 0),
                 Some("sda"),
                 170,
                 "not everything has been sent yet: this filesystem sends two minutes later; give --wait 3min",
             ),
-            (content(6, 0, 4, 0), None, 180, "not everything has been sent yet: this filesystem sends two minutes later; give --wait 6min"),
+            (
+                content(6, 0, 4, 0),
+                None,
+                180,
+                "not everything has been sent yet: this filesystem sends two minutes later; give --wait 6min",
+            ),
             (
                 content(4, 0, 6, 0),
                 Some("+sda"),
@@ -320,19 +394,32 @@ mod tests {
             ),
         ] {
             let (kind, text) = judged(freed, lost_at, waited);
-            assert_eq!((kind, kind.exit_status(), text.as_str()), (VerdictKind::NotYet, NOT_PROVED, words));
+            assert_eq!(
+                (kind, kind.exit_status(), text.as_str()),
+                (VerdictKind::NotYet, NOT_PROVED, words)
+            );
         }
         assert_eq!(judged(content(10, 0, 0, 0), None, 10).0, VerdictKind::Zeroed);
-        let mut swallowed = ProofObservations { later: later(10), ..observed(content(0, 0, 10, 0), Some("sda")) };
-        swallowed.arrival.lost = Some(DiscardLoss { at: "sda".into(), by: Some("dm-0 (home)".into()), reached_others: false });
+        let mut swallowed =
+            ProofObservations { later: later(10), ..observed(content(0, 0, 10, 0), Some("sda")) };
+        swallowed.arrival.lost = Some(DiscardLoss {
+            at: "sda".into(),
+            by: Some("dm-0 (home)".into()),
+            reached_others: false,
+        });
         assert_eq!(judge(&swallowed).0, VerdictKind::NeverArrived, "the layer above had them");
     }
 
     #[test]
     fn judge_names_broken_promise() {
-        let lying = ProofObservations { promise: Promise::Zeroes, ..observed(content(0, 0, 10, 0), None) };
+        let lying =
+            ProofObservations { promise: Promise::Zeroes, ..observed(content(0, 0, 10, 0), None) };
         assert!(judge(&lying).1.contains("breaks that promise"));
-        let unsteady = ProofObservations { again: content(0, 0, 0, 9), promise: Promise::Same, ..observed(content(0, 0, 0, 10), None) };
+        let unsteady = ProofObservations {
+            again: content(0, 0, 0, 9),
+            promise: Promise::Same,
+            ..observed(content(0, 0, 0, 10), None)
+        };
         assert!(judge(&unsteady).1.contains("promises not to do"));
     }
 }

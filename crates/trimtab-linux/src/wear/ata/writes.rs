@@ -21,7 +21,12 @@ struct Candidate {
 }
 
 /// Fills in the counters of writes and their ratio.
-pub fn read(document: &Value, attributes: &[Attribute], reading: &mut Reading, fields: &mut Fields) {
+pub fn read(
+    document: &Value,
+    attributes: &[Attribute],
+    reading: &mut Reading,
+    fields: &mut Fields,
+) {
     let sector = sector_bytes(document);
     let mut candidates = Vec::new();
     for attribute in attributes {
@@ -31,37 +36,67 @@ pub fn read(document: &Value, attributes: &[Attribute], reading: &mut Reading, f
             Ok((step, is_explicit)) => {
                 let source = attribute.title();
                 let cell = name.is_of_cell.then(|| attribute.name.clone());
-                let counter = fields.bytes(raw, step, &source).map(|bytes| Counter { bytes, step_bytes: step, source });
-                candidates.extend(counter.map(|counter| Candidate { side: name.side, counter, is_explicit, cell }));
+                let counter = fields.bytes(raw, step, &source).map(|bytes| Counter {
+                    bytes,
+                    step_bytes: step,
+                    source,
+                });
+                candidates.extend(counter.map(|counter| Candidate {
+                    side: name.side,
+                    counter,
+                    is_explicit,
+                    cell,
+                }));
             }
-            Err(why) => reading.raw_counters.push(RawCounter { id: Some(attribute.id), name: attribute.name.clone(), raw, why }),
+            Err(why) => reading.raw_counters.push(RawCounter {
+                id: Some(attribute.id),
+                name: attribute.name.clone(),
+                raw,
+                why,
+            }),
         }
     }
-    let (host, nand): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|candidate| candidate.side == Side::Host);
+    let (host, nand): (Vec<_>, Vec<_>) =
+        candidates.into_iter().partition(|candidate| candidate.side == Side::Host);
     let host = best(&host, fields);
     let nand = best(&without_cells(nand), fields);
     let standard = standard(document, sector, fields);
     let is_doubtful = match (&standard, &host) {
-        (Some(standard), Some(host)) => disagree(&host.counter, standard).inspect(|text| fields.remark(text.clone())).is_some(),
+        (Some(standard), Some(host)) => {
+            disagree(&host.counter, standard).inspect(|text| fields.remark(text.clone())).is_some()
+        }
         _ => false,
     };
-    reading.waf_counters = pages(attributes).or_else(|| bytes(host.as_ref().filter(|_| !is_doubtful), nand.as_ref()));
+    reading.waf_counters =
+        pages(attributes).or_else(|| bytes(host.as_ref().filter(|_| !is_doubtful), nand.as_ref()));
     reading.host_written = standard.or(host.map(|host| host.counter));
     reading.nand_written = nand.map(|nand| nand.counter);
 }
 
 /// Bytes of one step, and whether the name itself states them; or the reason why the unit is
 /// unknown.
-fn candidate(of: &Attribute, name: WriteName, raw: u64, sector: Option<u64>, all: &[Attribute]) -> Result<(u64, bool), String> {
-    let is_rest = |other: &Attribute| write_name(&other.name).is_some_and(|part| part.is_part && part.side == name.side);
+fn candidate(
+    of: &Attribute,
+    name: WriteName,
+    raw: u64,
+    sector: Option<u64>,
+    all: &[Attribute],
+) -> Result<(u64, bool), String> {
+    let is_rest = |other: &Attribute| {
+        write_name(&other.name).is_some_and(|part| part.is_part && part.side == name.side)
+    };
     let rest = all.iter().find(|other| other.id != of.id && is_rest(other) && other.raw != Some(0));
     if name.is_part || raw > 0 && rest.is_some() {
         return Err("one part of a counter that several attributes hold".to_owned());
     }
     match name.unit {
         Unit::Bytes(bytes) => Ok((bytes, true)),
-        Unit::Sectors if of.is_default_name => Err("smartctl does not know this drive, so the name is a default".to_owned()),
-        Unit::Sectors => sector.map(|bytes| (bytes, false)).ok_or_else(|| "the drive does not state its sector size".to_owned()),
+        Unit::Sectors if of.is_default_name => {
+            Err("smartctl does not know this drive, so the name is a default".to_owned())
+        }
+        Unit::Sectors => sector
+            .map(|bytes| (bytes, false))
+            .ok_or_else(|| "the drive does not state its sector size".to_owned()),
         Unit::Unknown => Err("its name states none".to_owned()),
     }
 }
@@ -80,7 +115,9 @@ fn standard(document: &Value, sector: Option<u64>, fields: &mut Fields) -> Optio
 /// The counter whose name states bytes; among equals, the one that counted more. A remark says
 /// which others disagree.
 fn best(candidates: &[Candidate], fields: &mut Fields) -> Option<Candidate> {
-    let best = candidates.iter().max_by_key(|candidate| (candidate.is_explicit, candidate.counter.bytes))?;
+    let best = candidates
+        .iter()
+        .max_by_key(|candidate| (candidate.is_explicit, candidate.counter.bytes))?;
     for other in candidates {
         if let Some(text) = disagree(&other.counter, &best.counter) {
             fields.remark(text);
@@ -93,13 +130,15 @@ fn best(candidates: &[Candidate], fields: &mut Fields) -> Option<Candidate> {
 /// One counter in place of those of each kind of cell: their sum, unless a counter of all
 /// exists.
 fn without_cells(nand: Vec<Candidate>) -> Vec<Candidate> {
-    let (cells, mut whole): (Vec<_>, Vec<_>) = nand.into_iter().partition(|candidate| candidate.cell.is_some());
+    let (cells, mut whole): (Vec<_>, Vec<_>) =
+        nand.into_iter().partition(|candidate| candidate.cell.is_some());
     if !whole.is_empty() || cells.is_empty() {
         return whole;
     }
     let counters = || cells.iter().map(|cell| &cell.counter);
     let bytes = counters().try_fold(0_u64, |sum, counter| sum.checked_add(counter.bytes));
-    let source = counters().map(|counter| counter.source.as_str()).collect::<Vec<_>>().join(" and ");
+    let source =
+        counters().map(|counter| counter.source.as_str()).collect::<Vec<_>>().join(" and ");
     let step_bytes = counters().map(|counter| counter.step_bytes).fold(0, u64::saturating_add);
     whole.extend(bytes.map(|bytes| Candidate {
         side: Side::Nand,
@@ -112,20 +151,33 @@ fn without_cells(nand: Vec<Candidate>) -> Vec<Candidate> {
 
 /// A remark if two counters of the same writes differ by more than their steps.
 fn disagree(one: &Counter, trusted: &Counter) -> Option<String> {
-    let slack = one.step_bytes.max(trusted.step_bytes) as f64 + one.bytes.max(trusted.bytes) as f64 * TOLERANCE;
+    let slack = one.step_bytes.max(trusted.step_bytes) as f64
+        + one.bytes.max(trusted.bytes) as f64 * TOLERANCE;
     (one.bytes.abs_diff(trusted.bytes) as f64 > slack).then(|| {
         let (value, other) = (amount(one.bytes), amount(trusted.bytes));
-        format!("{} would be {value}, but {} is {other}: the latter is used", one.source, trusted.source)
+        format!(
+            "{} would be {value}, but {} is {other}: the latter is used",
+            one.source, trusted.source
+        )
     })
 }
 
 /// Pages programmed for the host, and in all.
 fn pages(attributes: &[Attribute]) -> Option<WafCounters> {
-    let find = |which: PageName| attributes.iter().find(|attribute| page_name(&attribute.name) == Some(which));
+    let find = |which: PageName| {
+        attributes.iter().find(|attribute| page_name(&attribute.name) == Some(which))
+    };
     let (host, background) = (find(PageName::Host)?, find(PageName::Background)?);
     let source = format!("{} and {}", host.title(), background.title());
     let (host, background) = (host.raw?, background.raw?);
-    Some(WafCounters { host, nand: host.checked_add(background)?, unit: WafUnit::Pages, host_step: 1, nand_step: 1, source })
+    Some(WafCounters {
+        host,
+        nand: host.checked_add(background)?,
+        unit: WafUnit::Pages,
+        host_step: 1,
+        nand_step: 1,
+        source,
+    })
 }
 
 fn bytes(host: Option<&Candidate>, nand: Option<&Candidate>) -> Option<WafCounters> {

@@ -64,7 +64,8 @@ mod tests {
     /// 7), 23 for (10, 10); none for (3, 3).
     #[test]
     fn excluded_follows_from_printed_critical_values() {
-        let cases = [((2, 2), 0), ((3, 3), 0), ((4, 4), 0), ((5, 5), 2), ((7, 7), 8), ((10, 10), 23)];
+        let cases =
+            [((2, 2), 0), ((3, 3), 0), ((4, 4), 0), ((5, 5), 2), ((7, 7), 8), ((10, 10), 23)];
         for ((na, nb), expected) in cases {
             assert_eq!(excluded(na, nb, 0.05), expected, "{na} {nb}");
         }

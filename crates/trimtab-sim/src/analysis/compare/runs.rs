@@ -2,7 +2,10 @@
 
 use super::{ComparisonOptions, ComparisonVerdict, MetricComparison, compare, exactly};
 use crate::run::metrics;
-use crate::run::{Better, Field, LatencyPart, Metric, Provenance, Run, STUDY_CELL, STUDY_TAKEN, Severity, Unit, Warning};
+use crate::run::{
+    Better, Field, LatencyPart, Metric, Provenance, Run, STUDY_CELL, STUDY_TAKEN, Severity, Unit,
+    Warning,
+};
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -56,10 +59,18 @@ pub const fn adds_up(unit: Unit) -> bool {
 
 /// `other` against `baseline`.
 #[must_use]
-pub fn against(baseline: Side<'_>, other: Side<'_>, options: &ComparisonOptions) -> BaselineComparison {
-    let (a, b) = (pooled(baseline.runs, |run| run.metrics.clone()), pooled(other.runs, |run| run.metrics.clone()));
+pub fn against(
+    baseline: Side<'_>,
+    other: Side<'_>,
+    options: &ComparisonOptions,
+) -> BaselineComparison {
+    let (a, b) = (
+        pooled(baseline.runs, |run| run.metrics.clone()),
+        pooled(other.runs, |run| run.metrics.clone()),
+    );
     let systems = (systems(baseline.runs), systems(other.runs));
-    let (latencies_a, latencies_b) = (pooled(baseline.runs, latency_metrics), pooled(other.runs, latency_metrics));
+    let (latencies_a, latencies_b) =
+        (pooled(baseline.runs, latency_metrics), pooled(other.runs, latency_metrics));
     let missing = |from: &[Metric], there: &[Metric]| -> Vec<String> {
         from.iter().filter(|m| find(there, m).is_none()).map(|m| m.name.clone()).collect()
     };
@@ -78,7 +89,9 @@ pub fn against(baseline: Side<'_>, other: Side<'_>, options: &ComparisonOptions)
 #[must_use]
 pub fn are_exact(a: Side<'_>, b: Side<'_>) -> bool {
     let seeds = |side: Side<'_>| side.runs.iter().map(|run| run.seed).collect::<BTreeSet<u64>>();
-    let modelled = |side: Side<'_>| !side.runs.is_empty() && side.runs.iter().all(|run| run.provenance == Provenance::Modelled);
+    let modelled = |side: Side<'_>| {
+        !side.runs.is_empty() && side.runs.iter().all(|run| run.provenance == Provenance::Modelled)
+    };
     modelled(a) && modelled(b) && seeds(a) == seeds(b) && seeds(a).len() == 1
 }
 
@@ -96,8 +109,14 @@ pub fn unlike(sides: &[Side<'_>]) -> Option<String> {
     };
     let workloads: Vec<String> = sides.iter().map(of_side).collect();
     let first = sides.first().and_then(|side| side.runs.first()).map(of_run)?;
-    let shown =
-        || sides.iter().zip(&workloads).map(|(side, workload)| format!("{} is {workload}", side.label)).collect::<Vec<_>>().join(", ");
+    let shown = || {
+        sides
+            .iter()
+            .zip(&workloads)
+            .map(|(side, workload)| format!("{} is {workload}", side.label))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     workloads.iter().any(|workload| *workload != first).then(shown)
 }
 
@@ -126,16 +145,27 @@ fn pooled(runs: &[Run], metrics: impl Fn(&Run) -> Vec<Metric>) -> Vec<Metric> {
     first
 }
 
-fn rows(a: &[Metric], b: &[Metric], systems: (u32, u32), exact: bool, options: &ComparisonOptions) -> Vec<ComparisonRow> {
-    let compare = |a: &[f64], b: &[f64], better| if exact { exactly(a, b, better) } else { compare(a, b, better, options) };
+fn rows(
+    a: &[Metric],
+    b: &[Metric],
+    systems: (u32, u32),
+    exact: bool,
+    options: &ComparisonOptions,
+) -> Vec<ComparisonRow> {
+    let compare = |a: &[f64], b: &[f64], better| {
+        if exact { exactly(a, b, better) } else { compare(a, b, better, options) }
+    };
     a.iter()
         .filter_map(|left| find(b, left).map(|right| (left, right)))
         .map(|(left, right)| {
             let mut comparison = compare(&left.samples, &right.samples, left.better);
             let mut per_system = None;
             if systems != (1, 1) && adds_up(left.unit) {
-                let share = |metric: &Metric, n: u32| metric.samples.iter().map(|v| v / f64::from(n)).collect::<Vec<_>>();
-                per_system = Some(compare(&share(left, systems.0), &share(right, systems.1), left.better));
+                let share = |metric: &Metric, n: u32| {
+                    metric.samples.iter().map(|v| v / f64::from(n)).collect::<Vec<_>>()
+                };
+                per_system =
+                    Some(compare(&share(left, systems.0), &share(right, systems.1), left.better));
                 if systems.0 != systems.1 {
                     comparison.verdict = ComparisonVerdict::CannotTell;
                 }
@@ -144,12 +174,22 @@ fn rows(a: &[Metric], b: &[Metric], systems: (u32, u32), exact: bool, options: &
             let trims = comparison.a > 0.0 && comparison.b > 0.0;
             if left.name == metrics::TRIM_SECONDS
                 && !trims
-                && matches!(comparison.verdict, ComparisonVerdict::Better | ComparisonVerdict::Worse)
+                && matches!(
+                    comparison.verdict,
+                    ComparisonVerdict::Better | ComparisonVerdict::Worse
+                )
             {
                 comparison.verdict = ComparisonVerdict::Different;
             }
             let (name, unit, better) = (left.name.clone(), left.unit, left.better);
-            ComparisonRow { name, unit, better, repeats: (left.samples.len(), right.samples.len()), comparison, per_system }
+            ComparisonRow {
+                name,
+                unit,
+                better,
+                repeats: (left.samples.len(), right.samples.len()),
+                comparison,
+                per_system,
+            }
         })
         .collect()
 }
@@ -171,7 +211,9 @@ pub fn latency_metrics(run: &Run) -> Vec<Metric> {
     }
     let mut metrics = Vec::new();
     for ((phase, kind), histograms) in groups {
-        for (name, percent, fewest) in [("p50", 50.0, 10), ("p99", 99.0, 1000), ("p99.9", 99.9, 10_000)] {
+        for (name, percent, fewest) in
+            [("p50", 50.0, 10), ("p99", 99.0, 1000), ("p99.9", 99.9, 10_000)]
+        {
             if histograms.iter().all(|h| h.count() >= fewest) {
                 metrics.push(Metric {
                     name: format!("{phase}.{kind}.{name}"),
@@ -198,7 +240,14 @@ pub fn warnings(sides: &[Side<'_>]) -> Vec<Warning> {
     ];
     for (scope, word, fields) in scopes {
         for (key, values) in by_key(sides, fields) {
-            differ(sides, &format!("{scope}.{key}"), &format!("{word} {key}"), Severity::Caution, &values, &mut found);
+            differ(
+                sides,
+                &format!("{scope}.{key}"),
+                &format!("{word} {key}"),
+                Severity::Caution,
+                &values,
+                &mut found,
+            );
         }
     }
     merge_expected_differences(&mut found);
@@ -212,20 +261,30 @@ pub fn warnings(sides: &[Side<'_>]) -> Vec<Warning> {
 fn head_differences(sides: &[Side<'_>], found: &mut Vec<Warning>) {
     type Read = fn(&Run) -> String;
     let heads: [(&str, &str, Severity, Read); 5] = [
-        ("provenance", "the source of the figures", Severity::Serious, |run| run.provenance.name().to_owned()),
+        ("provenance", "the source of the figures", Severity::Serious, |run| {
+            run.provenance.name().to_owned()
+        }),
         ("target", "the kind of target", Severity::Caution, |run| run.target.name().to_owned()),
         ("seed", "the seed", Severity::Note, |run| run.seed.to_string()),
-        ("tool_version", "the version of the tool", Severity::Caution, |run| run.tool_version.clone()),
+        ("tool_version", "the version of the tool", Severity::Caution, |run| {
+            run.tool_version.clone()
+        }),
         ("policy", "the trim policy", Severity::Note, |run| run.policy.clone()),
     ];
     for (key, word, severity, read) in heads {
-        let values: Vec<Vec<Option<String>>> = sides.iter().map(|side| side.runs.iter().map(|run| Some(read(run))).collect()).collect();
+        let values: Vec<Vec<Option<String>>> = sides
+            .iter()
+            .map(|side| side.runs.iter().map(|run| Some(read(run))).collect())
+            .collect();
         differ(sides, key, word, severity, &values, found);
     }
 }
 
 /// Every key of any side, with each run's value.
-fn by_key(sides: &[Side<'_>], fields: fn(&Run) -> &[Field]) -> Vec<(String, Vec<Vec<Option<String>>>)> {
+fn by_key(
+    sides: &[Side<'_>],
+    fields: fn(&Run) -> &[Field],
+) -> Vec<(String, Vec<Vec<Option<String>>>)> {
     let mut keys: BTreeMap<&str, usize> = BTreeMap::new();
     for field in sides.iter().flat_map(|side| side.runs).flat_map(fields) {
         let next = keys.len();
@@ -234,9 +293,18 @@ fn by_key(sides: &[Side<'_>], fields: fn(&Run) -> &[Field]) -> Vec<(String, Vec<
     let mut ordered: Vec<(&str, usize)> = keys.into_iter().collect();
     ordered.sort_by_key(|(_, order)| *order);
     // Of two fields with one key the first counts.
-    let of_run = |run| fields(run).iter().rev().map(|field| (field.key.as_str(), field.value.as_str())).collect::<BTreeMap<_, _>>();
-    let of_sides: Vec<Vec<BTreeMap<&str, &str>>> = sides.iter().map(|side| side.runs.iter().map(of_run).collect()).collect();
-    let values = |key: &str, runs: &Vec<BTreeMap<&str, &str>>| runs.iter().map(|run| run.get(key).map(|&value| value.to_owned())).collect();
+    let of_run = |run| {
+        fields(run)
+            .iter()
+            .rev()
+            .map(|field| (field.key.as_str(), field.value.as_str()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let of_sides: Vec<Vec<BTreeMap<&str, &str>>> =
+        sides.iter().map(|side| side.runs.iter().map(of_run).collect()).collect();
+    let values = |key: &str, runs: &Vec<BTreeMap<&str, &str>>| {
+        runs.iter().map(|run| run.get(key).map(|&value| value.to_owned())).collect()
+    };
     ordered
         .into_iter()
         // Cells of a study differ by their settings, which are compared separately.
@@ -246,18 +314,30 @@ fn by_key(sides: &[Side<'_>], fields: fn(&Run) -> &[Field]) -> Vec<(String, Vec<
 }
 
 /// Adds a warning unless all values are equal.
-fn differ(sides: &[Side<'_>], code: &str, word: &str, severity: Severity, values: &[Vec<Option<String>>], found: &mut Vec<Warning>) {
+fn differ(
+    sides: &[Side<'_>],
+    code: &str,
+    word: &str,
+    severity: Severity,
+    values: &[Vec<Option<String>>],
+    found: &mut Vec<Warning>,
+) {
     let mut all = values.iter().flatten();
     let Some(first) = all.next() else { return };
     if all.all(|value| value == first) {
         return;
     }
     let shown = |of_side: &[Option<String>]| {
-        let mut distinct: Vec<&str> = of_side.iter().map(|v| v.as_deref().unwrap_or("not set")).collect();
+        let mut distinct: Vec<&str> =
+            of_side.iter().map(|v| v.as_deref().unwrap_or("not set")).collect();
         distinct.dedup();
         distinct.join(" / ")
     };
-    let facts: Vec<Field> = sides.iter().zip(values).map(|(side, of_side)| Field::new(side.label, shown(of_side))).collect();
+    let facts: Vec<Field> = sides
+        .iter()
+        .zip(values)
+        .map(|(side, of_side)| Field::new(side.label, shown(of_side)))
+        .collect();
     let list: Vec<String> = facts.iter().map(|f| format!("{} {}", f.key, f.value)).collect();
     let text = format!("{word} differs: {}", list.join("; "));
     found.push(Warning { code: format!("differs.{code}"), severity, facts, text });
@@ -268,18 +348,38 @@ fn merge_expected_differences(found: &mut Vec<Warning>) {
     const ENVIRONMENT: &str = "differs.environment.";
     type Among = fn(&str) -> bool;
     let gathered: [(&str, &str, Among); 2] = [
-        ("interference", "the runs had different interference (see the environment of each)", |key| key.starts_with("interference")),
-        ("drive.health", "the drives had different temperature or wear (see the environment of each)", |key| {
-            key.starts_with("drive.") && (key.contains(".temperature") || key.ends_with(".wear"))
-        }),
+        (
+            "interference",
+            "the runs had different interference (see the environment of each)",
+            |key| key.starts_with("interference"),
+        ),
+        (
+            "drive.health",
+            "the drives had different temperature or wear (see the environment of each)",
+            |key| {
+                key.starts_with("drive.")
+                    && (key.contains(".temperature") || key.ends_with(".wear"))
+            },
+        ),
     ];
     for (name, text, among) in gathered {
         let is_of_it = |w: &Warning| w.code.strip_prefix(ENVIRONMENT).is_some_and(among);
-        let fact = |w: &Warning, f: &Field| Field::new(format!("{} {}", f.key, &w.code[ENVIRONMENT.len()..]), f.value.clone());
-        let facts: Vec<Field> = found.iter().filter(|w| is_of_it(w)).flat_map(|w| w.facts.iter().map(move |f| fact(w, f))).collect();
+        let fact = |w: &Warning, f: &Field| {
+            Field::new(format!("{} {}", f.key, &w.code[ENVIRONMENT.len()..]), f.value.clone())
+        };
+        let facts: Vec<Field> = found
+            .iter()
+            .filter(|w| is_of_it(w))
+            .flat_map(|w| w.facts.iter().map(move |f| fact(w, f)))
+            .collect();
         found.retain(|w| !is_of_it(w));
         if !facts.is_empty() {
-            found.push(Warning { code: format!("{ENVIRONMENT}{name}"), severity: Severity::Note, facts, text: text.to_owned() });
+            found.push(Warning {
+                code: format!("{ENVIRONMENT}{name}"),
+                severity: Severity::Note,
+                facts,
+                text: text.to_owned(),
+            });
         }
     }
 }
@@ -288,12 +388,20 @@ fn merge_expected_differences(found: &mut Vec<Warning>) {
 fn sums(sides: &[Side<'_>], found: &mut Vec<Warning>) {
     for side in sides {
         for run in side.runs.iter().filter(|run| run.systems > 1) {
-            let facts = vec![Field::new("systems", run.systems.to_string()), Field::new("target", run.target_label.clone())];
+            let facts = vec![
+                Field::new("systems", run.systems.to_string()),
+                Field::new("target", run.target_label.clone()),
+            ];
             let text = format!(
                 "{} ({}) is a sum of {} independent systems, and sums of independent systems are not one system: compare the figures per system",
                 side.label, run.target_label, run.systems
             );
-            found.push(Warning { code: "systems.sum".to_owned(), severity: Severity::Serious, facts, text });
+            found.push(Warning {
+                code: "systems.sum".to_owned(),
+                severity: Severity::Serious,
+                facts,
+                text,
+            });
         }
     }
 }
@@ -303,20 +411,45 @@ fn unfinished(sides: &[Side<'_>], found: &mut Vec<Warning>) {
     for side in sides {
         for run in side.runs {
             if !run.complete {
-                let text = format!("{} was interrupted: its figures cover only the completed part", side.label);
-                found.push(Warning { code: "run.incomplete".to_owned(), severity: Severity::Serious, facts: Vec::new(), text });
+                let text = format!(
+                    "{} was interrupted: its figures cover only the completed part",
+                    side.label
+                );
+                found.push(Warning {
+                    code: "run.incomplete".to_owned(),
+                    severity: Severity::Serious,
+                    facts: Vec::new(),
+                    text,
+                });
             }
             // An unsteady rate is otherwise only marked with a symbol, which comparisons lack.
-            let own = run.warnings.iter().filter(|warning| warning.severity > Severity::Note || warning.code.starts_with("steady-state."));
-            found.extend(own.map(|warning| Warning { text: format!("{}: {}", side.label, warning.text), ..warning.clone() }));
+            let own = run.warnings.iter().filter(|warning| {
+                warning.severity > Severity::Note || warning.code.starts_with("steady-state.")
+            });
+            found.extend(own.map(|warning| Warning {
+                text: format!("{}: {}", side.label, warning.text),
+                ..warning.clone()
+            }));
         }
     }
-    let modelled = |side: &&Side<'_>| side.runs.iter().any(|run| run.provenance == Provenance::Modelled);
+    let modelled =
+        |side: &&Side<'_>| side.runs.iter().any(|run| run.provenance == Provenance::Modelled);
     let labels: Vec<&str> = sides.iter().filter(modelled).map(|side| side.label).collect();
     if let Some((last, rest)) = labels.split_last() {
-        let (labels, were) = if rest.is_empty() { (String::new(), "was") } else { (format!("{} and ", rest.join(", ")), "were") };
-        let text = format!("{labels}{last} {were} modelled: the figures have no spread and do not show how much real ones would vary");
-        found.push(Warning { code: "run.modelled".to_owned(), severity: Severity::Note, facts: Vec::new(), text });
+        let (labels, were) = if rest.is_empty() {
+            (String::new(), "was")
+        } else {
+            (format!("{} and ", rest.join(", ")), "were")
+        };
+        let text = format!(
+            "{labels}{last} {were} modelled: the figures have no spread and do not show how much real ones would vary"
+        );
+        found.push(Warning {
+            code: "run.modelled".to_owned(),
+            severity: Severity::Note,
+            facts: Vec::new(),
+            text,
+        });
     }
 }
 
@@ -369,27 +502,46 @@ mod tests {
         let rate = |v| [v];
         let emc = Run {
             systems: 4,
-            ..run("EMC VNX, Celerra VG8 gateways", &[("ops_per_s", Unit::OpsPerSecond, Better::Higher, &rate(497_623.0))])
+            ..run(
+                "EMC VNX, Celerra VG8 gateways",
+                &[("ops_per_s", Unit::OpsPerSecond, Better::Higher, &rate(497_623.0))],
+            )
         };
-        let netapp = run("NetApp FAS6240", &[("ops_per_s", Unit::OpsPerSecond, Better::Higher, &rate(190_675.0))]);
+        let netapp = run(
+            "NetApp FAS6240",
+            &[("ops_per_s", Unit::OpsPerSecond, Better::Higher, &rate(190_675.0))],
+        );
         let (a, b) = ([emc], [netapp]);
         let sides = two(&a, &b);
         let result = against(sides[0], sides[1], &ComparisonOptions::default());
         let row = &result.figures[0];
         let each = row.per_system.unwrap();
         assert_eq!(libm::floor(each.a), 124_405.0, "as published for each system");
-        assert!((row.comparison.ratio.unwrap() - 0.383).abs() < 0.001 && (each.ratio.unwrap() - 1.533).abs() < 0.001);
-        assert_eq!((row.comparison.verdict, each.verdict), (ComparisonVerdict::CannotTell, ComparisonVerdict::CannotTell));
+        assert!(
+            (row.comparison.ratio.unwrap() - 0.383).abs() < 0.001
+                && (each.ratio.unwrap() - 1.533).abs() < 0.001
+        );
+        assert_eq!(
+            (row.comparison.verdict, each.verdict),
+            (ComparisonVerdict::CannotTell, ComparisonVerdict::CannotTell)
+        );
         let warnings = warnings(&sides);
-        assert!(warnings[0].text.contains("sums of independent systems are not one system"), "{warnings:?}");
+        assert!(
+            warnings[0].text.contains("sums of independent systems are not one system"),
+            "{warnings:?}"
+        );
     }
 
     #[test]
     fn compare_warns_of_exactly_the_differing_fields() {
         let mut b = run("B", &[]);
         b.settings = vec![Field::new("files", "500"), Field::new("tries", "3")];
-        b.environment = vec![Field::new("fs.type", "xfs"), Field::new("interference.bytes", "5 MB")];
-        b.environment.extend([Field::new("drive.temperature", "41 °C"), Field::new("drive.temperature.after", "46 °C")]);
+        b.environment =
+            vec![Field::new("fs.type", "xfs"), Field::new("interference.bytes", "5 MB")];
+        b.environment.extend([
+            Field::new("drive.temperature", "41 °C"),
+            Field::new("drive.temperature.after", "46 °C"),
+        ]);
         b.environment.push(Field::new("drive.1.wear", "3 % of its rated life used"));
         b.policy = "online".to_owned();
         let (a, b) = ([run("A", &[])], [b]);
@@ -421,28 +573,42 @@ mod tests {
         assert_eq!(unlike(&tree, &postmark).unwrap(), "A is tree, B is postmark");
         let simulate = |kind| [of("simulate", Some(kind))];
         assert_eq!(unlike(&simulate("random"), &simulate("random")), None);
-        assert_eq!(unlike(&simulate("random"), &simulate("zipf")).unwrap(), "A is simulate random, B is simulate zipf");
+        assert_eq!(
+            unlike(&simulate("random"), &simulate("zipf")).unwrap(),
+            "A is simulate random, B is simulate zipf"
+        );
         let mixed = [of("tree", None), of("postmark", None)];
         assert_eq!(unlike(&tree, &mixed).unwrap(), "A is tree, B is tree and postmark");
-        assert_eq!(unlike(&mixed, &mixed).unwrap(), "A is tree and postmark, B is tree and postmark");
+        assert_eq!(
+            unlike(&mixed, &mixed).unwrap(),
+            "A is tree and postmark, B is tree and postmark"
+        );
     }
 
     #[test]
     fn side_without_trims_is_not_faster_at_trimming() {
-        let trims = |seconds: &[f64]| run("x", &[(metrics::TRIM_SECONDS, Unit::Seconds, Better::Lower, seconds)]);
+        let trims = |seconds: &[f64]| {
+            run("x", &[(metrics::TRIM_SECONDS, Unit::Seconds, Better::Lower, seconds)])
+        };
         let verdict = |a: &[f64], b: &[f64]| {
             let (a, b) = ([trims(a)], [trims(b)]);
             let sides = two(&a, &b);
             against(sides[0], sides[1], &ComparisonOptions::default()).figures[0].comparison.verdict
         };
-        assert_eq!([verdict(&[5.0; 3], &[0.0; 3]), verdict(&[0.0; 3], &[5.0; 3])], [ComparisonVerdict::Different; 2]);
+        assert_eq!(
+            [verdict(&[5.0; 3], &[0.0; 3]), verdict(&[0.0; 3], &[5.0; 3])],
+            [ComparisonVerdict::Different; 2]
+        );
         assert_eq!(verdict(&[5.0; 3], &[2.0; 3]), ComparisonVerdict::Better);
     }
 
     #[test]
     fn modelled_runs_of_one_seed_are_compared_exactly() {
-        let one =
-            |provenance, seed, v: f64| Run { provenance, seed, ..run("x", &[("delete.seconds", Unit::Seconds, Better::Lower, &[v])]) };
+        let one = |provenance, seed, v: f64| Run {
+            provenance,
+            seed,
+            ..run("x", &[("delete.seconds", Unit::Seconds, Better::Lower, &[v])])
+        };
         let verdict = |a: &[Run], b: &[Run]| {
             let sides = two(a, b);
             against(sides[0], sides[1], &ComparisonOptions::default()).figures[0].comparison.verdict
@@ -455,26 +621,41 @@ mod tests {
             ComparisonVerdict::CannotTell,
             "a different seed is a different draw"
         );
-        assert_eq!(verdict(&[modelled(1, 2.0)], &[one(Provenance::Measured, 1, 2.001)]), ComparisonVerdict::CannotTell);
+        assert_eq!(
+            verdict(&[modelled(1, 2.0)], &[one(Provenance::Measured, 1, 2.001)]),
+            ComparisonVerdict::CannotTell
+        );
         let seeds = |v: f64| [modelled(1, v), modelled(2, v * 1.01), modelled(3, v * 0.99)];
-        assert_eq!(verdict(&seeds(2.0), &seeds(2.001)), ComparisonVerdict::NoDifference, "repeats under several seeds have a spread");
+        assert_eq!(
+            verdict(&seeds(2.0), &seeds(2.001)),
+            ComparisonVerdict::NoDifference,
+            "repeats under several seeds have a spread"
+        );
     }
 
     #[test]
     fn compare_marks_unsteady_and_modelled_rates() {
-        let note = Warning { code: "steady-state.not-reached".into(), severity: Severity::Note, facts: vec![], text: "not steady".into() };
+        let note = Warning {
+            code: "steady-state.not-reached".into(),
+            severity: Severity::Note,
+            facts: vec![],
+            text: "not steady".into(),
+        };
         let a = [Run { provenance: Provenance::Modelled, warnings: vec![note], ..run("x", &[]) }];
         let b = [Run { provenance: Provenance::Modelled, ..run("x", &[]) }];
-        let said: Vec<String> = warnings(&two(&a, &b)).into_iter().map(|warning| warning.text).collect();
+        let said: Vec<String> =
+            warnings(&two(&a, &b)).into_iter().map(|warning| warning.text).collect();
         assert!(
-            said.contains(&"A: not steady".to_owned()) && said.iter().any(|text| text.starts_with("A and B were modelled")),
+            said.contains(&"A: not steady".to_owned())
+                && said.iter().any(|text| text.starts_with("A and B were modelled")),
             "{said:?}"
         );
     }
 
     #[test]
     fn study_cell_is_not_a_difference() {
-        let of_cell = |cell: &str| Run { environment: vec![Field::new(STUDY_CELL, cell)], ..run("x", &[]) };
+        let of_cell =
+            |cell: &str| Run { environment: vec![Field::new(STUDY_CELL, cell)], ..run("x", &[]) };
         assert_eq!(warnings(&two(&[of_cell("a")], &[of_cell("b")])), []);
     }
 
@@ -484,10 +665,14 @@ mod tests {
         let (a, b) = ([one(40.0), one(41.0), one(40.5)], [one(0.6), one(0.7), one(0.65)]);
         let sides = two(&a, &b);
         let result = against(sides[0], sides[1], &ComparisonOptions::default());
-        assert_eq!((result.figures[0].repeats, result.figures[0].comparison.verdict), ((3, 3), ComparisonVerdict::Better));
+        assert_eq!(
+            (result.figures[0].repeats, result.figures[0].comparison.verdict),
+            ((3, 3), ComparisonVerdict::Better)
+        );
         assert!(result.not_shared.is_empty());
         let odd = [run("y", &[("other", Unit::Count, Better::Neither, &[1.0])])];
-        let result = against(sides[0], Side { label: "C", runs: &odd }, &ComparisonOptions::default());
+        let result =
+            against(sides[0], Side { label: "C", runs: &odd }, &ComparisonOptions::default());
         assert!(result.figures.is_empty());
         assert_eq!(result.not_shared, ["delete.seconds", "other"]);
     }
@@ -504,12 +689,21 @@ mod tests {
                 ops: Vec::new(),
                 read: Bytes::ZERO,
                 written: Bytes::ZERO,
-                latencies: vec![Latency { kind: OpKind::Read, part: LatencyPart::Total, histogram }],
+                latencies: vec![Latency {
+                    kind: OpKind::Read,
+                    part: LatencyPart::Total,
+                    histogram,
+                }],
                 discards: None,
             }
         };
         let with = |phases| Run { phases, ..run("x", &[]) };
-        let names = |run: &Run| latency_metrics(run).iter().map(|m| (m.name.clone(), m.samples.len())).collect::<Vec<_>>();
+        let names = |run: &Run| {
+            latency_metrics(run)
+                .iter()
+                .map(|m| (m.name.clone(), m.samples.len()))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(names(&with(vec![phase(9)])), []);
         assert_eq!(names(&with(vec![phase(2000), phase(999)])), [("p.read.p50".to_owned(), 2)]);
         assert_eq!(names(&with(vec![phase(10_000)])).len(), 3);
@@ -519,11 +713,19 @@ mod tests {
     fn interrupted_and_disturbed_runs_are_named() {
         let mut a = run("A", &[]);
         a.complete = false;
-        let own = Warning { code: "x".to_owned(), severity: Severity::Caution, facts: Vec::new(), text: "others wrote".to_owned() };
+        let own = Warning {
+            code: "x".to_owned(),
+            severity: Severity::Caution,
+            facts: Vec::new(),
+            text: "others wrote".to_owned(),
+        };
         a.warnings = vec![own];
         let (a, b) = ([a], [run("B", &[])]);
         let found = warnings(&two(&a, &b));
-        assert_eq!(found.iter().map(|w| w.code.as_str()).collect::<Vec<_>>(), ["run.incomplete", "x"]);
+        assert_eq!(
+            found.iter().map(|w| w.code.as_str()).collect::<Vec<_>>(),
+            ["run.incomplete", "x"]
+        );
         assert_eq!(found[1].text, "A: others wrote");
     }
 }

@@ -81,7 +81,9 @@ impl CostFit {
                 Some((odd, 0)) => self.begin_again(&[odd, (bytes, nanos)]),
                 Some((odd, since)) if f64::from(since) < MEMORY => {
                     self.odd = None;
-                    [odd, (bytes, nanos)].into_iter().for_each(|(bytes, nanos)| self.fit(bytes, nanos));
+                    [odd, (bytes, nanos)]
+                        .into_iter()
+                        .for_each(|(bytes, nanos)| self.fit(bytes, nanos));
                 }
                 _ => {}
             }
@@ -141,14 +143,17 @@ impl CostFit {
 
     /// Nanoseconds per command and per byte: least squares with neither negative.
     pub(super) fn line(&self) -> (f64, f64) {
-        let slope = if self.varied() { (self.bytes_nanos / self.bytes_bytes).max(0.0) } else { 0.0 };
+        let slope =
+            if self.varied() { (self.bytes_nanos / self.bytes_bytes).max(0.0) } else { 0.0 };
         let fixed = self.nanos - slope * self.bytes;
         if fixed >= 0.0 {
             return (fixed, slope);
         }
         // Through the origin.
-        let (product, square) =
-            (self.bytes_nanos + self.weight * self.bytes * self.nanos, self.bytes_bytes + self.weight * self.bytes * self.bytes);
+        let (product, square) = (
+            self.bytes_nanos + self.weight * self.bytes * self.nanos,
+            self.bytes_bytes + self.weight * self.bytes * self.bytes,
+        );
         (0.0, product / square)
     }
 
@@ -159,9 +164,15 @@ impl CostFit {
 
     /// Range of plausible costs, from no byte cost to byte cost only.
     fn plausible(&self, bytes: f64) -> Option<(f64, f64)> {
-        let in_proportion = if self.bytes > 0.0 { self.nanos * bytes / self.bytes } else { self.nanos };
+        let in_proportion =
+            if self.bytes > 0.0 { self.nanos * bytes / self.bytes } else { self.nanos };
         let expected = self.expected(bytes);
-        self.known().then(|| (expected.min(self.nanos).min(in_proportion), expected.max(self.nanos).max(in_proportion)))
+        self.known().then(|| {
+            (
+                expected.min(self.nanos).min(in_proportion),
+                expected.max(self.nanos).max(in_proportion),
+            )
+        })
     }
 
     /// Information lost by fading: sum of squared weights over their sum, times `count`.
@@ -173,7 +184,9 @@ impl CostFit {
     fn deviation(&self) -> f64 {
         let (fixed, slope) = self.line();
         let off = self.nanos - fixed - slope * self.bytes;
-        let squares = self.nanos_nanos - 2.0 * slope * self.bytes_nanos + slope * slope * self.bytes_bytes + self.weight * off * off;
+        let squares = self.nanos_nanos - 2.0 * slope * self.bytes_nanos
+            + slope * slope * self.bytes_bytes
+            + self.weight * off * off;
         let freedom = (self.count - 2.0 * self.fading()).max(0.0);
         libm::sqrt((squares.max(0.0) + SPREAD * SPREAD) / (freedom + 1.0))
     }
@@ -186,7 +199,8 @@ impl CostFit {
     fn error_around(&self, bytes: f64, expected: f64, deviation: f64) -> f64 {
         let off = bytes - self.bytes;
         let leverage = if self.varied() { off * off / self.bytes_bytes } else { 0.0 };
-        let unknown = if self.known() { self.fading() * (1.0 / self.weight + leverage) } else { 0.0 };
+        let unknown =
+            if self.known() { self.fading() * (1.0 / self.weight + leverage) } else { 0.0 };
         deviation * libm::sqrt(expected * expected + unknown)
     }
 
@@ -206,7 +220,11 @@ impl CostFit {
         let ((fixed, slope), deviation) = (self.line(), self.deviation());
         let level = self.nanos + SIGMAS * self.error(self.bytes);
         move |bytes| {
-            let bound = if bytes > self.bytes && self.bytes > 0.0 { level * bytes / self.bytes } else { level };
+            let bound = if bytes > self.bytes && self.bytes > 0.0 {
+                level * bytes / self.bytes
+            } else {
+                level
+            };
             if !self.varied() {
                 return bound;
             }
@@ -227,7 +245,8 @@ impl CostFit {
 
     /// Size expected to take `nanos`; infinite if bytes are free, proportional if not varied.
     pub(super) fn expected_within(&self, nanos: f64) -> f64 {
-        let (fixed, slope) = if self.varied() { self.line() } else { (0.0, self.nanos / self.bytes) };
+        let (fixed, slope) =
+            if self.varied() { self.line() } else { (0.0, self.nanos / self.bytes) };
         if slope > 0.0 { (nanos - fixed) / slope } else { f64::INFINITY }
     }
 
@@ -236,13 +255,19 @@ impl CostFit {
         let (fixed, slope) = self.line();
         let nanos = |nanos: f64| Nanos(libm::round(nanos) as u64);
         let mib = Bytes(1 << 20).as_f64();
-        self.known().then(|| TrimCost { command: nanos(fixed), mib: nanos(slope * mib), error: nanos(self.error(self.typical())) })
+        self.known().then(|| TrimCost {
+            command: nanos(fixed),
+            mib: nanos(slope * mib),
+            error: nanos(self.error(self.typical())),
+        })
     }
 
     /// Saved bit by bit, so that a restart changes no decision.
     pub(super) fn save(&self, what: &str, state: &mut PolicyState) {
         if self.known() {
-            self.clone().numbers().into_iter().for_each(|(name, number)| state.set(&format!("idle.{what}.{name}"), number.to_bits()));
+            self.clone().numbers().into_iter().for_each(|(name, number)| {
+                state.set(&format!("idle.{what}.{name}"), number.to_bits())
+            });
         }
     }
 
@@ -272,9 +297,20 @@ impl CostFit {
 
     /// A stored file may contain anything.
     fn is_sound(&self) -> bool {
-        let positive = [self.weight, self.bytes, self.nanos, self.bytes_bytes, self.nanos_nanos, self.largest, self.last];
+        let positive = [
+            self.weight,
+            self.bytes,
+            self.nanos,
+            self.bytes_bytes,
+            self.nanos_nanos,
+            self.largest,
+            self.last,
+        ];
         let within = |number: &f64| (0.0..1e40).contains(number);
-        positive.iter().all(within) && within(&self.bytes_nanos.abs()) && self.weight > 0.0 && (1.0..=MEMORY).contains(&self.count)
+        positive.iter().all(within)
+            && within(&self.bytes_nanos.abs())
+            && self.weight > 0.0
+            && (1.0..=MEMORY).contains(&self.count)
     }
 }
 

@@ -58,10 +58,14 @@ pub(super) struct PassBalance {
 
 impl PassBalance {
     pub(super) fn restore(state: &PolicyState) -> Self {
-        let [below, waiting, gain] = ["below", "waiting", "gain"].map(|name| state.get(&format!("idle.left.{name}")));
+        let [below, waiting, gain] =
+            ["below", "waiting", "gain"].map(|name| state.get(&format!("idle.left.{name}")));
         let skipped = below.zip(waiting).zip(gain);
-        let skipped =
-            skipped.map(|((below, waiting), gain)| SkippedExtents { below: Bytes(below), waiting: Nanos(waiting), gain: Nanos(gain) });
+        let skipped = skipped.map(|((below, waiting), gain)| SkippedExtents {
+            below: Bytes(below),
+            waiting: Nanos(waiting),
+            gain: Nanos(gain),
+        });
         Self { skipped, ..Self::default() }
     }
 
@@ -104,17 +108,24 @@ impl PassBalance {
     }
 
     /// True if the rest is not worth its cost. `below` is the size limit of this round.
-    pub(super) fn should_stop(&mut self, observation: &Observation<'_>, share_percent: u32, below: Bytes) -> bool {
+    pub(super) fn should_stop(
+        &mut self,
+        observation: &Observation<'_>,
+        share_percent: u32,
+        below: Bytes,
+    ) -> bool {
         // The largest extents are always sent.
         let is_first = self.sent <= self.bytes;
         if is_first || self.commands < COMMANDS_MIN || self.met < MET_MIN || self.bytes <= 0.0 {
             return false;
         }
-        let (waiting, gain) = (self.waiting_ns / self.bytes, self.gain_ns(observation, share_percent));
+        let (waiting, gain) =
+            (self.waiting_ns / self.bytes, self.gain_ns(observation, share_percent));
         let stops = waiting > gain;
         if stops {
             let of_gb = |nanos: f64| Nanos(libm::round(nanos * 1e9) as u64);
-            self.skipped = Some(SkippedExtents { below, waiting: of_gb(waiting), gain: of_gb(gain) });
+            self.skipped =
+                Some(SkippedExtents { below, waiting: of_gb(waiting), gain: of_gb(gain) });
         }
         stops
     }
@@ -128,7 +139,8 @@ mod tests {
     const GB: u64 = 1_000_000_000;
 
     /// 100 GB with 40 GB free.
-    const WINDOWS: [TrimWindow; 2] = [TrimWindow { start: 0, len: 50 * GB }, TrimWindow { start: 50 * GB, len: 50 * GB }];
+    const WINDOWS: [TrimWindow; 2] =
+        [TrimWindow { start: 0, len: 50 * GB }, TrimWindow { start: 50 * GB, len: 50 * GB }];
 
     fn seen() -> Observation<'static> {
         Observation { free: Bytes(40 * GB), ..Observation::of(Nanos::ZERO, &WINDOWS) }
@@ -143,10 +155,19 @@ mod tests {
         assert!((gain.gain_ns(&seen(), 10) * 1e9 / (4.0 * 4e9 * 60.0 / 98.0) - 1.0).abs() < 1e-9);
         // Half of it: 27 GB spare.
         gain.sent = 20e9;
-        assert!((gain.gain_ns(&seen(), 10) * 1e9 / (4.0 * 4e9 * 60.0 / (2.0 * 27.0 * 27.0)) - 1.0).abs() < 1e-9);
+        assert!(
+            (gain.gain_ns(&seen(), 10) * 1e9 / (4.0 * 4e9 * 60.0 / (2.0 * 27.0 * 27.0)) - 1.0)
+                .abs()
+                < 1e-9
+        );
         // 8 GB written since the last pass and until the next: a fifth of the free space.
         gain.begin(Some(Bytes(8 * GB)));
-        assert!((gain.gain_ns(&seen(), 10) * 1e9 / (4.0 * 8e9 * 60.0 / (2.0 * 39.0 * 39.0) / 5.0) - 1.0).abs() < 1e-9);
+        assert!(
+            (gain.gain_ns(&seen(), 10) * 1e9 / (4.0 * 8e9 * 60.0 / (2.0 * 39.0 * 39.0) / 5.0)
+                - 1.0)
+                .abs()
+                < 1e-9
+        );
     }
 
     #[test]
@@ -166,7 +187,10 @@ mod tests {
         gain.add(0, 0.0, 0.2, 1.6e6);
         assert!(gain.should_stop(&seen(), 10, Bytes(2 << 20)));
         let text = gain.skipped.map(SkippedExtents::remark).unwrap_or_default();
-        assert!(text.contains("below 2.10 MB") && text.contains("130 ms") && text.contains("126 ms"), "{text}");
+        assert!(
+            text.contains("below 2.10 MB") && text.contains("130 ms") && text.contains("126 ms"),
+            "{text}"
+        );
         let mut state = PolicyState::default();
         gain.save(&mut state);
         assert_eq!(PassBalance::restore(&state).skipped, gain.skipped);

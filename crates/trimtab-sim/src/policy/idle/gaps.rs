@@ -95,7 +95,8 @@ impl Lengths {
             let count = self.counts[bucket];
             let (begin, end) = (Self::begin(bucket), Self::begin(bucket + 1));
             if count > 0.0 && end > from {
-                let share = |from: f64, to: f64| ((to.min(end) - from.max(begin)) / (end - begin)).max(0.0);
+                let share =
+                    |from: f64, to: f64| ((to.min(end) - from.max(begin)) / (end - begin)).max(0.0);
                 now += count * share(from, to);
                 later += count * share(to, end);
             }
@@ -167,7 +168,8 @@ fn share(settings: &IdleSettings) -> f64 {
 
 /// True if the start of the idle time is too uncertain for a command that takes `took_ns`.
 fn is_unsure(observation: &Observation<'_>, took_ns: f64) -> bool {
-    let lasted = observation.idle_since.map_or(0.0, |since| observation.now.saturating_sub(since).as_f64());
+    let lasted =
+        observation.idle_since.map_or(0.0, |since| observation.now.saturating_sub(since).as_f64());
     observation.idle_unsure.as_f64() > lasted.max(took_ns)
 }
 
@@ -192,9 +194,19 @@ impl Gaps {
 
     /// Processes an observation and the duration of the command that ended since the last one, if
     /// any. Returns the number of its collisions.
-    pub(super) fn observe(&mut self, settings: &IdleSettings, observation: &Observation<'_>, took: Option<Nanos>) -> f64 {
+    pub(super) fn observe(
+        &mut self,
+        settings: &IdleSettings,
+        observation: &Observation<'_>,
+        took: Option<Nanos>,
+    ) -> f64 {
         let Some(requests) = observation.requests else { return 0.0 };
-        let look = GapSnapshot { now: observation.now, requests, idle_since: observation.idle_since, idle_unsure: observation.idle_unsure };
+        let look = GapSnapshot {
+            now: observation.now,
+            requests,
+            idle_since: observation.idle_since,
+            idle_unsure: observation.idle_unsure,
+        };
         let Some(before) = self.last.replace(look) else { return 0.0 };
         let elapsed = look.now.saturating_sub(before.now).as_f64();
         // A restarted counter shows the requests since its restart.
@@ -237,10 +249,12 @@ impl Gaps {
     fn met(&mut self, requests: u64, in_flight: u32, took: Option<Nanos>) -> f64 {
         let Some(took) = took else { return 0.0 };
         let Some(sent) = self.sent.take().filter(|_| took > Nanos::ZERO) else { return 0.0 };
-        let came = requests.checked_sub(sent.requests).unwrap_or(requests) as f64 + f64::from(in_flight);
+        let came =
+            requests.checked_sub(sent.requests).unwrap_or(requests) as f64 + f64::from(in_flight);
         let come = sent.rate * took.as_f64();
         // Requests behind a delayed one are late as well, though they are counted later.
-        let met = sent.weight * if came > 0.0 { came.min(MET_MOST.max(MET_TIMES * come)).max(come) } else { 0.0 };
+        let met = sent.weight
+            * if came > 0.0 { came.min(MET_MOST.max(MET_TIMES * come)).max(come) } else { 0.0 };
         // Overdue commands are rare enough.
         self.account -= if sent.urgent { 0.0 } else { met };
         met
@@ -271,13 +285,19 @@ impl Gaps {
         let together = (1.0 + come / 2.0).max(come);
         let here = self.lengths.ends(lasted, took_ns);
         // An unknown position in the gap counts as a random moment.
-        let ends = if is_unsure(observation, took_ns) { here.max(1.0 - libm::exp(-come)) } else { here };
+        let ends =
+            if is_unsure(observation, took_ns) { here.max(1.0 - libm::exp(-come)) } else { here };
         // Requests in flight meet it in any case.
         f64::from(observation.in_flight) + ends * together * self.weight(settings, observation.now)
     }
 
     /// Time until which a command of `took_ns` must wait; `None` if uncounted.
-    pub(super) fn must_wait(&mut self, settings: &IdleSettings, observation: &Observation<'_>, took_ns: f64) -> Option<Nanos> {
+    pub(super) fn must_wait(
+        &mut self,
+        settings: &IdleSettings,
+        observation: &Observation<'_>,
+        took_ns: f64,
+    ) -> Option<Nanos> {
         observation.requests?;
         let now = observation.now;
         let since = *self.waiting.get_or_insert(now);
@@ -287,7 +307,9 @@ impl Gaps {
         let meets = self.meets(settings, observation, took_ns);
         let good = self.moments.is_good(now, took_ns, meets, self.seen);
         // The position will soon be known.
-        let good = good && !(is_unsure(observation, took_ns) && self.rate * POLL_MIN.as_f64() * POLLS_KNOWN < 1.0);
+        let good = good
+            && !(is_unsure(observation, took_ns)
+                && self.rate * POLL_MIN.as_f64() * POLLS_KNOWN < 1.0);
         let short = meets.min(SAVED_MAX) - self.account;
         self.urgent = waited >= patience;
         let learning = self.learns(now);
@@ -307,13 +329,19 @@ impl Gaps {
     /// True during the warm-up. Skipped if requests are too rare to learn anything within it.
     fn learns(&mut self, now: Nanos) -> bool {
         let expected = self.rate * LEARNING.as_f64();
-        expected >= f64::from(SEEN_MIN) && self.whole < WHOLE_MIN && now < *self.learning_until.get_or_insert(now.saturating_add(LEARNING))
+        expected >= f64::from(SEEN_MIN)
+            && self.whole < WHOLE_MIN
+            && now < *self.learning_until.get_or_insert(now.saturating_add(LEARNING))
     }
 
     /// Records a command. The account does not pay for `cheap` ones.
     pub(super) fn sent(&mut self, settings: &IdleSettings, now: Nanos, cheap: bool) {
-        let (requests, weight) = (self.last.map_or(0, |last| last.requests), self.weight(settings, now));
-        (self.waiting, self.sent) = (None, Some(SendState { rate: self.rate, requests, urgent: self.urgent || cheap, weight }));
+        let (requests, weight) =
+            (self.last.map_or(0, |last| last.requests), self.weight(settings, now));
+        (self.waiting, self.sent) = (
+            None,
+            Some(SendState { rate: self.rate, requests, urgent: self.urgent || cheap, weight }),
+        );
     }
 
     /// True if the last command was overdue or exempt from waiting.
@@ -362,7 +390,11 @@ mod tests {
     fn buckets_are_quarters_of_octaves_without_gaps() {
         for nanos in (4..3000).chain([1 << 40, (1 << 40) - 1, u64::MAX]) {
             let bucket = Lengths::bucket(nanos);
-            assert!(Lengths::begin(bucket) <= nanos as f64 && nanos as f64 <= Lengths::begin(bucket + 1), "{nanos}");
+            assert!(
+                Lengths::begin(bucket) <= nanos as f64
+                    && nanos as f64 <= Lengths::begin(bucket + 1),
+                "{nanos}"
+            );
         }
         assert_eq!([4, 5, 8, 9, 10, 16].map(Lengths::bucket), [8, 9, 12, 12, 13, 16]);
     }
@@ -370,14 +402,23 @@ mod tests {
     #[test]
     fn unknown_gap_ends_within_its_age_in_half_of_cases() {
         let lengths = Lengths::new();
-        assert_eq!([(10.0, 10.0), (10.0, 30.0), (30.0, 10.0)].map(|(lasted, within)| lengths.ends(lasted, within)), [0.5, 0.75, 0.25]);
+        assert_eq!(
+            [(10.0, 10.0), (10.0, 30.0), (30.0, 10.0)]
+                .map(|(lasted, within)| lengths.ends(lasted, within)),
+            [0.5, 0.75, 0.25]
+        );
     }
 
     #[test]
     fn random_gaps_end_at_constant_rate() {
         // Exponential gaps of 5 ms end within 0.15 ms with probability 1 - exp(-0.03), 2.96 %.
         let (mut lengths, mut rng) = (Lengths::new(), trimtab_drive::rng::Stream::new(3, "gaps"));
-        (0..3000).for_each(|_| lengths.add(-5.0 * MS * libm::log(1.0 - rng.below(1 << 30) as f64 / f64::from(1 << 30)), 1.0));
+        (0..3000).for_each(|_| {
+            lengths.add(
+                -5.0 * MS * libm::log(1.0 - rng.below(1 << 30) as f64 / f64::from(1 << 30)),
+                1.0,
+            )
+        });
         for lasted in [0.0, 1.0, 4.0, 8.0] {
             let ends = lengths.ends(lasted * MS, 0.15 * MS);
             assert!((0.025..0.05).contains(&ends), "after {lasted} ms: {ends}");
@@ -387,7 +428,9 @@ mod tests {
     #[test]
     fn command_in_mid_gap_is_free_and_at_end_costs_a_request() {
         let gaps = regular(400);
-        let meets = |since_ms: f64| gaps.meets(&settings(), &at(10_000.0 + since_ms, 400, Some(10_000.0)), 0.15 * MS);
+        let meets = |since_ms: f64| {
+            gaps.meets(&settings(), &at(10_000.0 + since_ms, 400, Some(10_000.0)), 0.15 * MS)
+        };
         assert!(meets(0.5) < 0.002 && meets(2.0) < 0.002, "{} {}", meets(0.5), meets(2.0));
         assert!(meets(3.9) > 0.1, "{}", meets(3.9));
         // Busy: all arrivals during the command.
@@ -428,8 +471,15 @@ mod tests {
             (met, libm::round((gaps.account + met) * 1e4) / 1e4)
         };
         // Includes requests in flight; after the first arrival, at least the expected number.
-        assert_eq!([after(2, 0, 0.0, 5.0), after(2, 1, 0.0, 5.0), after(1, 0, 1000.0, 5.0)], [(2.0, 0.01), (3.0, 0.01), (5.0, 0.005)]);
-        assert_eq!([after(0, 0, 1000.0, 5.0), after(2, 0, 0.0, 0.0)], [(0.0, 0.0), (0.0, 0.01)], "no request, and no command");
+        assert_eq!(
+            [after(2, 0, 0.0, 5.0), after(2, 1, 0.0, 5.0), after(1, 0, 1000.0, 5.0)],
+            [(2.0, 0.01), (3.0, 0.01), (5.0, 0.005)]
+        );
+        assert_eq!(
+            [after(0, 0, 1000.0, 5.0), after(2, 0, 0.0, 0.0)],
+            [(0.0, 0.0), (0.0, 0.01)],
+            "no request, and no command"
+        );
         // A burst at the end of a gap is capped, unless the normal rate is that high.
         assert_eq!([after(5000, 0, 0.0, 5.0).0, after(5000, 0, 200_000.0, 5.0).0], [64.0, 2000.0]);
         // A request observed before the end of the command counts too.
@@ -438,7 +488,10 @@ mod tests {
         let now = last.now.as_f64() / MS + 5.0;
         gaps.account = 0.0;
         assert_eq!(gaps.observe(&settings, &at(now, last.requests + 1, Some(now)), None), 0.0);
-        assert_eq!(gaps.observe(&settings, &at(now + 1.0, last.requests + 1, Some(now)), Some(Nanos(1))), 1.0);
+        assert_eq!(
+            gaps.observe(&settings, &at(now + 1.0, last.requests + 1, Some(now)), Some(Nanos(1))),
+            1.0
+        );
     }
 
     #[test]
@@ -454,7 +507,14 @@ mod tests {
             let expected = gaps.meets(&settings, &now, 5.0 * MS);
             gaps.sent(&settings, now.now, false);
             gaps.rate = 0.0;
-            (expected, gaps.observe(&settings, &at(6.0 + rest_ms, 3, Some(3.0 + rest_ms)), Some(Nanos((5.0 * MS) as u64))))
+            (
+                expected,
+                gaps.observe(
+                    &settings,
+                    &at(6.0 + rest_ms, 3, Some(3.0 + rest_ms)),
+                    Some(Nanos((5.0 * MS) as u64)),
+                ),
+            )
         };
         let ((busy, met), (rested, met_rested)) = (after(9_999.0), after(10_001.0));
         assert_eq!((met, met_rested), (2.0, 0.02));
@@ -467,7 +527,8 @@ mod tests {
         let done = |now: f64| begins.partition_point(|begin| begin + 0.1 <= now) as u64;
         let there = |now: f64| begins.partition_point(|begin| *begin <= now) as u64 - done(now);
         let (mut gaps, settings) = (Gaps::new(), settings());
-        let (mut now, mut read_at, mut seen, mut since, mut unsure, mut took) = (0.0, 0.0, 0, 0.0, 0.0, None);
+        let (mut now, mut read_at, mut seen, mut since, mut unsure, mut took) =
+            (0.0, 0.0, 0, 0.0, 0.0, None);
         let mut commands = Vec::new();
         while now < begins[begins.len() - 1] {
             if done(now) > seen || there(now) > 0 {
@@ -475,7 +536,11 @@ mod tests {
             }
             (seen, read_at) = (done(now), now);
             let idle_unsure = Nanos((unsure * MS) as u64);
-            let observation = Observation { in_flight: there(now) as u32, idle_unsure, ..at(now, seen, Some(since)) };
+            let observation = Observation {
+                in_flight: there(now) as u32,
+                idle_unsure,
+                ..at(now, seen, Some(since))
+            };
             gaps.observe(&settings, &observation, took.take());
             match gaps.must_wait(&settings, &observation, 0.4 * MS) {
                 Some(until) => now = until.as_f64() / MS,
@@ -487,7 +552,9 @@ mod tests {
                 }
             }
         }
-        let met = |begin: &&f64| commands.iter().any(|command| **begin < command + 0.4 && *command < **begin + 0.1);
+        let met = |begin: &&f64| {
+            commands.iter().any(|command| **begin < command + 0.4 && *command < **begin + 0.1)
+        };
         let met = begins.iter().filter(met).count();
         (commands, met)
     }
@@ -496,15 +563,25 @@ mod tests {
     fn collision_rate_stays_within_limit() {
         let regular: Vec<f64> = (0..20_000).map(|nth| 5.0 * f64::from(nth)).collect();
         let (commands, met) = send_during(&regular);
-        assert!(commands.len() > 2000 && met < 40, "{} commands, {met} collisions of 20,000", commands.len());
+        assert!(
+            commands.len() > 2000 && met < 40,
+            "{} commands, {met} collisions of 20,000",
+            commands.len()
+        );
         let soon = commands.iter().filter(|sent| **sent < 2000.0).count();
         assert!(soon > 400, "{soon} in the first two seconds");
         let mut rng = trimtab_drive::rng::Stream::new(5, "gaps");
-        let mut random: Vec<f64> = (0..20_000).map(|_| rng.below(1 << 30) as f64 / f64::from(1 << 30) * 100_000.0).collect();
+        let mut random: Vec<f64> = (0..20_000)
+            .map(|_| rng.below(1 << 30) as f64 / f64::from(1 << 30) * 100_000.0)
+            .collect();
         random.sort_by(f64::total_cmp);
         let (commands, met) = send_during(&random);
         // 0.5 ms contain a request in one of ten cases: 0.5 % allows a thousand commands.
-        assert!((500..1500).contains(&commands.len()) && met <= 130, "{} commands, {met} collisions of 20,000", commands.len());
+        assert!(
+            (500..1500).contains(&commands.len()) && met <= 130,
+            "{} commands, {met} collisions of 20,000",
+            commands.len()
+        );
     }
 
     #[test]
@@ -541,6 +618,9 @@ mod tests {
         assert!(gaps.must_wait(&settings, &busy(22_999.0, 0), 100.0 * MS).is_some());
         assert!(gaps.must_wait(&settings, &busy(23_000.0, 0), 100.0 * MS).is_none());
         let unknown = Observation { requests: None, ..busy(0.0, 0) };
-        assert!(Gaps::new().must_wait(&settings, &unknown, 1e12).is_none(), "requests are not counted");
+        assert!(
+            Gaps::new().must_wait(&settings, &unknown, 1e12).is_none(),
+            "requests are not counted"
+        );
     }
 }

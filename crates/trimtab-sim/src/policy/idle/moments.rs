@@ -42,7 +42,8 @@ impl MomentSelector {
         }
         self.best = (self.best * libm::exp2(elapsed / BEST_FADES.as_f64())).min(meets);
         let (since, seen_then) = self.since.unwrap_or((now, seen));
-        let knows = seen >= seen_then.saturating_add(SEEN_MIN) || now.saturating_sub(since) >= SEES_WITHIN;
+        let knows =
+            seen >= seen_then.saturating_add(SEEN_MIN) || now.saturating_sub(since) >= SEES_WITHIN;
         (knows && meets <= self.best * GOOD) || meets <= GOOD_ANYWAY
     }
 }
@@ -56,7 +57,9 @@ mod tests {
     #[test]
     fn moment_is_good_relative_to_recent_best() {
         let mut moments = MomentSelector::new();
-        let mut good = |ms, took_ms: f64, meets, seen| moments.is_good(Nanos(ms * MS), took_ms * 1e6, meets, seen);
+        let mut good = |ms, took_ms: f64, meets, seen| {
+            moments.is_good(Nanos(ms * MS), took_ms * 1e6, meets, seen)
+        };
         assert!(!good(0, 1.0, 0.2, 0), "no comparison yet");
         assert!(!good(1, 1.0, 0.02, 3));
         assert!(good(2, 1.0, 0.05, 4), "four requests were seen, and 0.02 was the best");
@@ -64,7 +67,13 @@ mod tests {
         // The best of 0.01 is 0.02 a second later and 0.04 after two.
         assert!(!good(1002, 1.0, 0.09, 5) && good(2002, 1.0, 0.15, 5));
         // Commands of three times the duration have their own best.
-        assert!(!good(2003, 3.0, 0.15, 9) && good(2003, 3.0, 0.01, 9), "negligible collisions are always good");
-        assert!(!good(2102, 3.0, 0.02, 9) && good(2103, 3.0, 0.02, 9), "or for a tenth of a second");
+        assert!(
+            !good(2003, 3.0, 0.15, 9) && good(2003, 3.0, 0.01, 9),
+            "negligible collisions are always good"
+        );
+        assert!(
+            !good(2102, 3.0, 0.02, 9) && good(2103, 3.0, 0.02, 9),
+            "or for a tenth of a second"
+        );
     }
 }

@@ -84,7 +84,13 @@ impl RecentCommands {
     /// Largest bytes, shortest time of at least half of that, shortest time of all.
     fn quickest(&self) -> (f64, f64, f64) {
         let largest = self.0.iter().map(|(bytes, _)| *bytes).fold(0.0, f64::max);
-        let quickest = |from: f64| self.0.iter().filter(|(bytes, _)| *bytes >= from).map(|(_, nanos)| *nanos).fold(f64::INFINITY, f64::min);
+        let quickest = |from: f64| {
+            self.0
+                .iter()
+                .filter(|(bytes, _)| *bytes >= from)
+                .map(|(_, nanos)| *nanos)
+                .fold(f64::INFINITY, f64::min)
+        };
         (largest, quickest(largest / 2.0), quickest(0.0))
     }
 }
@@ -119,14 +125,17 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) fn restore(state: &PolicyState) -> Self {
         let commands = CostFit::restore("commands", state);
-        let searching = !commands.known() || state.get("idle.searching").is_some_and(|flag| flag != 0);
+        let searching =
+            !commands.known() || state.get("idle.searching").is_some_and(|flag| flag != 0);
         Self {
             commands,
             recent: RecentCommands::default(),
             at_once: None,
             parts: CostFit::restore("parts", state),
             waits: Waits { times: 1.0 },
-            towards: state.get("idle.towards").map_or(1, |towards| (towards as usize).min(TOWARDS.len() - 1)),
+            towards: state
+                .get("idle.towards")
+                .map_or(1, |towards| (towards as usize).min(TOWARDS.len() - 1)),
             sent: None,
             search: searching.then(SizeSearch::default),
         }
@@ -148,7 +157,11 @@ impl Pace {
     }
 
     /// Processes cost and foreground wait of the last request; returns its result.
-    pub(super) fn learn(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<SentPiece> {
+    pub(super) fn learn(
+        &mut self,
+        settings: &IdleSettings,
+        observation: &Observation<'_>,
+    ) -> Option<SentPiece> {
         let (sent, trial) = self.sent.take()?;
         let (piece, largest) = (self.piece(settings), self.commands.largest());
         if observation.put_off {
@@ -166,7 +179,8 @@ impl Pace {
             self.recent.add(bytes / commands, command_ns);
             self.decide_at_once(settings, self.at_once.is_some());
             if whole_units(piece, observation.granule).is_some() && !observation.by_size {
-                self.parts.add(Bytes(outcome.asked.0.min(sent.len)).as_f64(), outcome.took.as_f64());
+                self.parts
+                    .add(Bytes(outcome.asked.0.min(sent.len)).as_f64(), outcome.took.as_f64());
             }
             let waited = observation.foreground_wait_max.map_or(0.0, Nanos::as_f64);
             self.waits.observe(waited, command_ns, settings.budget.as_f64());
@@ -176,16 +190,26 @@ impl Pace {
         }
         if trial {
             // Part of a trial may be free.
-            let filled = discarded.is_some_and(|(_, bytes)| bytes >= trial_of(piece, observation).as_f64() / 2.0);
+            let filled = discarded
+                .is_some_and(|(_, bytes)| bytes >= trial_of(piece, observation).as_f64() / 2.0);
             // The size of cheap commands fluctuates; only a larger command is new information.
-            let larger = if self.at_once.is_some() { self.commands.largest() > largest } else { self.piece(settings) > piece };
+            let larger = if self.at_once.is_some() {
+                self.commands.largest() > largest
+            } else {
+                self.piece(settings) > piece
+            };
             self.search_on(filled, larger, self.piece(settings) >= settings.piece_max);
         } else if discarded.is_some() {
             // Whole windows give better cost measurements than trials.
             self.search = None;
         }
         let (commands, bytes) = discarded.unwrap_or_default();
-        Some(SentPiece { commands: commands as u64, bytes, took: if discarded.is_some() { outcome.took } else { Nanos::ZERO }, trial })
+        Some(SentPiece {
+            commands: commands as u64,
+            bytes,
+            took: if discarded.is_some() { outcome.took } else { Nanos::ZERO },
+            trial,
+        })
     }
 
     /// True if the largest measured command reaches the limit of trials by size.
@@ -219,9 +243,18 @@ impl Pace {
 
     /// Expected duration of the next request in nanoseconds; of one command during `foreground`
     /// I/O. `longest` bounds the indivisible free extents.
-    pub(super) fn takes_ns(&self, settings: &IdleSettings, longest: Bytes, foreground: bool) -> f64 {
+    pub(super) fn takes_ns(
+        &self,
+        settings: &IdleSettings,
+        longest: Bytes,
+        foreground: bool,
+    ) -> f64 {
         let piece = self.command_of(settings, longest.0).min(longest);
-        let one = if self.commands.known() { self.commands.expected(piece.as_f64()) } else { settings.budget.as_f64() };
+        let one = if self.commands.known() {
+            self.commands.expected(piece.as_f64())
+        } else {
+            settings.budget.as_f64()
+        };
         if foreground { one } else { one * self.commands_max(settings).max(1) as f64 }
     }
 
@@ -266,14 +299,22 @@ impl Pace {
         if self.smallest_over_budget(settings).is_some() {
             // The first measurement does not separate byte cost; try one larger command.
             let twice = 2.0 * self.commands.line().0;
-            return Bytes(if self.commands.varied() { (self.commands.expected_within(twice) as u64).clamp(least, most) } else { most });
+            return Bytes(if self.commands.varied() {
+                (self.commands.expected_within(twice) as u64).clamp(least, most)
+            } else {
+                most
+            });
         }
         if self.commands.upper(least as f64) > limit {
             return Bytes((self.commands.expected_within(limit) as u64).clamp(least, most));
         }
         let within = self.commands.largest_within(limit, least, most);
         // All commands of a part together.
-        Bytes(if self.parts.known() { within.min(self.parts.largest_within(limit, least, most)) } else { within })
+        Bytes(if self.parts.known() {
+            within.min(self.parts.largest_within(limit, least, most))
+        } else {
+            within
+        })
     }
 
     /// Maximum duration of a command in nanoseconds for waits within the budget.
@@ -296,8 +337,14 @@ impl Pace {
         if piece.0 >= longest {
             return piece;
         }
-        let towards = TOWARDS[if self.smallest_over_budget(settings).is_some() { self.towards } else { self.towards.saturating_sub(1) }];
-        Bytes((libm::pow(piece.as_f64(), 1.0 - towards) * libm::pow(longest as f64, towards)) as u64)
+        let towards = TOWARDS[if self.smallest_over_budget(settings).is_some() {
+            self.towards
+        } else {
+            self.towards.saturating_sub(1)
+        }];
+        Bytes(
+            (libm::pow(piece.as_f64(), 1.0 - towards) * libm::pow(longest as f64, towards)) as u64,
+        )
     }
 
     /// Number of consecutive commands that fit the budget together: a device without a scheduler
@@ -313,7 +360,12 @@ impl Pace {
     }
 
     /// Largest command for an indivisible window with free extents of up to `longest`.
-    pub(super) fn command_max(&self, settings: &IdleSettings, window: TrimWindow, longest: Bytes) -> Bytes {
+    pub(super) fn command_max(
+        &self,
+        settings: &IdleSettings,
+        window: TrimWindow,
+        longest: Bytes,
+    ) -> Bytes {
         let command = self.command_of(settings, longest.0.min(window.len));
         if command.0 < window.len { command } else { Bytes::MAX }
     }
@@ -363,13 +415,25 @@ mod tests {
     #[test]
     fn sent_commands_are_counted_or_estimated() {
         let window = TrimWindow { start: 0, len: 10 };
-        let of =
-            |counted, returned| sent_by(&TrimOutcome { counted, returned: Bytes(returned), ..TrimOutcome::default() }, window, Bytes(4));
+        let of = |counted, returned| {
+            sent_by(
+                &TrimOutcome { counted, returned: Bytes(returned), ..TrimOutcome::default() },
+                window,
+                Bytes(4),
+            )
+        };
         assert_eq!(of(Some(Amount::new(3, 300)), 7), Some((3.0, 300.0)));
         assert_eq!([of(Some(Amount::new(0, 0)), 7), of(None, 0)], [None, None]);
         // Ten bytes in commands of four are three.
         assert_eq!(of(None, 7), Some((3.0, 7.0)));
-        assert_eq!(sent_by(&TrimOutcome { returned: Bytes(7), ..TrimOutcome::default() }, window, Bytes(64)), Some((1.0, 7.0)));
+        assert_eq!(
+            sent_by(
+                &TrimOutcome { returned: Bytes(7), ..TrimOutcome::default() },
+                window,
+                Bytes(64)
+            ),
+            Some((1.0, 7.0))
+        );
     }
 
     #[test]
@@ -385,7 +449,11 @@ mod tests {
         waits.observe(0.0, 4e6, 5e6);
         assert_eq!(waits.times, 1.968_75, "a thirty-second of what is above 1");
         waits.observe(6e6, 4e6, 5e6);
-        assert_eq!(waits.times, 1.968_75 - 0.968_75 / 32.0, "a smaller wait than before changes nothing");
+        assert_eq!(
+            waits.times,
+            1.968_75 - 0.968_75 / 32.0,
+            "a smaller wait than before changes nothing"
+        );
     }
 
     #[test]
@@ -393,16 +461,29 @@ mod tests {
         assert_eq!(fresh().commands_max(&settings()), 0, "cost unknown");
         // A single measurement has an error of a tenth times the root of two: 1 ms is at most 1.283
         // ms, so 3.9 fit; 0.4 ms is 0.513 ms, so 9.7.
-        assert_eq!([1e6, 0.4e6, 4e6, 40e6].map(|nanos| having_seen(nanos).commands_max(&settings())), [2, 8, 1, 1]);
+        assert_eq!(
+            [1e6, 0.4e6, 4e6, 40e6].map(|nanos| having_seen(nanos).commands_max(&settings())),
+            [2, 8, 1, 1]
+        );
         let mut pace = having_seen(0.4e6);
         pace.waits.times = 2.0;
-        assert_eq!(pace.commands_max(&settings()), 3, "the foreground waits twice as long: 4.9 fit");
+        assert_eq!(
+            pace.commands_max(&settings()),
+            3,
+            "the foreground waits twice as long: 4.9 fit"
+        );
     }
 
     #[test]
     fn smallest_over_budget_compares_smallest_piece() {
-        assert_eq!([4e6, 5e6].map(|nanos| having_seen(nanos).smallest_over_budget(&settings())), [None, None]);
-        assert_eq!(having_seen(5_000_001.0).smallest_over_budget(&settings()), Some(Nanos(5_000_001)));
+        assert_eq!(
+            [4e6, 5e6].map(|nanos| having_seen(nanos).smallest_over_budget(&settings())),
+            [None, None]
+        );
+        assert_eq!(
+            having_seen(5_000_001.0).smallest_over_budget(&settings()),
+            Some(Nanos(5_000_001))
+        );
     }
 
     #[test]
@@ -415,18 +496,26 @@ mod tests {
         assert_eq!(having_seen(1e3).piece(&settings()), Bytes(8 * 65_536));
         // Expensive, byte cost unknown: the same limit, and never above the maximum.
         assert_eq!(having_seen(9e6).piece(&settings()), Bytes(8 * 65_536));
-        assert_eq!(having_seen(9e6).piece(&IdleSettings { piece_max: Bytes(100_000), ..settings() }), Bytes(100_000));
+        assert_eq!(
+            having_seen(9e6).piece(&IdleSettings { piece_max: Bytes(100_000), ..settings() }),
+            Bytes(100_000)
+        );
         // Expected but not certain to fit: 5/4.5 of it.
         assert_eq!(having_seen(4.5e6).piece(&settings()), Bytes((65_536.0 * 5.0 / 4.5) as u64));
         // Where parts of windows cost 2 ms per 64 KiB, all their commands count together.
         let mut pace = having_seen(1e3);
         pace.parts.add(65_536.0, 2e6);
-        assert_eq!(pace.piece(&settings()), Bytes((65_536.0 * 2.5 / (1.0 + 0.2 * core::f64::consts::SQRT_2)) as u64));
+        assert_eq!(
+            pace.piece(&settings()),
+            Bytes((65_536.0 * 2.5 / (1.0 + 0.2 * core::f64::consts::SQRT_2)) as u64)
+        );
     }
 
     #[test]
     fn command_max_is_unlimited_for_window_of_one_piece() {
-        let (pace, max) = (fresh(), |len| fresh().command_max(&settings(), TrimWindow { start: 0, len }, Bytes::MAX));
+        let (pace, max) = (fresh(), |len| {
+            fresh().command_max(&settings(), TrimWindow { start: 0, len }, Bytes::MAX)
+        });
         assert_eq!(max(65_537), pace.piece(&settings()));
         assert_eq!([65_536, 1].map(max), [Bytes::MAX; 2]);
     }
@@ -436,13 +525,21 @@ mod tests {
     #[test]
     fn undivided_extent_cost_counts_bytes_of_all_commands() {
         let mut pace = fresh();
-        (0..40).for_each(|_| [1.0, 8.0].into_iter().for_each(|units| pace.commands.add(65_536.0 * units, 4e6 + 4e6 * units)));
+        (0..40).for_each(|_| {
+            [1.0, 8.0]
+                .into_iter()
+                .for_each(|units| pace.commands.add(65_536.0 * units, 4e6 + 4e6 * units))
+        });
         assert!(pace.smallest_over_budget(&settings()).is_some());
-        let units = |pace: &Pace, longest| pace.command_of(&settings(), longest).as_f64() / 65_536.0;
+        let units =
+            |pace: &Pace, longest| pace.command_of(&settings(), longest).as_f64() / 65_536.0;
         assert!((units(&pace, 65_536) - 1.0).abs() < 0.01, "{}", units(&pace, 65_536));
         let of_group = units(&pace, 128 * MIB);
         let (commands, bytes) = (4.0 * 2048.0 / of_group, 4.0 * of_group);
-        assert!((commands / bytes - 1.0).abs() < 0.05 && commands < 185.0, "{commands} ms of commands, {bytes} ms of bytes");
+        assert!(
+            (commands / bytes - 1.0).abs() < 0.05 && commands < 185.0,
+            "{commands} ms of commands, {bytes} ms of bytes"
+        );
         // If requests wait for all commands, fewer; if they pass in between, pieces.
         pace.let_pass(0.6);
         assert!((units(&pace, 128 * MIB) / libm::pow(2048.0, 0.75) - 1.0).abs() < 0.05);
@@ -460,7 +557,13 @@ mod tests {
         let mut pace = having_seen(1e6);
         assert_eq!(pace.command_of(&settings(), 128 * MIB), pace.piece(&settings()));
         pace.let_pass(0.5);
-        assert!((units(&pace, 128 * MIB) / libm::sqrt(2048.0 * pace.piece(&settings()).as_f64() / 65_536.0) - 1.0).abs() < 0.01);
+        assert!(
+            (units(&pace, 128 * MIB)
+                / libm::sqrt(2048.0 * pace.piece(&settings()).as_f64() / 65_536.0)
+                - 1.0)
+                .abs()
+                < 0.01
+        );
     }
 
     #[test]
@@ -472,19 +575,36 @@ mod tests {
             }
             pace.learn(&settings(), &Observation { last_trim, ..Observation::of(Nanos::ZERO, &[]) })
         };
-        let outcome =
-            |commands, took| TrimOutcome { counted: Some(Amount::new(commands, MIB)), took: Nanos(took), ..TrimOutcome::default() };
+        let outcome = |commands, took| TrimOutcome {
+            counted: Some(Amount::new(commands, MIB)),
+            took: Nanos(took),
+            ..TrimOutcome::default()
+        };
         let nothing = SentPiece { commands: 0, bytes: 0.0, trial: false, took: Nanos::ZERO };
-        assert_eq!(came_of(Some(&outcome(2, 7)), true), Some(SentPiece { commands: 2, bytes: MIB as f64, trial: false, took: Nanos(7) }));
+        assert_eq!(
+            came_of(Some(&outcome(2, 7)), true),
+            Some(SentPiece { commands: 2, bytes: MIB as f64, trial: false, took: Nanos(7) })
+        );
         assert_eq!([came_of(Some(&outcome(0, 7)), true), came_of(None, true)], [Some(nothing); 2]);
         assert_eq!(came_of(Some(&outcome(2, 7)), false), None);
     }
 
     #[test]
     fn takes_ns_expects_one_command_during_foreground_io() {
-        assert_eq!([true, false].map(|foreground| fresh().takes_ns(&settings(), Bytes(MIB), foreground)), [5e6; 2], "cost unknown");
+        assert_eq!(
+            [true, false].map(|foreground| fresh().takes_ns(&settings(), Bytes(MIB), foreground)),
+            [5e6; 2],
+            "cost unknown"
+        );
         // 0.4 ms is at most 0.513 ms, and eight follow each other.
-        assert_eq!([true, false].map(|foreground| having_seen(0.4e6).takes_ns(&settings(), Bytes(MIB), foreground)), [0.4e6, 3.2e6]);
+        assert_eq!(
+            [true, false].map(|foreground| having_seen(0.4e6).takes_ns(
+                &settings(),
+                Bytes(MIB),
+                foreground
+            )),
+            [0.4e6, 3.2e6]
+        );
     }
 
     fn after(commands: &[(f64, f64)]) -> Pace {
@@ -498,7 +618,10 @@ mod tests {
 
     #[test]
     fn commands_count_as_cheap_by_quick_ones_and_median() {
-        let cheap = |nanos: &[f64]| after(&nanos.iter().map(|nanos| (65_536.0, *nanos)).collect::<Vec<_>>()).cheap_piece(&settings());
+        let cheap = |nanos: &[f64]| {
+            after(&nanos.iter().map(|nanos| (65_536.0, *nanos)).collect::<Vec<_>>())
+                .cheap_piece(&settings())
+        };
         assert_eq!(cheap(&[0.2e6; 3]), None, "too few");
         assert!(cheap(&[0.2e6; 4]).is_some());
         assert!(cheap(&[0.9e6, 0.9e6, 4e6, 4e6]).is_some(), "two were delayed by other processes");
@@ -506,18 +629,22 @@ mod tests {
         assert!(cheap(&[0.2e6, 0.2e6, 5.1e6, 5.1e6]).is_none(), "most are above the budget");
         let mut pace = after(&[(65_536.0, 0.2e6); 4]);
         assert!(pace.decide_at_once(&settings(), true) && !pace.decide_at_once(&settings(), false));
-        pace.recent = RecentCommands(pace.recent.0.iter().map(|(bytes, _)| (*bytes, 9e6)).collect());
+        pace.recent =
+            RecentCommands(pace.recent.0.iter().map(|(bytes, _)| (*bytes, 9e6)).collect());
         assert!(!pace.decide_at_once(&settings(), true), "no longer cheap");
     }
 
     #[test]
     fn cheap_commands_grow_while_bytes_cost_little() {
-        let piece = |commands: &[(f64, f64)]| after(commands).cheap_piece(&settings()).map(|piece| piece.0);
+        let piece =
+            |commands: &[(f64, f64)]| after(commands).cheap_piece(&settings()).map(|piece| piece.0);
         assert_eq!(piece(&[(65_536.0, 0.2e6); 4]), Some(8 * 65_536), "eight times what was tried");
-        let fixed: Vec<(f64, f64)> = [(65_536.0, 0.2e6); 3].into_iter().chain([(16.0 * MIB as f64, 0.21e6)]).collect();
+        let fixed: Vec<(f64, f64)> =
+            [(65_536.0, 0.2e6); 3].into_iter().chain([(16.0 * MIB as f64, 0.21e6)]).collect();
         assert_eq!(piece(&fixed), Some(128 * MIB));
         // 0.1 ms per 64 KiB: three quarters of a fifth of the budget are 480 KiB.
-        let by_bytes: Vec<(f64, f64)> = [(65_536.0, 0.1e6); 3].into_iter().chain([(262_144.0, 0.4e6)]).collect();
+        let by_bytes: Vec<(f64, f64)> =
+            [(65_536.0, 0.1e6); 3].into_iter().chain([(262_144.0, 0.4e6)]).collect();
         assert_eq!(piece(&by_bytes), Some(480 << 10));
     }
 
@@ -526,10 +653,17 @@ mod tests {
     fn search_among_cheap_commands_ends_once_they_stop_growing() {
         let mut pace = after(&[(65_536.0, 0.2e6); 4]);
         pace.decide_at_once(&settings(), true);
-        let outcome = TrimOutcome { counted: Some(Amount::new(32, 32 * MIB)), took: Nanos(32 * 300_000), ..TrimOutcome::default() };
+        let outcome = TrimOutcome {
+            counted: Some(Amount::new(32, 32 * MIB)),
+            took: Nanos(32 * 300_000),
+            ..TrimOutcome::default()
+        };
         let trials = (0..100).take_while(|_| {
             pace.sent(TrimWindow { start: 0, len: 128 * MIB }, Some(0));
-            pace.learn(&settings(), &Observation { last_trim: Some(&outcome), ..Observation::of(Nanos::ZERO, &[]) });
+            pace.learn(
+                &settings(),
+                &Observation { last_trim: Some(&outcome), ..Observation::of(Nanos::ZERO, &[]) },
+            );
             pace.search.is_some()
         });
         assert_eq!(trials.count(), 1, "the first was larger than those before");
@@ -539,11 +673,19 @@ mod tests {
     fn takes_ns_is_bounded_by_the_window() {
         // 64 KiB take 0.1 ms and 1 MiB 1.6 ms: pieces of up to 3 MiB fit and are available.
         let mut pace = having_seen(0.1e6);
-        (0..40)
-            .for_each(|_| [(65_536.0, 0.1e6), (1_048_576.0, 1.6e6)].into_iter().for_each(|(bytes, nanos)| pace.commands.add(bytes, nanos)));
+        (0..40).for_each(|_| {
+            [(65_536.0, 0.1e6), (1_048_576.0, 1.6e6)]
+                .into_iter()
+                .for_each(|(bytes, nanos)| pace.commands.add(bytes, nanos))
+        });
         let takes = |len| pace.takes_ns(&settings(), Bytes(len), true);
         assert!(pace.piece(&settings()).0 > 2 * MIB);
-        assert!((takes(MIB / 2) - 0.8e6).abs() < 0.01e6 && (takes(MIB) - 1.6e6).abs() < 0.01e6, "{} {}", takes(MIB / 2), takes(MIB));
+        assert!(
+            (takes(MIB / 2) - 0.8e6).abs() < 0.01e6 && (takes(MIB) - 1.6e6).abs() < 0.01e6,
+            "{} {}",
+            takes(MIB / 2),
+            takes(MIB)
+        );
     }
 
     #[test]
@@ -551,14 +693,21 @@ mod tests {
         // A full trial is repeated once, as it may have been delayed. The search ends when the
         // second one does not enlarge the piece.
         let mut pace = having_seen(1e6);
-        assert_eq!(pace.search.map(|search| (search.tried, search.vain, search.own)), Some((0, 0, None)));
+        assert_eq!(
+            pace.search.map(|search| (search.tried, search.vain, search.own)),
+            Some((0, 0, None))
+        );
         pace.search_on(true, false, false);
         assert_eq!(pace.search.map(|search| (search.tried, search.vain)), Some((1, 0)));
         pace.commands.add(65_536.0, 1e6);
         pace.search_on(true, true, false);
         assert_eq!(pace.search.map(|search| search.tried), Some(2), "pieces grow");
         pace.search_on(false, false, false);
-        assert_eq!(pace.search.map(|search| (search.tried, search.vain)), Some((3, 1)), "nothing was free there");
+        assert_eq!(
+            pace.search.map(|search| (search.tried, search.vain)),
+            Some((3, 1)),
+            "nothing was free there"
+        );
         pace.search_on(true, true, false);
         assert_eq!(pace.search.map(|search| search.vain), Some(0), "in a row");
         pace.search_on(true, false, false);

@@ -27,7 +27,12 @@ pub(super) struct QuietTracker {
 
 impl QuietTracker {
     pub(super) const fn new(settings: &IdleSettings) -> Self {
-        Self { rest_until: Nanos::ZERO, quiet: settings.quiet, idle_max: Nanos::ZERO, waiting: None }
+        Self {
+            rest_until: Nanos::ZERO,
+            quiet: settings.quiet,
+            idle_max: Nanos::ZERO,
+            waiting: None,
+        }
     }
 
     /// Resets after a pass, because the load may change.
@@ -43,11 +48,16 @@ impl QuietTracker {
 
     /// Rests after a request that took `took` and delayed others, at most for the patience.
     pub(super) fn rest(&mut self, settings: &IdleSettings, now: Nanos, took: Nanos) {
-        self.rest_until = now.saturating_add(Nanos(took.0.saturating_mul(REST)).min(settings.patience));
+        self.rest_until =
+            now.saturating_add(Nanos(took.0.saturating_mul(REST)).min(settings.patience));
     }
 
     /// Time until which a piece must wait, if at all.
-    pub(super) fn must_wait(&mut self, settings: &IdleSettings, observation: &Observation<'_>) -> Option<Nanos> {
+    pub(super) fn must_wait(
+        &mut self,
+        settings: &IdleSettings,
+        observation: &Observation<'_>,
+    ) -> Option<Nanos> {
         let now = observation.now;
         if now < self.rest_until {
             return Some(self.rest_until);
@@ -71,7 +81,11 @@ impl QuietTracker {
         if now.saturating_sub(*quiet_since).0 >= self.quiet.0.saturating_mul(QUIET_TRIES) {
             // Half of the longest gap is quiet enough.
             let seen = Nanos(self.idle_max.0 / 2).max(QUIET_LEAST);
-            self.quiet = if self.quiet > QUIET_LEAST { Nanos(self.quiet.0 / 2).min(seen) } else { Nanos::ZERO };
+            self.quiet = if self.quiet > QUIET_LEAST {
+                Nanos(self.quiet.0 / 2).min(seen)
+            } else {
+                Nanos::ZERO
+            };
             self.idle_max = Nanos::ZERO;
             *quiet_since = now;
         }
@@ -89,12 +103,19 @@ mod tests {
 
     /// At `now`, with the device idle for `idle` or not at all.
     fn at(now: u64, idle: Option<u64>) -> Observation<'static> {
-        Observation { idle_since: idle.map(|idle| Nanos(now - idle)), ..Observation::of(Nanos(now), &[]) }
+        Observation {
+            idle_since: idle.map(|idle| Nanos(now - idle)),
+            ..Observation::of(Nanos(now), &[])
+        }
     }
 
     /// Requires 100 ms of quiet, with a patience of one minute.
     fn settings() -> IdleSettings {
-        IdleSettings { quiet: Nanos(100 * MS), patience: Nanos(60_000 * MS), ..IdleSettings::default() }
+        IdleSettings {
+            quiet: Nanos(100 * MS),
+            patience: Nanos(60_000 * MS),
+            ..IdleSettings::default()
+        }
     }
 
     fn wait(quiet: &mut QuietTracker, now: u64, idle: Option<u64>) -> Option<u64> {
@@ -106,7 +127,11 @@ mod tests {
         let mut quiet = QuietTracker::new(&settings());
         assert_eq!(wait(&mut quiet, START, Some(40 * MS)), Some(60 * MS));
         assert_eq!(wait(&mut quiet, START, None), Some(100 * MS));
-        assert_eq!(wait(&mut quiet, START, Some(100 * MS - 1)), Some(500_000), "never less than half a millisecond");
+        assert_eq!(
+            wait(&mut quiet, START, Some(100 * MS - 1)),
+            Some(500_000),
+            "never less than half a millisecond"
+        );
         assert_eq!(wait(&mut quiet, START, Some(100 * MS)), None);
         let busy = Observation { in_flight: 1, ..at(START, Some(900 * MS)) };
         assert_eq!(quiet.must_wait(&settings(), &busy), Some(Nanos(START + 100 * MS)));
@@ -157,19 +182,37 @@ mod tests {
         assert_eq!(wait(&mut quiet, START + 403 * MS, Some(120 * MS)), None);
         assert_eq!(wait(&mut quiet, START + 404 * MS, None), Some(60 * MS));
         assert_eq!(wait(&mut quiet, START + 405 * MS, Some(900 * MS)), None);
-        assert_eq!(wait(&mut quiet, START + 406 * MS, None), Some(100 * MS), "never above the initial requirement");
+        assert_eq!(
+            wait(&mut quiet, START + 406 * MS, None),
+            Some(100 * MS),
+            "never above the initial requirement"
+        );
         wait(&mut quiet, START + 800 * MS, None);
         quiet.forget(&settings());
         assert_eq!(wait(&mut quiet, START + 801 * MS, None), Some(100 * MS));
-        assert_eq!(wait(&mut quiet, START + 1_200 * MS, None), Some(100 * MS), "counted from the first observation of the next pass");
+        assert_eq!(
+            wait(&mut quiet, START + 1_200 * MS, None),
+            Some(100 * MS),
+            "counted from the first observation of the next pass"
+        );
     }
 
     #[test]
     fn quiet_wait_ends_with_patience() {
-        let mut quiet = QuietTracker::new(&IdleSettings { quiet: Nanos(50_000 * MS), ..settings() });
-        let wait = |quiet: &mut QuietTracker, now: u64| quiet.must_wait(&settings(), &at(now, None)).map(|until| until.0 - now);
+        let mut quiet =
+            QuietTracker::new(&IdleSettings { quiet: Nanos(50_000 * MS), ..settings() });
+        let wait = |quiet: &mut QuietTracker, now: u64| {
+            quiet.must_wait(&settings(), &at(now, None)).map(|until| until.0 - now)
+        };
         assert_eq!(wait(&mut quiet, START), Some(50_000 * MS));
-        assert_eq!(wait(&mut quiet, START + 50_000 * MS), Some(10_000 * MS), "no longer than patience lasts");
-        assert_eq!([wait(&mut quiet, START + 60_000 * MS - 1), wait(&mut quiet, START + 60_000 * MS)], [Some(1), None]);
+        assert_eq!(
+            wait(&mut quiet, START + 50_000 * MS),
+            Some(10_000 * MS),
+            "no longer than patience lasts"
+        );
+        assert_eq!(
+            [wait(&mut quiet, START + 60_000 * MS - 1), wait(&mut quiet, START + 60_000 * MS)],
+            [Some(1), None]
+        );
     }
 }

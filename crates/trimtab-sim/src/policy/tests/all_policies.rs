@@ -74,10 +74,15 @@ fn battery_allows_forced_passes_only() {
             ..Observation::of(Nanos::from_secs(100), &window)
         };
         for now in 100..200 {
-            let action = policy.decide(&Observation { now: Nanos::from_secs(now), ..observation.clone() });
+            let action =
+                policy.decide(&Observation { now: Nanos::from_secs(now), ..observation.clone() });
             assert!(!matches!(action, Action::Trim(_)), "{text}");
         }
-        let action = policy.decide(&Observation { now: Nanos::from_secs(300), forced: true, ..observation.clone() });
+        let action = policy.decide(&Observation {
+            now: Nanos::from_secs(300),
+            forced: true,
+            ..observation.clone()
+        });
         assert!(matches!(action, Action::Trim(_)), "{text}");
     }
 }
@@ -100,15 +105,25 @@ fn failed_window_is_kept_and_retried_with_backoff() {
 /// Reported state of a pass in progress, and the state stored for it.
 #[test]
 fn pass_progress_survives_restart_under_every_policy() {
-    let mut now: Box<dyn Policy> = Box::new(ManualPolicy::now(Bytes::ZERO, &PolicyState::default()));
+    let mut now: Box<dyn Policy> =
+        Box::new(ManualPolicy::now(Bytes::ZERO, &PolicyState::default()));
     assert_eq!((now.name(), now.pass().running()), ("now", false));
     for text in PolicySpec::NAMES.into_iter().chain(["now"]) {
-        let (spec, is_now) = (text.parse::<PolicySpec>().unwrap_or(PolicySpec::None), text == "now");
-        let build = |state: &PolicyState| if is_now { Box::new(ManualPolicy::now(Bytes::ZERO, state)) } else { spec.build(state) };
-        let mut policy = if is_now { core::mem::replace(&mut now, build(&PolicyState::default())) } else { build(&PolicyState::default()) };
+        let (spec, is_now) =
+            (text.parse::<PolicySpec>().unwrap_or(PolicySpec::None), text == "now");
+        let build = |state: &PolicyState| {
+            if is_now { Box::new(ManualPolicy::now(Bytes::ZERO, state)) } else { spec.build(state) }
+        };
+        let mut policy = if is_now {
+            core::mem::replace(&mut now, build(&PolicyState::default()))
+        } else {
+            build(&PolicyState::default())
+        };
         let mut rig = Rig::new(3, Bytes::MAX, CHEAP, 1);
         rig.now = S;
-        let said = |policy: &dyn Policy| (policy.pass().running(), policy.pass().another_follows(), policy.remark());
+        let said = |policy: &dyn Policy| {
+            (policy.pass().running(), policy.pass().another_follows(), policy.remark())
+        };
         assert_eq!(said(&*policy), (false, false, None), "{text}");
         let ask = |rig: &mut Rig, policy: &mut dyn Policy| {
             rig.forced = true;
@@ -127,7 +142,11 @@ fn pass_progress_survives_restart_under_every_policy() {
         assert_eq!((said(&*again), again.state()), ((true, true, None), policy.state()), "{text}");
         // The pass in progress ends, then one more follows.
         rig.run(&mut *again, 100 * S);
-        assert_eq!((said(&*again), rig.freed(), rig.passes.len()), ((false, false, None), 0, 2), "{text}");
+        assert_eq!(
+            (said(&*again), rig.freed(), rig.passes.len()),
+            ((false, false, None), 0, 2),
+            "{text}"
+        );
     }
 }
 

@@ -24,31 +24,52 @@ enum Load {
 /// Arrival times over `seconds`, latest first.
 fn arrivals(load: Load, seconds: u64, seed: u64) -> Vec<u64> {
     let mut rng = Stream::new(seed, "arrivals");
-    let mut gap = |rate: u64| (-libm::log(1.0 - rng.below(1 << 40) as f64 / (1_u64 << 40) as f64) * S as f64 / rate as f64) as u64;
+    let mut gap = |rate: u64| {
+        (-libm::log(1.0 - rng.below(1 << 40) as f64 / (1_u64 << 40) as f64) * S as f64
+            / rate as f64) as u64
+    };
     let mut all: Vec<u64> = match load {
         Load::Random(rate) | Load::InTurns(rate) => {
             let next = |at: &u64| Some(at + gap(rate)).filter(|at| *at < seconds * S);
             let all = core::iter::successors(Some(0), next);
-            all.filter(|at| !matches!(load, Load::InTurns(_)) || (at / (20 * S)).is_multiple_of(2)).collect()
+            all.filter(|at| !matches!(load, Load::InTurns(_)) || (at / (20 * S)).is_multiple_of(2))
+                .collect()
         }
-        Load::Regular(micros) => (0..seconds * 1_000_000 / micros).map(|i| i * micros * 1000).collect(),
-        Load::Bursts(many) => (0..seconds * many).map(|i| i / many * S + i % many * 20 * MS / many).collect(),
+        Load::Regular(micros) => {
+            (0..seconds * 1_000_000 / micros).map(|i| i * micros * 1000).collect()
+        }
+        Load::Bursts(many) => {
+            (0..seconds * many).map(|i| i / many * S + i % many * 20 * MS / many).collect()
+        }
     };
     all.reverse();
     all
 }
 
 /// Runs a pass over extents of one to sixteen units under a load.
-fn pass(load: Load, drive: Drive, policy: &str, seconds: u64) -> (Rig, alloc::boxed::Box<dyn Policy>) {
+fn pass(
+    load: Load,
+    drive: Drive,
+    policy: &str,
+    seconds: u64,
+) -> (Rig, alloc::boxed::Box<dyn Policy>) {
     pass_of(load, drive, policy, seconds, 7)
 }
 
-fn pass_of(load: Load, drive: Drive, policy: &str, seconds: u64, seed: u64) -> (Rig, alloc::boxed::Box<dyn Policy>) {
+fn pass_of(
+    load: Load,
+    drive: Drive,
+    policy: &str,
+    seconds: u64,
+    seed: u64,
+) -> (Rig, alloc::boxed::Box<dyn Policy>) {
     let mut rig = Rig::new(24, Bytes::MAX, drive, 1);
     (rig.tail, rig.first_come, rig.counted, rig.by_size) = (Bytes(4096), true, true, true);
     // Free extents per window: 32 units, eight, four, two, and several single ones.
     let live = [32, 41, 46, 49, 51, 53, 55, 57, 59, 61, 63];
-    (0..24).for_each(|window| live.iter().for_each(|unit| rig.units[window * UNITS_PER_WINDOW + unit] = Unit::Live));
+    (0..24).for_each(|window| {
+        live.iter().for_each(|unit| rig.units[window * UNITS_PER_WINDOW + unit] = Unit::Live)
+    });
     rig.arrivals = arrivals(load, seconds, seed);
     let mut policy = build(policy);
     // The load is known before the trim is requested.
@@ -85,7 +106,10 @@ fn under_1_percent_of_requests_meet_a_command() {
         }
         // A pass that ends within a gap or two may meet a burst that it could not predict.
         let at_once = if let Load::Bursts(many) = load { many * command_ns / (20 * MS) } else { 0 };
-        assert!(met * 100 < requests + 3 * 100 * at_once, "{load:?}, {command_ns} ns: {met} of {requests}");
+        assert!(
+            met * 100 < requests + 3 * 100 * at_once,
+            "{load:?}, {command_ns} ns: {met} of {requests}"
+        );
     }
 }
 
@@ -95,9 +119,14 @@ fn under_1_percent_of_requests_meet_a_command() {
 fn cheap_commands_do_not_wait_for_gaps() {
     let command_ns = 150_000;
     for load in [Load::Random(200), Load::Random(2000), Load::Regular(5000), Load::InTurns(100)] {
-        let (rig, _) = pass(load, Drive { command_ns, ns_per_kib: 0, ..CHEAP }, "idle:complete=yes", 4000);
+        let (rig, _) =
+            pass(load, Drive { command_ns, ns_per_kib: 0, ..CHEAP }, "idle:complete=yes", 4000);
         assert_eq!(rig.freed(), 0, "{load:?}: all is trimmed");
-        assert!(rig.stall_max <= command_ns, "{load:?}: a request waits for one command, not {} ns", rig.stall_max);
+        assert!(
+            rig.stall_max <= command_ns,
+            "{load:?}: a request waits for one command, not {} ns",
+            rig.stall_max
+        );
         let last = rig.sent.iter().rfind(|sent| sent.1 > 0).map_or(0, |sent| sent.0);
         // Gaps are learned for a second; then come 240 extents.
         assert!(last - rig.passes[0] < 2 * S, "{load:?}: {} ms", (last - rig.passes[0]) / MS);
@@ -112,13 +141,20 @@ fn cheap_commands_stay_within_share_over_passes() {
     // Repeated passes; everything is freed again before each.
     let (begun, commands, requests, met) = (rig.now, rig.commands, rig.requests, rig.met);
     while rig.now < 390 * S {
-        rig.units.iter_mut().filter(|unit| **unit == Unit::Trimmed).for_each(|unit| *unit = Unit::Freed);
+        rig.units
+            .iter_mut()
+            .filter(|unit| **unit == Unit::Trimmed)
+            .for_each(|unit| *unit = Unit::Freed);
         rig.forced = !policy.pass().running();
         rig.run(&mut *policy, rig.now + S);
     }
     let (time, commands) = (rig.now - begun, rig.commands - commands);
     assert!(commands > 500, "{commands}");
-    assert!(commands * drive.command_ns * 1000 <= time * 7, "{commands} commands in {} s", time / S);
+    assert!(
+        commands * drive.command_ns * 1000 <= time * 7,
+        "{commands} commands in {} s",
+        time / S
+    );
     let (met, requests) = (rig.met - met, rig.requests - requests);
     assert!(met * 100 < requests, "{met} of {requests}");
 }
@@ -126,8 +162,16 @@ fn cheap_commands_stay_within_share_over_passes() {
 #[test]
 fn regular_load_gaps_hold_commands_without_collisions() {
     // 4.5 ms between requests fit a 1 ms command: one per gap, hardly any collisions.
-    let (rig, _) = pass(Load::Regular(5000), Drive { command_ns: MS, ns_per_kib: 0, ..CHEAP }, "idle:complete=yes", 3000);
-    let (first, last) = (rig.sent.first().map_or(0, |sent| sent.0), rig.sent.iter().rfind(|sent| sent.1 > 0).map_or(0, |sent| sent.0));
+    let (rig, _) = pass(
+        Load::Regular(5000),
+        Drive { command_ns: MS, ns_per_kib: 0, ..CHEAP },
+        "idle:complete=yes",
+        3000,
+    );
+    let (first, last) = (
+        rig.sent.first().map_or(0, |sent| sent.0),
+        rig.sent.iter().rfind(|sent| sent.1 > 0).map_or(0, |sent| sent.0),
+    );
     // At random times, the limit would allow at most seven per second.
     let per_second = rig.commands as f64 / ((last - first) as f64 / S as f64);
     assert!(per_second > 20.0, "{per_second} commands per second");
@@ -136,7 +180,12 @@ fn regular_load_gaps_hold_commands_without_collisions() {
 
 #[test]
 fn largest_extents_are_sent_first() {
-    let (rig, _) = pass(Load::Random(200), Drive { command_ns: 150_000, ns_per_kib: 0, ..CHEAP }, "idle:complete=yes", 3000);
+    let (rig, _) = pass(
+        Load::Random(200),
+        Drive { command_ns: 150_000, ns_per_kib: 0, ..CHEAP },
+        "idle:complete=yes",
+        3000,
+    );
     let sent: Vec<(u64, u64)> = rig.sent.iter().copied().filter(|sent| sent.1 > 0).collect();
     let all: u64 = sent.iter().map(|sent| sent.1).sum();
     // After trials: two of ten extents hold 32 and 8 of the 53 free units in each window.
@@ -158,7 +207,10 @@ fn extents_not_worth_their_latency_are_left_with_remark() {
     assert!(!policy.pass().running(), "and the pass is over");
     // With `complete`, it sends all.
     let (rig, policy) = pass(load, drive, "idle:complete=yes", 40_000);
-    assert_eq!((rig.freed(), policy.remark().filter(|remark| remark.contains("were skipped"))), (0, None::<String>));
+    assert_eq!(
+        (rig.freed(), policy.remark().filter(|remark| remark.contains("were skipped"))),
+        (0, None::<String>)
+    );
     // Without a foreground load, it sends all as well.
     let mut rig = Rig::new(24, Bytes::MAX, drive, 1);
     (rig.tail, rig.counted, rig.by_size, rig.forced) = (Bytes(4096), true, true, true);
@@ -194,7 +246,11 @@ fn after_finish_within_rest_is_sent_in_whole_windows() {
     let mut last = None;
     for second in 0..10 {
         let outcome = last.take();
-        let action = policy.decide(&Observation { forced: second == 0, last_trim: outcome.as_ref(), ..seen(second) });
+        let action = policy.decide(&Observation {
+            forced: second == 0,
+            last_trim: outcome.as_ref(),
+            ..seen(second)
+        });
         if let Action::Trim(request) = action {
             assert!(request.sizes.is_some(), "{second} s: {request:?}");
             last = asked(1 << 20);
@@ -202,18 +258,27 @@ fn after_finish_within_rest_is_sent_in_whole_windows() {
     }
     for window in windows {
         let outcome = last.take();
-        let Action::Trim(request) = policy.decide(&Observation { last_trim: outcome.as_ref(), ..seen(10) }) else { panic!("it waits") };
+        let Action::Trim(request) =
+            policy.decide(&Observation { last_trim: outcome.as_ref(), ..seen(10) })
+        else {
+            panic!("it waits")
+        };
         assert_eq!(request, TrimRequest::whole(window, Bytes::ZERO));
         last = asked(window.len);
     }
     // A pass requested during the current one has ten seconds of its own.
     let outcome = last.take();
-    let action = policy.decide(&Observation { forced: true, last_trim: outcome.as_ref(), ..seen(10) });
+    let action =
+        policy.decide(&Observation { forced: true, last_trim: outcome.as_ref(), ..seen(10) });
     assert!(!matches!(action, Action::Trim(TrimRequest { sizes: None, .. })), "{action:?}");
     let mut wholes = 0;
     for second in 20..60 {
         let outcome = last.take();
-        let Action::Trim(request) = policy.decide(&Observation { last_trim: outcome.as_ref(), ..seen(second) }) else { break };
+        let Action::Trim(request) =
+            policy.decide(&Observation { last_trim: outcome.as_ref(), ..seen(second) })
+        else {
+            break;
+        };
         wholes += u64::from(request == TrimRequest::whole(request.window, Bytes::ZERO));
         last = asked(request.window.len);
     }
@@ -225,7 +290,8 @@ fn after_finish_within_rest_is_sent_in_whole_windows() {
 #[test]
 fn cheap_groups_need_no_command_limit_after_trials() {
     const GROUP: u64 = 128 << 20;
-    let windows: Vec<TrimWindow> = (0..40).map(|nth| TrimWindow { start: nth * GROUP, len: GROUP }).collect();
+    let windows: Vec<TrimWindow> =
+        (0..40).map(|nth| TrimWindow { start: nth * GROUP, len: GROUP }).collect();
     let mut policy = build("idle:quiet=0s");
     let (mut last, mut tried) = (None, 0);
     for ms in 0..1000 {
@@ -239,7 +305,8 @@ fn cheap_groups_need_no_command_limit_after_trials() {
             free: Bytes(40 * GROUP),
             ..seen
         };
-        let action = policy.decide(&Observation { forced: ms == 0, last_trim: outcome.as_ref(), ..seen });
+        let action =
+            policy.decide(&Observation { forced: ms == 0, last_trim: outcome.as_ref(), ..seen });
         let Action::Trim(request) = action else { continue };
         if !request.trial {
             assert!(request.command_max >= Bytes(GROUP), "{request:?}");
@@ -250,7 +317,12 @@ fn cheap_groups_need_no_command_limit_after_trials() {
         let sent = if request.sizes.is_some() { 0 } else { request.window.len };
         tried = tried.max(sent);
         let counted = Some(trimtab_drive::discards::Amount::new(u64::from(sent > 0), sent));
-        last = Some(TrimOutcome { asked: Bytes(request.window.len), counted, took: Nanos(300_000), ..TrimOutcome::default() });
+        last = Some(TrimOutcome {
+            asked: Bytes(request.window.len),
+            counted,
+            took: Nanos(300_000),
+            ..TrimOutcome::default()
+        });
     }
     panic!("no group was sent, {tried} tried");
 }
@@ -263,9 +335,11 @@ fn cheap_free_groups_are_not_split_for_costly_extents() {
     const GROUP: u64 = 128 << 20;
     const HOLE: u64 = 512 << 10;
     const WRITTEN: u64 = 256 << 10;
-    let windows: Vec<TrimWindow> = (0..40).map(|nth| TrimWindow { start: nth * GROUP, len: GROUP }).collect();
+    let windows: Vec<TrimWindow> =
+        (0..40).map(|nth| TrimWindow { start: nth * GROUP, len: GROUP }).collect();
     let mut policy = build("idle:quiet=0s:complete=yes");
-    let (mut last, mut stalls, mut waited, mut requests, mut now) = (None::<TrimOutcome>, Vec::new(), None, 0, 0);
+    let (mut last, mut stalls, mut waited, mut requests, mut now) =
+        (None::<TrimOutcome>, Vec::new(), None, 0, 0);
     for look in 0..4_000_000 {
         let outcome = last.take();
         let observation = Observation {
@@ -281,12 +355,16 @@ fn cheap_free_groups_are_not_split_for_costly_extents() {
         };
         match policy.decide(&observation) {
             Action::Trim(request) => {
-                let sizes = request.sizes.map_or(0..u64::MAX, |sizes| request.min_extent.0..sizes.below.0);
-                let [is_hole, is_group] = [HOLE, GROUP].map(|len| request.sizes.is_some() && sizes.contains(&len));
+                let sizes =
+                    request.sizes.map_or(0..u64::MAX, |sizes| request.min_extent.0..sizes.below.0);
+                let [is_hole, is_group] =
+                    [HOLE, GROUP].map(|len| request.sizes.is_some() && sizes.contains(&len));
                 let (bytes, mapped) = match (is_group, is_hole) {
                     (true, _) => (request.window.len, WRITTEN),
                     (_, true) => (HOLE, HOLE),
-                    _ if request.sizes.is_none() => (request.window.len, request.window.len.min(WRITTEN)),
+                    _ if request.sizes.is_none() => {
+                        (request.window.len, request.window.len.min(WRITTEN))
+                    }
                     _ => (0, 0),
                 };
                 let commands = bytes.div_ceil(request.command_max.0.max(1));

@@ -88,7 +88,11 @@ fn idle_learns_piece_size_from_cost() {
             rig.forced = true;
             rig.run(&mut policy, rig.now + 1000 * S);
         }
-        assert!((from..=to).contains(&policy.piece().0), "{} at {ns_per_kib} ns/KiB", policy.piece());
+        assert!(
+            (from..=to).contains(&policy.piece().0),
+            "{} at {ns_per_kib} ns/KiB",
+            policy.piece()
+        );
         let again = IdlePolicy::new(IdleSettings::default(), &policy.state());
         assert_eq!(again.piece(), policy.piece(), "restored from state");
     }
@@ -97,7 +101,8 @@ fn idle_learns_piece_size_from_cost() {
 #[test]
 fn idle_sends_few_commands_at_fixed_cost() {
     // 64 KiB pieces would be 65,536 commands of 6 ms for 4 GiB of undivided windows.
-    let mut rig = Rig::new(1024, Bytes::MAX, Drive { ns_per_kib: 0, command_ns: 6_000_000, ..CHEAP }, 1);
+    let mut rig =
+        Rig::new(1024, Bytes::MAX, Drive { ns_per_kib: 0, command_ns: 6_000_000, ..CHEAP }, 1);
     let mut policy = IdlePolicy::new(IdleSettings::default(), &PolicyState::default());
     rig.forced = true;
     rig.run(&mut policy, 50_000 * S);
@@ -120,7 +125,11 @@ fn idle_sends_few_commands_without_io_scheduler() {
     rig.run(&mut policy, 1000 * S);
     assert_eq!(rig.freed(), 0);
     assert!(rig.commands < 512 + 256, "{} commands for 512 windows", rig.commands);
-    assert!(rig.stall_max <= 13 * MS, "at most the 64 commands of the first window: {} ns", rig.stall_max);
+    assert!(
+        rig.stall_max <= 13 * MS,
+        "at most the 64 commands of the first window: {} ns",
+        rig.stall_max
+    );
 }
 
 #[test]
@@ -195,7 +204,11 @@ fn idle_trials_end_when_device_splits_commands() {
             rig.forced = true;
             rig.run(&mut *policy, 100 * S);
             assert_eq!(rig.freed(), 0);
-            assert!(rig.commands <= 64 * WINDOW.div_ceil(device_max) + 160, "{} of {device_max}", rig.commands);
+            assert!(
+                rig.commands <= 64 * WINDOW.div_ceil(device_max) + 160,
+                "{} of {device_max}",
+                rig.commands
+            );
         }
     }
 }
@@ -219,7 +232,8 @@ fn idle_requires_full_quiet_after_load_ends() {
 #[test]
 fn idle_learns_cost_when_most_groups_have_nothing_free() {
     // As after a pass by another process: tails of all windows but one send nothing.
-    let mut rig = Rig::new(64, Bytes::MAX, Drive { command_ns: 148 * MS, ns_per_kib: 0, ..CHEAP }, 1);
+    let mut rig =
+        Rig::new(64, Bytes::MAX, Drive { command_ns: 148 * MS, ns_per_kib: 0, ..CHEAP }, 1);
     rig.tail = Bytes(4096);
     rig.units[..60 * UNITS_PER_WINDOW].fill(Unit::Live);
     rig.units[62 * UNITS_PER_WINDOW..].fill(Unit::Live);
@@ -263,7 +277,8 @@ fn idle_trials_end_when_nothing_is_free() {
 
 #[test]
 fn idle_detects_that_budget_has_become_reachable() {
-    let mut rig = Rig::new(64, Bytes(4096), Drive { ns_per_kib: 0, command_ns: 8_000_000, ..CHEAP }, 1);
+    let mut rig =
+        Rig::new(64, Bytes(4096), Drive { ns_per_kib: 0, command_ns: 8_000_000, ..CHEAP }, 1);
     let mut policy = IdlePolicy::new(IdleSettings::default(), &PolicyState::default());
     rig.forced = true;
     rig.run(&mut policy, 1000 * S);
@@ -289,7 +304,8 @@ fn idle_shortens_quiet_on_a_busy_device() {
 
 #[test]
 fn idle_tries_tails_of_undivided_windows_first() {
-    let windows = [TrimWindow { start: 0, len: 64 << 20 }, TrimWindow { start: 64 << 20, len: 64 << 20 }];
+    let windows =
+        [TrimWindow { start: 0, len: 64 << 20 }, TrimWindow { start: 64 << 20, len: 64 << 20 }];
     let observation = Observation {
         free: Bytes(1 << 30),
         tail: Bytes(4096),
@@ -306,18 +322,38 @@ fn idle_tries_tails_of_undivided_windows_first() {
         }
         // At 1 ms each, three or four fit the budget with the error.
         let few = if tried.is_empty() { 1..=1 } else { 2..=3 };
-        assert!(few.contains(&request.commands_max), "one command suffices before the cost is known: {request:?}");
-        assert!(windows.iter().any(|w| w.start + w.len == request.window.start + request.window.len), "{request:?}");
+        assert!(
+            few.contains(&request.commands_max),
+            "one command suffices before the cost is known: {request:?}"
+        );
+        assert!(
+            windows.iter().any(|w| w.start + w.len == request.window.start + request.window.len),
+            "{request:?}"
+        );
         tried.push(request.window.len);
         // Each takes a millisecond, whatever its size.
         let bytes = request.window.len;
-        let outcome =
-            TrimOutcome { asked: Bytes(bytes), returned: Bytes(bytes), counted: Some(Amount::new(1, bytes)), took: Nanos::from_millis(1) };
+        let outcome = TrimOutcome {
+            asked: Bytes(bytes),
+            returned: Bytes(bytes),
+            counted: Some(Amount::new(1, bytes)),
+            took: Nanos::from_millis(1),
+        };
         action = policy.decide(&Observation { last_trim: Some(&outcome), ..observation.clone() });
     };
     // The second may cost five times as much per byte, with twice the error of a tenth.
-    assert_eq!(tried[..2], [64 << 10, (65_536.0 * 5.0 / (1.0 + 0.2 * libm::sqrt(2.0))) as u64 / 4096 * 4096]);
-    assert!(tried.len() <= 8 && tried.windows(2).all(|pair| pair[1] > pair[0] && pair[1] <= pair[0] * 8), "{tried:?}");
+    assert_eq!(
+        tried[..2],
+        [64 << 10, (65_536.0 * 5.0 / (1.0 + 0.2 * libm::sqrt(2.0))) as u64 / 4096 * 4096]
+    );
+    assert!(
+        tried.len() <= 8
+            && tried.windows(2).all(|pair| pair[1] > pair[0] && pair[1] <= pair[0] * 8),
+        "{tried:?}"
+    );
     assert_eq!((whole.window, whole.commands_max, whole.command_max), (windows[0], 3, Bytes::MAX));
-    assert_eq!(policy.learned().map(|cost| (cost.command, cost.mib)), Some((Nanos::from_millis(1), Nanos::ZERO)));
+    assert_eq!(
+        policy.learned().map(|cost| (cost.command, cost.mib)),
+        Some((Nanos::from_millis(1), Nanos::ZERO))
+    );
 }

@@ -73,7 +73,9 @@ impl Rig {
     pub(super) fn new(windows: usize, granule: Bytes, drive: Drive, seed: u64) -> Self {
         Self {
             units: vec![Unit::Freed; windows * UNITS_PER_WINDOW],
-            windows: (0..windows as u64).map(|i| TrimWindow { start: i * WINDOW, len: WINDOW }).collect(),
+            windows: (0..windows as u64)
+                .map(|i| TrimWindow { start: i * WINDOW, len: WINDOW })
+                .collect(),
             granule,
             tail: Bytes::MAX,
             drive,
@@ -122,7 +124,9 @@ impl Rig {
     }
 
     pub(super) fn decide(&mut self, policy: &mut dyn Policy) -> Action {
-        let counter = Bytes((self.written - self.counter_base) / self.drive.counter_step * self.drive.counter_step);
+        let counter = Bytes(
+            (self.written - self.counter_base) / self.drive.counter_step * self.drive.counter_step,
+        );
         let outcome = self.outcome.take();
         let observation = Observation {
             written: self.drive.has_counter.then_some(counter),
@@ -157,32 +161,52 @@ impl Rig {
 
     pub(super) fn trim(&mut self, request: TrimRequest) {
         let TrimRequest { window, command_max, .. } = request;
-        let commands_max = if request.commands_max == 0 || self.tail == Bytes::MAX { u64::MAX } else { request.commands_max };
-        assert!(self.windows.iter().any(|w| w.start <= window.start && window.start + window.len <= w.start + w.len), "{window:?}");
+        let commands_max = if request.commands_max == 0 || self.tail == Bytes::MAX {
+            u64::MAX
+        } else {
+            request.commands_max
+        };
+        assert!(
+            self.windows
+                .iter()
+                .any(|w| w.start <= window.start && window.start + window.len <= w.start + w.len),
+            "{window:?}"
+        );
         let whole = self.windows.contains(&window);
-        let tail = self.windows.iter().any(|w| w.start + w.len == window.start + window.len) && window.len.is_multiple_of(self.tail.0);
+        let tail = self.windows.iter().any(|w| w.start + w.len == window.start + window.len)
+            && window.len.is_multiple_of(self.tail.0);
         if !whole && !tail {
             assert!(self.granule < Bytes::MAX, "part of a window that cannot be divided");
-            assert!(window.start.is_multiple_of(self.granule.0) && window.len.is_multiple_of(self.granule.0), "{window:?}");
+            assert!(
+                window.start.is_multiple_of(self.granule.0)
+                    && window.len.is_multiple_of(self.granule.0),
+                "{window:?}"
+            );
         }
         if window.start == 0 && request.sizes.is_none_or(|sizes| sizes.below == Bytes::MAX) {
             self.passes.push(self.now);
             self.written_at_pass.push(self.written);
         }
         let from = self.now;
-        let (first, last) = ((window.start / UNIT) as usize, ((window.start + window.len).div_ceil(UNIT)) as usize);
+        let (first, last) =
+            ((window.start / UNIT) as usize, ((window.start + window.len).div_ceil(UNIT)) as usize);
         let failed = self.rng.chance(self.fail_share);
         let (mut commands, mut bytes) = (0, 0);
         let mut at = first;
         while at < last && !failed && commands < commands_max {
             let run = self.units[at..last].iter().take_while(|u| **u != Unit::Live).count();
-            let sizes = request.sizes.map_or(Bytes::ZERO..Bytes::MAX, |sizes| request.min_extent..sizes.below);
+            let sizes = request
+                .sizes
+                .map_or(Bytes::ZERO..Bytes::MAX, |sizes| request.min_extent..sizes.below);
             if !sizes.contains(&Bytes(run as u64 * UNIT)) {
                 at += run.max(1);
                 continue;
             }
             // Units may extend beyond the window on both sides.
-            let (begin, end) = ((at as u64 * UNIT).max(window.start), ((at + run) as u64 * UNIT).min(window.start + window.len));
+            let (begin, end) = (
+                (at as u64 * UNIT).max(window.start),
+                ((at + run) as u64 * UNIT).min(window.start + window.len),
+            );
             let mut left = end.saturating_sub(begin);
             while left > 0 {
                 let len = left.min(command_max.0).min(self.device_max);
@@ -236,4 +260,5 @@ pub(super) const S: u64 = 1_000_000_000;
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const DAY: u64 = 86_400 * S;
 
-pub(super) const CHEAP: Drive = Drive { command_ns: 50_000, ns_per_kib: 1, counter_step: 512, has_counter: true };
+pub(super) const CHEAP: Drive =
+    Drive { command_ns: 50_000, ns_per_kib: 1, counter_step: 512, has_counter: true };

@@ -107,7 +107,13 @@ fn nightly_runs_at_its_hour_and_catches_up() {
 
 #[test]
 fn at_shutdown_trims_once_and_timer_never_delays_it() {
-    for (text, passes) in [("batched:shutdown", 1), ("batched:every=1s", 0), ("adaptive", 0), ("idle", 0), ("none", 0)] {
+    for (text, passes) in [
+        ("batched:shutdown", 1),
+        ("batched:every=1s", 0),
+        ("adaptive", 0),
+        ("idle", 0),
+        ("none", 0),
+    ] {
         let mut rig = Rig::new(2, Bytes::MAX, CHEAP, 1);
         let mut policy = build(text);
         rig.decide(&mut *policy);
@@ -146,7 +152,13 @@ fn untouched_full_filesystem_is_left_alone() {
     };
     let mut policy = build("adaptive:at-most=0s:at-least=1d:poll=1s");
     assert!(matches!(policy.decide(&observation(1, 1000)), Action::WaitUntil(_)));
-    assert!(matches!(policy.decide(&observation(2, 1000)), Action::WaitUntil(_)), "nothing was written");
-    assert!(matches!(policy.decide(&observation(3, 1512)), Action::Trim(_)), "all free space was written");
+    assert!(
+        matches!(policy.decide(&observation(2, 1000)), Action::WaitUntil(_)),
+        "nothing was written"
+    );
+    assert!(
+        matches!(policy.decide(&observation(3, 1512)), Action::Trim(_)),
+        "all free space was written"
+    );
     assert_eq!(build("batched:shutdown").decide(&observation(1, 0)), Action::Nothing);
 }

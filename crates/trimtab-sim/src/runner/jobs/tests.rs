@@ -75,7 +75,11 @@ fn depth_rate_pause_and_runtime_decide_times() {
         ("runtime=1\nnumber_ios=7", 7, 7),
     ] {
         let phases = phases(MS, &format!("[j]\nrw=write\n{settings}\n"));
-        assert_eq!((ops(&phases[0]), phases[0].took), (vec![(OpKind::Write, count)], Nanos(took_ms * MS)), "{settings}");
+        assert_eq!(
+            (ops(&phases[0]), phases[0].took),
+            (vec![(OpKind::Write, count)], Nanos(took_ms * MS)),
+            "{settings}"
+        );
     }
 }
 
@@ -83,7 +87,10 @@ fn depth_rate_pause_and_runtime_decide_times() {
 fn groups_wait_and_clones_share_a_phase() {
     let text = "[a]\nrw=write\nnumber_ios=10\nnumjobs=3\n[b]\nrw=read\nnumber_ios=20\n[c]\nstonewall\nnumber_ios=5\n";
     let phases = phases(MS, text);
-    let shape: Vec<_> = phases.iter().map(|phase| (phase.name.as_str(), phase.started.0 / MS, phase.ops_total())).collect();
+    let shape: Vec<_> = phases
+        .iter()
+        .map(|phase| (phase.name.as_str(), phase.started.0 / MS, phase.ops_total()))
+        .collect();
     assert_eq!(shape, [("a", 0, 30), ("b", 0, 20), ("c", 50, 5)]);
     // Four streams alternate until the clones of the first job have ended.
     assert_eq!((phases[0].took.0 / MS, phases[1].took.0 / MS, phases[2].took.0 / MS), (39, 50, 5));
@@ -91,7 +98,8 @@ fn groups_wait_and_clones_share_a_phase() {
 
 #[test]
 fn rates_apply_to_reads_and_writes_apart() {
-    let phases = phases(MS / 10, "[j]\nrw=randrw\nrwmixread=90\nrate_iops=100\nruntime=1\ntime_based\n");
+    let phases =
+        phases(MS / 10, "[j]\nrw=randrw\nrwmixread=90\nrate_iops=100\nruntime=1\ntime_based\n");
     assert_eq!(ops(&phases[0]), [(OpKind::Read, 100), (OpKind::Write, 100)]);
 }
 
@@ -111,9 +119,15 @@ fn random_arrivals_wait_as_queueing_theory_says() {
         };
         let (outcome, _) = run_on(MS, std::slice::from_ref(&job));
         let figures = metrics(&[job], &outcome.recorded.phases);
-        let value = |suffix: &str| figures.iter().find(|figure| figure.name.ends_with(suffix)).unwrap().samples[0];
+        let value = |suffix: &str| {
+            figures.iter().find(|figure| figure.name.ends_with(suffix)).unwrap().samples[0]
+        };
         let mean = 1.0 + utilisation / (2.0 * (1.0 - utilisation));
-        assert!((value(FIGURES[2]) / 1e6 / mean - 1.0).abs() < 0.03, "{utilisation}: {} ms, not {mean}", value(FIGURES[2]) / 1e6);
+        assert!(
+            (value(FIGURES[2]) / 1e6 / mean - 1.0).abs() < 0.03,
+            "{utilisation}: {} ms, not {mean}",
+            value(FIGURES[2]) / 1e6
+        );
         assert!((value(RATE) / (utilisation * 1e3) - 1.0).abs() < 0.02, "{}", value(RATE));
         assert!((value(FIGURES[1]) / (value(RATE) * 4096.0 / 1e6) - 1.0).abs() < 1e-9);
     }
@@ -123,11 +137,21 @@ fn random_arrivals_wait_as_queueing_theory_says() {
 /// the service time.
 #[test]
 fn overload_shows_in_latency_from_due_times() {
-    let job = |latency_from_due| Job { pace: JobPace::Even(2000.0), requests_max: Some(200), latency_from_due, ..Job::new("load") };
+    let job = |latency_from_due| Job {
+        pace: JobPace::Even(2000.0),
+        requests_max: Some(200),
+        latency_from_due,
+        ..Job::new("load")
+    };
     for (from_due, max_ms) in [(true, 100.5), (false, 1.0)] {
         let phases = run_on(MS, &[job(from_due)]).0.recorded.phases;
-        let total = phases[0].latencies.iter().find(|latency| latency.part == LatencyPart::Total).unwrap();
-        assert!((total.histogram.max().as_f64() / 1e6 / max_ms - 1.0).abs() < 0.02, "{}", total.histogram.max());
+        let total =
+            phases[0].latencies.iter().find(|latency| latency.part == LatencyPart::Total).unwrap();
+        assert!(
+            (total.histogram.max().as_f64() / 1e6 / max_ms - 1.0).abs() < 0.02,
+            "{}",
+            total.histogram.max()
+        );
     }
 }
 
@@ -136,8 +160,13 @@ fn too_many_requests_in_flight_are_refused() {
     let jobs = JobFile::parse("[j]\niodepth=4096\nnumjobs=2\n").unwrap().jobs;
     let mut target = DriveTarget::new(Server { service: 1, busy_until: 0, commands: 0 }, 4096);
     let groups = groups(&jobs, Bytes(1 << 20), 512, DataClass::Random, 1).unwrap();
-    let RunEnd::Failed(error) = run(groups, &mut target, &mut ()).end else { panic!("it must fail") };
-    assert_eq!(error.to_string(), "cannot keep 8192 operations in flight: the target takes at most 4096");
+    let RunEnd::Failed(error) = run(groups, &mut target, &mut ()).end else {
+        panic!("it must fail")
+    };
+    assert_eq!(
+        error.to_string(),
+        "cannot keep 8192 operations in flight: the target takes at most 4096"
+    );
 }
 
 /// Share of the requests of M/D/1 that stay at most `sojourn` (in service times) at utilisation u:
@@ -154,7 +183,10 @@ fn within(utilisation: f64, sojourn: f64) -> f64 {
 }
 
 fn percentile(utilisation: f64, share: f64) -> f64 {
-    (100..2500).map(|hundredth| f64::from(hundredth) / 100.0).find(|sojourn| within(utilisation, *sojourn) >= share).unwrap_or(f64::MAX)
+    (100..2500)
+        .map(|hundredth| f64::from(hundredth) / 100.0)
+        .find(|sojourn| within(utilisation, *sojourn) >= share)
+        .unwrap_or(f64::MAX)
 }
 
 /// Oracle: M/D/1. Below half load the median is the service time; the knee follows from the 99th
@@ -162,20 +194,35 @@ fn percentile(utilisation: f64, share: f64) -> f64 {
 #[test]
 fn load_steps_have_the_percentiles_of_theory_and_its_knee() {
     let percents: Vec<u32> = vec![10, 30, 45, 60, 70, 80, 90];
-    let load = LoadSettings { read_percent: 0, block: 4096, depth: 4, percents, time: Nanos::from_secs(600) };
+    let load = LoadSettings {
+        read_percent: 0,
+        block: 4096,
+        depth: 4,
+        percents,
+        time: Nanos::from_secs(600),
+    };
     let (closed, _) = run_on(MS, &[load.closed_loop()]);
     let closed = metrics(&[load.closed_loop()], &closed.recorded.phases);
     assert!((closed[0].samples[0] - 1000.0).abs() < 0.1, "{closed:?}");
     let steps = load.steps(1000.0);
     let figures = metrics(&steps, &run_on(MS, &steps).0.recorded.phases);
     let of = |suffix: &str| -> Vec<f64> {
-        figures.iter().filter(|figure| figure.name.ends_with(suffix)).map(|figure| figure.samples[0] / 1e6).collect()
+        figures
+            .iter()
+            .filter(|figure| figure.name.ends_with(suffix))
+            .map(|figure| figure.samples[0] / 1e6)
+            .collect()
     };
     let (p50, p99) = (of(FIGURES[3]), of(FIGURES[4]));
     assert!(p50[..3].iter().all(|p50| (p50 - 1.0).abs() < 0.01), "{p50:?}");
-    let theory: Vec<f64> = load.percents.iter().map(|percent| percentile(f64::from(*percent) / 100.0, 0.99)).collect();
+    let theory: Vec<f64> =
+        load.percents.iter().map(|percent| percentile(f64::from(*percent) / 100.0, 0.99)).collect();
     for (found, expected) in p99.iter().zip(&theory) {
         assert!((found / expected - 1.0).abs() < 0.15, "{p99:?}, theory {theory:?}");
     }
-    assert_eq!((latency_knee(&p99), latency_knee(&theory)), (Some(6), Some(6)), "{p99:?}, theory {theory:?}");
+    assert_eq!(
+        (latency_knee(&p99), latency_knee(&theory)),
+        (Some(6), Some(6)),
+        "{p99:?}, theory {theory:?}"
+    );
 }

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 
 impl VolumeSpec {
     fn settings(&mut self) -> [NamedSetting<'_>; 35] {
-        let (journal, writeback, layer, host) = (&mut self.journal, &mut self.writeback, &mut self.block_layer, &mut self.host);
+        let (journal, writeback, layer, host) =
+            (&mut self.journal, &mut self.writeback, &mut self.block_layer, &mut self.host);
         [
             ("start", Setting::size(&mut self.start)),
             ("size", Setting::Rest(&mut self.size)),
@@ -52,7 +53,9 @@ impl VolumeSpec {
     #[must_use]
     pub fn fields(&self) -> Vec<Field> {
         let mut spec = self.clone();
-        let settings = spec.settings().map(|(name, setting)| Field::new(format!("volume.{name}"), setting.text()));
+        let settings = spec
+            .settings()
+            .map(|(name, setting)| Field::new(format!("volume.{name}"), setting.text()));
         core::iter::once(Field::new("volume.name", self.name)).chain(settings).collect()
     }
 
@@ -73,12 +76,19 @@ mod tests {
     /// The fields of one volume turn any other into it, and every setting has a field.
     #[test]
     fn fields_and_set_round_trip() {
-        let all = [VolumeSpec::ext4(), VolumeSpec::ext4_2011(), VolumeSpec::desktop_2011(), VolumeSpec::ext4().with_online_discard()];
+        let all = [
+            VolumeSpec::ext4(),
+            VolumeSpec::ext4_2011(),
+            VolumeSpec::desktop_2011(),
+            VolumeSpec::ext4().with_online_discard(),
+        ];
         for from in &all {
             for to in &all {
                 let mut made = to.clone();
                 let fields = from.fields();
-                let pairs = fields.iter().filter_map(|field| Some((field.key.strip_prefix("volume.")?, field.value.clone())));
+                let pairs = fields.iter().filter_map(|field| {
+                    Some((field.key.strip_prefix("volume.")?, field.value.clone()))
+                });
                 made.set(GivenSettings::new("", pairs.filter(|(key, _)| *key != "name"))).unwrap();
                 made.name = from.name;
                 assert_eq!(&made, from);
@@ -88,13 +98,21 @@ mod tests {
 
     #[test]
     fn set_rejects_invalid_values() {
-        for (key, value) in
-            [("atime", "sometimes"), ("dirty-limit", "0%"), ("memory", "much"), ("write-cache", "maybe"), ("queue-depth", "0")]
-        {
-            let error = VolumeSpec::ext4().set(GivenSettings::new("volume.", [(key, value.into())])).unwrap_err();
+        for (key, value) in [
+            ("atime", "sometimes"),
+            ("dirty-limit", "0%"),
+            ("memory", "much"),
+            ("write-cache", "maybe"),
+            ("queue-depth", "0"),
+        ] {
+            let error = VolumeSpec::ext4()
+                .set(GivenSettings::new("volume.", [(key, value.into())]))
+                .unwrap_err();
             assert_eq!(error.key.unwrap(), format!("volume.{key}"));
         }
-        let error = VolumeSpec::ext4().set(GivenSettings::new("volume.", [("atme", "noatime".into())])).unwrap_err();
+        let error = VolumeSpec::ext4()
+            .set(GivenSettings::new("volume.", [("atme", "noatime".into())]))
+            .unwrap_err();
         assert_eq!(error.text, "a volume has no setting 'atme'; did you mean 'atime'?");
     }
 }

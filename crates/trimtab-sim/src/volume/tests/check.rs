@@ -54,14 +54,32 @@ impl<D: Device> Volume<D> {
     }
 
     fn check_counts(&self) {
-        let live: Vec<&Node> =
-            self.nodes.iter().enumerate().filter(|(i, _)| !self.spare_nodes.contains(&(*i as u32))).map(|(_, n)| n).collect();
+        let live: Vec<&Node> = self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| !self.spare_nodes.contains(&(*i as u32)))
+            .map(|(_, n)| n)
+            .collect();
         let files = || live.iter().filter(|node| node.dir.is_none());
-        assert_eq!(files().map(|file| u64::from(file.dirty_blocks())).sum::<u64>(), self.dirty_blocks, "dirty blocks");
-        assert_eq!(files().map(|file| u64::from(file.unallocated())).sum::<u64>(), self.reserved, "reserved blocks");
-        assert_eq!(live.iter().map(|file| u64::from(file.cached)).sum::<u64>(), self.cached_blocks, "cached blocks");
+        assert_eq!(
+            files().map(|file| u64::from(file.dirty_blocks())).sum::<u64>(),
+            self.dirty_blocks,
+            "dirty blocks"
+        );
+        assert_eq!(
+            files().map(|file| u64::from(file.unallocated())).sum::<u64>(),
+            self.reserved,
+            "reserved blocks"
+        );
+        assert_eq!(
+            live.iter().map(|file| u64::from(file.cached)).sum::<u64>(),
+            self.cached_blocks,
+            "cached blocks"
+        );
         assert!(self.reserved <= self.free_blocks);
-        let entries: u32 = live.iter().filter_map(|node| node.dir.as_ref()).map(|dir| dir.entries).sum();
+        let entries: u32 =
+            live.iter().filter_map(|node| node.dir.as_ref()).map(|dir| dir.entries).sum();
         assert_eq!(entries as usize + 1, live.len(), "every node but the root is in a directory");
         for node in &live {
             if let Some(dir) = &node.dir {

@@ -19,7 +19,10 @@ const SMALL: f64 = 65536.0;
 pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
     let mut metrics = Vec::new();
     for name in names(phases.iter().map(|p| p.name.as_str())) {
-        let passes: Vec<&Phase> = phases.iter().filter(|p| p.name == name && p.took > Nanos::ZERO && p.ops_total() > 0).collect();
+        let passes: Vec<&Phase> = phases
+            .iter()
+            .filter(|p| p.name == name && p.took > Nanos::ZERO && p.ops_total() > 0)
+            .collect();
         let mut metric = |what: &str, unit, better, value: &dyn Fn(&Phase) -> Option<f64>| {
             let samples: Vec<f64> = passes.iter().filter_map(|p| value(p)).collect();
             if !samples.is_empty() {
@@ -106,7 +109,8 @@ pub struct Trend {
 /// Trend of every write test. Steady state counts once `target_size` has been written.
 #[must_use]
 pub fn trends(passes: &[CrystalPass], target_size: Bytes) -> Vec<Trend> {
-    let names = names(passes.iter().map(|p| p.phase.as_str()).filter(|name| name.ends_with(".write")));
+    let names =
+        names(passes.iter().map(|p| p.phase.as_str()).filter(|name| name.ends_with(".write")));
     names.into_iter().map(|name| trend(passes, name, target_size)).collect()
 }
 
@@ -123,10 +127,12 @@ fn trend(passes: &[CrystalPass], name: &str, target_size: Bytes) -> Trend {
     }
     let rounds: Vec<f64> = groups.iter().map(|(_, sum, count, _)| sum / count).collect();
     let written: Vec<Bytes> = groups.iter().map(|g| g.3).collect();
-    let each: Vec<Bytes> =
-        (0..written.len()).map(|i| written[i].saturating_sub(if i == 0 { Bytes::ZERO } else { written[i - 1] })).collect();
+    let each: Vec<Bytes> = (0..written.len())
+        .map(|i| written[i].saturating_sub(if i == 0 { Bytes::ZERO } else { written[i - 1] }))
+        .collect();
     let knees = change_points::knees(&rounds, &ChangePointOptions::default());
-    let steady = steady_state(&rounds, &each, target_size, knees.last().map_or(0, |knee| knee.index));
+    let steady =
+        steady_state(&rounds, &each, target_size, knees.last().map_or(0, |knee| knee.index));
     Trend {
         phase: name.to_string(),
         max: passes.iter().filter(|p| p.phase == name).map(|p| p.rate).fold(0.0, f64::max),
@@ -141,7 +147,11 @@ impl Trend {
     /// Bytes written before this round, for this test.
     #[must_use]
     pub fn written_before(&self, round: usize) -> Bytes {
-        if round == 0 { Bytes::ZERO } else { self.written.get(round - 1).copied().unwrap_or(Bytes::ZERO) }
+        if round == 0 {
+            Bytes::ZERO
+        } else {
+            self.written.get(round - 1).copied().unwrap_or(Bytes::ZERO)
+        }
     }
 
     /// `NAME.rate.first`, `.max`, `.steady` and `.last`; position and level of each knee as
@@ -158,14 +168,29 @@ impl Trend {
         metric(metrics::RATE_MAX, Unit::MegabytesPerSecond, Better::Higher, self.max);
         if let SteadyState::Reached { since, window } = &self.steady {
             metric("rate.steady", Unit::MegabytesPerSecond, Better::Higher, window.average);
-            metric("rate.steady.since", Unit::Bytes, Better::Neither, self.written_before(*since).as_f64());
+            metric(
+                "rate.steady.since",
+                Unit::Bytes,
+                Better::Neither,
+                self.written_before(*since).as_f64(),
+            );
         }
         if let Some(last) = self.rounds.last() {
             metric("rate.last", Unit::MegabytesPerSecond, Better::Higher, *last);
         }
         for (n, knee) in self.knees.iter().enumerate() {
-            metric(&format!("knee-{}.written", n + 1), Unit::Bytes, Better::Neither, self.written_before(knee.index).as_f64());
-            metric(&format!("knee-{}.rate", n + 1), Unit::MegabytesPerSecond, Better::Neither, knee.after);
+            metric(
+                &format!("knee-{}.written", n + 1),
+                Unit::Bytes,
+                Better::Neither,
+                self.written_before(knee.index).as_f64(),
+            );
+            metric(
+                &format!("knee-{}.rate", n + 1),
+                Unit::MegabytesPerSecond,
+                Better::Neither,
+                knee.after,
+            );
         }
         metrics
     }
@@ -191,7 +216,13 @@ pub fn series(passes: &[CrystalPass]) -> Vec<Series> {
                 }
             }
         }
-        Series { name: format!("{name}.rate"), axis: Axis::BytesWritten, x, unit: Unit::MegabytesPerSecond, y }
+        Series {
+            name: format!("{name}.rate"),
+            axis: Axis::BytesWritten,
+            x,
+            unit: Unit::MegabytesPerSecond,
+            y,
+        }
     };
     names.into_iter().map(one).collect()
 }
@@ -228,7 +259,16 @@ mod tests {
         ];
         let metrics = metrics(&phases);
         let names: Vec<_> = metrics.iter().map(|m| (m.name.as_str(), m.samples.len())).collect();
-        assert_eq!(names, [("a.read.rate", 2), ("a.read.iops", 2), ("a.read.latency", 2), ("b.read.rate", 1), ("b.read.latency", 1)]);
+        assert_eq!(
+            names,
+            [
+                ("a.read.rate", 2),
+                ("a.read.iops", 2),
+                ("a.read.latency", 2),
+                ("b.read.rate", 1),
+                ("b.read.latency", 1)
+            ]
+        );
         assert_eq!(metrics[0].samples, [4.096, 2.048]);
         assert_eq!(metrics[1].samples, [1000.0, 500.0]);
         assert!((metrics[2].samples[0] - 500_000.0).abs() < 500.0);
@@ -243,9 +283,19 @@ mod tests {
             for pass in 0..2 {
                 let wobble = ((round * 7 + pass * 3) % 5) as f64 * 0.5 - 1.0;
                 let rate = level(written) + wobble;
-                passes.push(CrystalPass { phase: "seq1m-q1.read".into(), round, written: Bytes(written), rate: 500.0 });
+                passes.push(CrystalPass {
+                    phase: "seq1m-q1.read".into(),
+                    round,
+                    written: Bytes(written),
+                    rate: 500.0,
+                });
                 written += 5_000_000_000;
-                passes.push(CrystalPass { phase: "seq1m-q1.write".into(), round, written: Bytes(written), rate });
+                passes.push(CrystalPass {
+                    phase: "seq1m-q1.write".into(),
+                    round,
+                    written: Bytes(written),
+                    rate,
+                });
             }
         }
         passes
@@ -262,10 +312,14 @@ mod tests {
         let [trend] = &trends[..] else { panic!("one test writes") };
         assert_eq!(trend.rounds.len(), 100);
         assert!((193.0..195.0).contains(&trend.max));
-        let knees: Vec<_> = trend.knees.iter().map(|k| trend.written_before(k.index).0 / 1_000_000_000).collect();
+        let knees: Vec<_> =
+            trend.knees.iter().map(|k| trend.written_before(k.index).0 / 1_000_000_000).collect();
         assert_eq!(knees, [100, 380]);
         let window = trend.steady.window().unwrap();
-        assert!(trend.written_before(window.first).0 >= 380_000_000_000, "160 MB/s was not permanent");
+        assert!(
+            trend.written_before(window.first).0 >= 380_000_000_000,
+            "160 MB/s was not permanent"
+        );
         assert!((window.average - 120.0).abs() < 2.0, "{window:?}");
         let metrics = trend.metrics();
         let value = |name: &str| metrics.iter().find(|m| m.name == name).map(|m| m.samples[0]);
@@ -294,6 +348,9 @@ mod tests {
             rate,
         });
         let series = series(&shared);
-        assert_eq!((series[0].x.as_slice(), series[0].y.as_slice()), (&[10, 20][..], &[3.0, 5.0][..]));
+        assert_eq!(
+            (series[0].x.as_slice(), series[0].y.as_slice()),
+            (&[10, 20][..], &[3.0, 5.0][..])
+        );
     }
 }

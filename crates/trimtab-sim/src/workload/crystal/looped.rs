@@ -68,10 +68,15 @@ impl CrystalLoop {
         let size = rounds.settings.size.0;
         let piece = if placement == Placement::Scattered { PIECE_BYTES } else { size };
         if size.div_ceil(piece) > space.0 / piece {
-            return Err(CrystalSettingsError(format!("a test file of {} does not fit on a drive of {space}", Bytes(size))));
+            return Err(CrystalSettingsError(format!(
+                "a test file of {} does not fit on a drive of {space}",
+                Bytes(size)
+            )));
         }
         if !rounds.settings.prepare {
-            return Err(CrystalSettingsError("a new test file must be written before use".to_string()));
+            return Err(CrystalSettingsError(
+                "a new test file must be written before use".to_string(),
+            ));
         }
         let places = Stream::new(seed, "crystal.places");
         Ok(Self {
@@ -150,7 +155,13 @@ impl BlockWorkload for CrystalLoop {
         self.deleting = true;
         self.held = Some(phase);
         let idle_before = trimtab_drive::units::Nanos::ZERO;
-        Some(BlockPhase { name: DELETE.to_string(), queue_depth: 1, limit: Limit::Stream, record: true, idle_before })
+        Some(BlockPhase {
+            name: DELETE.to_string(),
+            queue_depth: 1,
+            limit: Limit::Stream,
+            record: true,
+            idle_before,
+        })
     }
 
     #[inline]
@@ -159,7 +170,10 @@ impl BlockWorkload for CrystalLoop {
             let offset = self.deleted.pop()?;
             // The last piece may be short.
             let before = (self.pieces.len() - 1 - self.deleted.len()) as u64 * self.piece;
-            return Some(Command::Trim(Ranges::One(Extent { offset, len: self.piece.min(self.size - before) })));
+            return Some(Command::Trim(Ranges::One(Extent {
+                offset,
+                len: self.piece.min(self.size - before),
+            })));
         }
         Some(match self.rounds.next_op()? {
             Command::Read(extent) => Command::Read(self.moved(extent)),
@@ -209,8 +223,14 @@ mod tests {
 
     #[test]
     fn small_pass_applies_to_small_operations() {
-        let workload = CrystalLoop::new(rounds(16), Placement::Same, Bytes(64 * MIB), Some(Bytes(MIB)), 1).unwrap();
-        let limits: Vec<_> = phases(workload).into_iter().filter(|(p, _)| p.name.ends_with("write")).map(|(p, _)| p.limit).collect();
+        let workload =
+            CrystalLoop::new(rounds(16), Placement::Same, Bytes(64 * MIB), Some(Bytes(MIB)), 1)
+                .unwrap();
+        let limits: Vec<_> = phases(workload)
+            .into_iter()
+            .filter(|(p, _)| p.name.ends_with("write"))
+            .map(|(p, _)| p.limit)
+            .collect();
         assert_eq!(limits[..4], [4, 4, 1, 1].map(|mib| Limit::Bytes(Bytes(mib * MIB))));
     }
 

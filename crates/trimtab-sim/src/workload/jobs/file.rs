@@ -124,14 +124,20 @@ impl JobFile {
             if let Some(name) = text.strip_prefix('[') {
                 jobs.extend(current.take().map(JobDraft::finish).transpose()?);
                 let Some(name) = name.strip_suffix(']').filter(|name| !name.is_empty()) else {
-                    return wrong(format!("'{}' is not a section; write [NAME]", text.escape_debug()));
+                    return wrong(format!(
+                        "'{}' is not a section; write [NAME]",
+                        text.escape_debug()
+                    ));
                 };
                 in_global = name == "global";
                 if in_global {
                     continue;
                 }
                 if !name.chars().all(|c| !c.is_whitespace() && !c.is_control()) {
-                    return wrong(format!("'{}' is not a job name; write it without spaces", name.escape_debug()));
+                    return wrong(format!(
+                        "'{}' is not a job name; write it without spaces",
+                        name.escape_debug()
+                    ));
                 }
                 if jobs.iter().any(|job| job.name == name) {
                     return wrong(format!("there are two jobs '{name}'; rename one"));
@@ -145,14 +151,21 @@ impl JobFile {
                 continue;
             }
             if text == "include" || text.starts_with("include ") {
-                return wrong("include is not supported; copy the settings of that file into this one".to_owned());
+                return wrong(
+                    "include is not supported; copy the settings of that file into this one"
+                        .to_owned(),
+                );
             }
             let draft = match (&mut current, in_global) {
                 (_, true) => &mut defaults,
                 (Some(draft), false) => draft,
-                (None, false) => return wrong("there is no section yet; write [NAME] first".to_owned()),
+                (None, false) => {
+                    return wrong("there is no section yet; write [NAME] first".to_owned());
+                }
             };
-            let (key, value) = text.split_once('=').map_or((text, None), |(key, value)| (key.trim(), Some(value.trim())));
+            let (key, value) = text
+                .split_once('=')
+                .map_or((text, None), |(key, value)| (key.trim(), Some(value.trim())));
             if NOT_USED.contains(&key) {
                 if !not_used.iter().any(|known| known == key) {
                     not_used.push(key.to_owned());
@@ -167,12 +180,16 @@ impl JobFile {
         for job in &jobs {
             clones += u64::from(job.clones);
             if clones > JOBS_MAX {
-                let text = format!("numjobs: the jobs have more than {JOBS_MAX} clones; reduce numjobs");
+                let text =
+                    format!("numjobs: the jobs have more than {JOBS_MAX} clones; reduce numjobs");
                 return Err(JobFileError { line: job.line, text });
             }
         }
         if jobs.is_empty() {
-            return Err(JobFileError { line: end.max(1), text: "the file has no job; write [NAME] before its settings".to_owned() });
+            return Err(JobFileError {
+                line: end.max(1),
+                text: "the file has no job; write [NAME] before its settings".to_owned(),
+            });
         }
         Ok(Self { jobs, not_used })
     }
@@ -219,7 +236,11 @@ impl JobDraft {
 
     fn set(&mut self, line: u32, key: &str, value: Option<&str>) -> Result<(), String> {
         let job = &mut self.job;
-        let given = || value.filter(|value| !value.is_empty()).ok_or_else(|| format!("it needs a value; write {key}=VALUE"));
+        let given = || {
+            value
+                .filter(|value| !value.is_empty())
+                .ok_or_else(|| format!("it needs a value; write {key}=VALUE"))
+        };
         match key {
             "rw" | "readwrite" => (job.mix, self.random) = mix(given()?)?,
             "rwmixread" => self.read_percent = percent(given()?)?,
@@ -229,14 +250,20 @@ impl JobDraft {
             "size" => job.size = Some(space(given()?)?),
             "offset" => job.offset = space(given()?)?,
             "io_size" => job.io_size = Some(bytes(given()?)?).filter(|bytes| *bytes > 0),
-            "number_ios" => job.requests_max = Some(number(given()?, 0, u64::MAX)?).filter(|requests| *requests > 0),
+            "number_ios" => {
+                job.requests_max =
+                    Some(number(given()?, 0, u64::MAX)?).filter(|requests| *requests > 0)
+            }
             "rate_iops" => job.pace = JobPace::Even(rate(given()?)?),
             "rate" => self.bytes_rate = Some(rate(given()?)?),
             "random_distribution" => self.distribution = distribution(given()?)?,
             "percentage_random" => self.random_percent = percent(given()?)?,
             "norandommap" => self.repeats_addresses = flag(value)?,
             "ramp_time" => job.ramp = time(given()?, Nanos::from_secs(1))?,
-            "runtime" => job.runtime = Some(time(given()?, Nanos::from_secs(1))?).filter(|time| *time > Nanos::ZERO),
+            "runtime" => {
+                job.runtime =
+                    Some(time(given()?, Nanos::from_secs(1))?).filter(|time| *time > Nanos::ZERO)
+            }
             "time_based" => job.time_based = flag(value)?,
             "loops" => job.loops = number(given()?, 1, u64::from(u32::MAX))?,
             "fsync" | "fdatasync" => job.flush_every = number(given()?, 0, u64::from(u32::MAX))?,
@@ -246,7 +273,12 @@ impl JobDraft {
             "stonewall" | "wait_for_previous" => job.waits = flag(value)?,
             "thinktime" => job.pause = time(given()?, Nanos::from_micros(1))?,
             "numjobs" => job.clones = number(given()?, 1, JOBS_MAX)? as u32,
-            _ => return Err(format!("this key is not supported; remove it ({})", suggest(key, "keys", &KEYS))),
+            _ => {
+                return Err(format!(
+                    "this key is not supported; remove it ({})",
+                    suggest(key, "keys", &KEYS)
+                ));
+            }
         }
         self.lines.insert(key.to_owned(), line);
         Ok(())
@@ -254,8 +286,18 @@ impl JobDraft {
 
     /// The job of all settings together.
     fn finish(self) -> Result<Job, JobFileError> {
-        let Self { mut job, random, read_percent, distribution, random_percent, repeats_addresses, bytes_rate, zeros, compressible, lines } =
-            self;
+        let Self {
+            mut job,
+            random,
+            read_percent,
+            distribution,
+            random_percent,
+            repeats_addresses,
+            bytes_rate,
+            zeros,
+            compressible,
+            lines,
+        } = self;
         let wrong = |key: &str, text: &str| {
             let line = lines.get(key).copied().unwrap_or(job.line);
             Err(JobFileError { line, text: format!("{key}: {text}") })
@@ -281,16 +323,29 @@ impl JobDraft {
         job.addresses = match distribution {
             _ if !random => JobAddresses::Sequential,
             Distribution::Zoned(_) if !repeats_addresses => {
-                return wrong("random_distribution", "zones are only supported without a map of used blocks; add norandommap=1");
+                return wrong(
+                    "random_distribution",
+                    "zones are only supported without a map of used blocks; add norandommap=1",
+                );
             }
             Distribution::Zoned(_) if random_percent < 100 => {
-                return wrong("percentage_random", "it is not supported with zones; remove one of them");
+                return wrong(
+                    "percentage_random",
+                    "it is not supported with zones; remove one of them",
+                );
             }
             Distribution::Zoned(zones) => JobAddresses::Zoned(zones),
-            Distribution::Pattern(Pattern::Uniform) if !repeats_addresses && random_percent < 100 => {
-                return wrong("percentage_random", "it is only supported without a map of used blocks; add norandommap=1");
+            Distribution::Pattern(Pattern::Uniform)
+                if !repeats_addresses && random_percent < 100 =>
+            {
+                return wrong(
+                    "percentage_random",
+                    "it is only supported without a map of used blocks; add norandommap=1",
+                );
             }
-            Distribution::Pattern(Pattern::Uniform) if !repeats_addresses => JobAddresses::Drawn(Pattern::Shuffled, 100),
+            Distribution::Pattern(Pattern::Uniform) if !repeats_addresses => {
+                JobAddresses::Drawn(Pattern::Shuffled, 100)
+            }
             Distribution::Pattern(pattern) => JobAddresses::Drawn(pattern, random_percent),
         };
         job.data = match compressible {
@@ -341,14 +396,20 @@ fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
 }
 
 fn percent(text: &str) -> Result<u8, String> {
-    text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent| *percent <= 100).ok_or_else(|| unknown(text, "write at most 100"))
+    text.strip_suffix('%')
+        .unwrap_or(text)
+        .parse()
+        .ok()
+        .filter(|percent| *percent <= 100)
+        .ok_or_else(|| unknown(text, "write at most 100"))
 }
 
 /// A number of bytes with fio's suffixes: `k`, `ki` and `kb` are 1024, `kib` is 1000.
 fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || unknown(text, "write one size such as 4k, 1m or 10g");
     let lower = text.to_lowercase();
-    let (digits, suffix) = lower.split_at(lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len()));
+    let (digits, suffix) =
+        lower.split_at(lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len()));
     let power = |letter: &str| "kmgtp".find(letter).map(|at| at as u32 + 1);
     let factor = match suffix.len() {
         0 => Some(1),
@@ -360,7 +421,12 @@ fn bytes(text: &str) -> Result<u64, String> {
             _ => None,
         }),
     };
-    digits.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor)).ok_or_else(wrong)
+    digits
+        .parse::<u64>()
+        .ok()
+        .zip(factor)
+        .and_then(|(number, factor)| number.checked_mul(factor))
+        .ok_or_else(wrong)
 }
 
 fn block(text: &str) -> Result<u32, String> {
@@ -369,7 +435,11 @@ fn block(text: &str) -> Result<u32, String> {
 }
 
 fn space(text: &str) -> Result<JobSize, String> {
-    if text.ends_with('%') { percent(text).map(JobSize::Percent) } else { bytes(text).map(JobSize::Bytes) }
+    if text.ends_with('%') {
+        percent(text).map(JobSize::Percent)
+    } else {
+        bytes(text).map(JobSize::Bytes)
+    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -382,7 +452,8 @@ fn rate(text: &str) -> Result<f64, String> {
 /// A time with fio's suffixes; without one in `unit`.
 fn time(text: &str, unit: Nanos) -> Result<Nanos, String> {
     let wrong = || unknown(text, "write a time such as 30s, 500ms or 5m");
-    let (digits, suffix) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let (digits, suffix) =
+        text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let factor = match suffix {
         "" => unit.0,
         "us" | "usec" => 1_000,
@@ -393,14 +464,21 @@ fn time(text: &str, unit: Nanos) -> Result<Nanos, String> {
         "d" => 86_400_000_000_000,
         _ => return Err(wrong()),
     };
-    digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).map(Nanos).ok_or_else(wrong)
+    digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(factor))
+        .map(Nanos)
+        .ok_or_else(wrong)
 }
 
 fn distribution(text: &str) -> Result<Distribution, String> {
     let (kind, value) = text.split_once(':').unwrap_or((text, ""));
     let within = |default: f64, range: core::ops::Range<f64>, advice: &str| {
         let number = if value.is_empty() { Some(default) } else { value.parse().ok() };
-        number.filter(|number| *number > range.start && *number < range.end).ok_or_else(|| unknown(text, advice))
+        number
+            .filter(|number| *number > range.start && *number < range.end)
+            .ok_or_else(|| unknown(text, advice))
     };
     match kind {
         "random" if value.is_empty() => Ok(Distribution::Pattern(Pattern::Uniform)),

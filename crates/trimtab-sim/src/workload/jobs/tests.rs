@@ -22,7 +22,9 @@ fn commands(settings: &str) -> Vec<Command<'static>> {
 
 fn counts(settings: &str) -> [usize; 4] {
     let commands = commands(settings);
-    let of = |kind: &dyn Fn(&Command<'_>) -> bool| commands.iter().filter(|command| kind(command)).count();
+    let of = |kind: &dyn Fn(&Command<'_>) -> bool| {
+        commands.iter().filter(|command| kind(command)).count()
+    };
     [
         of(&|c| matches!(c, Command::Read(_))),
         of(&|c| matches!(c, Command::Write(..))),
@@ -70,15 +72,25 @@ fn requests_are_as_many_as_of_fio() {
 
 #[test]
 fn random_requests_cover_each_block_once_per_pass() {
-    let offsets: Vec<u64> = commands("rw=randrw bs=4k loops=2 offset=64k").iter().map(|c| c.extent().unwrap().offset).collect();
+    let offsets: Vec<u64> = commands("rw=randrw bs=4k loops=2 offset=64k")
+        .iter()
+        .map(|c| c.extent().unwrap().offset)
+        .collect();
     let (first, second) = offsets.split_at(240);
     for pass in [first, second] {
-        assert_eq!(pass.iter().copied().collect::<BTreeSet<u64>>(), (16..256).map(|block| block * 4096).collect());
-        assert!(pass.windows(2).filter(|pair| pair[1] == pair[0] + 4096).count() < 20, "not in order");
+        assert_eq!(
+            pass.iter().copied().collect::<BTreeSet<u64>>(),
+            (16..256).map(|block| block * 4096).collect()
+        );
+        assert!(
+            pass.windows(2).filter(|pair| pair[1] == pair[0] + 4096).count() < 20,
+            "not in order"
+        );
     }
     assert_ne!(first, second);
     let clones = job("rw=randwrite bs=4k");
-    let first = |nth| clones.stream(nth, DRIVE, 512, DataClass::Random, 1).unwrap().next_step(Nanos::ZERO);
+    let first =
+        |nth| clones.stream(nth, DRIVE, 512, DataClass::Random, 1).unwrap().next_step(Nanos::ZERO);
     assert_ne!(format!("{:?}", first(0)), format!("{:?}", first(1)), "clones differ");
 }
 
@@ -97,7 +109,9 @@ fn mixed_sequential_requests_advance_for_reads_and_writes_apart() {
 fn shares(settings: &str, blocks: usize, by_use: bool) -> f64 {
     let mut used = vec![0_u32; 2048];
     let commands = commands(settings);
-    commands.iter().for_each(|command| used[(command.extent().unwrap().offset / 512) as usize] += 1);
+    commands
+        .iter()
+        .for_each(|command| used[(command.extent().unwrap().offset / 512) as usize] += 1);
     if by_use {
         used.sort_unstable_by(|a, b| b.cmp(a));
     }
@@ -107,12 +121,22 @@ fn shares(settings: &str, blocks: usize, by_use: bool) -> f64 {
 /// Oracle: the definitions of the distributions.
 #[test]
 fn distributions_give_each_part_its_share() {
-    let near = |found: f64, expected: f64| assert!((found - expected).abs() < 0.015, "{found} is not {expected}");
-    let pareto = shares("rw=randwrite bs=512 io_size=25m norandommap random_distribution=pareto:0.2", 409, true);
+    let near = |found: f64, expected: f64| {
+        assert!((found - expected).abs() < 0.015, "{found} is not {expected}")
+    };
+    let pareto = shares(
+        "rw=randwrite bs=512 io_size=25m norandommap random_distribution=pareto:0.2",
+        409,
+        true,
+    );
     near(pareto, 0.8);
     let harmonic: f64 = (1..=2048).map(|rank| 1.0 / f64::from(rank)).sum();
-    near(shares("rw=randwrite bs=512 io_size=25m random_distribution=zipf:1.0", 1, true), 1.0 / harmonic);
-    let zoned = "rw=randwrite bs=512 io_size=25m norandommap random_distribution=zoned:60/10:30/20:10/70";
+    near(
+        shares("rw=randwrite bs=512 io_size=25m random_distribution=zipf:1.0", 1, true),
+        1.0 / harmonic,
+    );
+    let zoned =
+        "rw=randwrite bs=512 io_size=25m norandommap random_distribution=zoned:60/10:30/20:10/70";
     for (blocks, expected) in [(204, 0.6), (614, 0.9), (2048, 1.0)] {
         near(shares(zoned, blocks, false), expected);
     }
@@ -126,21 +150,38 @@ fn distributions_give_each_part_its_share() {
 fn keys_of_global_sections_apply_below() {
     let text = "; a comment\n[global]\nbs=8k # blocks\nioengine=libaio\nsize=64k\n[a]\nrw=write\n\n[global]\nbs=16k\n[b]\nstonewall\nioengine=psync\ndirect=1\n";
     let file = JobFile::parse(text).unwrap();
-    let shape: Vec<_> = file.jobs.iter().map(|job| (job.name.as_str(), job.line, job.block, job.mix, job.waits)).collect();
-    assert_eq!(shape, [("a", 6, 8192, JobMix::Write, false), ("b", 11, 16_384, JobMix::Read, true)]);
+    let shape: Vec<_> = file
+        .jobs
+        .iter()
+        .map(|job| (job.name.as_str(), job.line, job.block, job.mix, job.waits))
+        .collect();
+    assert_eq!(
+        shape,
+        [("a", 6, 8192, JobMix::Write, false), ("b", 11, 16_384, JobMix::Read, true)]
+    );
     assert_eq!(file.not_used, ["ioengine", "direct"]);
 }
 
 /// Oracle: sizes that fio 3.33 makes of these texts.
 #[test]
 fn suffixes_are_those_of_fio() {
-    for (text, bytes) in
-        [("4096", 4096), ("4k", 4096), ("4Ki", 4096), ("4KB", 4096), ("4kib", 4000), ("1m", 1 << 20), ("1MiB", 1_000_000), ("512b", 512)]
-    {
+    for (text, bytes) in [
+        ("4096", 4096),
+        ("4k", 4096),
+        ("4Ki", 4096),
+        ("4KB", 4096),
+        ("4kib", 4000),
+        ("1m", 1 << 20),
+        ("1MiB", 1_000_000),
+        ("512b", 512),
+    ] {
         assert_eq!(job(&format!("bs={text} size=8g")).block, bytes, "{text}");
     }
     let times = job("runtime=3 ramp_time=500ms thinktime=20 time_based");
-    assert_eq!((times.runtime, times.ramp, times.pause), (Some(Nanos::from_secs(3)), Nanos::from_millis(500), Nanos::from_micros(20)));
+    assert_eq!(
+        (times.runtime, times.ramp, times.pause),
+        (Some(Nanos::from_secs(3)), Nanos::from_millis(500), Nanos::from_micros(20))
+    );
     assert_eq!(job("rate=1m bs=4k").pace, JobPace::Even(256.0));
     assert_eq!(job("zero_buffers").data, Some(DataClass::Zero));
     assert_eq!(job("buffer_compress_percentage=40").data, Some(DataClass::Compressible(40)));
@@ -153,29 +194,50 @@ fn unsupported_text_is_refused_with_line_and_advice() {
         ("[global]\nbs=4k\n", "line 2: the file has no job"),
         ("bs=4k\n", "line 1: there is no section yet; write [NAME] first"),
         ("[a]\n\ninclude other.fio\n", "line 3: include is not supported; copy"),
-        ("[a]\nbssplit=4k/50\n", "line 2: bssplit: this key is not supported; remove it (known keys: "),
-        ("[a]\niodeph=4\n", "line 2: iodeph: this key is not supported; remove it (did you mean 'iodepth'?)"),
+        (
+            "[a]\nbssplit=4k/50\n",
+            "line 2: bssplit: this key is not supported; remove it (known keys: ",
+        ),
+        (
+            "[a]\niodeph=4\n",
+            "line 2: iodeph: this key is not supported; remove it (did you mean 'iodepth'?)",
+        ),
         ("[a]\nrw=randrw:8\n", "line 2: rw: 'randrw:8' is not supported; write one of read, write"),
         ("[a]\nbs=4k,8k\n", "line 2: bs: '4k,8k' is not supported; write one size"),
         ("[a]\nbs\n", "line 2: bs: it needs a value; write bs=VALUE"),
         ("[a]\nsize=1.5g\n", "line 2: size: '1.5g'"),
-        ("[a]\niodepth=0\n", "line 2: iodepth: '0' is not supported; write a whole number from 1 to 65536"),
+        (
+            "[a]\niodepth=0\n",
+            "line 2: iodepth: '0' is not supported; write a whole number from 1 to 65536",
+        ),
         ("[a]\nrwmixread=101\n", "line 2: rwmixread: '101'"),
         ("[a]\nsize=150%\n", "line 2: size: '150%' is not supported; write at most 100"),
         ("[a]\ntime_based=2\n", "line 2: time_based: '2' is not supported; write 0 or 1"),
         ("[a]\nbs=4k\ntime_based\n", "line 3: time_based: it needs an end; add runtime=TIME"),
         ("[a]\nrate=1m\nrate_iops=10\n", "line 2: rate: it excludes rate_iops"),
-        ("[a]\nrw=randread\nrandom_distribution=gauss:5\n", "line 3: random_distribution: 'gauss:5'"),
-        ("[a]\nrw=randread\nrandom_distribution=zoned:50/50:40/50\n", "line 3: random_distribution: 'zoned:50/50:40/50'"),
+        (
+            "[a]\nrw=randread\nrandom_distribution=gauss:5\n",
+            "line 3: random_distribution: 'gauss:5'",
+        ),
+        (
+            "[a]\nrw=randread\nrandom_distribution=zoned:50/50:40/50\n",
+            "line 3: random_distribution: 'zoned:50/50:40/50'",
+        ),
         ("[a]\nrw=randread\nrandom_distribution=zoned:50/50:50/50\n", "add norandommap=1"),
-        ("[a]\nrw=randread\npercentage_random=50\n", "line 3: percentage_random: it is only supported"),
+        (
+            "[a]\nrw=randread\npercentage_random=50\n",
+            "line 3: percentage_random: it is only supported",
+        ),
         ("[a]\nio_size=5k\n", "line 2: io_size: it is not a multiple of bs"),
         ("[a]\nrunning=5\nnumber_ios=5", "line 2: running"),
         ("[a]\nruntime=5\ntime_based\nnumber_ios=5", "line 4: number_ios: fio ignores it"),
         ("[a]\n[a]\n", "line 2: there are two jobs 'a'; rename one"),
         ("[a b]\n", "line 1: 'a b' is not a job name"),
         ("[a\n", "line 1: '[a' is not a section"),
-        ("[a]\nnumjobs=600\n[b]\nnumjobs=600\n", "line 3: numjobs: the jobs have more than 1000 clones"),
+        (
+            "[a]\nnumjobs=600\n[b]\nnumjobs=600\n",
+            "line 3: numjobs: the jobs have more than 1000 clones",
+        ),
     ] {
         let said = error(text);
         assert!(said.contains(expected) && said.lines().count() == 1, "{text:?}: {said}");
@@ -190,10 +252,17 @@ fn job_that_does_not_fit_the_target_is_refused() {
         ("size=2k bs=4k", 512, "less than one request"),
         ("bs=512", 4096, "blocks of 4096 bytes"),
         ("offset=512", 4096, "offset is 512 bytes"),
-        ("rw=randwrite size=8k bs=4k norandommap random_distribution=zoned:50/10:50/90", 512, "a zone has no room"),
+        (
+            "rw=randwrite size=8k bs=4k norandommap random_distribution=zoned:50/10:50/90",
+            512,
+            "a zone has no room",
+        ),
     ] {
         let refused = job(settings).stream(0, DRIVE, block, DataClass::Random, 1).unwrap_err();
-        assert!(refused.starts_with("job 'j': ") && refused.contains(expected), "{settings}: {refused}");
+        assert!(
+            refused.starts_with("job 'j': ") && refused.contains(expected),
+            "{settings}: {refused}"
+        );
     }
 }
 

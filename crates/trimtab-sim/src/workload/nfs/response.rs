@@ -42,7 +42,8 @@ mod tests {
         // One point: a triangle, not a rectangle.
         assert_eq!(overall_response_time(&points(&[(1000.0, 2.0)])), Some(1.0));
         // Constant response over ten steps: half of the first is missing, so 2 x (1 - 0.05).
-        let flat: alloc::vec::Vec<Point> = (1..=10).map(|i| Point { rate: 100.0 * f64::from(i), response: 2.0 }).collect();
+        let flat: alloc::vec::Vec<Point> =
+            (1..=10).map(|i| Point { rate: 100.0 * f64::from(i), response: 2.0 }).collect();
         assert!((overall_response_time(&flat).unwrap() - 1.9).abs() < 1e-12);
         // By hand: 1000 x 0.5 x 1 + 1000 x 0.5 x (1 + 3) = 2500, over 2000.
         assert_eq!(overall_response_time(&points(&[(1000.0, 1.0), (2000.0, 3.0)])), Some(1.25));

@@ -49,15 +49,25 @@ pub const FILE_SIZES: [SizeClass; 10] = [
 ];
 
 /// Write sizes (filebench, netsfs).
-pub const WRITE_SIZES: [SizeClass; 5] = [class(50, 9, 15), class(14, 17, 23), class(14, 33, 39), class(12, 65, 71), class(10, 129, 135)];
+pub const WRITE_SIZES: [SizeClass; 5] = [
+    class(50, 9, 15),
+    class(14, 17, 23),
+    class(14, 33, 39),
+    class(12, 65, 71),
+    class(10, 129, 135),
+];
 
 /// Read sizes (filebench, netsfs).
-pub const READ_SIZES: [SizeClass; 5] = [class(85, 8, 8), class(8, 17, 23), class(4, 33, 39), class(2, 65, 71), class(1, 129, 135)];
+pub const READ_SIZES: [SizeClass; 5] =
+    [class(85, 8, 8), class(8, 17, 23), class(4, 33, 39), class(2, 65, 71), class(1, 129, 135)];
 
 /// Mean of a table in bytes.
 #[must_use]
 pub fn mean_size(table: &[SizeClass]) -> f64 {
-    table.iter().map(|c| f64::from(c.percent) / 100.0 * f64::from(c.low_kib + c.high_kib) / 2.0 * 1024.0).sum()
+    table
+        .iter()
+        .map(|c| f64::from(c.percent) / 100.0 * f64::from(c.low_kib + c.high_kib) / 2.0 * 1024.0)
+        .sum()
 }
 
 /// A random size of a table in bytes.

@@ -13,24 +13,58 @@ use trimtab_drive::OpKind;
 /// rounded and bytes are exact; MB is 10^6 bytes.
 #[must_use]
 pub fn metrics(phases: &[Phase], transactions: &[u64]) -> Vec<Metric> {
-    let named = |name: &str| -> Vec<&Phase> { phases.iter().filter(|phase| phase.name == name).collect() };
-    let (create, mixed, delete) = (named(phase::CREATE), named(phase::TRANSACTIONS), named(phase::DELETE));
-    let tries: Vec<[&Phase; 3]> = create.iter().zip(&mixed).zip(&delete).map(|((c, t), d)| [*c, *t, *d]).collect();
-    let seconds = |phases: &[&Phase]| phases.iter().map(|phase| phase.took.as_secs_f64()).sum::<f64>();
-    let ops = |phase: &Phase, kind| phase.ops.iter().filter(|(k, _)| *k == kind).map(|(_, n)| *n as f64).sum::<f64>();
-    let bytes = |of: fn(&Phase) -> f64| move |t: &[&Phase; 3]| t.iter().map(|phase| of(phase)).sum::<f64>() / 1e6 / seconds(t);
-    let each = |figure: &dyn Fn(&[&Phase; 3]) -> f64| tries.iter().map(figure).filter(|value| value.is_finite()).collect::<Vec<f64>>();
-    let transaction_rates = mixed.iter().zip(transactions).map(|(phase, n)| *n as f64 / phase.took.as_secs_f64()).filter(|v| v.is_finite());
+    let named =
+        |name: &str| -> Vec<&Phase> { phases.iter().filter(|phase| phase.name == name).collect() };
+    let (create, mixed, delete) =
+        (named(phase::CREATE), named(phase::TRANSACTIONS), named(phase::DELETE));
+    let tries: Vec<[&Phase; 3]> =
+        create.iter().zip(&mixed).zip(&delete).map(|((c, t), d)| [*c, *t, *d]).collect();
+    let seconds =
+        |phases: &[&Phase]| phases.iter().map(|phase| phase.took.as_secs_f64()).sum::<f64>();
+    let ops = |phase: &Phase, kind| {
+        phase.ops.iter().filter(|(k, _)| *k == kind).map(|(_, n)| *n as f64).sum::<f64>()
+    };
+    let bytes = |of: fn(&Phase) -> f64| {
+        move |t: &[&Phase; 3]| t.iter().map(|phase| of(phase)).sum::<f64>() / 1e6 / seconds(t)
+    };
+    let each = |figure: &dyn Fn(&[&Phase; 3]) -> f64| {
+        tries.iter().map(figure).filter(|value| value.is_finite()).collect::<Vec<f64>>()
+    };
+    let transaction_rates = mixed
+        .iter()
+        .zip(transactions)
+        .map(|(phase, n)| *n as f64 / phase.took.as_secs_f64())
+        .filter(|v| v.is_finite());
     let all = [
         ("total.seconds", Unit::Seconds, Better::Lower, each(&|t| seconds(t))),
         ("transactions.seconds", Unit::Seconds, Better::Lower, each(&|t| seconds(&t[1..2]))),
         ("transactions.rate", Unit::OpsPerSecond, Better::Higher, transaction_rates.collect()),
         ("create.seconds", Unit::Seconds, Better::Lower, each(&|t| seconds(&t[..1]))),
-        ("create.rate", Unit::OpsPerSecond, Better::Higher, each(&|t| ops(t[0], OpKind::Create) / seconds(&t[..1]))),
+        (
+            "create.rate",
+            Unit::OpsPerSecond,
+            Better::Higher,
+            each(&|t| ops(t[0], OpKind::Create) / seconds(&t[..1])),
+        ),
         (metrics::DELETE_SECONDS, Unit::Seconds, Better::Lower, each(&|t| seconds(&t[2..]))),
-        ("delete.rate", Unit::OpsPerSecond, Better::Higher, each(&|t| ops(t[2], OpKind::Delete) / seconds(&t[2..]))),
-        (metrics::READ_RATE, Unit::MegabytesPerSecond, Better::Higher, each(&bytes(|phase| phase.read.as_f64()))),
-        ("written.rate", Unit::MegabytesPerSecond, Better::Higher, each(&bytes(|phase| phase.written.as_f64()))),
+        (
+            "delete.rate",
+            Unit::OpsPerSecond,
+            Better::Higher,
+            each(&|t| ops(t[2], OpKind::Delete) / seconds(&t[2..])),
+        ),
+        (
+            metrics::READ_RATE,
+            Unit::MegabytesPerSecond,
+            Better::Higher,
+            each(&bytes(|phase| phase.read.as_f64())),
+        ),
+        (
+            "written.rate",
+            Unit::MegabytesPerSecond,
+            Better::Higher,
+            each(&bytes(|phase| phase.written.as_f64())),
+        ),
     ];
     Metric::measured(all)
 }

@@ -119,12 +119,24 @@ mod tests {
         let mut lines = VECTORS.lines();
         let mut seeds = 0;
         while let Some(line) = lines.next() {
-            let Some((seed, words)) = line.strip_prefix("seed ").and_then(|rest| rest.split_once(" state[0..3] ")) else { continue };
+            let Some((seed, words)) =
+                line.strip_prefix("seed ").and_then(|rest| rest.split_once(" state[0..3] "))
+            else {
+                continue;
+            };
             let mut rng = Mt19937::new(seed.parse().unwrap());
             assert_eq!(rng.state()[..4], numbers(words), "seed {seed}");
             let outputs: Vec<u32> = (0..1002).map(|_| rng.next_u32()).collect();
-            assert_eq!(outputs[..10], numbers(lines.next().unwrap().split_once(": ").unwrap().1), "seed {seed}");
-            assert_eq!(outputs[999..], numbers(lines.next().unwrap().split_once(": ").unwrap().1), "seed {seed}");
+            assert_eq!(
+                outputs[..10],
+                numbers(lines.next().unwrap().split_once(": ").unwrap().1),
+                "seed {seed}"
+            );
+            assert_eq!(
+                outputs[999..],
+                numbers(lines.next().unwrap().split_once(": ").unwrap().1),
+                "seed {seed}"
+            );
             assert_eq!(rng.taken(), 1002);
             seeds += 1;
         }

@@ -44,7 +44,12 @@ impl Postmark {
         settings.check()?;
         let mut rng = Mt19937::new(settings.seed);
         let text = Arc::new(Text::new(settings, &mut rng)?);
-        Ok(Self { text, decisions: Decisions::new(settings, rng)?, current: None, path: String::new() })
+        Ok(Self {
+            text,
+            decisions: Decisions::new(settings, rng)?,
+            current: None,
+            path: String::new(),
+        })
     }
 
     /// The location directories `l0`, `l1` … exist and are neither created nor removed.
@@ -78,8 +83,15 @@ impl Postmark {
         let Self { decisions, current, path, .. } = self;
         *current = decisions.next();
         match current {
-            Some(Decision::MakeDir(at) | Decision::RemoveDir(at)) => decisions.write_dir_path(*at, path),
-            Some(Decision::Create(slot) | Decision::Append(slot, _) | Decision::Read(slot) | Decision::Delete(slot)) => {
+            Some(Decision::MakeDir(at) | Decision::RemoveDir(at)) => {
+                decisions.write_dir_path(*at, path)
+            }
+            Some(
+                Decision::Create(slot)
+                | Decision::Append(slot, _)
+                | Decision::Read(slot)
+                | Decision::Delete(slot),
+            ) => {
                 decisions.write_file_path(*slot, path);
             }
             Some(Decision::Phase(_) | Decision::NotBefore(_)) | None => {}
@@ -98,7 +110,8 @@ impl Postmark {
     #[must_use]
     pub fn current(&self) -> Option<FileStep<'_>> {
         let path = &self.path;
-        let data = |len: u32| Payload::Bytes { bytes: self.text.prefix(len), class: DataClass::Text };
+        let data =
+            |len: u32| Payload::Bytes { bytes: self.text.prefix(len), class: DataClass::Text };
         Some(FileStep::Op(match self.current? {
             Decision::Phase(name) => return Some(FileStep::Phase(name)),
             Decision::NotBefore(due) => return Some(FileStep::NotBefore(due)),
@@ -116,7 +129,13 @@ impl Postmark {
     pub fn for_each_leftover(&self, mut each: impl FnMut(Leftover<'_>)) {
         let decisions = &self.decisions;
         let mut path = String::new();
-        for slot in decisions.table.slots().iter().chain(&decisions.last_removed).filter(|slot| slot.size != 0) {
+        for slot in decisions
+            .table
+            .slots()
+            .iter()
+            .chain(&decisions.last_removed)
+            .filter(|slot| slot.size != 0)
+        {
             decisions.write_file_path(*slot, &mut path);
             each(Leftover::File(&path));
         }
@@ -218,7 +237,10 @@ impl Decisions {
             counts: PostmarkCounts::default(),
             stage: PostmarkStage::Begin,
             make_locations: true,
-            weights_sum: settings.weights.iter().fold(0, |sum: u32, weight| sum.saturating_add(*weight)),
+            weights_sum: settings
+                .weights
+                .iter()
+                .fold(0, |sum: u32, weight| sum.saturating_add(*weight)),
             last_removed: None,
             settings: settings.clone(),
         })
@@ -227,19 +249,35 @@ impl Decisions {
     fn next(&mut self) -> Option<Decision> {
         loop {
             let (decision, next) = match self.stage {
-                PostmarkStage::Begin if self.dirs_len() > 0 => (Decision::Phase(phase::MAKE_DIRS), PostmarkStage::MakeDirs(0)),
-                PostmarkStage::MakeDirs(at) if at < self.dirs_len() => (Decision::MakeDir(at), PostmarkStage::MakeDirs(at + 1)),
-                PostmarkStage::Begin | PostmarkStage::MakeDirs(_) => (Decision::Phase(phase::CREATE), PostmarkStage::Create),
+                PostmarkStage::Begin if self.dirs_len() > 0 => {
+                    (Decision::Phase(phase::MAKE_DIRS), PostmarkStage::MakeDirs(0))
+                }
+                PostmarkStage::MakeDirs(at) if at < self.dirs_len() => {
+                    (Decision::MakeDir(at), PostmarkStage::MakeDirs(at + 1))
+                }
+                PostmarkStage::Begin | PostmarkStage::MakeDirs(_) => {
+                    (Decision::Phase(phase::CREATE), PostmarkStage::Create)
+                }
                 PostmarkStage::Create if self.counts.created < self.settings.number => {
                     let created = self.create();
                     self.counts.created_alone = self.counts.created;
                     return created;
                 }
-                PostmarkStage::Create => (Decision::Phase(phase::TRANSACTIONS), PostmarkStage::Transaction { waited: false }),
+                PostmarkStage::Create => (
+                    Decision::Phase(phase::TRANSACTIONS),
+                    PostmarkStage::Transaction { waited: false },
+                ),
                 PostmarkStage::RemoveDirs(0) => return None,
-                PostmarkStage::RemoveDirs(left) => (Decision::RemoveDir(self.removal_order(left - 1)), PostmarkStage::RemoveDirs(left - 1)),
+                PostmarkStage::RemoveDirs(left) => (
+                    Decision::RemoveDir(self.removal_order(left - 1)),
+                    PostmarkStage::RemoveDirs(left - 1),
+                ),
                 stage => {
-                    let next = if let PostmarkStage::Delete(from) = stage { self.next_in_sweep(from) } else { self.next_in_transaction() };
+                    let next = if let PostmarkStage::Delete(from) = stage {
+                        self.next_in_sweep(from)
+                    } else {
+                        self.next_in_transaction()
+                    };
                     match next {
                         None => continue,
                         decision => return decision,
@@ -254,16 +292,20 @@ impl Decisions {
     fn next_in_transaction(&mut self) -> Option<Decision> {
         match self.stage {
             PostmarkStage::Transaction { waited } => {
-                self.counts.out_of_files =
-                    self.counts.transactions < self.settings.transactions && self.counts.created == self.counts.deleted;
-                if self.counts.out_of_files || self.counts.transactions == self.settings.transactions {
+                self.counts.out_of_files = self.counts.transactions < self.settings.transactions
+                    && self.counts.created == self.counts.deleted;
+                if self.counts.out_of_files
+                    || self.counts.transactions == self.settings.transactions
+                {
                     self.counts.deleted_mixed = self.counts.deleted;
                     self.stage = PostmarkStage::Delete(0);
                     return Some(Decision::Phase(phase::DELETE));
                 }
                 if let (Some(interval), false) = (self.settings.interval, waited) {
                     self.stage = PostmarkStage::Transaction { waited: true };
-                    return Some(Decision::NotBefore(Nanos(interval.0.saturating_mul(self.counts.transactions.into()))));
+                    return Some(Decision::NotBefore(Nanos(
+                        interval.0.saturating_mul(self.counts.transactions.into()),
+                    )));
                 }
                 self.stage = PostmarkStage::FirstHalf;
                 None
@@ -276,7 +318,11 @@ impl Decisions {
             PostmarkStage::SecondHalf => {
                 self.stage = PostmarkStage::Finished;
                 let bias = self.settings.bias_create?;
-                if self.rng.below(10) < bias.into() { self.create() } else { Some(self.delete_picked()) }
+                if self.rng.below(10) < bias.into() {
+                    self.create()
+                } else {
+                    Some(self.delete_picked())
+                }
             }
             _ => {
                 self.counts.transactions += 1;
@@ -350,7 +396,8 @@ impl Decisions {
 
     fn deleted(&mut self, slot: FileSlot) -> Decision {
         self.counts.deleted += 1;
-        self.counts.bytes_held = self.counts.bytes_held.saturating_sub(trimtab_drive::units::Bytes(slot.size.into()));
+        self.counts.bytes_held =
+            self.counts.bytes_held.saturating_sub(trimtab_drive::units::Bytes(slot.size.into()));
         self.last_removed = Some(slot);
         Decision::Delete(slot)
     }
@@ -364,11 +411,19 @@ impl Decisions {
     }
 
     fn made_locations(&self) -> u32 {
-        if self.make_locations && self.settings.weights.len() > 1 { self.locations_len() } else { 0 }
+        if self.make_locations && self.settings.weights.len() > 1 {
+            self.locations_len()
+        } else {
+            0
+        }
     }
 
     fn subdirs_len(&self) -> u32 {
-        if self.settings.subdirectories > 1 { self.settings.subdirectories * self.locations_len() } else { 0 }
+        if self.settings.subdirectories > 1 {
+            self.settings.subdirectories * self.locations_len()
+        } else {
+            0
+        }
     }
 
     /// Number of created directories: locations, then subdirectories.
@@ -379,7 +434,11 @@ impl Decisions {
     /// Subdirectories are removed in order of creation, then the locations.
     fn removal_order(&self, left: u32) -> u32 {
         let done = self.dirs_len() - 1 - left;
-        if done < self.subdirs_len() { self.made_locations() + done } else { done - self.subdirs_len() }
+        if done < self.subdirs_len() {
+            self.made_locations() + done
+        } else {
+            done - self.subdirs_len()
+        }
     }
 
     fn write_dir_path(&self, at: u32, path: &mut String) {

@@ -28,7 +28,9 @@ impl FileTable {
     pub(super) fn new(number: u32) -> Result<Self, PostmarkSettingsError> {
         let len = 2 * number as usize;
         let mut slots = Vec::new();
-        slots.try_reserve_exact(len).map_err(|_| PostmarkSettingsError::Memory(Bytes((len * size_of::<FileSlot>()) as u64)))?;
+        slots.try_reserve_exact(len).map_err(|_| {
+            PostmarkSettingsError::Memory(Bytes((len * size_of::<FileSlot>()) as u64))
+        })?;
         slots.resize(len, FileSlot::default());
         Ok(Self { slots, cursor: 0, full_below: 0 })
     }
@@ -61,7 +63,8 @@ impl FileTable {
             self.cursor
         } else {
             let from = self.full_below;
-            self.full_below = from + self.slots[from..].iter().take_while(|slot| slot.size != 0).count();
+            self.full_below =
+                from + self.slots[from..].iter().take_while(|slot| slot.size != 0).count();
             self.full_below
         };
         let slot = self.slots.get_mut(at)?;
@@ -96,7 +99,10 @@ mod tests {
         table.remove(0);
         assert_eq!(take(&mut table), Some(2), "the cursor goes before an earlier gap");
         table.remove(2);
-        assert_eq!([take(&mut table), take(&mut table), take(&mut table)], [Some(3), Some(0), Some(2)]);
+        assert_eq!(
+            [take(&mut table), take(&mut table), take(&mut table)],
+            [Some(3), Some(0), Some(2)]
+        );
         assert_eq!(take(&mut table), None, "full");
         table.remove(1);
         assert_eq!(take(&mut table), Some(1), "a full table frees a slot");

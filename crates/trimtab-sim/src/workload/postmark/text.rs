@@ -20,10 +20,15 @@ pub(super) struct Text {
 
 impl Text {
     /// Creates the pool. Takes twice the high size bound from `rng`, like the original.
-    pub(super) fn new(settings: &PostmarkSettings, rng: &mut Mt19937) -> Result<Self, PostmarkSettingsError> {
+    pub(super) fn new(
+        settings: &PostmarkSettings,
+        rng: &mut Mt19937,
+    ) -> Result<Self, PostmarkSettingsError> {
         let high = settings.size_high as usize;
         let mut memory: Vec<u8> = Vec::new();
-        memory.try_reserve_exact(high + ALIGNMENT).map_err(|_| PostmarkSettingsError::Memory(Bytes(high as u64)))?;
+        memory
+            .try_reserve_exact(high + ALIGNMENT)
+            .map_err(|_| PostmarkSettingsError::Memory(Bytes(high as u64)))?;
         let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         memory.resize(start, 0);
         if settings.size_high < POOL_OVERFLOW {
@@ -61,7 +66,9 @@ mod tests {
             (1, 10_000, "IX<Rde<r+vYLC0+\"@xrMcqFVk/r^wR'J/C\\CeP~l7wa=y:qQB+B?RHj7ZJY5"),
         ] {
             let mut rng = Mt19937::new(seed);
-            let text = Text::new(&PostmarkSettings { size_high, ..PostmarkSettings::default() }, &mut rng).unwrap();
+            let text =
+                Text::new(&PostmarkSettings { size_high, ..PostmarkSettings::default() }, &mut rng)
+                    .unwrap();
             assert_eq!(text.prefix(60), start.as_bytes(), "seed {seed}");
             assert_eq!(text.prefix(size_high).len(), size_high as usize);
             assert_eq!(rng.taken(), 2 * u64::from(size_high));

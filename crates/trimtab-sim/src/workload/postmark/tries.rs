@@ -38,7 +38,11 @@ impl FileWorkload for RepeatedPostmark {
     fn plan(&self) -> WorkloadPlan {
         let one = self.fresh.plan();
         let times = u64::from(self.tries);
-        WorkloadPlan { written: Bytes(one.written.0.saturating_mul(times)), ops: one.ops.map(|ops| ops.saturating_mul(times)), ..one }
+        WorkloadPlan {
+            written: Bytes(one.written.0.saturating_mul(times)),
+            ops: one.ops.map(|ops| ops.saturating_mul(times)),
+            ..one
+        }
     }
 
     #[inline]
@@ -63,10 +67,18 @@ mod tests {
 
     #[test]
     fn postmark_tries_are_identical() {
-        let run = Postmark::new(&PostmarkSettings { number: 20, transactions: 50, ..PostmarkSettings::default() }).unwrap();
+        let run = Postmark::new(&PostmarkSettings {
+            number: 20,
+            transactions: 50,
+            ..PostmarkSettings::default()
+        })
+        .unwrap();
         let mut tries = RepeatedPostmark::new(run.clone(), 3);
         let (one, all) = (run.plan(), tries.plan());
-        assert_eq!((all.written.0, all.space, all.ops), (3 * one.written.0, one.space, one.ops.map(|n| 3 * n)));
+        assert_eq!(
+            (all.written.0, all.space, all.ops),
+            (3 * one.written.0, one.space, one.ops.map(|n| 3 * n))
+        );
         let mut phases = 0;
         while let Some(step) = tries.next_step() {
             phases += usize::from(matches!(step, FileStep::Phase(_)));

@@ -235,7 +235,11 @@ impl TreeBuilder {
             } else {
                 index.insert(path.as_str(), at);
             }
-            list.entries.push(TreeEntry { path: start as u32, path_len: (list.paths.len() - start) as u32, kind });
+            list.entries.push(TreeEntry {
+                path: start as u32,
+                path_len: (list.paths.len() - start) as u32,
+                kind,
+            });
             let parent = path.rsplit_once('/').map_or(0, |(parent, _)| index[parent]);
             children[parent].push(at as u32);
             children.push(Vec::new());
@@ -313,7 +317,10 @@ mod tests {
     fn depth_is_limited() {
         let mut builder = TreeBuilder::default();
         assert!(builder.file(&"d/".repeat(255).add("f"), b"").is_ok());
-        assert!(matches!(builder.file(&"d/".repeat(256).add("f"), b""), Err(TreeError::TooDeep(_))));
+        assert!(matches!(
+            builder.file(&"d/".repeat(256).add("f"), b""),
+            Err(TreeError::TooDeep(_))
+        ));
     }
 
     #[test]
@@ -337,7 +344,8 @@ mod tests {
         assert_eq!((list.files(), list.dirs(), list.size()), (2, 3, Bytes(7)));
         let paths: Vec<&str> = list.entries().iter().map(|e| list.path(*e)).collect();
         assert_eq!(paths, ["tree", "tree/a", "tree/a/b", "tree/a/b/c", "tree/d"]);
-        let removal: Vec<&str> = list.removal_order().iter().map(|i| list.path(list.entries()[*i as usize])).collect();
+        let removal: Vec<&str> =
+            list.removal_order().iter().map(|i| list.path(list.entries()[*i as usize])).collect();
         assert_eq!(removal, ["tree/d", "tree/a/b/c", "tree/a/b", "tree/a", "tree"]);
     }
 }

@@ -52,7 +52,12 @@ const TOP: &[(&str, u64, u64)] = &[
 
 impl TreeList {
     /// A tree of exactly `files` files and `size` bytes; each file has at least one byte.
-    pub fn synthetic(files: u64, size: Bytes, class: DataClass, seed: u64) -> Result<Self, TreeError> {
+    pub fn synthetic(
+        files: u64,
+        size: Bytes,
+        class: DataClass,
+        seed: u64,
+    ) -> Result<Self, TreeError> {
         match files {
             0 => return Err(TreeError::Empty),
             FILES_MAX.. => return Err(TreeError::TooManyFiles(files)),
@@ -70,9 +75,15 @@ impl TreeList {
             }
             let dirs = match top_dirs {
                 0 => vec![String::new()],
-                _ => directories(top, (share * top_dirs).div_ceil(*top_files), &mut shape, &mut names),
+                _ => directories(
+                    top,
+                    (share * top_dirs).div_ceil(*top_files),
+                    &mut shape,
+                    &mut names,
+                ),
             };
-            for (dir, count) in dirs.iter().zip(files_per_directory(share, dirs.len(), &mut shape)) {
+            for (dir, count) in dirs.iter().zip(files_per_directory(share, dirs.len(), &mut shape))
+            {
                 if !dir.is_empty() {
                     builder.dir(dir)?;
                 }
@@ -107,7 +118,8 @@ fn directories(top: &str, count: u64, shape: &mut Stream, names: &mut Stream) ->
 
 /// Distributes `files` over `dirs`: at least one each if possible, the rest log-normal.
 fn files_per_directory(files: u64, dirs: usize, shape: &mut Stream) -> Vec<u64> {
-    let weights: Vec<f64> = (0..dirs).map(|_| libm::exp(FAN_OUT_SIGMA * normal_quantile(shape.unit()))).collect();
+    let weights: Vec<f64> =
+        (0..dirs).map(|_| libm::exp(FAN_OUT_SIGMA * normal_quantile(shape.unit()))).collect();
     let one_each = u64::from(files >= dirs as u64);
     apportion(files - one_each * dirs as u64, &weights).into_iter().map(|n| n + one_each).collect()
 }
@@ -115,8 +127,11 @@ fn files_per_directory(files: u64, dirs: usize, shape: &mut Stream) -> Vec<u64> 
 /// Sizes that add up to `size`: evenly spaced quantiles of a log-normal distribution in
 /// random order, so every seed has the same distribution.
 fn file_sizes(files: u64, size: u64, rng: &mut Stream) -> Vec<u64> {
-    let weights: Vec<f64> = (0..files).map(|i| libm::exp(SIZE_SIGMA * normal_quantile((i as f64 + 0.5) / files as f64))).collect();
-    let mut sizes: Vec<u64> = apportion(size - files, &weights).into_iter().map(|n| n + 1).collect();
+    let weights: Vec<f64> = (0..files)
+        .map(|i| libm::exp(SIZE_SIGMA * normal_quantile((i as f64 + 0.5) / files as f64)))
+        .collect();
+    let mut sizes: Vec<u64> =
+        apportion(size - files, &weights).into_iter().map(|n| n + 1).collect();
     rng.shuffle(&mut sizes);
     sizes
 }
@@ -196,8 +211,14 @@ mod tests {
         let mut fan: Vec<u64> = fan_out.values().copied().collect();
         fan.sort_unstable();
         insta::assert_debug_snapshot!((
-            ("sizes: smallest, 10 %, median, 90 %, 99 %, largest", [sizes[0], at(10), at(50), at(90), at(99), sizes[sizes.len() - 1]]),
-            ("files in a directory: median, 90 %, most", [fan[fan.len() / 2], fan[fan.len() * 9 / 10], fan[fan.len() - 1]]),
+            (
+                "sizes: smallest, 10 %, median, 90 %, 99 %, largest",
+                [sizes[0], at(10), at(50), at(90), at(99), sizes[sizes.len() - 1]]
+            ),
+            (
+                "files in a directory: median, 90 %, most",
+                [fan[fan.len() / 2], fan[fan.len() * 9 / 10], fan[fan.len() - 1]]
+            ),
             ("directories with files", fan.len()),
             ("files by directories above them below the root", depth),
             ("mean length of a file name in thousandths", name_bytes * 1000 / tree.files()),
@@ -220,7 +241,8 @@ mod tests {
             let tree = TreeList::synthetic(files, Bytes(size), DataClass::Zero, 9).unwrap();
             assert_eq!((tree.files(), tree.size()), (files, Bytes(size)));
         }
-        let error = |files, size| TreeList::synthetic(files, Bytes(size), DataClass::Zero, 9).unwrap_err();
+        let error =
+            |files, size| TreeList::synthetic(files, Bytes(size), DataClass::Zero, 9).unwrap_err();
         assert_eq!(error(0, 100), TreeError::Empty);
         assert_eq!(error(10, 9), TreeError::TooSmall { files: 10, size: 9 });
         assert_eq!(error(u64::MAX, u64::MAX), TreeError::TooManyFiles(u64::MAX));

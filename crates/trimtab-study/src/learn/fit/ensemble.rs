@@ -46,8 +46,13 @@ impl Problem<'_> {
     pub(super) fn learned(&mut self, point: &Point) -> Option<[f64; NUMBERS]> {
         let spread = self.spread(point)?;
         Some(core::array::from_fn(|number| {
-            let left = libm::sqrt(spread.covariance.at(number, number).max(0.0)) / self.space.prior(&point.candidate, number).sigma;
-            if self.space.is_free(&point.candidate, number) { (1.0 - left * left).clamp(0.0, 1.0) } else { 0.0 }
+            let left = libm::sqrt(spread.covariance.at(number, number).max(0.0))
+                / self.space.prior(&point.candidate, number).sigma;
+            if self.space.is_free(&point.candidate, number) {
+                (1.0 - left * left).clamp(0.0, 1.0)
+            } else {
+                0.0
+            }
         }))
     }
 
@@ -56,7 +61,10 @@ impl Problem<'_> {
         let spread = self.spread(point)?;
         Some(core::array::from_fn(|number| {
             let off = sigmas * libm::sqrt(spread.covariance.at(number, number).max(0.0));
-            (libm::exp(point.candidate.logs[number] - off), libm::exp(point.candidate.logs[number] + off))
+            (
+                libm::exp(point.candidate.logs[number] - off),
+                libm::exp(point.candidate.logs[number] + off),
+            )
         }))
     }
 
@@ -86,7 +94,19 @@ impl Problem<'_> {
         let (misfit, off, odd) = self.explained_by(&best.shown);
         let kinds = kinds[1..].iter().map(|point| point.candidate.clone()).collect();
         let tried = self.trials.tried;
-        Some(FitResult { misfit, off, learned, odd, tried, rejected, best: best.candidate, members, explained, kinds, whole: None })
+        Some(FitResult {
+            misfit,
+            off,
+            learned,
+            odd,
+            tried,
+            rejected,
+            best: best.candidate,
+            members,
+            explained,
+            kinds,
+            whole: None,
+        })
     }
 
     /// Fits each member of `fitted` to perturbed figures of the whole drive, around `points`.
@@ -95,7 +115,8 @@ impl Problem<'_> {
         let of_whole = self.learned(&best)?;
         let mut learned = fitted.learned;
         for number in (OF_SMALL_PROBES..NUMBERS).chain([at::PROGRAM, at::READ]) {
-            learned[number] = if learned[number] < whole::KNOWN_MIN { of_whole[number] } else { learned[number] };
+            learned[number] =
+                if learned[number] < whole::KNOWN_MIN { of_whole[number] } else { learned[number] };
         }
         let mut random = Stream::new(self.seed, "whole ensemble");
         let (spreads, weights) = self.weighted(&points)?;
@@ -103,8 +124,14 @@ impl Problem<'_> {
             .members
             .iter()
             .map(|member| {
-                let alike = |spread: &Spread| f64::from(u8::from(spread.point.candidate.is_kind_of(member)));
-                let of_kind: Vec<f64> = spreads.iter().zip(&weights).map(|(spread, weight)| weight * alike(spread)).collect();
+                let alike = |spread: &Spread| {
+                    f64::from(u8::from(spread.point.candidate.is_kind_of(member)))
+                };
+                let of_kind: Vec<f64> = spreads
+                    .iter()
+                    .zip(&weights)
+                    .map(|(spread, weight)| weight * alike(spread))
+                    .collect();
                 let any = of_kind.iter().all(|weight| *weight <= 0.0);
                 let spread = &spreads[pick(&mut random, if any { &weights } else { &of_kind })];
                 (whole::on_whole_drive(member, &spread.point.candidate), spread)
@@ -132,21 +159,30 @@ impl Problem<'_> {
     /// Spreads of `kinds`, the best first, and their likelihoods. Widens the errors for members.
     fn weighted(&mut self, kinds: &[Point]) -> Option<(Vec<Spread>, Vec<f64>)> {
         // The error factor if even the best drive fits worse than expected (Birge 1932).
-        let widened = libm::sqrt(self.misfit(&kinds[0].shown) / kinds[0].shown.len().max(1) as f64).max(1.0);
+        let widened =
+            libm::sqrt(self.misfit(&kinds[0].shown) / kinds[0].shown.len().max(1) as f64).max(1.0);
         self.loose = MEMBER_ERROR_FACTOR * widened;
         let mut spreads = Vec::new();
         for point in kinds {
             spreads.push(self.spread(point)?);
         }
-        let weight = |point: &Point| libm::exp(-0.5 / KIND_ERROR_FACTOR * (point.cost - kinds[0].cost) / (widened * widened)).min(1.0);
+        let weight = |point: &Point| {
+            libm::exp(-0.5 / KIND_ERROR_FACTOR * (point.cost - kinds[0].cost) / (widened * widened))
+                .min(1.0)
+        };
         Some((spreads, kinds.iter().map(weight).collect()))
     }
 
     /// Steps from each start towards the optimum of a draw of figures and priors. Halves a step
     /// that leads too far, and keeps the result that explains the figures best, because they are
     /// not linear. The inner value is `None` if no result explains them.
-    fn perturbed(&mut self, starts: Vec<(Candidate, &Spread)>, random: &mut Stream) -> Option<Vec<Option<Candidate>>> {
-        let draws: Vec<Draw> = starts.iter().map(|(start, spread)| self.draw(start, spread, random)).collect();
+    fn perturbed(
+        &mut self,
+        starts: Vec<(Candidate, &Spread)>,
+        random: &mut Stream,
+    ) -> Option<Vec<Option<Candidate>>> {
+        let draws: Vec<Draw> =
+            starts.iter().map(|(start, spread)| self.draw(start, spread, random)).collect();
         let mut kept: Vec<Option<(f64, Candidate)>> = vec![None; starts.len()];
         let mut next: Vec<Candidate> = starts.iter().map(|(start, _)| start.clone()).collect();
         for step in 0..=STEPS {
@@ -154,7 +190,9 @@ impl Problem<'_> {
             for (nth, point) in points.into_iter().enumerate() {
                 let (start, spread) = &starts[nth];
                 let most = self.misfit(&spread.point.shown) + self.margin(&spread.point.candidate);
-                let fitting = point.map(|point| (self.misfit(&point.shown), point)).filter(|(misfit, _)| step == 0 || *misfit <= most);
+                let fitting = point
+                    .map(|point| (self.misfit(&point.shown), point))
+                    .filter(|(misfit, _)| step == 0 || *misfit <= most);
                 if let Some((misfit, point)) = fitting {
                     next[nth] = self.towards(&draws[nth], &point, spread);
                     if step > 0 && kept[nth].as_ref().is_none_or(|(least, _)| misfit < *least) {
@@ -175,7 +213,8 @@ impl Problem<'_> {
     /// numbers (Wilson and Hilferty).
     fn margin(&self, candidate: &Candidate) -> f64 {
         let freedom = (0..NUMBERS).filter(|number| candidate.has(*number)).count() as f64;
-        freedom * libm::pow(1.0 - 2.0 / (9.0 * freedom) + 2.33 * libm::sqrt(2.0 / (9.0 * freedom)), 3.0)
+        freedom
+            * libm::pow(1.0 - 2.0 / (9.0 * freedom) + 2.33 * libm::sqrt(2.0 / (9.0 * freedom)), 3.0)
     }
 
     fn draw(&self, start: &Candidate, spread: &Spread, random: &mut Stream) -> Draw {
@@ -188,7 +227,12 @@ impl Problem<'_> {
     }
 
     fn towards(&self, draw: &Draw, from: &Point, around: &Spread) -> Candidate {
-        let residuals: Vec<f64> = self.residuals(&from.shown).iter().zip(&draw.noise).map(|(residual, noise)| residual + noise).collect();
+        let residuals: Vec<f64> = self
+            .residuals(&from.shown)
+            .iter()
+            .zip(&draw.noise)
+            .map(|(residual, noise)| residual + noise)
+            .collect();
         let pulls = self.pulls(&from.candidate, &residuals, &draw.means, &around.slopes);
         self.moved(&from.candidate, &around.covariance.times(&pulls))
     }
@@ -199,7 +243,8 @@ impl Problem<'_> {
         let figures = || self.found.observations.iter().zip(shown);
         let residuals = || self.residuals(shown).into_iter().map(|one| one * self.loose);
         let misfit = residuals().map(|one| one * one).sum::<f64>() / shown.len().max(1) as f64;
-        let mut off: Vec<f64> = figures().map(|(one, shown)| libm::fabs(libm::log(one.value_ns) - shown)).collect();
+        let mut off: Vec<f64> =
+            figures().map(|(one, shown)| libm::fabs(libm::log(one.value_ns) - shown)).collect();
         off.sort_by(f64::total_cmp);
         let off = off.get(off.len() * 2 / 3).copied().unwrap_or(0.0);
         let odd = figures().zip(residuals()).filter(|(_, residual)| libm::fabs(*residual) > ODD);
@@ -211,7 +256,11 @@ impl Problem<'_> {
 fn repeat(members: &mut Vec<Candidate>, best: &Candidate, random: &mut Stream) {
     let explained = members.len();
     while members.len() < MEMBERS {
-        members.push(if explained == 0 { best.clone() } else { members[random.below(explained as u64) as usize].clone() });
+        members.push(if explained == 0 {
+            best.clone()
+        } else {
+            members[random.below(explained as u64) as usize].clone()
+        });
     }
 }
 

@@ -24,7 +24,10 @@ impl Matrix {
     }
 
     pub(super) fn times(&self, vector: &[f64]) -> Vec<f64> {
-        self.values.chunks(self.size).map(|row| row.iter().zip(vector).map(|(a, b)| a * b).sum()).collect()
+        self.values
+            .chunks(self.size)
+            .map(|row| row.iter().zip(vector).map(|(a, b)| a * b).sum())
+            .collect()
     }
 
     /// The lower Cholesky factor, row by row; `None` if the matrix is not positive definite.
@@ -33,7 +36,8 @@ impl Matrix {
         let mut root = vec![0.0; size * size];
         for row in 0..size {
             for column in 0..=row {
-                let known: f64 = (0..column).map(|k| root[row * size + k] * root[column * size + k]).sum();
+                let known: f64 =
+                    (0..column).map(|k| root[row * size + k] * root[column * size + k]).sum();
                 let rest = self.at(row, column) - known;
                 root[row * size + column] = if row == column {
                     if rest <= 0.0 || !rest.is_finite() {
@@ -72,7 +76,8 @@ impl Matrix {
         let root = self.root()?;
         let mut inverse = Self::new(self.size);
         for column in 0..self.size {
-            let unit: Vec<f64> = (0..self.size).map(|row| f64::from(u8::from(row == column))).collect();
+            let unit: Vec<f64> =
+                (0..self.size).map(|row| f64::from(u8::from(row == column))).collect();
             for (row, value) in self.solve_by(&root, &unit).into_iter().enumerate() {
                 inverse.values[row * self.size + column] = value;
             }
@@ -88,12 +93,16 @@ mod tests {
     #[test]
     fn matrix_times_inverse_is_identity() {
         let mut matrix = Matrix::new(3);
-        for (row, column, value) in [(0, 0, 4.0), (1, 0, 1.0), (1, 1, 3.0), (2, 0, -0.5), (2, 1, 0.25), (2, 2, 2.0)] {
+        for (row, column, value) in
+            [(0, 0, 4.0), (1, 0, 1.0), (1, 1, 3.0), (2, 0, -0.5), (2, 1, 0.25), (2, 2, 2.0)]
+        {
             matrix.set(row, column, value);
         }
         let inverse = matrix.inverse().unwrap();
         for row in 0..3 {
-            let line: Vec<f64> = (0..3).map(|column| (0..3).map(|k| matrix.at(row, k) * inverse.at(k, column)).sum()).collect();
+            let line: Vec<f64> = (0..3)
+                .map(|column| (0..3).map(|k| matrix.at(row, k) * inverse.at(k, column)).sum())
+                .collect();
             for (column, value) in line.into_iter().enumerate() {
                 assert!((value - f64::from(u8::from(row == column))).abs() < 1e-12);
             }

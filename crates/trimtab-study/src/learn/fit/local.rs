@@ -49,7 +49,11 @@ impl Problem<'_> {
         let space = self.space;
         let all = self.trials.tries.all(&candidates, &|candidate| space.show(candidate));
         self.trials.tried += candidates.len() as u32;
-        let progress = RunProgress { phase: "candidate drives", ops: self.trials.tried.into(), ..RunProgress::default() };
+        let progress = RunProgress {
+            phase: "candidate drives",
+            ops: self.trials.tried.into(),
+            ..RunProgress::default()
+        };
         self.trials.observer.progress(progress).ok()?;
         let point = |(candidate, shown): (Candidate, Option<Vec<f64>>)| {
             let shown = shown.filter(|shown| shown.len() == self.found.observations.len())?;
@@ -69,7 +73,9 @@ impl Problem<'_> {
     /// Measured minus shown logarithms, in units of their errors.
     pub(super) fn residuals(&self, shown: &[f64]) -> Vec<f64> {
         let limit = |off: f64| off / libm::sqrt(1.0 + off * off / (RESIDUAL_MAX * RESIDUAL_MAX));
-        let each = |(one, shown): (&Observation, &f64)| limit(libm::log(one.value_ns) - shown) / (one.sigma * self.loose);
+        let each = |(one, shown): (&Observation, &f64)| {
+            limit(libm::log(one.value_ns) - shown) / (one.sigma * self.loose)
+        };
         self.found.observations.iter().zip(shown).map(each).collect()
     }
 
@@ -93,7 +99,8 @@ impl Problem<'_> {
     }
 
     pub(super) fn slopes(&mut self, point: &Point) -> Option<Slopes> {
-        let active: Vec<usize> = (0..NUMBERS).filter(|number| self.space.is_free(&point.candidate, *number)).collect();
+        let active: Vec<usize> =
+            (0..NUMBERS).filter(|number| self.space.is_free(&point.candidate, *number)).collect();
         let moved = |number: &usize| {
             let mut candidate = point.candidate.clone();
             candidate.logs[*number] += step(&point.candidate, *number);
@@ -104,7 +111,12 @@ impl Problem<'_> {
         for (number, moved) in active.into_iter().zip(points) {
             if let Some(moved) = moved {
                 let step = step(&point.candidate, number);
-                slopes[number] = moved.shown.iter().zip(&point.shown).map(|(there, here)| (there - here) / step).collect();
+                slopes[number] = moved
+                    .shown
+                    .iter()
+                    .zip(&point.shown)
+                    .map(|(there, here)| (there - here) / step)
+                    .collect();
             }
         }
         Some(slopes)
@@ -116,7 +128,8 @@ impl Problem<'_> {
         for row in 0..NUMBERS {
             for column in 0..=row {
                 let both = slopes[row].iter().zip(&slopes[column]).zip(&self.found.observations);
-                let sum = both.map(|((a, b), one)| a * b / (one.sigma * one.sigma)).sum::<f64>() / (self.loose * self.loose);
+                let sum = both.map(|((a, b), one)| a * b / (one.sigma * one.sigma)).sum::<f64>()
+                    / (self.loose * self.loose);
                 matrix.set(row, column, sum);
             }
             let prior = self.space.prior(candidate, row).sigma;
@@ -128,10 +141,17 @@ impl Problem<'_> {
     }
 
     /// The gradient for each number from `residuals` and the prior `means`.
-    pub(super) fn pulls(&self, from: &Candidate, residuals: &[f64], means: &[f64; NUMBERS], slopes: &Slopes) -> Vec<f64> {
+    pub(super) fn pulls(
+        &self,
+        from: &Candidate,
+        residuals: &[f64],
+        means: &[f64; NUMBERS],
+        slopes: &Slopes,
+    ) -> Vec<f64> {
         let pull = |number: usize| {
             let figures = slopes[number].iter().zip(residuals).zip(&self.found.observations);
-            let by_figures: f64 = figures.map(|((slope, off), one)| slope * off / (one.sigma * self.loose)).sum();
+            let by_figures: f64 =
+                figures.map(|((slope, off), one)| slope * off / (one.sigma * self.loose)).sum();
             let prior = self.space.prior(from, number).sigma;
             by_figures + (means[number] - from.logs[number]) / (prior * prior)
         };
@@ -141,7 +161,8 @@ impl Problem<'_> {
     /// The step that best explains the figures of `from` while staying close to the priors.
     fn step(&self, from: &Point, slopes: &Slopes, damping: f64) -> Option<Candidate> {
         let candidate = &from.candidate;
-        let means = core::array::from_fn(|number| libm::log(self.space.prior(candidate, number).median));
+        let means =
+            core::array::from_fn(|number| libm::log(self.space.prior(candidate, number).median));
         let pulls = self.pulls(candidate, &self.residuals(&from.shown), &means, slopes);
         let moves = self.curvature(candidate, slopes, damping).solve(&pulls)?;
         Some(self.moved(candidate, &moves))
@@ -162,7 +183,8 @@ impl Problem<'_> {
     pub(super) fn improve(&mut self, mut point: Point, rounds: u32) -> Option<Point> {
         for _ in 0..rounds {
             let slopes = self.slopes(&point)?;
-            let steps = DAMPING.iter().filter_map(|damping| self.step(&point, &slopes, *damping)).collect();
+            let steps =
+                DAMPING.iter().filter_map(|damping| self.step(&point, &slopes, *damping)).collect();
             let better = self.in_order(steps)?.into_iter().next();
             let Some(better) = better.filter(|better| better.cost < point.cost) else { break };
             let gained = point.cost - better.cost;
@@ -177,10 +199,12 @@ impl Problem<'_> {
     /// Adapts the numbers of points in a few steps. Starts with the slopes of a nearby point, and
     /// corrects them by what each step shows (Broyden 1965).
     pub(super) fn adapt(&mut self, points: Vec<Point>, slopes: &Slopes) -> Option<Vec<Point>> {
-        let mut points: Vec<(Point, Slopes)> = points.into_iter().map(|point| (point, slopes.clone())).collect();
+        let mut points: Vec<(Point, Slopes)> =
+            points.into_iter().map(|point| (point, slopes.clone())).collect();
         for _ in 0..ADAPTATIONS {
-            let step =
-                |(point, slopes): &(Point, Slopes)| self.step(point, slopes, DAMPING_OF_ONE).unwrap_or_else(|| point.candidate.clone());
+            let step = |(point, slopes): &(Point, Slopes)| {
+                self.step(point, slopes, DAMPING_OF_ONE).unwrap_or_else(|| point.candidate.clone())
+            };
             let steps = points.iter().map(step).collect();
             for ((point, slopes), step) in points.iter_mut().zip(self.try_all(steps)?) {
                 let Some(step) = step else { continue };
@@ -198,13 +222,15 @@ impl Problem<'_> {
 
 /// Corrects `slopes` so that they explain the difference between two points.
 fn correct(slopes: &mut Slopes, from: &Point, to: &Point) {
-    let moves: Vec<f64> = to.candidate.logs.iter().zip(from.candidate.logs).map(|(to, from)| to - from).collect();
+    let moves: Vec<f64> =
+        to.candidate.logs.iter().zip(from.candidate.logs).map(|(to, from)| to - from).collect();
     let squares: f64 = moves.iter().map(|moved| moved * moved).sum();
     if squares <= 0.0 {
         return;
     }
     for figure in 0..from.shown.len() {
-        let expected: f64 = slopes.iter().zip(&moves).map(|(slopes, moved)| slopes[figure] * moved).sum();
+        let expected: f64 =
+            slopes.iter().zip(&moves).map(|(slopes, moved)| slopes[figure] * moved).sum();
         let off = to.shown[figure] - from.shown[figure] - expected;
         for (slopes, moved) in slopes.iter_mut().zip(&moves) {
             slopes[figure] += off * moved / squares;

@@ -12,8 +12,14 @@ use alloc::vec::Vec;
 const FLUSH_MIN_NS: f64 = 5e3;
 /// Jumps of numbers over kinks of the figures, as factors: no read-ahead, or one of whole rows; a
 /// cache of half or twice the size; pauses as short as a transfer.
-const JUMPS: [(usize, f64); 6] =
-    [(at::READ_AHEAD, 3.0), (at::READ_AHEAD, 1.0 / 3.0), (at::READ_AHEAD, 0.01), (at::CACHE, 2.0), (at::CACHE, 0.5), (at::SUSPEND, 0.5)];
+const JUMPS: [(usize, f64); 6] = [
+    (at::READ_AHEAD, 3.0),
+    (at::READ_AHEAD, 1.0 / 3.0),
+    (at::READ_AHEAD, 0.01),
+    (at::CACHE, 2.0),
+    (at::CACHE, 0.5),
+    (at::SUSPEND, 0.5),
+];
 
 /// The space of the small probes.
 pub(super) struct SmallProbes<'a> {
@@ -42,7 +48,9 @@ impl Space for SmallProbes<'_> {
     }
 
     fn rarity(&self, candidate: &Candidate) -> f64 {
-        let bits = candidate.shown_bits().map_or(0.0, |bits| classes::rarity_of_bits(bits, candidate.kind.slc));
+        let bits = candidate
+            .shown_bits()
+            .map_or(0.0, |bits| classes::rarity_of_bits(bits, candidate.kind.slc));
         bits + classes::rarity(&candidate.kind, &self.plan.reported)
     }
 
@@ -53,7 +61,9 @@ impl Space for SmallProbes<'_> {
     /// Dies and rows; presence of an SLC cache, emptied during rests; suspends programs for reads.
     fn family(&self, candidate: &Candidate) -> usize {
         let kind = &candidate.kind;
-        let cache = usize::from(kind.slc) + usize::from(kind.slc && kind.folds) + 3 * usize::from(kind.suspends);
+        let cache = usize::from(kind.slc)
+            + usize::from(kind.slc && kind.folds)
+            + 3 * usize::from(kind.suspends);
         (kind.dies() as usize * 64 + (kind.row_bytes() >> 10) as usize) * 6 + cache
     }
 
@@ -65,7 +75,11 @@ impl Space for SmallProbes<'_> {
     fn neighbours(&self, from: &Candidate) -> Vec<Candidate> {
         let kind = &from.kind;
         let mut all = arrangements(from, !self.plan.reported.full_duplex);
-        all.extend([kind.unit_bytes * 2, kind.unit_bytes / 2].into_iter().filter_map(|unit| mapped_by(from, unit)));
+        all.extend(
+            [kind.unit_bytes * 2, kind.unit_bytes / 2]
+                .into_iter()
+                .filter_map(|unit| mapped_by(from, unit)),
+        );
         let mut of_kind = |change: &dyn Fn(&mut DriveKind)| all.extend(arranged(from, change));
         of_kind(&|kind| kind.suspends = !kind.suspends);
         of_kind(&|kind| kind.protected = !kind.protected);
@@ -73,16 +87,21 @@ impl Space for SmallProbes<'_> {
         if !kind.slc {
             of_kind(&|kind| kind.compresses = !kind.compresses);
         }
-        for spread in [0, 100, 200, 300, 400].into_iter().filter(|spread| kind.read_spread_permille.abs_diff(*spread) == 100) {
+        for spread in [0, 100, 200, 300, 400]
+            .into_iter()
+            .filter(|spread| kind.read_spread_permille.abs_diff(*spread) == 100)
+        {
             of_kind(&|kind| kind.read_spread_permille = spread);
         }
         all.extend(other_caches(from));
         if let Some(shown) = from.shown_bits() {
-            all.extend(classes::bits(kind.slc).into_iter().filter(|bits| *bits != shown).map(|bits| {
-                let mut to = from.clone();
-                to.hidden.bits_per_cell = bits;
-                to
-            }));
+            all.extend(classes::bits(kind.slc).into_iter().filter(|bits| *bits != shown).map(
+                |bits| {
+                    let mut to = from.clone();
+                    to.hidden.bits_per_cell = bits;
+                    to
+                },
+            ));
         }
         for (number, factor) in JUMPS {
             let mut to = from.clone();
@@ -99,7 +118,9 @@ impl Space for SmallProbes<'_> {
 /// below some alignment make the unit look larger than it may be.
 pub(super) fn starts(found: &Findings, plan: &ProbePlan) -> Vec<Candidate> {
     let first = invert(found, plan);
-    let smaller = unit_written(found).filter(|unit| *unit < first.kind.unit_bytes).and_then(|unit| mapped_by(&first, unit));
+    let smaller = unit_written(found)
+        .filter(|unit| *unit < first.kind.unit_bytes)
+        .and_then(|unit| mapped_by(&first, unit));
     let units = core::iter::once(first).chain(smaller);
     let caches = units.flat_map(|one| core::iter::once(one.clone()).chain(other_caches(&one)));
     let both = |one: Candidate| {
@@ -120,7 +141,9 @@ fn arranged(from: &Candidate, change: impl Fn(&mut DriveKind)) -> Option<Candida
     let mut to = from.clone();
     change(&mut to.kind);
     let kind = &to.kind;
-    if !kind.row_bytes().is_multiple_of(kind.unit_bytes) && !kind.unit_bytes.is_multiple_of(kind.row_bytes()) {
+    if !kind.row_bytes().is_multiple_of(kind.unit_bytes)
+        && !kind.unit_bytes.is_multiple_of(kind.row_bytes())
+    {
         return None;
     }
     let side_by_side = |kind: &DriveKind| f64::from(kind.dies()) * kind.row_bytes() as f64;
@@ -141,9 +164,16 @@ fn arranged(from: &Candidate, change: impl Fn(&mut DriveKind)) -> Option<Candida
 /// Other numbers of dies and row sizes; pages below 16 KiB if the link may be of that era, and ten
 /// channels as in some drives of it.
 fn arrangements(from: &Candidate, sata: bool) -> Vec<Candidate> {
-    let rows: &[u64] = if sata { &[4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10] } else { &[16 << 10, 32 << 10, 64 << 10] };
+    let rows: &[u64] = if sata {
+        &[4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10]
+    } else {
+        &[16 << 10, 32 << 10, 64 << 10]
+    };
     let few = [(2, 1), (10, 1), (10, 2)];
-    let dies = [4, 8].into_iter().flat_map(|channels| [1, 2, 4, 8, 16].map(|dies| (channels, dies))).chain(few);
+    let dies = [4, 8]
+        .into_iter()
+        .flat_map(|channels| [1, 2, 4, 8, 16].map(|dies| (channels, dies)))
+        .chain(few);
     let each = |(channels, dies)| {
         rows.iter().filter_map(move |row| {
             arranged(from, |kind| {
@@ -187,8 +217,13 @@ fn other_caches(from: &Candidate) -> Vec<Candidate> {
             to.logs[at::PROGRAM] += native_six_times_slower;
         }
         // Reads after a rest come from native cells if the SLC cache is emptied.
-        let shown = if from.kind.slc && !from.kind.folds { from.logs[at::SLC_READ] } else { from.logs[at::READ] };
-        (to.logs[at::READ], to.logs[at::SLC_READ]) = if folds { (shown, shown - reads_slower) } else { (shown + reads_slower, shown) };
+        let shown = if from.kind.slc && !from.kind.folds {
+            from.logs[at::SLC_READ]
+        } else {
+            from.logs[at::READ]
+        };
+        (to.logs[at::READ], to.logs[at::SLC_READ]) =
+            if folds { (shown, shown - reads_slower) } else { (shown + reads_slower, shown) };
         to
     };
     let without = || {
@@ -197,7 +232,8 @@ fn other_caches(from: &Candidate) -> Vec<Candidate> {
         let [few, many] = classes::bits(false);
         to.hidden.bits_per_cell = from.hidden.bits_per_cell.clamp(few, many);
         to.logs[at::PROGRAM] = from.logs[at::SLC_PROGRAM];
-        to.logs[at::READ] = if from.kind.folds { from.logs[at::READ] } else { from.logs[at::SLC_READ] };
+        to.logs[at::READ] =
+            if from.kind.folds { from.logs[at::READ] } else { from.logs[at::SLC_READ] };
         to
     };
     match (from.kind.slc, from.kind.folds) {

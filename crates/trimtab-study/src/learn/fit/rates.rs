@@ -37,7 +37,8 @@ pub fn fit(
 ) -> Option<RateFit> {
     let mut observer = ();
     let space = SmallProbes::new(plan, show);
-    let mut problem = Problem::new(&space, found, plan.seed, Trials { tries, observer: &mut observer, tried: 0 });
+    let mut problem =
+        Problem::new(&space, found, plan.seed, Trials { tries, observer: &mut observer, tried: 0 });
     let mut fitted = Vec::new();
     for point in problem.in_order(kinds)?.into_iter().take(FITTED) {
         fitted.push(problem.improve(point, ROUNDS)?);

@@ -43,7 +43,9 @@ impl Problem<'_> {
     pub(super) fn search(&mut self, starts: Vec<Candidate>) -> Option<Vec<Point>> {
         let mut random = Stream::new(self.seed, "search");
         let mut all: Vec<Kind> = Vec::new();
-        let drawn: Vec<Candidate> = (0..self.space.draws()).map(|nth| self.changed(&starts[nth % starts.len()], &mut random)).collect();
+        let drawn: Vec<Candidate> = (0..self.space.draws())
+            .map(|nth| self.changed(&starts[nth % starts.len()], &mut random))
+            .collect();
         let mut points = self.in_order(starts)?;
         let mut starts = points.clone();
         starts.truncate(BEST);
@@ -51,7 +53,9 @@ impl Problem<'_> {
         sort(&mut points);
         for round in 0..ROUNDS {
             points.retain(|point| {
-                let known = all.iter().find(|one| self.space.is_same_kind(&one.point.candidate, &point.candidate));
+                let known = all
+                    .iter()
+                    .find(|one| self.space.is_same_kind(&one.point.candidate, &point.candidate));
                 known.is_none_or(|known| point.cost < known.point.cost)
             });
             for point in self.best_of_many(points)? {
@@ -64,7 +68,13 @@ impl Problem<'_> {
             if self.is_explained(&all)? {
                 break;
             }
-            let around: Vec<Point> = self.best_of_families(&all).into_iter().take(BEST).chain(&starts).cloned().collect();
+            let around: Vec<Point> = self
+                .best_of_families(&all)
+                .into_iter()
+                .take(BEST)
+                .chain(&starts)
+                .cloned()
+                .collect();
             points = self.drawn_around(&around, &mut random)?;
         }
         self.nearly_as_good(all)
@@ -75,12 +85,17 @@ impl Problem<'_> {
     /// candidate.
     fn allow_for_chance(&mut self, all: &mut [Kind]) -> Option<()> {
         let best = least(all)?;
-        let others = self.space.with_other_seeds(&best.candidate).into_iter().filter(|shown| shown.len() == best.shown.len());
+        let others = self
+            .space
+            .with_other_seeds(&best.candidate)
+            .into_iter()
+            .filter(|shown| shown.len() == best.shown.len());
         let shown: Vec<Vec<f64>> = core::iter::once(best.shown.clone()).chain(others).collect();
         let count = shown.len() as f64;
         for (nth, one) in self.found.observations.iter_mut().enumerate() {
             let mean = shown.iter().map(|shown| shown[nth]).sum::<f64>() / count;
-            let squares: f64 = shown.iter().map(|shown| (shown[nth] - mean) * (shown[nth] - mean)).sum();
+            let squares: f64 =
+                shown.iter().map(|shown| (shown[nth] - mean) * (shown[nth] - mean)).sum();
             one.sigma = libm::sqrt(one.sigma * one.sigma + 2.0 * squares / (count - 1.0).max(1.0));
         }
         for kind in all {
@@ -92,7 +107,8 @@ impl Problem<'_> {
     /// True if one of the most promising kinds explains the figures.
     fn is_explained(&self, all: &[Kind]) -> Option<bool> {
         let least = least(all)?.cost;
-        let explains = |point: &Point| self.misfit(&point.shown) <= EXPLAINED * point.shown.len() as f64;
+        let explains =
+            |point: &Point| self.misfit(&point.shown) <= EXPLAINED * point.shown.len() as f64;
         Some(all.iter().any(|one| one.point.cost < least + PROMISING && explains(&one.point)))
     }
 
@@ -118,7 +134,10 @@ impl Problem<'_> {
             let drawn = (0..self.space.draws() / around.len()).map(|nth| {
                 let far = DISTANCE.0 * libm::pow(DISTANCE.1 / DISTANCE.0, random.unit());
                 let normal: Vec<f64> = (0..NUMBERS).map(|_| far * random.normal()).collect();
-                let moves: Vec<f64> = root.chunks(NUMBERS).map(|row| row.iter().zip(&normal).map(|(a, b)| a * b).sum()).collect();
+                let moves: Vec<f64> = root
+                    .chunks(NUMBERS)
+                    .map(|row| row.iter().zip(&normal).map(|(a, b)| a * b).sum())
+                    .collect();
                 let moved = self.moved(&point.candidate, &moves);
                 if nth % 2 == 0 { moved } else { self.changed(&moved, random) }
             });
@@ -138,7 +157,9 @@ impl Problem<'_> {
         }
         let firsts: Vec<Point> = self.best_of_families(&kinds).into_iter().cloned().collect();
         let rest = kinds.into_iter().map(|kind| kind.point);
-        let rest = rest.filter(|point| !firsts.iter().any(|first| self.space.is_same_kind(&first.candidate, &point.candidate)));
+        let rest = rest.filter(|point| {
+            !firsts.iter().any(|first| self.space.is_same_kind(&first.candidate, &point.candidate))
+        });
         let best: Vec<Point> = firsts.iter().cloned().chain(rest).take(FITTED).collect();
         let mut begun = Vec::new();
         for point in best {
@@ -163,7 +184,11 @@ impl Problem<'_> {
             let mut near = self.in_order(self.space.neighbours(&point.candidate))?;
             near.truncate(FITTED);
             for (nth, neighbour) in self.adapt(near, &slopes)?.into_iter().enumerate() {
-                let neighbour = if nth < NEIGHBOURS as usize { self.improve(neighbour, NEIGHBOURS)? } else { neighbour };
+                let neighbour = if nth < NEIGHBOURS as usize {
+                    self.improve(neighbour, NEIGHBOURS)?
+                } else {
+                    neighbour
+                };
                 self.add(all, neighbour, false);
             }
         }
@@ -175,7 +200,8 @@ impl Problem<'_> {
     fn next(&self, all: &[Kind], other_family: bool) -> Option<usize> {
         let family = |kind: &Kind| self.space.family(&kind.point.candidate);
         let had_a_turn = |of: usize| all.iter().any(|one| one.climbed && family(one) == of);
-        let cheapest = |a: &(usize, &Kind), b: &(usize, &Kind)| a.1.point.cost.total_cmp(&b.1.point.cost);
+        let cheapest =
+            |a: &(usize, &Kind), b: &(usize, &Kind)| a.1.point.cost.total_cmp(&b.1.point.cost);
         let open = || all.iter().enumerate().filter(|(_, one)| !one.climbed);
         let next = if self.is_explained(all)? {
             all.iter().enumerate().min_by(cheapest).filter(|(_, best)| !best.climbed)
@@ -189,7 +215,10 @@ impl Problem<'_> {
 
     /// Records a kind, or better numbers for it.
     fn add(&self, all: &mut Vec<Kind>, point: Point, fitted: bool) {
-        match all.iter_mut().find(|one| self.space.is_same_kind(&one.point.candidate, &point.candidate)) {
+        match all
+            .iter_mut()
+            .find(|one| self.space.is_same_kind(&one.point.candidate, &point.candidate))
+        {
             Some(known) if known.point.cost > point.cost => {
                 known.climbed &= known.point.cost - point.cost < GAIN_MIN;
                 known.point = point;
@@ -205,7 +234,9 @@ impl Problem<'_> {
         points.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         let mut firsts: Vec<&Point> = Vec::new();
         for point in points {
-            if !firsts.iter().any(|known| self.space.family(&known.candidate) == self.space.family(&point.candidate)) {
+            if !firsts.iter().any(|known| {
+                self.space.family(&known.candidate) == self.space.family(&point.candidate)
+            }) {
                 firsts.push(point);
             }
         }

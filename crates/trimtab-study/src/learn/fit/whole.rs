@@ -46,12 +46,18 @@ pub fn shown(candidate: &Candidate, plan: &ProbePlan) -> Option<Vec<f64>> {
 
 /// As [`shown`], on a drive built with `seed`.
 fn shown_by(candidate: &Candidate, plan: &ProbePlan, seed: u64) -> Option<Vec<f64>> {
-    let small = SmallDrive::of(&candidate.spec("candidate", "a candidate", &plan.reported), probes::whole::SIZE).ok()?.spec;
+    let small = SmallDrive::of(
+        &candidate.spec("candidate", "a candidate", &plan.reported),
+        probes::whole::SIZE,
+    )
+    .ok()?
+    .spec;
     let whole = plan.whole?.on(small.capacity_bytes);
     let mut target = DriveTarget::new(model::build(&small, seed).ok()?, probes::DEPTH_MAX);
     let mut lab = ProbeSession::new(&mut target);
     probes::whole::there_already(&mut lab, &whole).ok()?;
-    let found = probes::run_whole(&mut lab, &ProbePlan { whole: Some(whole), ..*plan }, &mut ()).ok()?;
+    let found =
+        probes::run_whole(&mut lab, &ProbePlan { whole: Some(whole), ..*plan }, &mut ()).ok()?;
     Some(found.observations.iter().map(|one| libm::log(one.value_ns)).collect())
 }
 
@@ -72,7 +78,10 @@ impl<'a> WholeDrive<'a> {
 
     /// Where the search starts: each kind with the sizes that arithmetic suggests.
     pub(super) fn starts(&self, found: &Findings) -> Vec<Candidate> {
-        self.kinds.iter().map(|kind| invert::whole::invert(&kind.candidate, found, self.plan)).collect()
+        self.kinds
+            .iter()
+            .map(|kind| invert::whole::invert(&kind.candidate, found, self.plan))
+            .collect()
     }
 
     fn kind_of(&self, candidate: &Candidate) -> Option<usize> {
@@ -81,8 +90,13 @@ impl<'a> WholeDrive<'a> {
 
     /// `kinds` with the costs of both sets of figures, the best first.
     pub(super) fn judged_by_both(&self, kinds: Vec<Point>, whole: &[Point]) -> Vec<Point> {
-        let cost = |kind: &Point| whole.iter().find(|one| one.candidate.is_kind_of(&kind.candidate)).map(|one| one.cost);
-        let mut kinds: Vec<Point> = kinds.into_iter().filter_map(|kind| Some(Point { cost: cost(&kind)?, ..kind })).collect();
+        let cost = |kind: &Point| {
+            whole.iter().find(|one| one.candidate.is_kind_of(&kind.candidate)).map(|one| one.cost)
+        };
+        let mut kinds: Vec<Point> = kinds
+            .into_iter()
+            .filter_map(|kind| Some(Point { cost: cost(&kind)?, ..kind }))
+            .collect();
         super::local::sort(&mut kinds);
         kinds
     }
@@ -94,11 +108,14 @@ impl Space for WholeDrive<'_> {
     }
 
     fn with_other_seeds(&self, candidate: &Candidate) -> Vec<Vec<f64>> {
-        (1..=OTHER_SEEDS).filter_map(|seed| shown_by(candidate, self.plan, self.plan.seed.wrapping_add(seed))).collect()
+        (1..=OTHER_SEEDS)
+            .filter_map(|seed| shown_by(candidate, self.plan, self.plan.seed.wrapping_add(seed)))
+            .collect()
     }
 
     fn is_free(&self, candidate: &Candidate, number: usize) -> bool {
-        (number >= OF_SMALL_PROBES || number == at::PROGRAM || number == at::READ) && candidate.has(number)
+        (number >= OF_SMALL_PROBES || number == at::PROGRAM || number == at::READ)
+            && candidate.has(number)
     }
 
     fn prior(&self, candidate: &Candidate, number: usize) -> Prior {
@@ -106,13 +123,16 @@ impl Space for WholeDrive<'_> {
         if number >= OF_SMALL_PROBES || self.learned[number] < KNOWN_MIN {
             return class;
         }
-        let median = self.kind_of(candidate).map_or(class.median, |kind| self.kinds[kind].candidate.number(number));
+        let median = self
+            .kind_of(candidate)
+            .map_or(class.median, |kind| self.kinds[kind].candidate.number(number));
         let left = libm::sqrt((1.0 - self.learned[number]).max(0.0)) * class.sigma;
         Prior { median, sigma: left.max(SIGMA_MIN) }
     }
 
     fn rarity(&self, candidate: &Candidate) -> f64 {
-        let kind = self.kind_of(candidate).map_or(0.0, |kind| self.kinds[kind].cost - self.kinds[0].cost);
+        let kind =
+            self.kind_of(candidate).map_or(0.0, |kind| self.kinds[kind].cost - self.kinds[0].cost);
         kind + classes::rarity_of_hidden(candidate, &self.plan.reported)
     }
 
@@ -123,7 +143,8 @@ impl Space for WholeDrive<'_> {
 
     /// Memory for the map, and whether the SLC cache shrinks: numbers depend on both.
     fn family(&self, candidate: &Candidate) -> usize {
-        usize::from(candidate.hidden.maps_in_part) + 2 * usize::from(candidate.kind.slc && candidate.hidden.slc_shrinks)
+        usize::from(candidate.hidden.maps_in_part)
+            + 2 * usize::from(candidate.kind.slc && candidate.hidden.slc_shrinks)
     }
 
     /// Two seconds: a candidate takes 20 to 60 ms.
@@ -132,7 +153,8 @@ impl Space for WholeDrive<'_> {
     }
 
     fn neighbours(&self, from: &Candidate) -> Vec<Candidate> {
-        let mut all: Vec<Candidate> = self.kinds.iter().map(|kind| on_whole_drive(&kind.candidate, from)).collect();
+        let mut all: Vec<Candidate> =
+            self.kinds.iter().map(|kind| on_whole_drive(&kind.candidate, from)).collect();
         let mut with = |change: &dyn Fn(&mut Candidate)| {
             let mut to = from.clone();
             change(&mut to);

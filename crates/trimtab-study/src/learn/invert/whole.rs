@@ -36,7 +36,8 @@ fn slc(to: &mut Candidate, found: &Findings, share: f64) {
     let smallest = if to.hidden.slc_shrinks { least } else { most.or(least) };
     if let Some(smallest) = smallest {
         to.logs[at::SLC_LEAST] = libm::log(smallest);
-        to.logs[at::SLC_MORE] = libm::log((most.unwrap_or(smallest) - smallest).max(smallest / 2.0));
+        to.logs[at::SLC_MORE] =
+            libm::log((most.unwrap_or(smallest) - smallest).max(smallest / 2.0));
     }
     // Each die programs native rows in turn behind the cache, and in addition if it is emptied
     // first.
@@ -60,7 +61,9 @@ fn knee(pieces: &[f64]) -> Option<f64> {
         return None;
     }
     let at = pieces.iter().rposition(|ns| *ns < libm::sqrt(fast * slow))?;
-    let within = |nth: usize| pieces.get(nth).map_or(0.0, |ns| ((slow - ns) / (slow - fast)).clamp(0.0, 1.0));
+    let within = |nth: usize| {
+        pieces.get(nth).map_or(0.0, |ns| ((slow - ns) / (slow - fast)).clamp(0.0, 1.0))
+    };
     Some((at as f64 + within(at) + within(at + 1)).max(0.05))
 }
 

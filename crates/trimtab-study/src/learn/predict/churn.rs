@@ -41,7 +41,12 @@ pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<WorkloadFigure>> {
     spec.flash().filter(|flash| flash.trim.supported)?;
     let mut all = Vec::new();
     for (policy, fill, workload) in CASES {
-        let drive = Drive { spec: spec.clone(), sources: BTreeMap::new(), alternatives: Vec::new(), twin: None };
+        let drive = Drive {
+            spec: spec.clone(),
+            sources: BTreeMap::new(),
+            alternatives: Vec::new(),
+            twin: None,
+        };
         let setup = Setup {
             drive,
             label: spec.name.to_owned(),
@@ -68,7 +73,8 @@ pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<WorkloadFigure>> {
 #[must_use]
 pub fn best(fill: f64, rate: impl Fn(&str) -> Option<f64>) -> Option<(&'static str, f64, f64)> {
     let at = || CASES.into_iter().filter(|(_, full, _)| *full == fill);
-    let none = at().find(|(policy, ..)| *policy == "none").and_then(|(_, _, workload)| rate(workload))?;
+    let none =
+        at().find(|(policy, ..)| *policy == "none").and_then(|(_, _, workload)| rate(workload))?;
     let rates = at().filter_map(|(policy, _, workload)| Some((policy, rate(workload)?)));
     let (policy, rate) = rates.max_by(|a, b| a.1.total_cmp(&b.1))?;
     Some((policy, rate, none))

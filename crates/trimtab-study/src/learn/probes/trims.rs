@@ -12,7 +12,11 @@ const SHORT: u64 = 64 << 10;
 /// TRIM commands with chosen numbers and sizes of ranges, on mapped and unmapped space: cost of a
 /// command, a range, a mapped unit and a byte. Also reads during a TRIM, which show whether it
 /// blocks other commands.
-pub(super) fn cost(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
+pub(super) fn cost(
+    lab: &mut ProbeSession<'_>,
+    plan: &ProbePlan,
+    found: &mut Findings,
+) -> TargetResult {
     let Some((_, most)) = plan.trims() else { return Ok(()) };
     let ranges = |count: u64| count.min(most).min(plan.area / 32 / SHORT).max(1);
     let mut from = plan.part(8, 16).offset;
@@ -33,12 +37,14 @@ pub(super) fn cost(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Fin
     let all = plan.part(8, 16);
     found.add("trim all", lab.trim(&[all])?.0 as f64, 0.015);
     found.add("trim all again", lab.trim(&[all])?.0 as f64, 0.015);
-    let short: Vec<Extent> =
-        (0..ranges(256)).map(|nth| Extent { offset: all.offset + nth * 2 * plan.small(), len: plan.small() }).collect();
+    let short: Vec<Extent> = (0..ranges(256))
+        .map(|nth| Extent { offset: all.offset + nth * 2 * plan.small(), len: plan.small() })
+        .collect();
     found.add("trim shortest again", lab.trim(&short)?.0 as f64, 0.015);
     lab.idle(SETTLE);
     // Unmaps nothing, so a repetition takes equally long.
-    let beside: Vec<Command<'static>> = reads(plan, "beside trim", plan.part(0, 4), plan.small(), 4).collect();
+    let beside: Vec<Command<'static>> =
+        reads(plan, "beside trim", plan.part(0, 4), plan.small(), 4).collect();
     let (_, others) = lab.trim_beside(&many, &beside)?;
     found.add("reads beside trim many", others.middle_ns(), 0.03);
     let (_, others) = lab.trim_beside(&[all], &beside)?;
@@ -48,7 +54,11 @@ pub(super) fn cost(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Fin
 
 /// Reads of the space that [`cost`] trimmed, which do not access the flash: command processor and
 /// link times alone.
-pub(super) fn trimmed_reads(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
+pub(super) fn trimmed_reads(
+    lab: &mut ProbeSession<'_>,
+    plan: &ProbePlan,
+    found: &mut Findings,
+) -> TargetResult {
     let trimmed = plan.part(8, 16);
     for size in [plan.small(), 64 << 10, 512 << 10] {
         let stream = lab.stream(1, reads(plan, &format!("trimmed {size}"), trimmed, size, 32))?;
@@ -56,7 +66,8 @@ pub(super) fn trimmed_reads(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found:
     }
     let block = u64::from(plan.reported.logical_block_bytes);
     let count = 2048;
-    let stream = lab.stream(plan.deepest(), reads(plan, "trimmed blocks", trimmed, block, count))?;
+    let stream =
+        lab.stream(plan.deepest(), reads(plan, "trimmed blocks", trimmed, block, count))?;
     found.add("trimmed read block deep", stream.took.0 as f64 / count as f64, 0.01);
     Ok(())
 }
@@ -66,8 +77,16 @@ const LONGEST: u64 = 1 << 20;
 
 /// TRIMs of increasing length, and an unaligned one: the smallest effective TRIM and its
 /// alignment, from the faster reads of unmapped space.
-pub(super) fn effect(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
-    let (Some(mapped), Some(trimmed)) = (found.ns("read 4096 q1"), found.ns("trimmed read 4096 q1")) else { return Ok(()) };
+pub(super) fn effect(
+    lab: &mut ProbeSession<'_>,
+    plan: &ProbePlan,
+    found: &mut Findings,
+) -> TargetResult {
+    let (Some(mapped), Some(trimmed)) =
+        (found.ns("read 4096 q1"), found.ns("trimmed read 4096 q1"))
+    else {
+        return Ok(());
+    };
     // Equal times reveal nothing.
     if plan.trims().is_none() || mapped < trimmed * 1.15 {
         return Ok(());
@@ -78,7 +97,11 @@ pub(super) fn effect(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut F
         return Ok(());
     }
     // Geometric mean of both times.
-    let look = MappingTest { small: plan.small(), elsewhere: plan.part(0, 4), boundary_ns: libm::sqrt(mapped * trimmed) };
+    let look = MappingTest {
+        small: plan.small(),
+        elsewhere: plan.part(0, 4),
+        boundary_ns: libm::sqrt(mapped * trimmed),
+    };
     found.trim_least = look.least(lab, base)?;
     if found.trim_least.is_some() {
         found.trim_granularity = look.granularity(lab, base + LONGEST)?;
@@ -95,12 +118,16 @@ struct MappingTest {
 
 impl MappingTest {
     fn sizes(&self) -> impl Iterator<Item = u64> {
-        core::iter::successors(Some(self.small), |size| Some(size * 2)).take_while(|size| *size <= LONGEST)
+        core::iter::successors(Some(self.small), |size| Some(size * 2))
+            .take_while(|size| *size <= LONGEST)
     }
 
     fn is_unmapped(&self, lab: &mut ProbeSession<'_>, offset: u64) -> TargetResult<bool> {
         // A read elsewhere in between prevents read-ahead.
-        lab.one(Command::Read(Extent { offset: self.elsewhere.offset + offset % self.elsewhere.len, len: self.small }))?;
+        lab.one(Command::Read(Extent {
+            offset: self.elsewhere.offset + offset % self.elsewhere.len,
+            len: self.small,
+        }))?;
         let took = lab.one(Command::Read(Extent { offset, len: self.small }))?;
         Ok((took.0 as f64) < self.boundary_ns)
     }

@@ -57,9 +57,17 @@ impl ProbeRegion {
     /// The same proportions on a drive of another capacity, after the user data.
     #[must_use]
     pub fn on(&self, capacity: u64) -> Self {
-        let share = |bytes: u64| (u128::from(bytes) * u128::from(capacity) / u128::from(self.of.max(1))) as u64 / GRAIN * GRAIN;
+        let share = |bytes: u64| {
+            (u128::from(bytes) * u128::from(capacity) / u128::from(self.of.max(1))) as u64 / GRAIN
+                * GRAIN
+        };
         let held = share(self.held);
-        Self { start: held, bytes: share(self.bytes).min(capacity / GRAIN * GRAIN - held), of: capacity, held }
+        Self {
+            start: held,
+            bytes: share(self.bytes).min(capacity / GRAIN * GRAIN - held),
+            of: capacity,
+            held,
+        }
     }
 
     /// True if the part is large enough.
@@ -95,7 +103,9 @@ fn in_pieces(lab: &mut ProbeSession<'_>, extent: Extent, count: u64) -> TargetRe
     let step = super::SEQUENTIAL;
     let piece = (extent.len / count / step).max(1) * step;
     let place = |nth: u64| Extent { offset: extent.offset + nth * piece, len: piece };
-    let each = |nth: u64| Ok(lab.stream(4, sequential(place(nth), DataClass::Random))?.took.0 as f64 / piece as f64);
+    let each = |nth: u64| {
+        Ok(lab.stream(4, sequential(place(nth), DataClass::Random))?.took.0 as f64 / piece as f64)
+    };
     (0..count).take_while(|nth| (nth + 1) * piece <= extent.len).map(each).collect()
 }
 
@@ -114,7 +124,11 @@ pub fn there_already(lab: &mut ProbeSession<'_>, whole: &ProbeRegion) -> TargetR
 }
 
 /// Writes the whole part sequentially once: the amount at full speed, and the rate after it.
-pub(super) fn slc_cache(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
+pub(super) fn slc_cache(
+    lab: &mut ProbeSession<'_>,
+    plan: &ProbePlan,
+    found: &mut Findings,
+) -> TargetResult {
     let Some(whole) = plan.whole else { return Ok(()) };
     for (nth, ns) in (1..).zip(in_pieces(lab, whole.part(0, 16), FILL_PIECES)?) {
         found.add(format!("fill {nth}"), ns, 0.03);
@@ -127,7 +141,11 @@ const MOVED_READS: usize = 64;
 
 /// Rewrites an eighth of the full part after a short and a long rest: speed of background work,
 /// and cache size of a full drive. Also lone reads of data that moved in the meantime.
-pub(super) fn recovery(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
+pub(super) fn recovery(
+    lab: &mut ProbeSession<'_>,
+    plan: &ProbePlan,
+    found: &mut Findings,
+) -> TargetResult {
     let Some(whole) = plan.whole else { return Ok(()) };
     for (rest, name, from) in [(RestLength::Short, "short", 4), (RestLength::Long, "long", 8)] {
         lab.idle(whole.rest(rest));
@@ -137,7 +155,8 @@ pub(super) fn recovery(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut
         lab.one(Command::Flush)?;
     }
     lab.idle(whole.rest(RestLength::Long));
-    let stream = lab.stream(1, reads(plan, "moved", whole.part(0, 4), plan.small(), MOVED_READS))?;
+    let stream =
+        lab.stream(1, reads(plan, "moved", whole.part(0, 4), plan.small(), MOVED_READS))?;
     found.add("read moved q1", stream.middle_ns(), 0.02);
     Ok(())
 }
@@ -149,12 +168,19 @@ const SHORTER: u64 = 6;
 
 /// Random writes over the full part until garbage is everywhere, and again after a rest: start and
 /// cost of garbage collection.
-pub(super) fn collection(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
+pub(super) fn collection(
+    lab: &mut ProbeSession<'_>,
+    plan: &ProbePlan,
+    found: &mut Findings,
+) -> TargetResult {
     let Some(whole) = plan.whole else { return Ok(()) };
     let size = RANDOM_BYTES.max(plan.small());
     let mut places = RandomOffsets::new(plan, "collection", whole.part(0, 16), size);
     let mut piece = |lab: &mut ProbeSession<'_>, count: u64| -> TargetResult<f64> {
-        let writes = places.by_ref().take(count as usize).map(|extent| Command::Write(extent, DataClass::Random));
+        let writes = places
+            .by_ref()
+            .take(count as usize)
+            .map(|extent| Command::Write(extent, DataClass::Random));
         Ok(lab.stream(32, writes)?.took.0 as f64 / count as f64)
     };
     let count = whole.bytes / PIECES / size;
@@ -175,13 +201,19 @@ const MAP_READS: usize = 192;
 
 /// Lone reads within increasingly large parts. If the map does not fit in memory, reads load map
 /// pages first; the larger the part, the more often.
-pub(in crate::learn) fn map(lab: &mut ProbeSession<'_>, plan: &ProbePlan, found: &mut Findings) -> TargetResult {
+pub(in crate::learn) fn map(
+    lab: &mut ProbeSession<'_>,
+    plan: &ProbePlan,
+    found: &mut Findings,
+) -> TargetResult {
     let Some(whole) = plan.whole else { return Ok(()) };
     lab.one(Command::Flush)?;
     lab.idle(SETTLE);
     for parts in MAP_PARTS {
         let within = Extent { offset: whole.start, len: whole.bytes / parts };
-        let took = lab.stream(1, reads(plan, &format!("map of 1/{parts}"), within, plan.small(), MAP_READS))?.took;
+        let took = lab
+            .stream(1, reads(plan, &format!("map of 1/{parts}"), within, plan.small(), MAP_READS))?
+            .took;
         // The mean, not the middle: the share of reads that wait for the map matters.
         found.add(format!("read in 1/{parts} q1"), took.0 as f64 / MAP_READS as f64, 0.03);
     }
@@ -196,11 +228,17 @@ mod tests {
     fn on_keeps_shares_at_another_capacity() {
         let whole = ProbeRegion { start: 0, bytes: 30 << 30, of: 120 << 30, held: 60 << 30 };
         let small = whole.on(1 << 30);
-        assert_eq!(small, ProbeRegion { start: 512 << 20, bytes: 256 << 20, of: 1 << 30, held: 512 << 20 });
+        assert_eq!(
+            small,
+            ProbeRegion { start: 512 << 20, bytes: 256 << 20, of: 1 << 30, held: 512 << 20 }
+        );
         assert!(small.is_enough() && !ProbeRegion { bytes: 5 << 30, ..whole }.is_enough());
         assert_eq!(ProbeRegion::all((1 << 30) + 5).bytes, 1 << 30);
         // Proportional to the capacity, except for the two seconds before background work.
-        assert_eq!((small.rest(RestLength::Long), whole.rest(RestLength::Long)), (Nanos::from_secs(5), Nanos::from_secs(362)));
+        assert_eq!(
+            (small.rest(RestLength::Long), whole.rest(RestLength::Long)),
+            (Nanos::from_secs(5), Nanos::from_secs(362))
+        );
         assert_eq!(small.written_max(), 640 << 20);
     }
 }

@@ -5,7 +5,9 @@ use super::difference::compare;
 use super::latency::{BLINK_SECONDS, LatencyTest, TestResult};
 use crate::study::job::Job;
 use crate::study::light_work::{BUSY_WAIT, SPARSE_WAIT};
-use crate::study::metrics::{AppendLoad, DiscardCount, FOREGROUND, Metrics, average, discard_count, mean, samples};
+use crate::study::metrics::{
+    AppendLoad, DiscardCount, FOREGROUND, Metrics, average, discard_count, mean, samples,
+};
 use crate::study::policy;
 use alloc::format;
 use alloc::vec::Vec;
@@ -46,9 +48,16 @@ impl AffectedWork {
             Self::Append(AppendLoad::EveryFiveSeconds) => of(SPARSE_WAIT),
             Self::Append(AppendLoad::FiftyPerSecond) => of(BUSY_WAIT),
             Self::Deleting => {
-                let phases: Vec<Vec<f64>> = Job::deleting(&run.workload).iter().filter_map(|phase| Self::Phase(phase).times(run)).collect();
+                let phases: Vec<Vec<f64>> = Job::deleting(&run.workload)
+                    .iter()
+                    .filter_map(|phase| Self::Phase(phase).times(run))
+                    .collect();
                 let repeats = phases.iter().map(Vec::len).min().filter(|repeats| *repeats > 0)?;
-                Some((0..repeats).map(|repeat| phases.iter().map(|samples| samples[repeat]).sum()).collect())
+                Some(
+                    (0..repeats)
+                        .map(|repeat| phases.iter().map(|samples| samples[repeat]).sum())
+                        .collect(),
+                )
             }
         }
     }
@@ -85,16 +94,20 @@ pub struct Stall {
 
 /// The stall that idle trimming avoids.
 pub fn stall(metrics: &Metrics<'_>) -> Option<Stall> {
-    let worst = |policy| metrics.worst_latency(policy).filter(|worst| worst.load == AppendLoad::EveryFiveSeconds);
+    let worst = |policy| {
+        metrics.worst_latency(policy).filter(|worst| worst.load == AppendLoad::EveryFiveSeconds)
+    };
     let (batched, idle) = worst(policy::BATCHED).zip(worst(policy::IDLE))?;
     let (batched_seconds, idle_seconds) = (batched.seconds, idle.seconds);
-    (batched_seconds > STALL_SECONDS && idle_seconds <= batched_seconds / 2.0).then_some(Stall { batched_seconds, idle_seconds })
+    (batched_seconds > STALL_SECONDS && idle_seconds <= batched_seconds / 2.0)
+        .then_some(Stall { batched_seconds, idle_seconds })
 }
 
 /// True if a batched trim delays foreground I/O; for measured runs, by more than chance explains.
 pub fn batched_costs(metrics: &Metrics<'_>, test: Option<&LatencyTest>) -> bool {
     let sparse = AffectedWork::Append(AppendLoad::EveryFiveSeconds);
-    let modelled = |job: &&str| longer(metrics, job, policy::BATCHED, &[policy::NONE], sparse).is_some();
+    let modelled =
+        |job: &&str| longer(metrics, job, policy::BATCHED, &[policy::NONE], sparse).is_some();
     test.is_some_and(|test| test.result == TestResult::Longer) || metrics.jobs.iter().any(modelled)
 }
 
@@ -105,13 +118,22 @@ pub fn deleting(metrics: &Metrics<'_>, job: &str, policy: &str) -> Option<f64> {
 
 /// The largest slowdown under online discard: of the work, or of foreground appends if the
 /// work is not slower. `None` if there is no cost or no discard was counted.
-pub fn online_cost<'a>(metrics: &Metrics<'a>, test: Option<&LatencyTest>) -> Option<OnlineCost<'a>> {
+pub fn online_cost<'a>(
+    metrics: &Metrics<'a>,
+    test: Option<&LatencyTest>,
+) -> Option<OnlineCost<'a>> {
     fn more<'a>(a: OnlineCost<'a>, b: OnlineCost<'a>) -> OnlineCost<'a> {
         if b.times() > a.times() { b } else { a }
     }
     let sparse = AffectedWork::Append(AppendLoad::EveryFiveSeconds);
     let of_work = metrics.jobs.iter().flat_map(|job| of_work(metrics, job)).reduce(more);
-    let appends = || metrics.jobs.iter().filter_map(|job| slowed(metrics, job, sparse, &[policy::NONE])).reduce(more);
+    let appends = || {
+        metrics
+            .jobs
+            .iter()
+            .filter_map(|job| slowed(metrics, job, sparse, &[policy::NONE]))
+            .reduce(more)
+    };
     of_work.or_else(appends).or_else(|| measured(metrics, test))
 }
 
@@ -120,35 +142,66 @@ fn of_work<'a>(metrics: &Metrics<'a>, job: &'a str) -> Vec<OnlineCost<'a>> {
     let deleting = pair(metrics, job, policy::ONLINE, &SAME_WORK, AffectedWork::Deleting);
     // A phase that is slower while another is faster by as much has no cost.
     let no_longer = deleting.is_some_and(|(online, without)| average(&online) <= average(&without));
-    let phases = Job::deleting(job).iter().filter(|_| !no_longer).map(|phase| AffectedWork::Phase(phase));
+    let phases =
+        Job::deleting(job).iter().filter(|_| !no_longer).map(|phase| AffectedWork::Phase(phase));
     let parts = phases.chain([AffectedWork::WholeWork, AffectedWork::Deleting]);
     parts.filter_map(|part| slowed(metrics, job, part, &SAME_WORK)).collect()
 }
 
 /// The measured slowdown of foreground appends under online discard, if any.
 fn measured<'a>(metrics: &Metrics<'a>, test: Option<&LatencyTest>) -> Option<OnlineCost<'a>> {
-    let (online_seconds, none_seconds) = test.filter(|test| test.result == TestResult::Longer)?.longest;
-    let job = metrics.of_policy(policy::ONLINE).find(|run| mean(run, BUSY_WAIT).is_some())?.workload.as_str();
-    Some(OnlineCost { job, part: AffectedWork::Append(AppendLoad::FiftyPerSecond), online_seconds, none_seconds })
+    let (online_seconds, none_seconds) =
+        test.filter(|test| test.result == TestResult::Longer)?.longest;
+    let job = metrics
+        .of_policy(policy::ONLINE)
+        .find(|run| mean(run, BUSY_WAIT).is_some())?
+        .workload
+        .as_str();
+    Some(OnlineCost {
+        job,
+        part: AffectedWork::Append(AppendLoad::FiftyPerSecond),
+        online_seconds,
+        none_seconds,
+    })
 }
 
-fn pair(metrics: &Metrics<'_>, job: &str, policy: &str, others: &[&str], part: AffectedWork) -> Option<(Vec<f64>, Vec<f64>)> {
+fn pair(
+    metrics: &Metrics<'_>,
+    job: &str,
+    policy: &str,
+    others: &[&str],
+    part: AffectedWork,
+) -> Option<(Vec<f64>, Vec<f64>)> {
     // A run without discards cannot be slow because of them.
-    let mine = part.times(metrics.find(job, policy).filter(|run| discard_count(run) == DiscardCount::Counted)?)?;
+    let mine = part.times(
+        metrics.find(job, policy).filter(|run| discard_count(run) == DiscardCount::Counted)?,
+    )?;
     let runs = others.iter().filter_map(|policy| metrics.find(job, policy));
     let without: Vec<f64> = runs.filter_map(|run| part.times(run)).flatten().collect();
     (!without.is_empty()).then_some((mine, without))
 }
 
 /// Mean times under `policy` and `others`, if measurably longer and by [`BLINK_SECONDS`].
-fn longer(metrics: &Metrics<'_>, job: &str, policy: &str, others: &[&str], part: AffectedWork) -> Option<(f64, f64)> {
+fn longer(
+    metrics: &Metrics<'_>,
+    job: &str,
+    policy: &str,
+    others: &[&str],
+    part: AffectedWork,
+) -> Option<(f64, f64)> {
     let (mine, without) = pair(metrics, job, policy, others, part)?;
     let difference = compare(&mine, &without)?;
     let (mine, without) = (average(&mine), average(&without));
-    (difference.measurable && difference.ratio > 1.0 && mine - without > BLINK_SECONDS).then_some((mine, without))
+    (difference.measurable && difference.ratio > 1.0 && mine - without > BLINK_SECONDS)
+        .then_some((mine, without))
 }
 
-fn slowed<'a>(metrics: &Metrics<'a>, job: &'a str, part: AffectedWork, others: &[&str]) -> Option<OnlineCost<'a>> {
+fn slowed<'a>(
+    metrics: &Metrics<'a>,
+    job: &'a str,
+    part: AffectedWork,
+    others: &[&str],
+) -> Option<OnlineCost<'a>> {
     let (online_seconds, none_seconds) = longer(metrics, job, policy::ONLINE, others, part)?;
     Some(OnlineCost { job, part, online_seconds, none_seconds })
 }
@@ -172,7 +225,11 @@ pub enum DeletingDoubt {
 }
 
 /// Why the difference that online discard makes to deleting does not count; `None` if it counts.
-pub fn doubt(metrics: &Metrics<'_>, cost: Option<&OnlineCost<'_>>, job: &str) -> Option<DeletingDoubt> {
+pub fn doubt(
+    metrics: &Metrics<'_>,
+    cost: Option<&OnlineCost<'_>>,
+    job: &str,
+) -> Option<DeletingDoubt> {
     let uncounted = |run: &Run| discard_count(run) != DiscardCount::Counted;
     if metrics.find(job, policy::ONLINE).is_some_and(uncounted) {
         return Some(DeletingDoubt::NoDiscardCounted);

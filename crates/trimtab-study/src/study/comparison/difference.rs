@@ -27,9 +27,13 @@ pub fn compare(a: &[f64], b: &[f64]) -> Option<Difference> {
     let least = |x: &[f64]| x.iter().copied().fold(f64::MAX, f64::min);
     let most = |x: &[f64]| x.iter().copied().fold(f64::MIN, f64::max);
     let measurable = if a.len().min(b.len()) >= REPEATS_MIN {
-        matches!(compared.verdict, compare::ComparisonVerdict::Better | compare::ComparisonVerdict::Worse)
+        matches!(
+            compared.verdict,
+            compare::ComparisonVerdict::Better | compare::ComparisonVerdict::Worse
+        )
     } else {
-        (least(a) > most(b) || most(a) < least(b)) && (ratio >= DIFFERENCE_FEW || ratio <= 1.0 / DIFFERENCE_FEW)
+        (least(a) > most(b) || most(a) < least(b))
+            && (ratio >= DIFFERENCE_FEW || ratio <= 1.0 / DIFFERENCE_FEW)
     };
     Some(Difference { ratio, measurable })
 }
@@ -42,7 +46,10 @@ mod tests {
     fn few_repeats_need_a_large_ratio() {
         assert!(!compare(&[1.4], &[1.0]).unwrap().measurable);
         assert!(compare(&[1.6], &[1.0]).unwrap().measurable);
-        assert!(!compare(&[1.6], &[1.0, 1.7]).unwrap().measurable, "within the range of the others");
+        assert!(
+            !compare(&[1.6], &[1.0, 1.7]).unwrap().measurable,
+            "within the range of the others"
+        );
         assert!(compare(&[1.0, 1.01, 0.99], &[0.9, 0.91, 0.89]).unwrap().measurable);
         assert!(!compare(&[1.0, 1.3, 0.7], &[0.9, 0.91, 0.89]).unwrap().measurable);
         assert_eq!(compare(&[], &[1.0]), None);

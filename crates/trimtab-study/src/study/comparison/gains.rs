@@ -55,7 +55,11 @@ pub fn gains<'a>(metrics: &Metrics<'a>, baseline: &'static str) -> Vec<Gain<'a>>
     let gain = |mine: &AgeingFigures<'a>| {
         let base = metrics.aged(baseline, mine.fill)?;
         let rates = (mine.rate?, base.rate?);
-        let life = base.cycles.zip(mine.cycles).filter(|(_, mine)| *mine > 0.0).map(|(base, mine)| base / mine);
+        let life = base
+            .cycles
+            .zip(mine.cycles)
+            .filter(|(_, mine)| *mine > 0.0)
+            .map(|(base, mine)| base / mine);
         let steady = mine.steady && base.steady;
         let (policy, fill, rate) = (mine.policy, mine.fill, rates.0 / rates.1);
         (rates.1 > 0.0).then_some(Gain { policy, baseline, fill, rate, steady, rates, life })
@@ -102,6 +106,10 @@ impl TrimTimeShare {
 /// Largest share of time that `policy` spends trimming at any fill level; `None` if unknown.
 pub fn time_trimming(metrics: &Metrics<'_>, policy: &str) -> Option<TrimTimeShare> {
     let of_seconds = metrics.days? * 86_400.0;
-    let all = metrics.ageing.iter().filter(|figures| figures.policy == policy).filter_map(|figures| figures.trim_seconds);
+    let all = metrics
+        .ageing
+        .iter()
+        .filter(|figures| figures.policy == policy)
+        .filter_map(|figures| figures.trim_seconds);
     Some(TrimTimeShare { seconds: all.reduce(f64::max)?, of_seconds })
 }

@@ -79,7 +79,11 @@ impl LatencyTest {
         let seconds = |ns: Nanos| ns.as_secs_f64();
         let limit = (2.0 * seconds(without.percentile(50.0))).max(BLINK_SECONDS);
         let share = |of: &Histogram| {
-            let hits = of.buckets().filter(|(wait, _)| seconds(*wait) > limit).map(|(_, count)| count).sum();
+            let hits = of
+                .buckets()
+                .filter(|(wait, _)| seconds(*wait) > limit)
+                .map(|(_, count)| count)
+                .sum();
             Share { hits, of: of.count() }
         };
         let long = (share(&with), share(&without));
@@ -97,8 +101,12 @@ impl LatencyTest {
         match (self.result, self.long.0.hits) {
             (TestResult::TooFew, 0) => Some(LatencyDoubt::TooFew),
             (TestResult::TooFew, _) => Some(LatencyDoubt::MayBeChance),
-            (TestResult::Alike, _) if self.longest.0 > WORSE * self.longest.1 => Some(LatencyDoubt::LongNoMoreOften),
-            (TestResult::Longer, _) if self.longest.0 <= self.longest.1 => Some(LatencyDoubt::LongMoreOften),
+            (TestResult::Alike, _) if self.longest.0 > WORSE * self.longest.1 => {
+                Some(LatencyDoubt::LongNoMoreOften)
+            }
+            (TestResult::Longer, _) if self.longest.0 <= self.longest.1 => {
+                Some(LatencyDoubt::LongMoreOften)
+            }
             (TestResult::Longer | TestResult::Alike, _) => None,
         }
     }
@@ -116,13 +124,18 @@ fn result((with, without): (Share, Share), chance: f64) -> TestResult {
 }
 
 fn measured<'a>(metrics: &Metrics<'a>, policy: &str) -> impl Iterator<Item = &'a Run> {
-    let is_measured = |run: &&Run| run.provenance == Provenance::Measured && samples(run, BUSY_WAIT).is_some();
+    let is_measured =
+        |run: &&Run| run.provenance == Provenance::Measured && samples(run, BUSY_WAIT).is_some();
     metrics.of_policy(policy).filter(is_measured)
 }
 
 fn appends(metrics: &Metrics<'_>, policy: &str) -> Option<Histogram> {
-    let phases = measured(metrics, policy).flat_map(|run| &run.phases).filter(|phase| phase.name == BUSY.phase);
-    let latencies = phases.flat_map(|phase| &phase.latencies).filter(|latency| latency.part == LatencyPart::Total);
+    let phases = measured(metrics, policy)
+        .flat_map(|run| &run.phases)
+        .filter(|phase| phase.name == BUSY.phase);
+    let latencies = phases
+        .flat_map(|phase| &phase.latencies)
+        .filter(|latency| latency.part == LatencyPart::Total);
     let mut all = Histogram::new();
     latencies.for_each(|latency| all.merge(&latency.histogram));
     (all.count() > 0).then_some(all)
@@ -145,7 +158,15 @@ mod tests {
     fn doubt_flags_longest_latency_without_difference() {
         let doubt = |result, with, without| {
             let long = (share(2, 60), share(2, 60));
-            LatencyTest { policy: policy::ONLINE, result, longest: (with, without), limit: 0.05, long, chance: 0.6 }.doubt()
+            LatencyTest {
+                policy: policy::ONLINE,
+                result,
+                longest: (with, without),
+                limit: 0.05,
+                long,
+                chance: 0.6,
+            }
+            .doubt()
         };
         // 224 ms against 78 ms, although the policy "costs nothing measurable".
         assert_eq!(doubt(TestResult::Alike, 0.224, 0.078), Some(LatencyDoubt::LongNoMoreOften));
@@ -163,10 +184,18 @@ mod tests {
         // None of 52 without trimming. One of 63 is chance in 63 of 115 cases; three occur in
         // 39,711 of 246,905 (16 %), seven in 1.2 %.
         assert_eq!(found((1, 63), (0, 52)), TestResult::TooFew);
-        assert!((more_often(share(3, 63), share(0, 52)) - choose(63, 3) / choose(115, 3)).abs() < 1e-12);
+        assert!(
+            (more_often(share(3, 63), share(0, 52)) - choose(63, 3) / choose(115, 3)).abs() < 1e-12
+        );
         assert_eq!(found((3, 63), (0, 52)), TestResult::TooFew);
-        assert!(choose(63, 7) / choose(115, 7) < CHANCE_MAX && choose(63, 5) / choose(115, 5) > CHANCE_MAX);
-        assert_eq!((found((5, 63), (0, 52)), found((7, 63), (0, 52))), (TestResult::TooFew, TestResult::Longer));
+        assert!(
+            choose(63, 7) / choose(115, 7) < CHANCE_MAX
+                && choose(63, 5) / choose(115, 5) > CHANCE_MAX
+        );
+        assert_eq!(
+            (found((5, 63), (0, 52)), found((7, 63), (0, 52))),
+            (TestResult::TooFew, TestResult::Longer)
+        );
         // The rate without discards is the same: the filesystem is slow, not the discards.
         assert_eq!(found((40, 100), (40, 100)), TestResult::Alike);
         assert_eq!(found((0, 63), (0, 52)), TestResult::Alike);
@@ -174,8 +203,14 @@ mod tests {
         assert!((more_often(share(2, 20), share(0, 20)) - 190.0 / 780.0).abs() < 1e-12);
         assert_eq!(found((0, 20), (0, 20)), TestResult::TooFew);
         // 5 of 50 against none of 50: 2.8 %. 6 of 51: 1.3 %.
-        assert!(choose(50, 5) / choose(100, 5) > CHANCE_MAX && choose(51, 6) / choose(102, 6) < CHANCE_MAX);
-        assert_eq!((found((0, 50), (0, 50)), found((0, 51), (0, 51))), (TestResult::TooFew, TestResult::Alike));
+        assert!(
+            choose(50, 5) / choose(100, 5) > CHANCE_MAX
+                && choose(51, 6) / choose(102, 6) < CHANCE_MAX
+        );
+        assert_eq!(
+            (found((0, 50), (0, 50)), found((0, 51), (0, 51))),
+            (TestResult::TooFew, TestResult::Alike)
+        );
         // If all appends are long, a few suffice.
         assert_eq!(found((20, 20), (0, 20)), TestResult::Longer);
     }

@@ -11,7 +11,8 @@ use alloc::vec::Vec;
 use serde::Serialize;
 
 /// Policies in order of complexity. Breaks ties between equal gains.
-const SIMPLEST_FIRST: [&str; 5] = [policy::NONE, policy::BATCHED, policy::ONLINE, policy::ADAPTIVE, policy::IDLE];
+const SIMPLEST_FIRST: [&str; 5] =
+    [policy::NONE, policy::BATCHED, policy::ONLINE, policy::ADAPTIVE, policy::IDLE];
 
 /// The rule behind a recommendation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -70,31 +71,49 @@ pub(super) fn decide(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
 pub(super) fn by_months(comparison: &Comparison<'_>, fill: &str) -> (Recommendation, Rule) {
     let metrics = &comparison.metrics;
     let aged = |name: &'static str| Some((name, metrics.aged(name, fill)?));
-    let candidates: Vec<(&'static str, &AgeingFigures<'_>)> = SIMPLEST_FIRST.into_iter().filter_map(aged).collect();
+    let candidates: Vec<(&'static str, &AgeingFigures<'_>)> =
+        SIMPLEST_FIRST.into_iter().filter_map(aged).collect();
     let trims = |name: &str| name != policy::NONE;
     // A modelled drive accepts every discard, and small studies do not wait for it.
-    let counted = |name: &str| !metrics.is_measured() || !metrics.has(name) || metrics.is_counted(name);
+    let counted =
+        |name: &str| !metrics.is_measured() || !metrics.has(name) || metrics.is_counted(name);
     let slows = |name: &str| name == policy::ONLINE && comparison.online_cost.is_some();
-    let fits = |name: &str| !trims(name) || (counted(name) && comparison.finishes(name) && !slows(name));
+    let fits =
+        |name: &str| !trims(name) || (counted(name) && comparison.finishes(name) && !slows(name));
     let quick: Vec<_> = candidates.iter().filter(|(name, _)| fits(name)).collect();
     let wait = |name: &str| metrics.worst_latency(name).map_or(0.0, |worst| worst.seconds);
-    let least = quick.iter().filter(|(name, _)| trims(name)).map(|(name, _)| wait(name)).reduce(f64::min);
+    let least =
+        quick.iter().filter(|(name, _)| trims(name)).map(|(name, _)| wait(name)).reduce(f64::min);
     // If no policy meets the limit, those within twice the best latency qualify.
-    let limit_seconds = least.map_or(STALL_SECONDS, |least| if least > STALL_SECONDS { 2.0 * least } else { STALL_SECONDS });
-    let quiet: Vec<_> = quick.into_iter().filter(|(name, _)| !trims(name) || wait(name) <= limit_seconds).collect();
+    let limit_seconds = least.map_or(STALL_SECONDS, |least| {
+        if least > STALL_SECONDS { 2.0 * least } else { STALL_SECONDS }
+    });
+    let quiet: Vec<_> =
+        quick.into_iter().filter(|(name, _)| !trims(name) || wait(name) <= limit_seconds).collect();
     let rate = |figures: &AgeingFigures<'_>| figures.rate.unwrap_or(0.0);
     let wear = |figures: &AgeingFigures<'_>| figures.cycles.unwrap_or(0.0);
     let fastest = quiet.iter().map(|(_, figures)| rate(figures)).fold(0.0, f64::max);
     let fast: Vec<_> = quiet.iter().filter(|(_, figures)| rate(figures) * GAIN > fastest).collect();
     let least_wear = fast.iter().map(|(_, figures)| wear(figures)).fold(f64::INFINITY, f64::min);
-    let chosen = fast.iter().find(|(_, figures)| wear(figures) < least_wear * GAIN || wear(figures) == 0.0).map(|(name, _)| *name);
+    let chosen = fast
+        .iter()
+        .find(|(_, figures)| wear(figures) < least_wear * GAIN || wear(figures) == 0.0)
+        .map(|(name, _)| *name);
     match chosen {
-        Some(policy::NONE) if quiet.len() > 1 && comparison.costs_something() => (Recommendation::Use(policy::NONE), Rule::GainsNothing),
+        Some(policy::NONE) if quiet.len() > 1 && comparison.costs_something() => {
+            (Recommendation::Use(policy::NONE), Rule::GainsNothing)
+        }
         Some(policy::NONE) if quiet.len() > 1 => (Recommendation::NoDifference, Rule::GainsNothing),
-        Some(chosen) if trims(chosen) => (Recommendation::Use(chosen), Rule::MostWrites { limit_seconds }),
+        Some(chosen) if trims(chosen) => {
+            (Recommendation::Use(chosen), Rule::MostWrites { limit_seconds })
+        }
         // No policy that trims is left.
-        _ if candidates.iter().any(|(name, _)| trims(name) && !counted(name)) => (Recommendation::NotTested, Rule::NotCounted),
-        _ if candidates.iter().any(|(name, _)| trims(name) && !comparison.finishes(name)) => (Recommendation::NeverDone, Rule::NeverDone),
+        _ if candidates.iter().any(|(name, _)| trims(name) && !counted(name)) => {
+            (Recommendation::NotTested, Rule::NotCounted)
+        }
+        _ if candidates.iter().any(|(name, _)| trims(name) && !comparison.finishes(name)) => {
+            (Recommendation::NeverDone, Rule::NeverDone)
+        }
         // Online discard slows work down, and no other policy was run.
         _ => (Recommendation::Use(policy::BATCHED), Rule::OnlineCosts),
     }
@@ -107,7 +126,8 @@ fn by_costs(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
         (Recommendation::Use(policy), rule)
     }
     let metrics = &comparison.metrics;
-    let (none, online, online_costs) = (metrics.has(NONE), metrics.is_counted(ONLINE), comparison.online_cost.is_some());
+    let (none, online, online_costs) =
+        (metrics.has(NONE), metrics.is_counted(ONLINE), comparison.online_cost.is_some());
     if metrics.too_few_repeats().is_some() && none && online {
         return (Recommendation::TooFewRepeats, Rule::TooFewRepeats);
     }

@@ -21,13 +21,26 @@ pub(super) fn mounted(run: &Run) -> Option<&str> {
 
 /// Figures that support the verdict, in addition to those of the runs.
 pub(super) fn evidence<'a>(comparison: &Comparison<'a>) -> Vec<Finding<'a>> {
-    comparison.tests.iter().filter(|test| test.result != TestResult::TooFew).map(Finding::from).collect()
+    comparison
+        .tests
+        .iter()
+        .filter(|test| test.result != TestResult::TooFew)
+        .map(Finding::from)
+        .collect()
 }
 
 /// Conditions that would change the verdict, and untested parts.
-pub(super) fn caveats<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Vec<Finding<'a>> {
+pub(super) fn caveats<'a>(
+    comparison: &Comparison<'a>,
+    recommendation: Recommendation,
+) -> Vec<Finding<'a>> {
     let study = comparison.study();
-    let mut all: Vec<Finding<'a>> = comparison.tests.iter().filter(|test| test.result == TestResult::TooFew).map(Finding::from).collect();
+    let mut all: Vec<Finding<'a>> = comparison
+        .tests
+        .iter()
+        .filter(|test| test.result == TestResult::TooFew)
+        .map(Finding::from)
+        .collect();
     all.extend(comparison.behind.iter().map(|behind| Finding::NeverDone(*behind)));
     if let Some(policy) = recommendation.policy() {
         changes(comparison, policy, &mut all);
@@ -36,9 +49,13 @@ pub(super) fn caveats<'a>(comparison: &Comparison<'a>, recommendation: Recommend
     if !study.complete {
         all.push(Finding::Interrupted);
     }
-    all.extend(comparison.metrics.of_policy(policy::ONLINE).filter_map(|run| match discard_count(run) {
+    all.extend(comparison.metrics.of_policy(policy::ONLINE).filter_map(|run| match discard_count(
+        run,
+    ) {
         DiscardCount::Queued => Some(Finding::DiscardsQueued { job: &run.workload }),
-        DiscardCount::Zero if comparison.blocked.is_none() => Some(Finding::NothingToDiscard { job: &run.workload }),
+        DiscardCount::Zero if comparison.blocked.is_none() => {
+            Some(Finding::NothingToDiscard { job: &run.workload })
+        }
         _ => None,
     }));
     all.extend(comparison.metrics.jobs.iter().filter_map(|job| noise(&comparison.metrics, job)));
@@ -61,8 +78,18 @@ fn noise<'a>(metrics: &Metrics<'a>, job: &'a str) -> Option<Finding<'a>> {
 
 fn changes<'a>(comparison: &Comparison<'a>, chosen: &str, all: &mut Vec<Finding<'a>>) {
     if let Some(stall) = comparison.stall.filter(|_| chosen == policy::IDLE) {
-        let gains_as_much = comparison.has_months() && !comparison.beats(policy::IDLE, policy::BATCHED);
-        all.push(Finding::BatchedWouldDo { seconds: stall.batched_seconds, limit_seconds: STALL_SECONDS, gains_as_much });
+        let gains_as_much =
+            comparison.has_months() && !comparison.beats(policy::IDLE, policy::BATCHED);
+        all.push(Finding::BatchedWouldDo {
+            seconds: stall.batched_seconds,
+            limit_seconds: STALL_SECONDS,
+            gains_as_much,
+        });
     }
-    all.extend(comparison.gains_of(chosen).filter(|gain| !gain.counts()).map(|gain| Finding::GainsNothing(*gain)));
+    all.extend(
+        comparison
+            .gains_of(chosen)
+            .filter(|gain| !gain.counts())
+            .map(|gain| Finding::GainsNothing(*gain)),
+    );
 }

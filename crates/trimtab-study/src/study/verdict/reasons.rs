@@ -16,7 +16,10 @@ use alloc::vec::Vec;
 const ALIKE: f64 = 0.02;
 
 /// Reasons from foreground latency and deleting. With months of use, the rule is the reason.
-pub(super) fn reasons<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Vec<RecommendationReason<'a>> {
+pub(super) fn reasons<'a>(
+    comparison: &Comparison<'a>,
+    recommendation: Recommendation,
+) -> Vec<RecommendationReason<'a>> {
     if let Some(policy) = comparison.blocked {
         return vec![RecommendationReason::Blocked { policy }];
     }
@@ -48,12 +51,16 @@ pub(super) fn reasons<'a>(comparison: &Comparison<'a>, recommendation: Recommend
 
 /// Worst foreground latency under the recommended policy and under the worst of the rest. The
 /// flag is true if a policy with a longer latency exists.
-fn latency<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> Option<(LatencyReason<'a>, bool)> {
+fn latency<'a>(
+    comparison: &Comparison<'a>,
+    recommendation: Recommendation,
+) -> Option<(LatencyReason<'a>, bool)> {
     let mine = recommendation.policy().map(|policy| comparison.latency(policy));
     // A policy that was not run has no latency, only a baseline.
     let untried = matches!(mine, Some(None));
     let appends = comparison.online_cost.filter(|cost| !cost.part.is_work());
-    let compared = |policy: &str| policy == policy::NONE || policy == policy::ONLINE && appends.is_some();
+    let compared =
+        |policy: &str| policy == policy::NONE || policy == policy::ONLINE && appends.is_some();
     let all = comparison.metrics.policies.iter().filter(|policy| !untried || compared(policy));
     let all: Vec<PolicyLatency<'a>> = all.filter_map(|policy| comparison.latency(policy)).collect();
     let Some(mine) = mine.flatten() else {
@@ -63,7 +70,11 @@ fn latency<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> O
     let worse: Vec<_> = others().filter(|other| other.seconds > mine.seconds * WORSE).collect();
     let decides = !worse.is_empty();
     // The shortest and the longest of the worse latencies show the range that the choice saves.
-    let mut shown = if decides { worse } else { others().filter(|other| other.policy == policy::NONE).collect() };
+    let mut shown = if decides {
+        worse
+    } else {
+        others().filter(|other| other.policy == policy::NONE).collect()
+    };
     shown.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     if shown.len() > 2 {
         shown = vec![shown[0], shown[shown.len() - 1]];
@@ -71,12 +82,20 @@ fn latency<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> O
     // A latency well above that without trimming does not support the choice.
     shown.retain(|other| decides || mine.seconds <= other.seconds * WORSE);
     // Online discard runs on every deletion; its latency is the reason if no other exists.
-    let online = appends.filter(|_| mine.policy != policy::ONLINE && !decides).map(|cost| cost.online_seconds);
+    let online = appends
+        .filter(|_| mine.policy != policy::ONLINE && !decides)
+        .map(|cost| cost.online_seconds);
     if shown.is_empty() && online.is_none() && others().next().is_some() {
         return None;
     }
     let load = comparison.metrics.load();
-    let reason = LatencyReason { load, chosen: Some(mine), online_seconds: online, others: shown, aside: None };
+    let reason = LatencyReason {
+        load,
+        chosen: Some(mine),
+        online_seconds: online,
+        others: shown,
+        aside: None,
+    };
     Some((reason, decides || online.is_some()))
 }
 
@@ -94,16 +113,27 @@ fn without_choice<'a>(
         all.retain(|one| [policy::NONE, policy::ONLINE, policy::BATCHED].contains(&one.policy));
     }
     all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    let apart = |times: f64| all.first().zip(all.last()).is_some_and(|(most, least)| most.seconds > least.seconds * times);
+    let apart = |times: f64| {
+        all.first()
+            .zip(all.last())
+            .is_some_and(|(most, least)| most.seconds > least.seconds * times)
+    };
     let others: Vec<_> = all.iter().copied().take(SHOWN).collect();
     let aside = match comparison.metrics.is_measured() {
         _ if !no_difference => None,
         false => apart(APART).then_some(LatencyCaveat::TooLittle),
         // Single events: no policy has more long appends than no trimming, or a doubt would be set.
-        true => (apart(WORSE) && others.iter().all(|one| one.doubt.is_none())).then_some(LatencyCaveat::LongNoMoreOften),
+        true => (apart(WORSE) && others.iter().all(|one| one.doubt.is_none()))
+            .then_some(LatencyCaveat::LongNoMoreOften),
     };
     let load = comparison.metrics.load();
-    (!others.is_empty()).then_some(LatencyReason { load, chosen: None, online_seconds: None, others, aside })
+    (!others.is_empty()).then_some(LatencyReason {
+        load,
+        chosen: None,
+        online_seconds: None,
+        others,
+        aside,
+    })
 }
 
 /// Time of deleting under `mine` and with online discard. If `mine` is online discard, compares it
@@ -111,18 +141,22 @@ fn without_choice<'a>(
 fn deleting<'a>(comparison: &Comparison<'a>, mine: &str) -> Option<DeletingReason<'a>> {
     let metrics = &comparison.metrics;
     let cost = comparison.online_cost.filter(|cost| cost.part.is_work());
-    let usual = || metrics.jobs.iter().find(|job| **job == "tree").or(metrics.jobs.first()).copied();
+    let usual =
+        || metrics.jobs.iter().find(|job| **job == "tree").or(metrics.jobs.first()).copied();
     let job = cost.map(|cost| cost.job).or_else(usual)?;
     let run = metrics.study.runs.iter().find(|run| run.workload == job)?;
     let files = setting(run, "files").or_else(|| setting(run, "number"));
     let time = |policy: &str| costs::deleting(metrics, job, policy);
-    let none_seconds = if mine == policy::ONLINE { None } else { time(mine) }.or_else(|| time(policy::NONE));
+    let none_seconds =
+        if mine == policy::ONLINE { None } else { time(mine) }.or_else(|| time(policy::NONE));
     let online_seconds = time(policy::ONLINE);
     none_seconds.or(online_seconds)?;
     let both = none_seconds.zip(online_seconds);
     let part = cost.filter(|_| both.is_some_and(|(none, online)| online < none * WORSE));
-    let alike = part.is_none() && both.is_some_and(|(none, online)| (online - none).abs() <= none * ALIKE);
-    let doubt = costs::doubt(&comparison.metrics, comparison.online_cost.as_ref(), job).filter(|_| both.is_some() && !alike);
+    let alike =
+        part.is_none() && both.is_some_and(|(none, online)| (online - none).abs() <= none * ALIKE);
+    let doubt = costs::doubt(&comparison.metrics, comparison.online_cost.as_ref(), job)
+        .filter(|_| both.is_some() && !alike);
     Some(DeletingReason { files, part, none_seconds, online_seconds, alike, doubt })
 }
 

@@ -13,12 +13,24 @@ use latency::met;
 use trimtab_sim::run::{Better, Field, Metric, Run, TargetKind, Unit};
 
 fn run(job: &str, policy: &str, discard: &str, metrics: &[(&str, Unit, &[f64])]) -> Run {
-    let header = trimtab_sim::runner::header::RunHeader::new(job, Vec::new(), TargetKind::Directory, "/mnt", policy, 1);
+    let header = trimtab_sim::runner::header::RunHeader::new(
+        job,
+        Vec::new(),
+        TargetKind::Directory,
+        "/mnt",
+        policy,
+        1,
+    );
     let mut run = header.into_run(trimtab_sim::run::RunRecording::default(), true);
     run.policy_settings.push(Field::new(policy::DISCARD, discard));
     run.metrics = metrics
         .iter()
-        .map(|(name, unit, samples)| Metric { name: (*name).into(), unit: *unit, better: Better::Lower, samples: samples.to_vec() })
+        .map(|(name, unit, samples)| Metric {
+            name: (*name).into(),
+            unit: *unit,
+            better: Better::Lower,
+            samples: samples.to_vec(),
+        })
         .collect();
     run
 }
@@ -69,11 +81,18 @@ fn online(sync: f64) -> Run {
 #[test]
 fn trim_time_is_of_all_repeats() {
     let mut batched = batched();
-    batched.metrics.iter_mut().find(|metric| metric.name == metrics::TRIM_SECONDS).unwrap().samples = vec![0.4, 0.8, 1.2];
+    batched
+        .metrics
+        .iter_mut()
+        .find(|metric| metric.name == metrics::TRIM_SECONDS)
+        .unwrap()
+        .samples = vec![0.4, 0.8, 1.2];
     let study = study(vec![none(), batched, online(40.4)]);
     let verdict = Verdict::of(&study);
     let range = verdict.findings.iter().find_map(|finding| match finding {
-        Finding::TrimTime { trims, least_seconds, most_seconds, .. } => Some((*trims, *least_seconds, *most_seconds)),
+        Finding::TrimTime { trims, least_seconds, most_seconds, .. } => {
+            Some((*trims, *least_seconds, *most_seconds))
+        }
         _ => None,
     });
     assert_eq!(range, Some((3, 0.4, 1.2)));
@@ -88,18 +107,29 @@ fn published_slowdown_recommends_batched() {
     for runs in [vec![as_mounted, batched(), slow], vec![mounted, none()]] {
         let study = study(runs);
         let verdict = Verdict::of(&study);
-        assert_eq!((verdict.recommendation, verdict.rule), take(policy::BATCHED, Rule::OnlineCosts));
-        let cost = verdict.findings.iter().find_map(|finding| if let Finding::OnlineCost(cost) = finding { Some(*cost) } else { None });
+        assert_eq!(
+            (verdict.recommendation, verdict.rule),
+            take(policy::BATCHED, Rule::OnlineCosts)
+        );
+        let cost = verdict.findings.iter().find_map(|finding| {
+            if let Finding::OnlineCost(cost) = finding { Some(*cost) } else { None }
+        });
         let cost = cost.unwrap();
         // 40.43 s against 0.17 s.
         assert_eq!((cost.job, cost.part), ("tree", AffectedWork::Phase("delete-sync")));
-        assert!((cost.times() - 237.8).abs() < 0.2 && (cost.online_seconds - 40.433).abs() < 0.01, "{cost:?}");
+        assert!(
+            (cost.times() - 237.8).abs() < 0.2 && (cost.online_seconds - 40.433).abs() < 0.01,
+            "{cost:?}"
+        );
     }
 }
 
 #[test]
 fn difference_within_scatter_is_ignored() {
-    let runs = vec![tree("as-mounted", "nodiscard", &[1.0, 2.0, 3.0], 0.0, None), tree("online", "discard", &[2.0, 3.0, 3.5], 36.0, None)];
+    let runs = vec![
+        tree("as-mounted", "nodiscard", &[1.0, 2.0, 3.0], 0.0, None),
+        tree("online", "discard", &[2.0, 3.0, 3.5], 36.0, None),
+    ];
     assert_eq!(rule(&study(runs)), (Recommendation::NoDifference, Rule::CostsNothing));
 }
 
@@ -132,8 +162,14 @@ fn single_repeat_gives_no_recommendation() {
         ];
         let study = study(runs);
         let verdict = Verdict::of(&study);
-        assert_eq!((verdict.recommendation, verdict.rule), (Recommendation::TooFewRepeats, Rule::TooFewRepeats), "{sync}");
-        let Some(Finding::TooFewRepeats { repeats: 1, needed: 3, seen }) = &verdict.findings.first() else {
+        assert_eq!(
+            (verdict.recommendation, verdict.rule),
+            (Recommendation::TooFewRepeats, Rule::TooFewRepeats),
+            "{sync}"
+        );
+        let Some(Finding::TooFewRepeats { repeats: 1, needed: 3, seen }) =
+            &verdict.findings.first()
+        else {
             panic!("{:?}", verdict.findings)
         };
         assert_eq!(seen.is_some(), sync > 0.2, "{seen:?}");
@@ -156,10 +192,19 @@ fn verdict_with_queued_discards_is_not_tested() {
     let queued = tree("as-mounted", "discard=async", &[0.17], 0.0, None);
     let study = study(vec![queued, none(), batched()]);
     let verdict = Verdict::of(&study);
-    assert_eq!((verdict.recommendation, verdict.rule), (Recommendation::NotTested, Rule::NotCounted));
+    assert_eq!(
+        (verdict.recommendation, verdict.rule),
+        (Recommendation::NotTested, Rule::NotCounted)
+    );
     let untested = UntestedPolicy { policy: policy::ONLINE, discards: DiscardCount::Queued };
-    assert_eq!((verdict.untested(), &verdict.findings[0]), (untested, &Finding::Untested(untested)));
-    assert!(matches!(verdict.findings[1], Finding::TrimTime { .. }) && verdict.caveats.contains(&Finding::DiscardsQueued { job: "tree" }));
+    assert_eq!(
+        (verdict.untested(), &verdict.findings[0]),
+        (untested, &Finding::Untested(untested))
+    );
+    assert!(
+        matches!(verdict.findings[1], Finding::TrimTime { .. })
+            && verdict.caveats.contains(&Finding::DiscardsQueued { job: "tree" })
+    );
 }
 
 #[test]
@@ -170,12 +215,16 @@ fn verdict_without_discard_counters_is_not_tested() {
     };
     // Slow deleting without counters may have other causes than discards.
     for sync in [0.17, 40.0] {
-        for (online, discards) in
-            [(tree("online", "discard", &[sync; 3], 0.0, None), DiscardCount::Zero), (uncounted(online(sync)), DiscardCount::Unknown)]
-        {
+        for (online, discards) in [
+            (tree("online", "discard", &[sync; 3], 0.0, None), DiscardCount::Zero),
+            (uncounted(online(sync)), DiscardCount::Unknown),
+        ] {
             let study = study(vec![none(), batched(), online]);
             assert_eq!(rule(&study), (Recommendation::NotTested, Rule::NotCounted));
-            assert_eq!(Verdict::of(&study).untested(), UntestedPolicy { policy: policy::ONLINE, discards });
+            assert_eq!(
+                Verdict::of(&study).untested(),
+                UntestedPolicy { policy: policy::ONLINE, discards }
+            );
         }
     }
     let alone = study(vec![uncounted(none()), uncounted(batched())]);
@@ -186,7 +235,11 @@ fn verdict_without_discard_counters_is_not_tested() {
 }
 
 /// No trimming, batched and online at the same speed; foreground appends as (milliseconds, count).
-fn waited(without: &[(u64, u64)], with_batched: &[(u64, u64)], with_online: &[(u64, u64)]) -> Study {
+fn waited(
+    without: &[(u64, u64)],
+    with_batched: &[(u64, u64)],
+    with_online: &[(u64, u64)],
+) -> Study {
     study(vec![met(none(), without), met(batched(), with_batched), met(online(0.17), with_online)])
 }
 
@@ -203,7 +256,10 @@ fn measured_latency_counts_only_beyond_chance() {
     // No append takes longer than 8 ms.
     let study = waited(&quick, &quick, &quick);
     let verdict = Verdict::of(&study);
-    assert_eq!((verdict.recommendation, tests(&verdict.caveats)), (Recommendation::NoDifference, vec![]));
+    assert_eq!(
+        (verdict.recommendation, tests(&verdict.caveats)),
+        (Recommendation::NoDifference, vec![])
+    );
     assert_eq!(tests(&verdict.evidence)[0], (policy::ONLINE, TestResult::Alike, (0, 52)));
     // 20 of 60 take 900 ms online, 0 of 52 without: by chance in C(60, 20) / C(112, 20).
     let slow = [(40, 1), (20, 900)];
@@ -212,7 +268,10 @@ fn measured_latency_counts_only_beyond_chance() {
     assert_eq!((verdict.recommendation, verdict.rule), take(policy::BATCHED, Rule::OnlineCosts));
     let cost = verdict.comparison.online_cost.unwrap();
     assert_eq!(cost.part, AffectedWork::Append(AppendLoad::FiftyPerSecond));
-    assert!((cost.online_seconds - 0.9).abs() < 0.01 && (cost.none_seconds - 0.008).abs() < 0.001, "{cost:?}");
+    assert!(
+        (cost.online_seconds - 0.9).abs() < 0.01 && (cost.none_seconds - 0.008).abs() < 0.001,
+        "{cost:?}"
+    );
     assert_eq!(tests(&verdict.evidence)[0], (policy::ONLINE, TestResult::Longer, (20, 60)));
     // One of 60 would occur by chance in 60 of 112 cases, regardless of its length.
     let study = waited(&quick, &quick, &[(59, 1), (1, 9_000)]);
@@ -226,11 +285,18 @@ fn measured_latency_counts_only_beyond_chance() {
     // A batched trim that delays foreground I/O is reported, whatever is recommended.
     let study = waited(&quick, &slow, &quick);
     let verdict = Verdict::of(&study);
-    assert_eq!((verdict.recommendation, verdict.rule), take(policy::ONLINE, Rule::OnlyBatchedCosts));
+    assert_eq!(
+        (verdict.recommendation, verdict.rule),
+        take(policy::ONLINE, Rule::OnlyBatchedCosts)
+    );
     // No discard was counted, so no append was delayed by one.
     let mut uncounted = waited(&quick, &quick, &slow);
-    uncounted.runs[2].metrics.iter_mut().find(|m| m.name == "discard.commands").unwrap().samples = vec![0.0];
-    assert_eq!((rule(&uncounted).0, Verdict::of(&uncounted).comparison.online_cost), (Recommendation::NotTested, None));
+    uncounted.runs[2].metrics.iter_mut().find(|m| m.name == "discard.commands").unwrap().samples =
+        vec![0.0];
+    assert_eq!(
+        (rule(&uncounted).0, Verdict::of(&uncounted).comparison.online_cost),
+        (Recommendation::NotTested, None)
+    );
 }
 
 #[test]
@@ -244,26 +310,41 @@ fn confidence_of_untested_policy_is_not_tried() {
 #[test]
 fn single_policy_is_reported_as_only_policy() {
     let mut study = study(vec![tree("as-mounted", "nodiscard", &[0.17], 0.0, None)]);
-    let untried = OmittedPart { part: UntriedPart::policy("batched"), reason: UntriedReason::Obstacle("needs root".into()) };
+    let untried = OmittedPart {
+        part: UntriedPart::policy("batched"),
+        reason: UntriedReason::Obstacle("needs root".into()),
+    };
     study.untried.push(untried.clone());
     let verdict = Verdict::of(&study);
-    assert_eq!(verdict.findings, [Finding::OnlyPolicy { policy: "as-mounted", discard: Some("nodiscard") }]);
+    assert_eq!(
+        verdict.findings,
+        [Finding::OnlyPolicy { policy: "as-mounted", discard: Some("nodiscard") }]
+    );
     assert!(verdict.caveats.contains(&Finding::Untried(untried)));
 }
 
 #[test]
 fn noise_between_equal_work_is_reported() {
     let mut batched = batched();
-    batched.metrics.iter_mut().find(|m| m.name == FOREGROUND).unwrap().samples = vec![9.0, 9.0, 9.0];
+    batched.metrics.iter_mut().find(|m| m.name == FOREGROUND).unwrap().samples =
+        vec![9.0, 9.0, 9.0];
     let study = study(vec![none(), batched]);
-    assert!(Verdict::of(&study).caveats.iter().any(|finding| matches!(finding, Finding::Noise { job: "tree", .. })));
+    assert!(
+        Verdict::of(&study)
+            .caveats
+            .iter()
+            .any(|finding| matches!(finding, Finding::Noise { job: "tree", .. }))
+    );
 }
 
 /// A run of months of churn with this rate and this wear.
 fn aged(policy: &str, rate: f64, cycles: f64) -> Run {
     use crate::study::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
-    let metrics: [(&str, Unit, &[f64]); 3] =
-        [(RATE_STEADY, Unit::OpsPerSecond, &[rate]), (CYCLES_PER_TB, Unit::Count, &[cycles]), (WAF_STEADY, Unit::Ratio, &[cycles / 7.0])];
+    let metrics: [(&str, Unit, &[f64]); 3] = [
+        (RATE_STEADY, Unit::OpsPerSecond, &[rate]),
+        (CYCLES_PER_TB, Unit::Count, &[cycles]),
+        (WAF_STEADY, Unit::Ratio, &[cycles / 7.0]),
+    ];
     let mut aged = run("churn", policy, "nodiscard", &metrics);
     aged.settings.push(Field::new("fill", "60%"));
     aged
@@ -277,32 +358,57 @@ fn other_fill_can_recommend_another_policy() {
         run.settings[0].value = fill.into();
         run
     };
-    let mut ageing = vec![aged("none", 28e3, 11.0), aged("online", 36e3, 7.0), aged("batched", 30e3, 8.0)];
-    ageing.extend([("none", 20e3), ("online", 26e3), ("batched", 26.1e3)].map(|(policy, rate)| at(aged(policy, rate, 9.0), "90%")));
+    let mut ageing =
+        vec![aged("none", 28e3, 11.0), aged("online", 36e3, 7.0), aged("batched", 30e3, 8.0)];
+    ageing.extend(
+        [("none", 20e3), ("online", 26e3), ("batched", 26.1e3)]
+            .map(|(policy, rate)| at(aged(policy, rate, 9.0), "90%")),
+    );
     let study = Study { ageing, ..study(vec![none(), online(0.17), batched()]) };
     let verdict = Verdict::of(&study);
     assert_eq!(verdict.policy(), Some(policy::ONLINE));
-    assert_eq!((verdict.other_fills[0].fill, verdict.other_fills[0].recommendation), ("90%", Recommendation::Use(policy::BATCHED)));
+    assert_eq!(
+        (verdict.other_fills[0].fill, verdict.other_fills[0].recommendation),
+        ("90%", Recommendation::Use(policy::BATCHED))
+    );
 }
 
 #[test]
 fn months_of_use_decide_recommendation() {
-    let with = |sync: f64, ageing: Vec<Run>| Study { ageing, ..study(vec![none(), online(sync), batched()]) };
+    let with = |sync: f64, ageing: Vec<Run>| Study {
+        ageing,
+        ..study(vec![none(), online(sync), batched()])
+    };
     // No cost and no gain.
-    let same = with(0.17, vec![aged("none", 30e3, 7.0), aged("online", 30e3, 7.0), aged("batched", 30.1e3, 7.0)]);
+    let same = with(
+        0.17,
+        vec![aged("none", 30e3, 7.0), aged("online", 30e3, 7.0), aged("batched", 30.1e3, 7.0)],
+    );
     assert_eq!(rule(&same), (Recommendation::NoDifference, Rule::GainsNothing));
     // A cost and no gain.
     assert_eq!(rule(&with(11.0, same.ageing.clone())), take(policy::NONE, Rule::GainsNothing));
     // A gain, without a cost or with one.
-    let gains = vec![aged("none", 28e3, 11.0), aged("online", 36e3, 7.0), aged("batched", 35e3, 7.8), aged("adaptive", 35e3, 7.7)];
+    let gains = vec![
+        aged("none", 28e3, 11.0),
+        aged("online", 36e3, 7.0),
+        aged("batched", 35e3, 7.8),
+        aged("adaptive", 35e3, 7.7),
+    ];
     let free = with(0.17, gains.clone());
     let verdict = Verdict::of(&free);
     assert_eq!((verdict.recommendation, verdict.rule), take(policy::ONLINE, WITHIN_LIMIT));
     // 11 / 7 times the life; against batched trims 36 / 35 and 7.8 / 7.
     let (gain, over) = (verdict.gains[0], verdict.gains_over_batched[0]);
     assert_eq!((gain.rates, gain.life, gain.fill), ((36e3, 28e3), Some(11.0 / 7.0), "60%"));
-    assert_eq!((over.baseline, over.rate, over.life), (policy::BATCHED, 36.0 / 35.0, Some(7.8 / 7.0)));
-    assert_eq!(rule(&with(11.0, gains.clone())), take(policy::BATCHED, WITHIN_LIMIT), "as good as adaptive, and simpler");
+    assert_eq!(
+        (over.baseline, over.rate, over.life),
+        (policy::BATCHED, 36.0 / 35.0, Some(7.8 / 7.0))
+    );
+    assert_eq!(
+        rule(&with(11.0, gains.clone())),
+        take(policy::BATCHED, WITHIN_LIMIT),
+        "as good as adaptive, and simpler"
+    );
     let mut adaptive = gains;
     adaptive[2] = aged("batched", 30e3, 10.0);
     assert_eq!(rule(&with(11.0, adaptive)), take(policy::ADAPTIVE, WITHIN_LIMIT));
@@ -312,8 +418,14 @@ fn months_of_use_decide_recommendation() {
 #[test]
 fn policy_with_gain_over_none_alone_is_recommended() {
     for policy in [policy::IDLE, policy::ADAPTIVE] {
-        let runs = vec![tree(policy::NONE, "nodiscard", &[0.05], 0.0, None), tree(policy, "nodiscard", &[0.05], 100.0, None)];
-        let study = Study { ageing: vec![aged(policy::NONE, 10_000.0, 200.0), aged(policy, 33_000.0, 70.0)], ..study(runs) };
+        let runs = vec![
+            tree(policy::NONE, "nodiscard", &[0.05], 0.0, None),
+            tree(policy, "nodiscard", &[0.05], 100.0, None),
+        ];
+        let study = Study {
+            ageing: vec![aged(policy::NONE, 10_000.0, 200.0), aged(policy, 33_000.0, 70.0)],
+            ..study(runs)
+        };
         assert_eq!(rule(&study), take(policy, WITHIN_LIMIT));
         assert_eq!(Verdict::of(&study).gains[0].rates, (33_000.0, 10_000.0));
     }
@@ -322,13 +434,20 @@ fn policy_with_gain_over_none_alone_is_recommended() {
 #[test]
 fn gain_below_threshold_is_not_stated() {
     let stated = |rates: [f64; 2], cycles: [f64; 2]| {
-        let ageing = vec![aged("none", rates[0], cycles[0]), aged("online", rates[1], cycles[1]), aged("batched", rates[1], cycles[1])];
+        let ageing = vec![
+            aged("none", rates[0], cycles[0]),
+            aged("online", rates[1], cycles[1]),
+            aged("batched", rates[1], cycles[1]),
+        ];
         let study = Study { ageing, ..study(vec![none(), online(11.0), batched()]) };
         let verdict = Verdict::of(&study);
         verdict.findings.iter().find_map(|finding| match finding {
-            Finding::Months { gains, .. } => {
-                Some(gains.iter().map(|gain| (gain.is_faster(), gain.longer_life().is_some())).collect::<Vec<_>>())
-            }
+            Finding::Months { gains, .. } => Some(
+                gains
+                    .iter()
+                    .map(|gain| (gain.is_faster(), gain.longer_life().is_some()))
+                    .collect::<Vec<_>>(),
+            ),
             _ => None,
         })
     };
@@ -341,15 +460,27 @@ fn gain_below_threshold_is_not_stated() {
 fn policy_that_never_finishes_is_not_recommended() {
     use crate::study::ageing::BEHIND;
     let metric = |mut run: Run, name: &str, value: f64| {
-        run.metrics.push(Metric { name: name.into(), unit: Unit::Seconds, better: Better::Lower, samples: vec![value] });
+        run.metrics.push(Metric {
+            name: name.into(),
+            unit: Unit::Seconds,
+            better: Better::Lower,
+            samples: vec![value],
+        });
         run
     };
     let idle = tree("idle", "nodiscard", &[0.17], 120.0, Some(0.8));
     let runs = [(none(), 0.003), (online(11.0), 3.0), (batched(), 0.7), (idle, 0.15)];
-    let runs: Vec<Run> = runs.into_iter().map(|(run, wait)| metric(run, SPARSE_WAIT, wait)).collect();
+    let runs: Vec<Run> =
+        runs.into_iter().map(|(run, wait)| metric(run, SPARSE_WAIT, wait)).collect();
     let of = |idle: f64, batched: f64| {
-        let late = |policy: &str, rate, cycles, percent| metric(aged(policy, rate, cycles), BEHIND, percent);
-        let ageing = vec![aged("none", 28e3, 11.0), late("batched", 35e3, 7.8, batched), late("idle", 36e3, 7.3, idle)];
+        let late = |policy: &str, rate, cycles, percent| {
+            metric(aged(policy, rate, cycles), BEHIND, percent)
+        };
+        let ageing = vec![
+            aged("none", 28e3, 11.0),
+            late("batched", 35e3, 7.8, batched),
+            late("idle", 36e3, 7.3, idle),
+        ];
         Study { ageing, ..study(runs.clone()) }
     };
     // No policy meets 50 ms: the limit is twice the shortest latency.
@@ -357,7 +488,11 @@ fn policy_that_never_finishes_is_not_recommended() {
     let instead = of(100.0, 2.0);
     assert_eq!(rule(&instead), take(policy::BATCHED, Rule::MostWrites { limit_seconds: 1.4 }));
     let verdict = Verdict::of(&instead);
-    assert!(verdict.caveats.iter().any(|finding| matches!(finding, Finding::NeverDone(behind) if behind.policy == "idle")));
+    assert!(
+        verdict.caveats.iter().any(
+            |finding| matches!(finding, Finding::NeverDone(behind) if behind.policy == "idle")
+        )
+    );
     assert_eq!(rule(&of(100.0, 100.0)), (Recommendation::NeverDone, Rule::NeverDone));
 }
 
@@ -365,6 +500,9 @@ fn policy_that_never_finishes_is_not_recommended() {
 fn empty_study_has_no_verdict() {
     let study = study(Vec::new());
     let verdict = Verdict::of(&study);
-    assert_eq!((verdict.recommendation, verdict.confidence), (Recommendation::Unknown, Confidence::None));
+    assert_eq!(
+        (verdict.recommendation, verdict.confidence),
+        (Recommendation::Unknown, Confidence::None)
+    );
     assert!(verdict.findings.is_empty() && verdict.reasons.is_empty());
 }

@@ -43,17 +43,35 @@ pub fn open(
     };
     let target = match spec {
         TargetSpec::Directory(path) => {
-            let (workspace, observer) = finish::begin(context, request.safety.reserve, path, &what(workload), &workload.plan())?;
+            let (workspace, observer) = finish::begin(
+                context,
+                request.safety.reserve,
+                path,
+                &what(workload),
+                &workload.plan(),
+            )?;
             let (dir, dir_path) = workspace.subdirectory("run")?;
             let file = BlockFile::create(dir, &dir_path, FILE, settings.size, &options)?;
-            BenchBlocks::Real(Box::new(RealBlocks { file, workspace: Some(workspace), observer, found: Vec::new() }))
+            BenchBlocks::Real(Box::new(RealBlocks {
+                file,
+                workspace: Some(workspace),
+                observer,
+                found: Vec::new(),
+            }))
         }
         TargetSpec::File(path) | TargetSpec::Device(path) => {
             // Content that an earlier run of the same command may have left.
             let own = device::OwnData { seed: request.seed, class: settings.data };
             let destroy = (&request.destroy.named(), Some(own));
             let plan = |_| (workload.plan().written, options);
-            BenchBlocks::open(context, &what(workload), (spec, path), destroy, settings.writes, plan)?
+            BenchBlocks::open(
+                context,
+                &what(workload),
+                (spec, path),
+                destroy,
+                settings.writes,
+                plan,
+            )?
         }
         TargetSpec::Drive(name) => {
             let spec = drives::load(name)?.spec;
@@ -67,31 +85,50 @@ pub fn open(
 }
 
 /// Fails if the tests do not fit on the target.
-fn check(info: &BlockInfo, request: &BenchCrystalArgs, settings: &CrystalSettings) -> anyhow::Result<()> {
+fn check(
+    info: &BlockInfo,
+    request: &BenchCrystalArgs,
+    settings: &CrystalSettings,
+) -> anyhow::Result<()> {
     if settings.size > info.size {
-        return Err(UsageError::new(format!("{} has {}, but the tests need {}", request.target, info.size, settings.size))
-            .hint("set --size")
-            .into());
+        return Err(UsageError::new(format!(
+            "{} has {}, but the tests need {}",
+            request.target, info.size, settings.size
+        ))
+        .hint("set --size")
+        .into());
     }
     let smallest = settings.profile.tests().iter().map(|test| test.block).min().unwrap_or(0);
     if !smallest.is_multiple_of(info.block_size) {
-        let problem = format!("{} has blocks of {} bytes, but the tests use {smallest}", request.target, info.block_size);
+        let problem = format!(
+            "{} has blocks of {} bytes, but the tests use {smallest}",
+            request.target, info.block_size
+        );
         return Err(UsageError::new(problem).into());
     }
     Ok(())
 }
 
 /// Runs the workload on the target.
-pub fn run(target: &mut BenchBlocks, mut workload: Crystal, watch: &mut CrystalWatch<'_>) -> RunOutcome {
+pub fn run(
+    target: &mut BenchBlocks,
+    mut workload: Crystal,
+    watch: &mut CrystalWatch<'_>,
+) -> RunOutcome {
     match target {
         BenchBlocks::Real(real) => blocks::run(&mut workload, &mut real.file, watch),
-        BenchBlocks::Modelled(target) => worn_out::conclude(blocks::run(&mut workload, target, watch), target.drive().as_ref()),
+        BenchBlocks::Modelled(target) => {
+            worn_out::conclude(blocks::run(&mut workload, target, watch), target.drive().as_ref())
+        }
         BenchBlocks::Null(target) => blocks::run(&mut workload, target, watch),
     }
 }
 
 /// The compressibility of the written data, read back from the target.
-pub fn compressed_share(target: &mut BenchBlocks, settings: &CrystalSettings) -> anyhow::Result<Option<f64>> {
+pub fn compressed_share(
+    target: &mut BenchBlocks,
+    settings: &CrystalSettings,
+) -> anyhow::Result<Option<f64>> {
     match target {
         BenchBlocks::Real(real) => real.file.compressed_share(settings.size, SAMPLE).map(Some),
         _ => Ok(None),
@@ -109,5 +146,9 @@ pub fn steady_size(target: &BenchBlocks, settings: &CrystalSettings) -> Bytes {
 
 /// "bench crystal", with the assumption behind its announced amount.
 fn what(workload: &Crystal) -> String {
-    if workload.is_timed() { format!("bench crystal, on a drive of {ASSUMED_RATE}/s,") } else { "bench crystal".to_owned() }
+    if workload.is_timed() {
+        format!("bench crystal, on a drive of {ASSUMED_RATE}/s,")
+    } else {
+        "bench crystal".to_owned()
+    }
 }

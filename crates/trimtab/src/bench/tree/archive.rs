@@ -40,7 +40,8 @@ pub struct Archive {
 /// Reads the archive `path`, plain or compressed; the first bytes identify the format.
 pub fn read(path: &Path) -> anyhow::Result<Archive> {
     let shown = path.display();
-    let file = named::open_to_read(path, Streams::Pipes).with_context(|| format!("cannot open {shown}"))?;
+    let file = named::open_to_read(path, Streams::Pipes)
+        .with_context(|| format!("cannot open {shown}"))?;
     unpack(file, memory_for_contents()).with_context(|| format!("cannot unpack {shown}"))
 }
 
@@ -82,7 +83,8 @@ impl<R: Read> Read for RatioLimitedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let given = self.inner.read(buffer)?;
         self.given += given as u64;
-        let most = CONTENT_BYTES_MIN.saturating_add(self.read.get().saturating_mul(CONTENT_PER_BYTE_MAX));
+        let most =
+            CONTENT_BYTES_MIN.saturating_add(self.read.get().saturating_mul(CONTENT_PER_BYTE_MAX));
         if self.given > most {
             let what = format!("it unpacks to more than {CONTENT_PER_BYTE_MAX} times its own size");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
@@ -102,11 +104,17 @@ fn decompressed<R: Read + 'static>(mut file: BufReader<R>) -> io::Result<Box<dyn
     Ok(match magic {
         [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
         [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
-            let stream = liblzma::stream::Stream::new_stream_decoder(DECODER_BYTES_MAX, liblzma::stream::CONCATENATED)?;
+            let stream = liblzma::stream::Stream::new_stream_decoder(
+                DECODER_BYTES_MAX,
+                liblzma::stream::CONCATENATED,
+            )?;
             Box::new(liblzma::bufread::XzDecoder::new_stream(file, stream))
         }
         [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is compressed with zstd: decompress it first, with zstd -d"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "it is compressed with zstd: decompress it first, with zstd -d",
+            ));
         }
         _ => Box::new(file),
     })
@@ -121,8 +129,9 @@ fn parse(stream: impl Read, most: Bytes) -> anyhow::Result<Archive> {
     for (at, entry) in tar::Archive::new(stream).entries()?.enumerate() {
         let mut entry = entry.map_err(|error| bad_header(error, at))?;
         meter.set(u64::MAX);
-        let path = String::from_utf8(entry.path_bytes().into_owned())
-            .map_err(|error| anyhow!("the name '{}' is not UTF-8", String::from_utf8_lossy(error.as_bytes())))?;
+        let path = String::from_utf8(entry.path_bytes().into_owned()).map_err(|error| {
+            anyhow!("the name '{}' is not UTF-8", String::from_utf8_lossy(error.as_bytes()))
+        })?;
         match entry.header().entry_type() {
             tar::EntryType::Directory => builder.dir(&path)?,
             tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse => {
@@ -168,7 +177,10 @@ impl<R: Read> Read for AllowanceReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let len = buffer.len().min(usize::try_from(self.left.get()).unwrap_or(usize::MAX));
         if len == 0 && !buffer.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a header of more than {}", Bytes(HEADER_BYTES_MAX))));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("a header of more than {}", Bytes(HEADER_BYTES_MAX)),
+            ));
         }
         // The tar library's own errors have kind `Other`.
         let read = self.inner.read(&mut buffer[..len]).map_err(|error| match error.kind() {
@@ -184,7 +196,9 @@ impl<R: Read> Read for AllowanceReader<R> {
 /// header, which may be anything.
 fn bad_header(error: std::io::Error, at: usize) -> anyhow::Error {
     match (error.kind(), at) {
-        (std::io::ErrorKind::Other, 0) => anyhow!("it is not a tar archive, neither plain nor compressed with gzip or xz"),
+        (std::io::ErrorKind::Other, 0) => {
+            anyhow!("it is not a tar archive, neither plain nor compressed with gzip or xz")
+        }
         (std::io::ErrorKind::Other, _) => anyhow!("the header of entry {} is damaged", at + 1),
         _ => error.into(),
     }
@@ -196,8 +210,12 @@ fn class_of(content: &[u8]) -> DataClass {
     let step = blocks.div_ceil(SAMPLES).max(1);
     let (mut before, mut after) = (0, 0);
     for block in content.chunks(SAMPLE_BYTES).step_by(step) {
-        let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
-        let compressed = encoder.write_all(block).and_then(|()| encoder.finish()).map_or(block.len(), |out| out.len());
+        let mut encoder =
+            flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+        let compressed = encoder
+            .write_all(block)
+            .and_then(|()| encoder.finish())
+            .map_or(block.len(), |out| out.len());
         before += block.len();
         after += compressed.min(block.len());
     }
@@ -234,14 +252,21 @@ mod tests {
 
     #[test]
     fn unpack_gives_same_tree_for_every_compression() {
-        let plain = tar_of(&[("linux/a.c", b"int main;"), ("linux/b/c.h", b"#define x"), ("linux/empty", b"")]);
+        let plain = tar_of(&[
+            ("linux/a.c", b"int main;"),
+            ("linux/b/c.h", b"#define x"),
+            ("linux/empty", b""),
+        ]);
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gz.write_all(&plain).unwrap();
         let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
         xz.write_all(&plain).unwrap();
         for bytes in [&plain, &gz.finish().unwrap(), &xz.finish().unwrap()] {
             let archive = read(written(bytes).path()).unwrap();
-            assert_eq!((archive.list.files(), archive.list.dirs(), archive.list.size()), (3, 3, Bytes(18)));
+            assert_eq!(
+                (archive.list.files(), archive.list.dirs(), archive.list.size()),
+                (3, 3, Bytes(18))
+            );
         }
     }
 
@@ -259,16 +284,30 @@ mod tests {
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gz.write_all(&plain).unwrap();
         let gz = gz.finish().unwrap();
-        for bytes in [&plain[..2000], &gz[..gz.len() / 2], b"", b"not an archive at all", &[0; 1024]] {
+        for bytes in
+            [&plain[..2000], &gz[..gz.len() / 2], b"", b"not an archive at all", &[0; 1024]]
+        {
             assert!(read(written(bytes).path()).is_err(), "{} bytes", bytes.len());
         }
         let message = |bytes: &[u8]| format!("{:#}", read(written(bytes).path()).unwrap_err());
-        assert!(message(b"\x28\xb5\x2f\xfd\0").ends_with("it is compressed with zstd: decompress it first, with zstd -d"));
-        assert!(message(&[0xe9; 5000]).ends_with("it is not a tar archive, neither plain nor compressed with gzip or xz"));
+        assert!(
+            message(b"\x28\xb5\x2f\xfd\0")
+                .ends_with("it is compressed with zstd: decompress it first, with zstd -d")
+        );
+        assert!(
+            message(&[0xe9; 5000])
+                .ends_with("it is not a tar archive, neither plain nor compressed with gzip or xz")
+        );
         let mut second = plain.clone();
         second[512 + 5120..][..512].fill(0xe9);
-        assert!(message(&second).ends_with("the header of entry 2 is damaged"), "{}", message(&second));
-        assert!(read(Path::new("/no/such/file")).unwrap_err().to_string().contains("/no/such/file"));
+        assert!(
+            message(&second).ends_with("the header of entry 2 is damaged"),
+            "{}",
+            message(&second)
+        );
+        assert!(
+            read(Path::new("/no/such/file")).unwrap_err().to_string().contains("/no/such/file")
+        );
     }
 
     #[test]
@@ -294,9 +333,16 @@ mod tests {
         for kind in [b'L', b'K', b'x'] {
             for before in [&b""[..], &tar_of(&[("a", b"x")])[..1024]] {
                 let taken = Rc::new(Cell::new(0));
-                let endless = before.chain(io::Cursor::new(header_of(kind, 6 << 30))).chain(io::repeat(b'a'));
-                let error = parse(CountingReader { inner: endless, read: Rc::clone(&taken) }, Bytes::MAX).unwrap_err();
-                assert!(format!("{error:#}").contains("a header of more than 1.05 MB"), "{}: {error:#}", kind as char);
+                let endless =
+                    before.chain(io::Cursor::new(header_of(kind, 6 << 30))).chain(io::repeat(b'a'));
+                let error =
+                    parse(CountingReader { inner: endless, read: Rc::clone(&taken) }, Bytes::MAX)
+                        .unwrap_err();
+                assert!(
+                    format!("{error:#}").contains("a header of more than 1.05 MB"),
+                    "{}: {error:#}",
+                    kind as char
+                );
                 assert!(taken.get() < 2 * HEADER_BYTES_MAX, "{} bytes were read", taken.get());
             }
         }
@@ -323,8 +369,14 @@ mod tests {
     #[test]
     fn unpack_counts_names_as_memory() {
         let names: Vec<String> = (0..1000).map(|n| format!("{n}")).collect();
-        let entries: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
-        assert!(parse(&tar_of(&entries)[..], Bytes(100_000)).unwrap_err().to_string().contains("memory"));
+        let entries: Vec<(&str, &[u8])> =
+            names.iter().map(|name| (name.as_str(), &b""[..])).collect();
+        assert!(
+            parse(&tar_of(&entries)[..], Bytes(100_000))
+                .unwrap_err()
+                .to_string()
+                .contains("memory")
+        );
         assert!(parse(&tar_of(&entries)[..], Bytes(1_000_000)).is_ok());
     }
 

@@ -5,7 +5,8 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::workload::crystal::Profile;
 
-const PROFILES: &[(&str, Profile)] = &[("cdm8", Profile::Cdm8), ("cdm3", Profile::Cdm3), ("nvme", Profile::Nvme)];
+const PROFILES: &[(&str, Profile)] =
+    &[("cdm8", Profile::Cdm8), ("cdm3", Profile::Cdm3), ("nvme", Profile::Nvme)];
 
 /// Run CrystalDiskMark's tests: sequential and random reads and writes of a test file.
 #[derive(Debug, clap::Args)]

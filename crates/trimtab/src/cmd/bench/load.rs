@@ -55,9 +55,15 @@ pub struct BenchLoadArgs {
 pub struct Percents(Vec<u32>);
 
 fn percents(text: &str) -> Result<Percents, String> {
-    let percents: Option<Vec<u32>> = text.split(',').map(|percent| percent.trim_end_matches('%').parse().ok()).collect();
-    let valid = |percents: &Vec<u32>| percents.is_sorted_by(|a, b| a < b) && percents.iter().all(|percent| (1..=1000).contains(percent));
-    percents.filter(valid).map(Percents).ok_or_else(|| "write ascending percentages from 1 to 1000, such as 25,50,75,100".to_owned())
+    let percents: Option<Vec<u32>> =
+        text.split(',').map(|percent| percent.trim_end_matches('%').parse().ok()).collect();
+    let valid = |percents: &Vec<u32>| {
+        percents.is_sorted_by(|a, b| a < b)
+            && percents.iter().all(|percent| (1..=1000).contains(percent))
+    };
+    percents.filter(valid).map(Percents).ok_or_else(|| {
+        "write ascending percentages from 1 to 1000, such as 25,50,75,100".to_owned()
+    })
 }
 
 fn block(text: &str) -> Result<u32, String> {
@@ -70,7 +76,11 @@ fn block(text: &str) -> Result<u32, String> {
 
 fn time(text: &str) -> Result<Nanos, String> {
     let time: Nanos = text.parse().map_err(|error| format!("{error}"))?;
-    if time < Nanos::from_millis(10) { Err("write a time of at least 10ms".to_owned()) } else { Ok(time) }
+    if time < Nanos::from_millis(10) {
+        Err("write a time of at least 10ms".to_owned())
+    } else {
+        Ok(time)
+    }
 }
 
 impl BenchLoadArgs {

@@ -13,7 +13,11 @@ use std::num::{ParseFloatError, ParseIntError};
 const TOO_SMALL: &str = "-9223372036854775808";
 
 /// The error message and the hint; `None` for errors that are not about a value.
-pub fn value(error: &clap::Error, words: &[String], command: &clap::Command) -> Option<(String, String)> {
+pub fn value(
+    error: &clap::Error,
+    words: &[String],
+    command: &clap::Command,
+) -> Option<(String, String)> {
     if !matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue) {
         return None;
     }
@@ -28,7 +32,10 @@ pub fn value(error: &clap::Error, words: &[String], command: &clap::Command) -> 
     }
     let path = path(words, command);
     if let Some(ContextValue::Strings(all)) = error.get(ContextKind::ValidValue) {
-        return Some((format!("invalid value '{value}' for '{option}': expected {}", listed(all)), more(&path)));
+        return Some((
+            format!("invalid value '{value}' for '{option}': expected {}", listed(all)),
+            more(&path),
+        ));
     }
     let source = error.source()?;
     let expected = if source.is::<ParseIntError>() {
@@ -44,7 +51,11 @@ pub fn value(error: &clap::Error, words: &[String], command: &clap::Command) -> 
 
 /// Any other usage error: clap's first paragraph, and its tips or else the usage. `None` if clap
 /// prints help instead of an error.
-pub fn usage(error: &clap::Error, words: &[String], command: &clap::Command) -> Option<(String, String)> {
+pub fn usage(
+    error: &clap::Error,
+    words: &[String],
+    command: &clap::Command,
+) -> Option<(String, String)> {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return None;
     }
@@ -52,11 +63,14 @@ pub fn usage(error: &clap::Error, words: &[String], command: &clap::Command) -> 
     let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut paragraphs = text.split("\n\n");
     let what = one_line(paragraphs.next()?.strip_prefix("error: ")?);
-    let tips: Vec<String> = text.lines().filter_map(|line| line.trim().strip_prefix("tip: ").map(one_line)).collect();
+    let tips: Vec<String> =
+        text.lines().filter_map(|line| line.trim().strip_prefix("tip: ").map(one_line)).collect();
     let usage = paragraphs.find_map(|paragraph| paragraph.strip_prefix("Usage: "));
     let hint = match usage {
         _ if !tips.is_empty() => tips.join("; "),
-        Some(usage) if error.kind() == ErrorKind::MissingRequiredArgument => format!("usage: {}", one_line(usage)),
+        Some(usage) if error.kind() == ErrorKind::MissingRequiredArgument => {
+            format!("usage: {}", one_line(usage))
+        }
         _ => more(&path(words, command)),
     };
     Some((what, hint))
@@ -76,22 +90,43 @@ fn listed(all: &[String]) -> String {
 
 /// The same for a word that begins like a negative number but is not one, which the parser
 /// takes for an option: `--wait -1s`. After an option it is that option's value.
-pub fn joined(error: &clap::Error, words: &[String], command: &clap::Command) -> Option<(String, String)> {
+pub fn joined(
+    error: &clap::Error,
+    words: &[String],
+    command: &clap::Command,
+) -> Option<(String, String)> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
-    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return None };
-    let digit = |word: &str| word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'));
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let digit = |word: &str| {
+        word.strip_prefix('-')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
+    };
     let at = words.iter().position(|word| digit(word) && word.starts_with(unknown.as_str()))?;
-    let option = words.get(at.checked_sub(1)?).filter(|option| option.starts_with('-') && !option.contains('=') && !digit(option))?;
+    let option = words
+        .get(at.checked_sub(1)?)
+        .filter(|option| option.starts_with('-') && !option.contains('=') && !digit(option))?;
     let value_of = format!("{option}={}", words[at]);
     let mut again = words.to_vec();
     again.splice(at - 1..=at, [value_of.clone()]);
     match command.clone().try_get_matches_from(&again) {
         Err(error) if error.kind() == ErrorKind::ValueValidation => value(&error, &again, command),
         // An unknown option, or one that takes no value.
-        Err(error) if matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::TooManyValues | ErrorKind::InvalidValue) => None,
-        _ => Some((format!("'{}' is taken for an option", words[at]), format!("write {value_of} if it is a value of {option}"))),
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::UnknownArgument | ErrorKind::TooManyValues | ErrorKind::InvalidValue
+            ) =>
+        {
+            None
+        }
+        _ => Some((
+            format!("'{}' is taken for an option", words[at]),
+            format!("write {value_of} if it is a value of {option}"),
+        )),
     }
 }
 
@@ -115,7 +150,11 @@ fn asked(path: &[String], option: &str, command: &clap::Command) -> Option<Strin
     let refused = command.clone().try_get_matches_from(words).err()?;
     let source = refused.source()?;
     // Parsers of unsigned types report only an invalid digit.
-    if source.is::<ParseIntError>() { Some(", 0 or more".to_owned()) } else { range(&source.to_string()) }
+    if source.is::<ParseIntError>() {
+        Some(", 0 or more".to_owned())
+    } else {
+        range(&source.to_string())
+    }
 }
 
 /// "-5 is not in 1..=1000" as " from 1 to 1000".

@@ -45,7 +45,10 @@ fn joined(text: &str) -> Vec<String> {
         let same_indent = lines.last().is_some_and(|last| indent(last) == indent(line));
         // Only continuations of a right-hand column are indented this far.
         let column = indent(line) > COLUMN_MIN && lines.last().is_some_and(|last| !last.is_empty());
-        let goes_on = (column || (open && same_indent)) && !line.trim().is_empty() && !is_command(line) && !is_row(line);
+        let goes_on = (column || (open && same_indent))
+            && !line.trim().is_empty()
+            && !is_command(line)
+            && !is_row(line);
         match lines.last_mut() {
             Some(last) if goes_on => {
                 last.push(' ');

@@ -10,7 +10,8 @@ const COLUMNS: [usize; 3] = [10, 32, 10];
 /// cut to the width of the terminal, or in full without one.
 pub fn line(diagnosis: &Diagnosis, width: Option<usize>) -> String {
     let verdict = diagnosis.verdict.kind.name().replace('-', " ");
-    let kind = diagnosis.filesystem.as_ref().map_or("device", |filesystem| filesystem.kind.as_str());
+    let kind =
+        diagnosis.filesystem.as_ref().map_or("device", |filesystem| filesystem.kind.as_str());
     let mut text = String::new();
     for (word, column) in [verdict.as_str(), &diagnosis.subject, kind].iter().zip(COLUMNS) {
         text += &format!("{:<column$} ", cut(word, width.map(|_| column)));
@@ -27,17 +28,30 @@ fn reason(diagnosis: &Diagnosis) -> String {
         return "accepted".to_owned();
     }
     let reports: Vec<_> = diagnosis.filesystem.iter().chain(&diagnosis.layers).collect();
-    let decides = |name: &str, kind: &str| diagnosis.verdict.at.contains(&format!("{name} [{kind}]"));
-    let of_verdict = reports.iter().filter(|report| decides(&report.name, &report.kind)).flat_map(|report| &report.findings);
+    let decides =
+        |name: &str, kind: &str| diagnosis.verdict.at.contains(&format!("{name} [{kind}]"));
+    let of_verdict = reports
+        .iter()
+        .filter(|report| decides(&report.name, &report.kind))
+        .flat_map(|report| &report.findings);
     // The first among the most severe.
     let worst = |findings: &mut dyn Iterator<Item = &Finding>, least: Severity| {
-        let found = findings.filter(|finding| finding.severity >= least).reduce(|a, b| if b.severity > a.severity { b } else { a });
+        let found = findings
+            .filter(|finding| finding.severity >= least)
+            .reduce(|a, b| if b.severity > a.severity { b } else { a });
         found.map(|finding| finding.code.to_owned())
     };
-    let serious = || worst(&mut reports.iter().flat_map(|report| &report.findings), Severity::Serious);
+    let serious =
+        || worst(&mut reports.iter().flat_map(|report| &report.findings), Severity::Serious);
     let mechanism = || worst(&mut diagnosis.mechanisms.iter(), Severity::Caution);
-    let trims = || diagnosis.trimmed_by.first().map(|by| by.split([':', ',', '(']).next().unwrap_or(by).trim().to_owned());
-    let caution = || worst(&mut reports.iter().flat_map(|report| &report.findings), Severity::Caution);
+    let trims = || {
+        diagnosis
+            .trimmed_by
+            .first()
+            .map(|by| by.split([':', ',', '(']).next().unwrap_or(by).trim().to_owned())
+    };
+    let caution =
+        || worst(&mut reports.iter().flat_map(|report| &report.findings), Severity::Caution);
     worst(&mut of_verdict.into_iter(), Severity::Note)
         .or_else(serious)
         .or_else(mechanism)
@@ -50,7 +64,9 @@ fn reason(diagnosis: &Diagnosis) -> String {
 fn cut(text: &str, width: Option<usize>) -> String {
     let text = plain_line(text);
     match width {
-        Some(width) if text.chars().count() > width => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+        Some(width) if text.chars().count() > width => {
+            text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+        }
         _ => text.into_owned(),
     }
 }

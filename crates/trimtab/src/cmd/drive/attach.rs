@@ -121,7 +121,10 @@ pub fn run(args: &DriveAttachArgs, context: &Context) -> anyhow::Result<ExitCode
 fn options(args: &DriveAttachArgs) -> anyhow::Result<AttachOptions> {
     let without_root = !args.no_block && !rustix::process::geteuid().is_root();
     if without_root
-        && !(matches!(args.transport, TransportChoice::Best | TransportChoice::Only(Transport::Ublk)) && ublk::is_open_to_users())
+        && !(matches!(
+            args.transport,
+            TransportChoice::Best | TransportChoice::Only(Transport::Ublk)
+        ) && ublk::is_open_to_users())
     {
         return Err(UsageError::new("a block device can only be attached by root")
             .hint("without root, '--nbd SOCKET --no-block' serves NBD clients; ublk needs permission to open /dev/ublk-control")
@@ -137,7 +140,11 @@ fn options(args: &DriveAttachArgs) -> anyhow::Result<AttachOptions> {
         speed: args.speed,
         data: args.data.clone(),
         adopt: args.adopt,
-        block: (!args.no_block).then_some(if without_root { TransportChoice::Only(Transport::Ublk) } else { args.transport }),
+        block: (!args.no_block).then_some(if without_root {
+            TransportChoice::Only(Transport::Ublk)
+        } else {
+            args.transport
+        }),
         nbd: args.nbd.clone(),
         record: args.record.clone(),
         faults: args.faults.clone(),
@@ -158,12 +165,16 @@ fn kept(options: &AttachOptions) -> CapabilitySet {
     // Mount and unmount, set up a loop device, not be throttled on own writes, lock memory, and
     // name the users of the device.
     let block = if options.block.is_some() {
-        CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_RESOURCE | CapabilitySet::IPC_LOCK | CapabilitySet::SYS_PTRACE
+        CapabilitySet::SYS_ADMIN
+            | CapabilitySet::SYS_RESOURCE
+            | CapabilitySet::IPC_LOCK
+            | CapabilitySet::SYS_PTRACE
     } else {
         CapabilitySet::empty()
     };
     // The directory of the NBD socket may belong to another user.
-    let socket = if options.nbd.is_some() { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
+    let socket =
+        if options.nbd.is_some() { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
     data | block | socket
 }
 
@@ -188,10 +199,15 @@ fn start_in_background(context: &Context) -> anyhow::Result<ExitCode> {
         if !line.is_empty() {
             output::print(&line)?;
         }
-        let code = child.wait().ok().and_then(|status| status.code()).and_then(|code| u8::try_from(code).ok());
+        let code = child
+            .wait()
+            .ok()
+            .and_then(|status| status.code())
+            .and_then(|code| u8::try_from(code).ok());
         return Ok(code.filter(|code| *code != 0).map_or(ExitCode::FAILURE, ExitCode::from));
     }
-    let record: ServerRecord = serde_json::from_str(&line).context("the server's reply could not be understood")?;
+    let record: ServerRecord =
+        serde_json::from_str(&line).context("the server's reply could not be understood")?;
     report(&record, context)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -200,21 +216,31 @@ fn start_in_background(context: &Context) -> anyhow::Result<ExitCode> {
 fn hand_over(server: &Server) -> anyhow::Result<()> {
     let mut line = serde_json::to_vec(server.record())?;
     line.push(b'\n');
-    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).context("cannot open /dev/null")?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .context("cannot open /dev/null")?;
     let log = server.log()?;
     std::env::set_current_dir("/").context("cannot leave the current directory")?;
     // The drive is served even if the parent is gone.
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(&line).and_then(|()| out.flush());
-    for result in
-        [rustix::stdio::dup2_stdin(null.as_fd()), rustix::stdio::dup2_stdout(null.as_fd()), rustix::stdio::dup2_stderr(log.as_fd())]
-    {
+    for result in [
+        rustix::stdio::dup2_stdin(null.as_fd()),
+        rustix::stdio::dup2_stdout(null.as_fd()),
+        rustix::stdio::dup2_stderr(log.as_fd()),
+    ] {
         result.context("cannot release the terminal")?;
     }
     Ok(())
 }
 
 fn report(record: &ServerRecord, context: &Context) -> anyhow::Result<()> {
-    let text = || record.device.iter().chain(&record.nbd).map(|path| format!("{}\n", path.display())).collect();
+    let text = || {
+        record
+            .device
+            .iter()
+            .chain(&record.nbd)
+            .map(|path| format!("{}\n", path.display()))
+            .collect()
+    };
     context.report("drive-attach", 1, record, text)
 }

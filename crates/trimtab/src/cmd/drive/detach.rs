@@ -30,7 +30,8 @@ pub struct DriveDetachArgs {
 
 pub fn run(args: &DriveDetachArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let runtime = Runtime::open()?;
-    let entries = if args.all { runtime.entries()? } else { vec![runtime.find(args.drive.as_deref())?] };
+    let entries =
+        if args.all { runtime.entries()? } else { vec![runtime.find(args.drive.as_deref())?] };
     let mut detached = Vec::new();
     let mut failed = None;
     for entry in entries {
@@ -41,7 +42,9 @@ pub fn run(args: &DriveDetachArgs, context: &Context) -> anyhow::Result<ExitCode
         };
         match result {
             Ok(problem) => {
-                failed = problem.map(|problem| anyhow::anyhow!("{} is detached, but {problem}", entry.id)).or(failed);
+                failed = problem
+                    .map(|problem| anyhow::anyhow!("{} is detached, but {problem}", entry.id))
+                    .or(failed);
                 detached.push(entry.id);
             }
             // One failure does not stop the others.
@@ -57,12 +60,18 @@ pub fn run(args: &DriveDetachArgs, context: &Context) -> anyhow::Result<ExitCode
 
 /// Asks the server to detach, and waits until it has ended, so that its data file can be used
 /// again. Returns data that could not be kept.
-fn ask_server(entry: &RuntimeEntry, record: &ServerRecord, force: bool) -> anyhow::Result<Option<String>> {
-    let asked =
-        Client::connect(&entry.home.control()).and_then(|mut client| client.ask::<serde_json::Value>(&ControlCommand::Detach { force }));
+fn ask_server(
+    entry: &RuntimeEntry,
+    record: &ServerRecord,
+    force: bool,
+) -> anyhow::Result<Option<String>> {
+    let asked = Client::connect(&entry.home.control())
+        .and_then(|mut client| client.ask::<serde_json::Value>(&ControlCommand::Detach { force }));
     let answer = match asked {
         Ok(answer) => answer,
-        Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => return Err(error),
+        Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => {
+            return Err(error);
+        }
         // It died since the listing.
         Err(_) => return runtime::remove_remains(entry, force).map(|()| None),
     };

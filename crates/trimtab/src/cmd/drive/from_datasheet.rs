@@ -64,7 +64,8 @@ pub struct Args {
 }
 
 /// Interfaces with the rate of their payload.
-const LINKS_MBS: &[(&str, f64)] = &[("sata", 570.0), ("pcie3", 3900.0), ("pcie4", 7800.0), ("pcie5", 15_700.0)];
+const LINKS_MBS: &[(&str, f64)] =
+    &[("sata", 570.0), ("pcie3", 3900.0), ("pcie4", 7800.0), ("pcie5", 15_700.0)];
 
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let sheet = DataSheet {
@@ -80,15 +81,27 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         read_latency_us: args.read_latency,
         write_latency_us: args.write_latency,
     };
-    let usage = |problem: SpecError| UsageError::new(format!("this data sheet is impossible: {problem}"));
+    let usage =
+        |problem: SpecError| UsageError::new(format!("this data sheet is impossible: {problem}"));
     let drive = sheet.drive(&Prior::MEDIAN).map_err(usage)?;
-    let steady = if args.draws == 0 { Vec::new() } else { steady_states(&sheet, args.draws, args.seed).map_err(usage)? };
+    let steady = if args.draws == 0 {
+        Vec::new()
+    } else {
+        steady_states(&sheet, args.draws, args.seed).map_err(usage)?
+    };
     let toml = text::whole(&drive);
     if context.json {
-        let range =
-            |of: fn(&Steady) -> f64| interval(&steady, of).map(|(median, low, high)| json!({ "median": median, "low": low, "high": high }));
+        let range = |of: fn(&Steady) -> f64| {
+            interval(&steady, of)
+                .map(|(median, low, high)| json!({ "median": median, "low": low, "high": high }))
+        };
         let prediction = json!({ "steady_mbs": range(|one| one.mbs), "waf": range(|one| one.waf), "draws": args.draws, "seed": args.seed });
-        context.report("drive-from-datasheet", 1, &json!({ "file": toml, "prediction": prediction }), String::new)?;
+        context.report(
+            "drive-from-datasheet",
+            1,
+            &json!({ "file": toml, "prediction": prediction }),
+            String::new,
+        )?;
     } else {
         output::print(&(comment(&steady, args) + &toml))?;
     }
@@ -105,7 +118,11 @@ fn interval(steady: &[Steady], of: fn(&Steady) -> f64) -> Option<(f64, f64, f64)
 /// The prediction as comments of the drive file.
 fn comment(steady: &[Steady], args: &Args) -> String {
     let mut text = String::new();
-    let (Some(rate), Some(waf)) = (interval(steady, |one| one.mbs), interval(steady, |one| one.waf)) else { return text };
+    let (Some(rate), Some(waf)) =
+        (interval(steady, |one| one.mbs), interval(steady, |one| one.waf))
+    else {
+        return text;
+    };
     let iops = |mbs: f64| mbs * 1e6 / 4096.0 / 1000.0;
     let _ = writeln!(
         text,

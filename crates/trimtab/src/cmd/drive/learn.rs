@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_study::learn::Budget;
 
-const BUDGETS: &[(&str, Budget)] = &[("reads", Budget::Reads), ("small", Budget::Small), ("full", Budget::Full)];
+const BUDGETS: &[(&str, Budget)] =
+    &[("reads", Budget::Reads), ("small", Budget::Small), ("full", Budget::Full)];
 
 /// Arguments of `trimtab drive learn`.
 #[derive(Debug, clap::Args)]

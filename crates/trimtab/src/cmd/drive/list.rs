@@ -102,22 +102,36 @@ const NAMED: usize = 5;
 /// Remarks about files that cannot be used as twins, or not by name.
 fn noticed(odd: &[String]) -> String {
     let more = odd.len().saturating_sub(NAMED);
-    let lines = odd.iter().take(NAMED).map(|one| prose(&format!("Noticed: {}.", output::plain(one))));
+    let lines =
+        odd.iter().take(NAMED).map(|one| prose(&format!("Noticed: {}.", output::plain(one))));
     lines.chain((more > 0).then(|| prose(&format!("Noticed: {more} more like these.")))).collect()
 }
 
 /// The table of twins; empty if there are none.
 fn learned(twins: &[StoredTwin]) -> String {
-    let Some(directory) = twins.first().and_then(|twin| twin.path.parent()) else { return String::new() };
+    let Some(directory) = twins.first().and_then(|twin| twin.path.parent()) else {
+        return String::new();
+    };
     let columns = ["drive", "twin of", "firmware", "learned", "budget", "capacity"];
     let mut table = Table::new("", &columns).when_narrow(NarrowLayout::Records);
     for twin in twins {
         let Some(origin) = twin.origin() else { continue };
         let firmware = origin.firmware.clone().unwrap_or_else(|| "–".to_owned());
-        let (name, capacity) = (twin.drive.spec.name.clone(), Bytes(twin.drive.spec.capacity_bytes).to_string());
-        table.row([name, origin.model.clone(), firmware, origin.learned.clone(), origin.budget.clone(), capacity]);
+        let (name, capacity) =
+            (twin.drive.spec.name.clone(), Bytes(twin.drive.spec.capacity_bytes).to_string());
+        table.row([
+            name,
+            origin.model.clone(),
+            firmware,
+            origin.learned.clone(),
+            origin.budget.clone(),
+            capacity,
+        ]);
     }
     let directory = directory.display().to_string();
-    let head = format!("Twins, learned by 'trimtab drive learn', used as drive:NAME; files in {}:", output::plain(&directory));
+    let head = format!(
+        "Twins, learned by 'trimtab drive learn', used as drive:NAME; files in {}:",
+        output::plain(&directory)
+    );
     [prose(&head), on_screen(&table)].concat()
 }

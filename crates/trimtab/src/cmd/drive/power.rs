@@ -39,14 +39,21 @@ enum Power {
 
 pub fn run(args: &DrivePowerArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let entry = Runtime::open()?.find(Some(&args.drive))?;
-    let RuntimeState::Running(_) = entry.state else { anyhow::bail!("{} has no running server", entry.id) };
+    let RuntimeState::Running(_) = entry.state else {
+        anyhow::bail!("{} has no running server", entry.id)
+    };
     let on = matches!(args.power, Power::On);
     if on && args.within.is_some() {
         return Err(UsageError::new("--within only applies to 'cut'").into());
     }
-    let answer: serde_json::Value = Client::connect(&entry.home.control())?.ask(&ControlCommand::Power { on, within: args.within })?;
+    let answer: serde_json::Value = Client::connect(&entry.home.control())?
+        .ask(&ControlCommand::Power { on, within: args.within })?;
     // Without --fault power-cut, the server does not keep overwritten blocks.
-    let safe = if answer["known"] == false { "; attached without --fault power-cut, so nothing written until now is lost" } else { "" };
+    let safe = if answer["known"] == false {
+        "; attached without --fault power-cut, so nothing written until now is lost"
+    } else {
+        ""
+    };
     context.report("drive-power", 1, &answer, || match answer["lost_blocks"].as_u64() {
         Some(lost) => format!("the power of {} is off; cached blocks lost: {lost}{safe}", entry.id),
         None if args.within.is_some() => format!("the power of {} will fail{safe}", entry.id),

@@ -42,11 +42,21 @@ pub fn run(args: &DriveShowArgs, context: &Context) -> anyhow::Result<ExitCode> 
         "fields": rows.iter().map(field).collect::<Vec<_>>(),
     });
     context.report("drive", 1, &document, || {
-        let mut table = Table::new("", &["field", "value", "source"]).when_narrow(NarrowLayout::Records);
+        let mut table =
+            Table::new("", &["field", "value", "source"]).when_narrow(NarrowLayout::Records);
         for (field, value, source) in &rows {
-            table.row([field.clone(), shown(field, value), format!("{}: {}", source.kind.name(), source.text)]);
+            table.row([
+                field.clone(),
+                shown(field, value),
+                format!("{}: {}", source.kind.name(), source.text),
+            ]);
         }
-        [prose(&format!("{}: {}", drive.spec.name, drive.spec.description)), on_screen(&table), learned(&drive)].concat()
+        [
+            prose(&format!("{}: {}", drive.spec.name, drive.spec.description)),
+            on_screen(&table),
+            learned(&drive),
+        ]
+        .concat()
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -64,6 +74,8 @@ fn learned(drive: &Drive) -> String {
         Bytes(origin.written_bytes),
         twin.members.len()
     );
-    let notes: String = origin.notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
-    ["\n".to_owned(), prose(&head), on_screen(&parameters(&twin.parameters)), prose(LEGEND), notes].concat()
+    let notes: String =
+        origin.notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
+    ["\n".to_owned(), prose(&head), on_screen(&parameters(&twin.parameters)), prose(LEGEND), notes]
+        .concat()
 }

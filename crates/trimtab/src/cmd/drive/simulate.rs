@@ -105,7 +105,8 @@ struct AddressArgs {
     span: Option<f64>,
 }
 
-const TRIM_SETS: &[(&str, TrimPattern)] = &[("all", TrimPattern::All), ("in-use", TrimPattern::InUse)];
+const TRIM_SETS: &[(&str, TrimPattern)] =
+    &[("all", TrimPattern::All), ("in-use", TrimPattern::InUse)];
 
 #[derive(Debug, Clone)]
 struct WorkloadSpec {
@@ -150,11 +151,16 @@ pub fn run(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<ExitCo
         let (block, name) = (spec.logical_block_bytes, &args.drive);
         let takes_trims = spec.flash().is_some_and(|flash| flash.trim.supported);
         if addresses.mix.trim_percent > 0 && !takes_trims {
-            let what = format!("--trims {}: {name} does not support TRIM", addresses.mix.trim_percent);
-            return Err(UsageError::new(what).hint("leave --trims out, or choose a drive with TRIM").into());
+            let what =
+                format!("--trims {}: {name} does not support TRIM", addresses.mix.trim_percent);
+            return Err(UsageError::new(what)
+                .hint("leave --trims out, or choose a drive with TRIM")
+                .into());
         }
         if let Some((size, _)) = addresses.sizes.iter().find(|(size, _)| size % block != 0) {
-            let what = format!("operations of {size} bytes are not a multiple of the {block}-byte blocks of {name}");
+            let what = format!(
+                "operations of {size} bytes are not a multiple of the {block}-byte blocks of {name}"
+            );
             return Err(UsageError::new(what).into());
         }
     }
@@ -169,7 +175,9 @@ pub fn run(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<ExitCo
 
 fn plan(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<DriveSimulationPlan> {
     let (name, kind) = match &args.fio {
-        Some(path) => (format!("fio:{}", path.display()), WorkloadKind::Jobs(job_file::read(path, context)?)),
+        Some(path) => {
+            (format!("fio:{}", path.display()), WorkloadKind::Jobs(job_file::read(path, context)?))
+        }
         None => (args.workload.text.clone(), args.workload.kind.clone()),
     };
     let given = &args.addresses;
@@ -177,12 +185,17 @@ fn plan(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<DriveSimu
     let others = shares || given.size.is_some() || given.queue_depth.is_some();
     if others && !matches!(kind, WorkloadKind::Addresses(_)) {
         let text = "--size, --reads, --trims, --queue-depth and --span only apply to sequential, random, hot-cold and zipf";
-        return Err(UsageError::new(text).hint("write settings of crystal after its name: 'crystal:size=1GB:tests=both'").into());
+        return Err(UsageError::new(text)
+            .hint("write settings of crystal after its name: 'crystal:size=1GB:tests=both'")
+            .into());
     }
     let load = match kind {
         WorkloadKind::Addresses(pattern) => DriveLoad::Synthetic(Addresses {
             pattern,
-            mix: Mix { read_percent: given.reads.unwrap_or(0), trim_percent: given.trims.unwrap_or(0) },
+            mix: Mix {
+                read_percent: given.reads.unwrap_or(0),
+                trim_percent: given.trims.unwrap_or(0),
+            },
             trims_of: given.trims_of,
             sizes: given.size.as_ref().map_or_else(|| vec![(4096, 1)], |sizes| sizes.0.clone()),
             queue_depth: given.queue_depth.unwrap_or(32),
@@ -195,9 +208,16 @@ fn plan(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<DriveSimu
     Ok(DriveSimulationPlan {
         name,
         data: args.data,
-        fill_permille: (args.fill.unwrap_or(if filled { 100.0 } else { 0.0 }) * 10.0).round() as u32,
-        until_written: args.until_written.or((!matches!(load, DriveLoad::Jobs(_))).then_some(Amount::Capacities(3.0))),
-        trim: args.trim.or(if matches!(load, DriveLoad::Crystal(_)) { Some(PolicySpec::None) } else { None }),
+        fill_permille: (args.fill.unwrap_or(if filled { 100.0 } else { 0.0 }) * 10.0).round()
+            as u32,
+        until_written: args
+            .until_written
+            .or((!matches!(load, DriveLoad::Jobs(_))).then_some(Amount::Capacities(3.0))),
+        trim: args.trim.or(if matches!(load, DriveLoad::Crystal(_)) {
+            Some(PolicySpec::None)
+        } else {
+            None
+        }),
         seed: args.seed,
         load,
     })
@@ -210,12 +230,18 @@ mod tests {
     #[test]
     fn workload_and_request_sizes_parse() {
         let kind = |text: &str| text.parse::<WorkloadSpec>().map(|spec| spec.kind);
-        assert_eq!(kind("hot-cold:0.1/0.9"), Ok(WorkloadKind::Addresses(Pattern::HotCold { space: 0.1, ops: 0.9 })));
+        assert_eq!(
+            kind("hot-cold:0.1/0.9"),
+            Ok(WorkloadKind::Addresses(Pattern::HotCold { space: 0.1, ops: 0.9 }))
+        );
         assert_eq!(kind("zipf:1.2"), Ok(WorkloadKind::Addresses(Pattern::Zipf { theta: 1.2 })));
         assert_eq!(kind("crystal"), Ok(WorkloadKind::Crystal(Loops::default())));
         assert!(kind("rondom").unwrap_err().ends_with("did you mean 'random'?"));
         assert!(kind("crystal:sise=1").unwrap_err().contains("no setting 'sise'"));
-        assert_eq!("4KiB:70,64KiB:30".parse::<RequestSizes>().unwrap().0, [(4096, 70), (65_536, 30)]);
+        assert_eq!(
+            "4KiB:70,64KiB:30".parse::<RequestSizes>().unwrap().0,
+            [(4096, 70), (65_536, 30)]
+        );
         for wrong in ["", "0", "4KiB:x", "8TB"] {
             assert!(wrong.parse::<RequestSizes>().is_err(), "{wrong}");
         }

@@ -34,14 +34,20 @@ struct DriveStatusReport {
 
 impl DriveStatusReport {
     fn in_words(&self) -> String {
-        if self.drives.is_empty() { "no drive is attached\n".to_owned() } else { self.drives.iter().map(virtual_ssd::render).collect() }
+        if self.drives.is_empty() {
+            "no drive is attached\n".to_owned()
+        } else {
+            self.drives.iter().map(virtual_ssd::render).collect()
+        }
     }
 }
 
 pub fn run(args: &DriveStatusArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let report = ask(args)?;
     report.remarks.iter().for_each(|remark| context.remark(remark));
-    context.report("drive-status", 1, &serde_json::json!({ "drives": &report.drives }), || report.in_words())?;
+    context.report("drive-status", 1, &serde_json::json!({ "drives": &report.drives }), || {
+        report.in_words()
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -69,10 +75,14 @@ fn ask(args: &DriveStatusArgs) -> anyhow::Result<DriveStatusReport> {
             RuntimeState::Running(record) => match status_of(entry) {
                 Ok(status) => report.drives.push(status),
                 // A server that is ending takes a moment.
-                Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => return Err(error),
+                Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => {
+                    return Err(error);
+                }
                 Err(_) => report.remarks.push(crashed(entry)),
             },
-            RuntimeState::Starting => report.remarks.push(format!("trimtab: {}: its server is still starting", entry.id)),
+            RuntimeState::Starting => {
+                report.remarks.push(format!("trimtab: {}: its server is still starting", entry.id))
+            }
             RuntimeState::Dead(_) => report.remarks.push(crashed(entry)),
         }
     }
@@ -80,7 +90,10 @@ fn ask(args: &DriveStatusArgs) -> anyhow::Result<DriveStatusReport> {
 }
 
 fn crashed(entry: &RuntimeEntry) -> String {
-    format!("trimtab: {0}: its server has crashed; run 'trimtab drive detach {0}' to clean up", entry.id)
+    format!(
+        "trimtab: {0}: its server has crashed; run 'trimtab drive detach {0}' to clean up",
+        entry.id
+    )
 }
 
 fn status_of(entry: &RuntimeEntry) -> anyhow::Result<Status> {

@@ -96,12 +96,29 @@ fn summed(source: &mut TraceSource) -> anyhow::Result<Summary> {
 
 fn in_words(summary: &Summary) -> String {
     let mut table = Table::new("", &["requests", "count", "bytes", "failed"]);
-    for (name, sum) in [("read", &summary.read), ("write", &summary.write), ("trim", &summary.trim), ("flush", &summary.flush)] {
-        table.row([name.to_owned(), sum.count.to_string(), Bytes(sum.bytes).to_string(), sum.failed.to_string()]);
+    for (name, sum) in [
+        ("read", &summary.read),
+        ("write", &summary.write),
+        ("trim", &summary.trim),
+        ("flush", &summary.flush),
+    ] {
+        table.row([
+            name.to_owned(),
+            sum.count.to_string(),
+            Bytes(sum.bytes).to_string(),
+            sum.failed.to_string(),
+        ]);
     }
     let head = match (&summary.drive, &summary.speed) {
         (Some(drive), Some(speed)) => format!("recorded on {drive} at speed {speed}\n"),
-        _ => summary.format.as_ref().map_or_else(String::new, |format| format!("read as {format}\n")),
+        _ => {
+            summary.format.as_ref().map_or_else(String::new, |format| format!("read as {format}\n"))
+        }
     };
-    format!("{head}{}\n{} in model time, up to byte {}\n", on_screen(&table), Nanos(summary.took_ns), summary.end_bytes)
+    format!(
+        "{head}{}\n{} in model time, up to byte {}\n",
+        on_screen(&table),
+        Nanos(summary.took_ns),
+        summary.end_bytes
+    )
 }

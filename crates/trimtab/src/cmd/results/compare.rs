@@ -63,13 +63,20 @@ pub fn run(args: &ResultsCompareArgs, context: &Context) -> anyhow::Result<ExitC
     let options = ComparisonOptions::default();
     if let Some(studies) = studies(&store, &args.sides)? {
         let rows = super::studies::compare(&studies, &options, context)?;
-        return gate(args, rows.iter().map(|(cell, row)| (format!("{cell}: {}", row.name), row)), context);
+        return gate(
+            args,
+            rows.iter().map(|(cell, row)| (format!("{cell}: {}", row.name), row)),
+            context,
+        );
     }
     let loaded = load(&store, &args.sides)?;
-    let runs: Vec<Vec<Run>> = loaded.iter().map(|(_, runs)| runs.iter().map(|(_, run)| run.clone()).collect()).collect();
-    let sides: Vec<Side<'_>> = loaded.iter().zip(&runs).map(|((label, _), runs)| Side { label, runs }).collect();
+    let runs: Vec<Vec<Run>> =
+        loaded.iter().map(|(_, runs)| runs.iter().map(|(_, run)| run.clone()).collect()).collect();
+    let sides: Vec<Side<'_>> =
+        loaded.iter().zip(&runs).map(|((label, _), runs)| Side { label, runs }).collect();
     check_workloads(&sides)?;
-    let others: Vec<_> = sides.iter().skip(1).map(|side| against(sides[0], *side, &options)).collect();
+    let others: Vec<_> =
+        sides.iter().skip(1).map(|side| against(sides[0], *side, &options)).collect();
     let warnings = warnings(&sides);
     let shape = comparison::document(&loaded, options.confidence, &others, &warnings);
     context.report_styled("comparison", VERSION, &shape, || {
@@ -77,7 +84,9 @@ pub fn run(args: &ResultsCompareArgs, context: &Context) -> anyhow::Result<ExitC
         report::text::render(&report::compare::document(&sides, &ids, &others, &warnings))
     })?;
     let rows = sides.iter().skip(1).zip(&others);
-    let named = rows.flat_map(|(side, against)| against.figures.iter().map(move |row| (format!("{}: {}", side.label, row.name), row)));
+    let named = rows.flat_map(|(side, against)| {
+        against.figures.iter().map(move |row| (format!("{}: {}", side.label, row.name), row))
+    });
     gate(args, named, context)
 }
 
@@ -96,9 +105,15 @@ fn gate<'a>(
     context: &Context,
 ) -> anyhow::Result<ExitCode> {
     let Some(allowed) = args.fail_above else { return Ok(ExitCode::SUCCESS) };
-    let rows: Vec<_> = rows.filter(|(_, row)| args.metrics.is_empty() || args.metrics.contains(&row.name)).collect();
-    let missing: Vec<&str> =
-        args.metrics.iter().filter(|name| !rows.iter().any(|(_, row)| row.name == **name)).map(String::as_str).collect();
+    let rows: Vec<_> = rows
+        .filter(|(_, row)| args.metrics.is_empty() || args.metrics.contains(&row.name))
+        .collect();
+    let missing: Vec<&str> = args
+        .metrics
+        .iter()
+        .filter(|name| !rows.iter().any(|(_, row)| row.name == **name))
+        .map(String::as_str)
+        .collect();
     if !missing.is_empty() {
         return Err(UsageError::missing(format!("they do not share {}", missing.join(", ")))
             .hint("compare without --metric shows what they share")
@@ -109,7 +124,10 @@ fn gate<'a>(
     for (name, row) in &rows {
         let Some(percent) = worse_by(row).filter(|percent| *percent > allowed) else { continue };
         // A negligible difference still exceeds a stricter limit.
-        let measured = matches!(row.comparison.verdict, ComparisonVerdict::Worse | ComparisonVerdict::Negligible);
+        let measured = matches!(
+            row.comparison.verdict,
+            ComparisonVerdict::Worse | ComparisonVerdict::Negligible
+        );
         let what = if measured {
             "worse"
         } else if row.comparison.verdict == ComparisonVerdict::CannotTell {
@@ -144,7 +162,9 @@ fn studies(store: &Store, sides: &[References]) -> anyhow::Result<Option<Vec<Sto
             studies.extend(super::study(store, reference)?);
         }
     }
-    if !studies.is_empty() && (studies.len() < sides.len() || sides.iter().any(|side| side.0.len() > 1)) {
+    if !studies.is_empty()
+        && (studies.len() < sides.len() || sides.iter().any(|side| side.0.len() > 1))
+    {
         return Err(UsageError::new("a study can be compared with another study only")
             .hint("its runs are in 'trimtab results list --study'")
             .into());
@@ -160,10 +180,17 @@ type LabelledRuns = (String, Vec<(RunId, Run)>);
 
 /// Loads the sides with their labels.
 fn load(store: &Store, sides: &[References]) -> anyhow::Result<Vec<LabelledRuns>> {
-    sides.iter().enumerate().map(|(i, references)| Ok((label(i), super::load(store, &references.0)?))).collect()
+    sides
+        .iter()
+        .enumerate()
+        .map(|(i, references)| Ok((label(i), super::load(store, &references.0)?)))
+        .collect()
 }
 
 /// The label of a side: A, B … Z, then numbers.
 pub fn label(side: usize) -> String {
-    u8::try_from(side).ok().filter(|i| *i < 26).map_or_else(|| (side + 1).to_string(), |i| char::from(b'A' + i).to_string())
+    u8::try_from(side)
+        .ok()
+        .filter(|i| *i < 26)
+        .map_or_else(|| (side + 1).to_string(), |i| char::from(b'A' + i).to_string())
 }

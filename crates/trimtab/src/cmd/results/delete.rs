@@ -30,7 +30,11 @@ pub fn run(args: &ResultsDeleteArgs, context: &Context) -> anyhow::Result<ExitCo
         for id in store.find_all(reference)? {
             if !ids.contains(&id) {
                 let run = store.load(id)?;
-                lines.push(format!("deleted {id}: {} on {}", clean(&run.workload), clean(&run.target_label)));
+                lines.push(format!(
+                    "deleted {id}: {} on {}",
+                    clean(&run.workload),
+                    clean(&run.target_label)
+                ));
                 ids.push(id);
             }
         }

@@ -57,14 +57,22 @@ pub fn run(args: &ResultsExportArgs, context: &Context) -> anyhow::Result<ExitCo
     }
     let store = super::open(context)?;
     let runs: Vec<(RunId, Run)> = if args.runs.is_empty() {
-        store.list(&Filter::default())?.iter().map(|summary| Ok((summary.id, store.load(summary.id)?))).collect::<store::Result<_>>()?
+        store
+            .list(&Filter::default())?
+            .iter()
+            .map(|summary| Ok((summary.id, store.load(summary.id)?)))
+            .collect::<store::Result<_>>()?
     } else {
         super::load(&store, &args.runs)?
     };
     let ids: BTreeSet<RunId> = runs.iter().map(|(id, _)| *id).collect();
     let runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
     let text = match args.format {
-        ResultFormat::Json => trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results(&store, &runs, &ids)?))?,
+        ResultFormat::Json => trimtab_linux::output::document(
+            RUNS_SCHEMA,
+            VERSION,
+            &RunsV1::new(&results(&store, &runs, &ids)?),
+        )?,
         ResultFormat::Csv => csv::write(&runs),
     };
     let rows = match args.format {
@@ -73,19 +81,34 @@ pub fn run(args: &ResultsExportArgs, context: &Context) -> anyhow::Result<ExitCo
         ResultFormat::Csv => runs.iter().filter(|run| !run.metrics.is_empty()).count(),
     };
     let without = runs.len() - rows;
-    let left_out = if without > 0 { format!(" ({without} without a figure have no row)") } else { String::new() };
-    write_to(&args.output, text.as_bytes(), args.force, context, &format!("{}{left_out}", counted(rows)))
+    let left_out = if without > 0 {
+        format!(" ({without} without a figure have no row)")
+    } else {
+        String::new()
+    };
+    write_to(
+        &args.output,
+        text.as_bytes(),
+        args.force,
+        context,
+        &format!("{}{left_out}", counted(rows)),
+    )
 }
 
 /// The runs with their labels, and the studies all of whose runs are included.
 fn results(store: &Store, runs: &[Run], ids: &BTreeSet<RunId>) -> anyhow::Result<Results> {
-    let labels: BTreeMap<RunId, Option<String>> =
-        store.list(&Filter::default())?.into_iter().map(|summary| (summary.id, summary.label)).collect();
+    let labels: BTreeMap<RunId, Option<String>> = store
+        .list(&Filter::default())?
+        .into_iter()
+        .map(|summary| (summary.id, summary.label))
+        .collect();
     let label = |run: &Run| labels.get(&RunId::of(run)).cloned().flatten();
     let studies = store.studies()?.into_iter().map(|(_, study)| study);
     Ok(Results {
         runs: runs.iter().map(|run| (run.clone(), label(run))).collect(),
-        studies: studies.filter(|study| study.runs.iter().all(|(_, id)| ids.contains(id))).collect(),
+        studies: studies
+            .filter(|study| study.runs.iter().all(|(_, id)| ids.contains(id)))
+            .collect(),
     })
 }
 

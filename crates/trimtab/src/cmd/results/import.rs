@@ -33,7 +33,11 @@ pub struct ResultsImportArgs {
 pub fn run(args: &ResultsImportArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let mut results = Results::default();
     for path in &args.files {
-        let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
+        let name = if path == Path::new("-") {
+            "standard input".to_owned()
+        } else {
+            path.display().to_string()
+        };
         let bytes = bytes(path).with_context(|| format!("cannot read {name}"))?;
         let read = read(&bytes).with_context(|| format!("cannot import {name}"))?;
         results.runs.extend(read.runs);
@@ -53,10 +57,19 @@ pub fn run(args: &ResultsImportArgs, context: &Context) -> anyhow::Result<ExitCo
     }
     let ids = |new| -> Vec<RunId> { saved.iter().filter(|s| s.new == new).map(|s| s.id).collect() };
     let (imported, there_already) = (ids(true), ids(false));
-    context.report("runs-imported", 1, &json!({ "imported": imported, "there_already": there_already }), || {
-        let there = if there_already.is_empty() { String::new() } else { format!("; {} there already", there_already.len()) };
-        format!("{} imported{there}", counted(imported.len()))
-    })?;
+    context.report(
+        "runs-imported",
+        1,
+        &json!({ "imported": imported, "there_already": there_already }),
+        || {
+            let there = if there_already.is_empty() {
+                String::new()
+            } else {
+                format!("; {} there already", there_already.len())
+            };
+            format!("{} imported{there}", counted(imported.len()))
+        },
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -67,7 +67,11 @@ pub fn run(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode
         workload: args.workload.clone(),
         policy: args.policy.clone(),
         target: args.target.clone(),
-        since_unix_ms: args.since.as_deref().map(|text| super::instant_of(text, unix_ms())).transpose()?,
+        since_unix_ms: args
+            .since
+            .as_deref()
+            .map(|text| super::instant_of(text, unix_ms()))
+            .transpose()?,
         limit: args.limit,
     };
     let found = match store::open_to_read(context)? {
@@ -75,7 +79,11 @@ pub fn run(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode
         None => Vec::new(),
     };
     if found.is_empty() && !context.json {
-        let which = if filter == Filter::default() { "no runs are stored yet" } else { "no stored run fits" };
+        let which = if filter == Filter::default() {
+            "no runs are stored yet"
+        } else {
+            "no stored run fits"
+        };
         context.remark(which);
         return Ok(ExitCode::SUCCESS);
     }
@@ -112,7 +120,11 @@ fn studies(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode
             });
         }
     }
-    rows.retain(|row| args.target.as_ref().is_none_or(|part| row.target.to_lowercase().contains(&part.to_lowercase())));
+    rows.retain(|row| {
+        args.target
+            .as_ref()
+            .is_none_or(|part| row.target.to_lowercase().contains(&part.to_lowercase()))
+    });
     let skipped = args.limit.map_or(0, |limit| rows.len().saturating_sub(limit));
     let studies = rows.split_off(skipped);
     if studies.is_empty() && !context.json {
@@ -120,7 +132,9 @@ fn studies(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode
         return Ok(ExitCode::SUCCESS);
     }
     context.report("studies-list", 1, &json!({ "studies": studies }), || {
-        let mut table = Table::new("", &["study", "began", "target", "runs", "policies", "remarks"]).when_narrow(NarrowLayout::Records);
+        let mut table =
+            Table::new("", &["study", "began", "target", "runs", "policies", "remarks"])
+                .when_narrow(NarrowLayout::Records);
         for row in &studies {
             let remark = if row.complete { "" } else { "interrupted" };
             table.row([

@@ -37,9 +37,15 @@ pub struct ResultsReportArgs {
 /// Runs the command.
 pub fn run(args: &ResultsReportArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let store = super::open(context)?;
-    let studies: Vec<_> = args.runs.iter().map(|reference| super::study(&store, reference)).collect::<Result<_, _>>()?;
+    let studies: Vec<_> = args
+        .runs
+        .iter()
+        .map(|reference| super::study(&store, reference))
+        .collect::<Result<_, _>>()?;
     let html = report::html::render(&match &studies[..] {
-        [Some(kept)] => report::study::document(&Verdict::all(&kept.restored.studies), &kept.around()),
+        [Some(kept)] => {
+            report::study::document(&Verdict::all(&kept.restored.studies), &kept.around())
+        }
         all if all.iter().any(Option::is_some) => {
             let hint = "'trimtab results compare' compares studies; their runs are in 'trimtab results list --study'";
             return Err(UsageError::new("a report shows one study").hint(hint).into());
@@ -61,11 +67,16 @@ fn document(runs: &[(String, &Run)]) -> anyhow::Result<Document> {
         return Ok(document);
     }
     let labels: Vec<String> = (0..runs.len()).map(super::compare::label).collect();
-    let sides: Vec<Side<'_>> = runs.iter().zip(&labels).map(|((_, run), label)| Side { label, runs: std::slice::from_ref(*run) }).collect();
+    let sides: Vec<Side<'_>> = runs
+        .iter()
+        .zip(&labels)
+        .map(|((_, run), label)| Side { label, runs: std::slice::from_ref(*run) })
+        .collect();
     super::compare::check_workloads(&sides)?;
     let ids: Vec<String> = runs.iter().map(|(id, _)| id.clone()).collect();
     let options = ComparisonOptions::default();
-    let others: Vec<_> = sides.iter().skip(1).map(|side| against(sides[0], *side, &options)).collect();
+    let others: Vec<_> =
+        sides.iter().skip(1).map(|side| against(sides[0], *side, &options)).collect();
     let mut whole = report::compare::document(&sides, &ids, &others, &warnings(&sides));
     let pictures = report::compare::pictures(&sides);
     if !pictures.is_empty() {
@@ -73,9 +84,12 @@ fn document(runs: &[(String, &Run)]) -> anyhow::Result<Document> {
     }
     for ((id, run), label) in runs.iter().zip(&labels) {
         let document = report::run::everything(run);
-        let policy = if run.policy.is_empty() { String::new() } else { format!(", {}", run.policy) };
-        let named =
-            |section: Section| Section { title: format!("{label} = {id}: {} ({}{policy})", section.title, run.workload), ..section };
+        let policy =
+            if run.policy.is_empty() { String::new() } else { format!(", {}", run.policy) };
+        let named = |section: Section| Section {
+            title: format!("{label} = {id}: {} ({}{policy})", section.title, run.workload),
+            ..section
+        };
         whole.sections.extend(document.sections.into_iter().map(|section| named(section).folded()));
     }
     Ok(whole)

@@ -31,7 +31,8 @@ pub fn run(args: &ResultsShowArgs, context: &Context) -> anyhow::Result<ExitCode
     let store = super::open(context)?;
     if let Some(kept) = super::study(&store, &args.run)? {
         let verdicts = Verdict::all(&kept.restored.studies);
-        return study::print(context, Some(kept.id), &verdicts, &kept.around(), args.details).map(|()| ExitCode::SUCCESS);
+        return study::print(context, Some(kept.id), &verdicts, &kept.around(), args.details)
+            .map(|()| ExitCode::SUCCESS);
     }
     let id = store.find(&args.run)?;
     let run = store.load(id)?;

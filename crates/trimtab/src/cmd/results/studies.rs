@@ -14,7 +14,11 @@ use trimtab_study::study::Study;
 
 /// Compares studies with the first of them, prints the result, and returns the headline
 /// figures with their cells.
-pub fn compare(studies: &[StoredStudy], options: &ComparisonOptions, context: &Context) -> anyhow::Result<Vec<(String, ComparisonRow)>> {
+pub fn compare(
+    studies: &[StoredStudy],
+    options: &ComparisonOptions,
+    context: &Context,
+) -> anyhow::Result<Vec<(String, ComparisonRow)>> {
     let Some((base, others)) = studies.split_first() else { return Ok(Vec::new()) };
     let mut all = Vec::new();
     let mut compared = Vec::new();
@@ -25,16 +29,35 @@ pub fn compare(studies: &[StoredStudy], options: &ComparisonOptions, context: &C
         compared.push(shape(base.id, other.id, &rows, &only));
         all.extend(rows);
     }
-    let targets = |kept: &StoredStudy| kept.restored.studies.iter().map(|study| study.target.clone()).collect::<Vec<_>>().join(", ");
-    let subtitle = studies.iter().map(|kept| format!("{}: {}", kept.id.short(), targets(kept))).collect();
-    let document = Document { title: format!("Comparison of {} studies", studies.len()), subtitle, sections, ..Document::default() };
-    context.report_styled("studies-comparison", 1, &json!({ "comparisons": compared }), || report::text::render(&document))?;
+    let targets = |kept: &StoredStudy| {
+        kept.restored
+            .studies
+            .iter()
+            .map(|study| study.target.clone())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let subtitle =
+        studies.iter().map(|kept| format!("{}: {}", kept.id.short(), targets(kept))).collect();
+    let document = Document {
+        title: format!("Comparison of {} studies", studies.len()),
+        subtitle,
+        sections,
+        ..Document::default()
+    };
+    context.report_styled("studies-comparison", 1, &json!({ "comparisons": compared }), || {
+        report::text::render(&document)
+    })?;
     Ok(all)
 }
 
 /// The headline figures of runs that both sides have, and the runs that only one side has. If
 /// a side has several targets, compares studies of the same target.
-fn paired(base: &[Study], other: &[Study], options: &ComparisonOptions) -> (Vec<(String, ComparisonRow)>, Vec<String>) {
+fn paired(
+    base: &[Study],
+    other: &[Study],
+    options: &ComparisonOptions,
+) -> (Vec<(String, ComparisonRow)>, Vec<String>) {
     if let ([a], [b]) = (base, other) {
         return (study_comparison::headlines(a, b, options), study_comparison::only_in_one(a, b));
     }
@@ -45,8 +68,14 @@ fn paired(base: &[Study], other: &[Study], options: &ComparisonOptions) -> (Vec<
     let (mut rows, mut only) = (Vec::new(), Vec::new());
     for (a, b) in shared.chain(others) {
         let target = if a.target.is_empty() { &b.target } else { &a.target };
-        rows.extend(study_comparison::headlines(a, b, options).into_iter().map(|(cell, row)| (format!("{target}, {cell}"), row)));
-        only.extend(study_comparison::only_in_one(a, b).into_iter().map(|cell| format!("{target}, {cell}")));
+        rows.extend(
+            study_comparison::headlines(a, b, options)
+                .into_iter()
+                .map(|(cell, row)| (format!("{target}, {cell}"), row)),
+        );
+        only.extend(
+            study_comparison::only_in_one(a, b).into_iter().map(|cell| format!("{target}, {cell}")),
+        );
     }
     (rows, only)
 }
@@ -56,7 +85,12 @@ fn section(base: RunId, id: RunId, rows: &[(String, ComparisonRow)], only: &[Str
     Section::new(format!("{id} against {base}"), study_comparison::blocks([&base, &id], rows, only))
 }
 
-fn shape(base: RunId, id: RunId, rows: &[(String, ComparisonRow)], only_in_one: &[String]) -> Value {
+fn shape(
+    base: RunId,
+    id: RunId,
+    rows: &[(String, ComparisonRow)],
+    only_in_one: &[String],
+) -> Value {
     let one = |(cell, row): &(String, ComparisonRow)| -> Map<String, Value> {
         let named = [("cell", cell.as_str()), ("figure", &row.name), ("unit", row.unit.name())];
         let named = named.map(|(key, value)| (key.to_owned(), json!(value)));

@@ -33,16 +33,27 @@ pub fn run(args: &StudyArgs, context: &Context, name: &str) -> anyhow::Result<Ex
     }
     let checkpoints = checkpoints(args, context, target)?;
     let used = used(args)?;
-    let made = run::modelled(context, vec![study(args, name, target, &asked, &used, &checkpoints)?])?;
+    let made =
+        run::modelled(context, vec![study(args, name, target, &asked, &used, &checkpoints)?])?;
     conclude(args, context, &made, None, began)
 }
 
 /// Studies months of use on a twin under all policies, on a filesystem that is `percent`
 /// full. Deleting is left out, because it was measured.
-pub fn months(args: &StudyArgs, context: &Context, reference: &str, percent: u8) -> anyhow::Result<Study> {
+pub fn months(
+    args: &StudyArgs,
+    context: &Context,
+    reference: &str,
+    percent: u8,
+) -> anyhow::Result<Study> {
     let mut asked = asked(args);
     asked.deleting = false;
-    asked.extent = StudyExtent { fills: vec![f64::from(percent) / 100.0], ageing: true, tuning: false, ..asked.extent };
+    asked.extent = StudyExtent {
+        fills: vec![f64::from(percent) / 100.0],
+        ageing: true,
+        tuning: false,
+        ..asked.extent
+    };
     asked.assumptions = Some(Breadth::Drives);
     let name = reference.strip_prefix("drive:").unwrap_or(reference);
     let share = f64::from(percent) / 100.0;
@@ -64,17 +75,27 @@ fn asked(args: &StudyArgs) -> StudyRequest {
     asked.deleting = args.asks(QuestionArg::Deleting);
     asked.scale.repeats = args.repeats.unwrap_or(asked.scale.repeats);
     let (aged, fills) = (args.aged(), args.fills(asked.extent.fills));
-    asked.extent =
-        StudyExtent { aged, fills, ageing: args.asks(QuestionArg::Ageing), tuning: args.asks(QuestionArg::Tuning), ..asked.extent };
+    asked.extent = StudyExtent {
+        aged,
+        fills,
+        ageing: args.asks(QuestionArg::Ageing),
+        tuning: args.asks(QuestionArg::Tuning),
+        ..asked.extent
+    };
     if !args.questions.is_empty() {
-        asked.assumptions = args.questions.contains(&QuestionArg::Assumptions).then_some(Breadth::All);
+        asked.assumptions =
+            args.questions.contains(&QuestionArg::Assumptions).then_some(Breadth::All);
     }
     asked
 }
 
 /// The filesystem's layout after months of use, which is the same on every drive.
 pub fn used(args: &StudyArgs) -> anyhow::Result<FreeExtentLengths> {
-    Ok(FreeExtentLengths::by_churn(&modelled::volume_named(filesystem(args)), fill(args), args.seed)?)
+    Ok(FreeExtentLengths::by_churn(
+        &modelled::volume_named(filesystem(args)),
+        fill(args),
+        args.seed,
+    )?)
 }
 
 fn filesystem(args: &StudyArgs) -> &str {
@@ -94,8 +115,16 @@ pub fn study<'a>(
     used: &FreeExtentLengths,
     checkpoints: &'a Checkpoints,
 ) -> anyhow::Result<ModelledStudy<'a>> {
-    let policies = modelled::policies(&args.policies).map_err(|e| UsageError::new(e.to_string()))?;
-    let setup = Setup::new(drives::load(name)?, target, filesystem(args), fill(args), used.clone(), args.seed)?;
+    let policies =
+        modelled::policies(&args.policies).map_err(|e| UsageError::new(e.to_string()))?;
+    let setup = Setup::new(
+        drives::load(name)?,
+        target,
+        filesystem(args),
+        fill(args),
+        used.clone(),
+        args.seed,
+    )?;
     prepared(setup, &policies, asked, checkpoints, args.cell.as_deref())
 }
 
@@ -110,7 +139,13 @@ fn prepared<'a>(
     let (mut cells, untried) = asked.cells(&setup, policies)?;
     let study = Study { target: setup.label.clone(), complete: true, untried, ..Study::default() };
     cells.retain(|cell| only.is_none_or(|only| run::name(cell) == only));
-    let mut made = ModelledStudy { cells, repeats: asked.scale.repeats, checkpoints, assumptions: None, study };
+    let mut made = ModelledStudy {
+        cells,
+        repeats: asked.scale.repeats,
+        checkpoints,
+        assumptions: None,
+        study,
+    };
     if let Some(breadth) = asked.assumptions {
         made.assume(setup, policies, (breadth, &asked.extent), only);
     }

@@ -37,7 +37,11 @@ struct StudyV3<'a> {
     predicted: Option<Box<Self>>,
 }
 
-fn shape<'a>(id: Option<RunId>, verdict: &'a Verdict<'a>, months: Option<&'a Verdict<'a>>) -> StudyV3<'a> {
+fn shape<'a>(
+    id: Option<RunId>,
+    verdict: &'a Verdict<'a>,
+    months: Option<&'a Verdict<'a>>,
+) -> StudyV3<'a> {
     let study = verdict.study();
     let shape_of = |run: &'a Run| RunV1::new(run, id.map(|_| RunId::of(run)));
     let shapes = |runs: &'a [Run]| -> Vec<RunV1<'a>> { runs.iter().map(shape_of).collect() };
@@ -64,7 +68,13 @@ fn shape<'a>(id: Option<RunId>, verdict: &'a Verdict<'a>, months: Option<&'a Ver
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn print(context: &Context, id: Option<RunId>, verdicts: &[Verdict<'_>], around: &Surroundings, details: bool) -> anyhow::Result<()> {
+pub fn print(
+    context: &Context,
+    id: Option<RunId>,
+    verdicts: &[Verdict<'_>],
+    around: &Surroundings,
+    details: bool,
+) -> anyhow::Result<()> {
     let shown = || match details {
         true => report::text::render(&report::study::document(verdicts, around)),
         false => report::text::answer(&report::study::answer(verdicts, around)),

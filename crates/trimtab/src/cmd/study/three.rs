@@ -29,11 +29,15 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     }
     let asked = asked(args);
     let targets = DRIVES.map(|name| format!("drive:{name}"));
-    let checkpoints_of_each: Vec<Checkpoints> =
-        targets.iter().map(|target| checkpoints(args, context, target)).collect::<anyhow::Result<_>>()?;
+    let checkpoints_of_each: Vec<Checkpoints> = targets
+        .iter()
+        .map(|target| checkpoints(args, context, target))
+        .collect::<anyhow::Result<_>>()?;
     let used = modelled::used(args)?;
     let each = DRIVES.iter().zip(&targets).zip(&checkpoints_of_each);
-    let all = each.map(|((name, target), checkpoints)| modelled::study(args, name, target, &asked, &used, checkpoints));
+    let all = each.map(|((name, target), checkpoints)| {
+        modelled::study(args, name, target, &asked, &used, checkpoints)
+    });
     let studies = run::modelled(context, all.collect::<anyhow::Result<_>>()?)?;
     conclude(args, context, &studies, None, began)
 }
@@ -45,9 +49,15 @@ fn asked(args: &StudyArgs) -> StudyRequest {
         (_, true) => (5.0, vec![0.6, 0.9]),
         _ => (2.0, vec![0.6, 0.9]),
     };
-    let extent =
-        StudyExtent { drive_writes, aged: args.aged(), fills: args.fills(fills), ageing: args.asks(QuestionArg::Ageing), tuning: false };
-    let scale = Scale { repeats: args.repeats.unwrap_or(1), ..if args.full { FULL } else { QUICK } };
+    let extent = StudyExtent {
+        drive_writes,
+        aged: args.aged(),
+        fills: args.fills(fills),
+        ageing: args.asks(QuestionArg::Ageing),
+        tuning: false,
+    };
+    let scale =
+        Scale { repeats: args.repeats.unwrap_or(1), ..if args.full { FULL } else { QUICK } };
     let assumptions = match (args.questions.is_empty(), args.quick, args.full) {
         (true, true, _) => None,
         (true, false, true) => Some(Breadth::All),
@@ -55,5 +65,12 @@ fn asked(args: &StudyArgs) -> StudyRequest {
         (false, ..) => args.questions.contains(&QuestionArg::Assumptions).then_some(Breadth::All),
     };
     let stand_in = (!args.full).then_some(STAND_IN);
-    StudyRequest { deleting: args.asks(QuestionArg::Deleting), scale, stand_in, extent, only_tree: !args.full, assumptions }
+    StudyRequest {
+        deleting: args.asks(QuestionArg::Deleting),
+        scale,
+        stand_in,
+        extent,
+        only_tree: !args.full,
+        assumptions,
+    }
 }

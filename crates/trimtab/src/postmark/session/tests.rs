@@ -20,10 +20,23 @@ impl Transcript {
             let (_, rest) = text.split_once(&format!("=== {name} ===\n")).unwrap();
             rest.split("\n=== ").next().unwrap().to_owned() + "\n"
         };
-        let clock = text.lines().find_map(|line| line.strip_prefix("# clock: time() scripted: ")).unwrap_or("0");
-        let clock = clock.split(' ').next().unwrap().split(',').map(|second| second.parse().unwrap()).collect();
+        let clock = text
+            .lines()
+            .find_map(|line| line.strip_prefix("# clock: time() scripted: "))
+            .unwrap_or("0");
+        let clock = clock
+            .split(' ')
+            .next()
+            .unwrap()
+            .split(',')
+            .map(|second| second.parse().unwrap())
+            .collect();
         let output = section("OUTPUT (stdout+stderr, in order)");
-        Self { input: section("INPUT (stdin)"), output: output.replace("[no newline at end]\n", ""), clock }
+        Self {
+            input: section("INPUT (stdin)"),
+            output: output.replace("[no newline at end]\n", ""),
+            clock,
+        }
     }
 
     /// Standard output without text that may differ: help, and complaints, which go to standard
@@ -51,7 +64,11 @@ struct Scripted {
 }
 
 impl Scripted {
-    fn run(&mut self, config: &PostmarkConfig, out: &mut dyn Write) -> anyhow::Result<PostmarkResult> {
+    fn run(
+        &mut self,
+        config: &PostmarkConfig,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<PostmarkResult> {
         let settings = config.run_settings();
         let mut seconds = || {
             self.now = self.clock.pop_front().unwrap_or(self.now);
@@ -63,7 +80,11 @@ impl Scripted {
         let outcome = files::run(&mut announced, &mut NullFiles::new(), &mut &announcer);
         assert_eq!(outcome.end, RunEnd::Complete);
         let counts = announced.run.counts();
-        Ok(PostmarkResult { totals: Totals::of(&settings, &counts), stamps: announcer.stamps(), all_done: !counts.out_of_files })
+        Ok(PostmarkResult {
+            totals: Totals::of(&settings, &counts),
+            stamps: announcer.stamps(),
+            all_done: !counts.out_of_files,
+        })
     }
 }
 
@@ -75,7 +96,11 @@ fn play(input: &str, clock: &[i64], file: &Path) -> (String, Vec<String>) {
     let voice = SessionOutput { out: &mut out, complain: &mut complain, shell_to_stderr: true };
     let mut runner = Scripted { clock: clock.iter().copied().collect(), now: 0 };
     let mut run = |config: &PostmarkConfig, out: &mut dyn Write| runner.run(config, out);
-    assert!(!Session::new(PostmarkConfig::default(), voice, &mut run).execute(file, &mut input.as_bytes()).unwrap());
+    assert!(
+        !Session::new(PostmarkConfig::default(), voice, &mut run)
+            .execute(file, &mut input.as_bytes())
+            .unwrap()
+    );
     (String::from_utf8(out).unwrap(), complaints)
 }
 
@@ -98,8 +123,13 @@ fn postmark_sessions_match_recordings_byte_for_byte() {
     ] {
         let transcript = Transcript::parse(text);
         // Locations are those of the original's run; the working directory is that of this run.
-        let wanted = transcript.wanted("WORK").replace("Working directory: WORK\n", &format!("Working directory: {}\n", here.display()));
-        let input = transcript.input.replace("run log.txt", &format!("run {}", dir.path().join("log.txt").display()));
+        let wanted = transcript.wanted("WORK").replace(
+            "Working directory: WORK\n",
+            &format!("Working directory: {}\n", here.display()),
+        );
+        let input = transcript
+            .input
+            .replace("run log.txt", &format!("run {}", dir.path().join("log.txt").display()));
         let (output, _) = play(&input, &transcript.clock, &nothing());
         assert_eq!(without_free_words(&output), wanted, "{name}");
     }
@@ -107,10 +137,15 @@ fn postmark_sessions_match_recordings_byte_for_byte() {
 
 #[test]
 fn errors_of_original_are_reported_as_complaints() {
-    let transcript = Transcript::parse(include_str!("../../../tests/fixtures/postmark/08_bad_input.txt"));
+    let transcript =
+        Transcript::parse(include_str!("../../../tests/fixtures/postmark/08_bad_input.txt"));
     let (_, complaints) = play(&transcript.input, &transcript.clock, &nothing());
     // One more, because the configuration file does not exist.
-    assert_eq!(complaints.len(), transcript.output.matches("Error: ").count() + 1, "{complaints:#?}");
+    assert_eq!(
+        complaints.len(),
+        transcript.output.matches("Error: ").count() + 1,
+        "{complaints:#?}"
+    );
     assert!(complaints.iter().all(|text| !text.contains('\n')));
 }
 
@@ -121,10 +156,19 @@ fn quit_ends_loaded_file_only_but_ends_startup_session() {
     std::fs::write(&file, "set number 12\nquit\nset number 13\n").unwrap();
     let name = file.display().to_string();
     let (output, _) = play(&format!("load {name}\nshow\n"), &[0], &nothing());
-    assert!(output.starts_with(&format!("PostMark v1.51 : 8/14/01\npm>Reading configuration from file '{name}'\npm>Current")), "{output}");
+    assert!(
+        output.starts_with(&format!(
+            "PostMark v1.51 : 8/14/01\npm>Reading configuration from file '{name}'\npm>Current"
+        )),
+        "{output}"
+    );
     assert!(output.contains("The base number of files is 12\n"));
     let (output, _) = play("show\n", &[0], &file);
-    assert_eq!(output, format!("PostMark v1.51 : 8/14/01\nReading configuration from file '{name}'\n"), "no prompt");
+    assert_eq!(
+        output,
+        format!("PostMark v1.51 : 8/14/01\nReading configuration from file '{name}'\n"),
+        "no prompt"
+    );
 }
 
 #[test]
@@ -148,16 +192,26 @@ fn last_line_without_newline_is_explained() {
 fn reports_and_settings_are_appended_to_files() {
     let dir = tempfile::tempdir().unwrap();
     let name = dir.path().join("out").display().to_string();
-    let input =
-        format!("set report terse\nrun {name}\nset location /x 2\nshow {name}\nset bias create 0\nset transactions 2000\nrun {name}\n");
+    let input = format!(
+        "set report terse\nrun {name}\nset location /x 2\nshow {name}\nset bias create 0\nset transactions 2000\nrun {name}\n"
+    );
     let (output, _) = play(&input, &[0], &nothing());
     let file = std::fs::read_to_string(&name).unwrap();
     let lines: Vec<&str> = file.lines().collect();
-    assert_eq!(lines[0], "1 1 500.00 764.00 500.00 264.00 243.00 257.00 764.00 528.00 236.00 1430770.00 4662068.00");
+    assert_eq!(
+        lines[0],
+        "1 1 500.00 764.00 500.00 264.00 243.00 257.00 764.00 528.00 236.00 1430770.00 4662068.00"
+    );
     assert_eq!(lines[1], "Current configuration is:");
-    assert!(file.contains("Working directory: \nBlock sizes"), "the list of locations goes to standard output: {file}");
+    assert!(
+        file.contains("Working directory: \nBlock sizes"),
+        "the list of locations goes to standard output: {file}"
+    );
     assert!(output.contains("pm>\t/x (weight=2)\npm>"), "{output}");
-    assert!(file.ends_with("Report format is terse.\n"), "no report of a run that ran out of files");
+    assert!(
+        file.ends_with("Report format is terse.\n"),
+        "no report of a run that ran out of files"
+    );
     let empty = dir.path().join("empty").display().to_string();
     play(&format!("set bias create 0\nset transactions 2000\nrun {empty}\n"), &[0], &nothing());
     assert_eq!(std::fs::read(&empty).unwrap(), b"", "but the file is created");

@@ -17,8 +17,12 @@ use trimtab_study::study::verdict::{Confidence, Verdict};
 /// The name of an assumption, and its plural for several values: `TRIM costs`.
 const fn assumption(assumption: Assumption) -> (&'static str, &'static str) {
     match assumption {
-        Assumption::FreeSuperblocks => ("superblocks kept free in idle time", "superblocks kept free in idle time"),
-        Assumption::IdleDelay => ("idle time before garbage is collected", "idle times before garbage is collected"),
+        Assumption::FreeSuperblocks => {
+            ("superblocks kept free in idle time", "superblocks kept free in idle time")
+        }
+        Assumption::IdleDelay => {
+            ("idle time before garbage is collected", "idle times before garbage is collected")
+        }
         Assumption::SpareSpace => ("spare space", "spare space"),
         Assumption::TrimCost => ("the cost of a TRIM", "TRIM costs"),
         Assumption::HostMemory => ("memory of the host", "memory of the host"),
@@ -35,10 +39,14 @@ const PUBLISHED: (usize, usize) = (60, 28);
 /// The "How sure" note: repeats or assumptions, sources of the model's inputs, error of the
 /// model. `None` without an answer.
 pub(super) fn how_sure(named: &Named<'_>) -> Option<String> {
-    let answers: Vec<_> = named.iter().filter(|(_, verdict)| verdict.recommendation.is_answer()).collect();
-    let mut parts = distinct(answers.iter().map(|(_, verdict)| super::words::confidence(&verdict.confidence)));
+    let answers: Vec<_> =
+        named.iter().filter(|(_, verdict)| verdict.recommendation.is_answer()).collect();
+    let mut parts =
+        distinct(answers.iter().map(|(_, verdict)| super::words::confidence(&verdict.confidence)));
     parts.extend(varied(&answers));
-    let modelled = |verdict: &Verdict<'_>| verdict.study().runs.iter().any(|run| run.provenance == Provenance::Modelled);
+    let modelled = |verdict: &Verdict<'_>| {
+        verdict.study().runs.iter().any(|run| run.provenance == Provenance::Modelled)
+    };
     if answers.iter().any(|(_, verdict)| modelled(verdict)) {
         parts.push(values(answers.iter().filter_map(|(_, verdict)| verdict.study().all().next())));
         let (figures, met) = PUBLISHED;
@@ -51,12 +59,15 @@ pub(super) fn how_sure(named: &Named<'_>) -> Option<String> {
 /// Results of other assumptions, and of other drives that fit a twin.
 fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
     let mut parts = Vec::new();
-    let (mut kinds, mut except, mut close) = (Vec::new(), Vec::new(), Vec::<(Recommendation, Vec<&str>)>::new());
+    let (mut kinds, mut except, mut close) =
+        (Vec::new(), Vec::new(), Vec::<(Recommendation, Vec<&str>)>::new());
     for (name, verdict) in answers {
         let Confidence::Assumptions { otherwise, .. } = &verdict.confidence else { continue };
         let Some(sensitivity) = &verdict.study().sensitivity else { continue };
         if let Some(ensemble) = &sensitivity.ensemble {
-            let gains = ranges(ensemble, verdict.recommendation).map(|gains| format!(": {gains}")).unwrap_or_default();
+            let gains = ranges(ensemble, verdict.recommendation)
+                .map(|gains| format!(": {gains}"))
+                .unwrap_or_default();
             parts.push(format!("{}{gains}", drives(ensemble, verdict.recommendation)));
         }
         if let Some(otherwise) = otherwise {
@@ -71,7 +82,10 @@ fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
     }
     for (otherwise, names) in close {
         let on = if names == [""] { String::new() } else { format!(" on {}", listed(&names)) };
-        parts.push(format!("near tie with {}{on} (it wins on smaller models)", self::name(otherwise)));
+        parts.push(format!(
+            "near tie with {}{on} (it wins on smaller models)",
+            self::name(otherwise)
+        ));
     }
     let kinds = distinct(kinds);
     let under = match kinds.len() {
@@ -80,7 +94,8 @@ fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
         count => format!("{count} other assumptions"),
     };
     let except = distinct(except);
-    let except = if except.is_empty() { String::new() } else { format!(", except {}", except.join(", ")) };
+    let except =
+        if except.is_empty() { String::new() } else { format!(", except {}", except.join(", ")) };
     parts.push(format!("same answer under {under}{except}"));
     parts
 }
@@ -88,7 +103,9 @@ fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
 /// Assumptions that change the recommendation: `OCZ at 30 % full (then no trimming)`.
 fn flips(short: &str, sensitivity: &Sensitivity) -> Vec<String> {
     let decisive = sensitivity.decisive();
-    let changing = decisive.iter().flat_map(|row| sensitivity.changing(row).map(move |tried| (row.assumption, tried)));
+    let changing = decisive
+        .iter()
+        .flat_map(|row| sensitivity.changing(row).map(move |tried| (row.assumption, tried)));
     let flip = |(assumption, tried): (Assumption, &AssumptionResult)| {
         let when = match assumption {
             Assumption::Fill => format!("at {} full", spaced(&tried.value)),
@@ -112,16 +129,26 @@ pub(super) fn alternatives(verdict: &Verdict<'_>) -> Vec<Recommendation> {
     let Some(sensitivity) = &verdict.study().sensitivity else { return Vec::new() };
     match rival(verdict) {
         Some(rival) => vec![rival],
-        None => sensitivity.decisive().iter().flat_map(|row| sensitivity.changing(row)).map(|tried| tried.recommended).collect(),
+        None => sensitivity
+            .decisive()
+            .iter()
+            .flat_map(|row| sensitivity.changing(row))
+            .map(|tried| tried.recommended)
+            .collect(),
     }
 }
 
 /// Sources of the values of these runs' drives: `inputs: 3 published, 62 assumed`.
 fn values<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
-    let counts: Vec<_> = runs.filter_map(|run| fields::counts(Field::find(&run.specification, recipe::DRIVE)?)).collect();
+    let counts: Vec<_> = runs
+        .filter_map(|run| fields::counts(Field::find(&run.specification, recipe::DRIVE)?))
+        .collect();
     let sum = |at: usize| counts.iter().map(|counts| counts[at].0).sum::<usize>();
     let first = counts.first().into_iter().flatten().enumerate();
-    let shown: Vec<String> = first.filter(|(at, _)| sum(*at) > 0).map(|(at, (_, kind))| format!("{} {}", sum(at), kind.name())).collect();
+    let shown: Vec<String> = first
+        .filter(|(at, _)| sum(*at) > 0)
+        .map(|(at, (_, kind))| format!("{} {}", sum(at), kind.name()))
+        .collect();
     if shown.is_empty() { String::new() } else { format!("inputs: {}", shown.join(", ")) }
 }
 
@@ -138,31 +165,49 @@ fn about_assumptions(sensitivity: &Sensitivity, recommended: Recommendation) -> 
         return None;
     }
     let otherwise = sensitivity.recommended.filter(|other| *other != recommended);
-    let aside =
-        otherwise.map(|other| format!(" (The smaller studies recommend {} with nothing changed.)", name(other))).unwrap_or_default();
+    let aside = otherwise
+        .map(|other| {
+            format!(" (The smaller studies recommend {} with nothing changed.)", name(other))
+        })
+        .unwrap_or_default();
     if decisive.is_empty() {
-        return Some(format!("It holds under all {all} assumptions, each varied within its plausible range.{aside}"));
+        return Some(format!(
+            "It holds under all {all} assumptions, each varied within its plausible range.{aside}"
+        ));
     }
     let each = decisive.iter().map(|row| {
-        let values: Vec<String> =
-            sensitivity.changing(row).map(|tried| format!("{} with {}", name(tried.recommended), tried.value)).collect();
+        let values: Vec<String> = sensitivity
+            .changing(row)
+            .map(|tried| format!("{} with {}", name(tried.recommended), tried.value))
+            .collect();
         format!("{} ({})", assumption(row.assumption).0, values.join(", "))
     });
     let each = each.collect::<Vec<_>>().join("; ");
-    Some(format!("It holds under {} of {all} assumptions and depends on {each}.{aside}", all - decisive.len()))
+    Some(format!(
+        "It holds under {} of {all} assumptions and depends on {each}.{aside}",
+        all - decisive.len()
+    ))
 }
 
 /// The table of assumptions.
 pub(super) fn section(sensitivity: &Sensitivity) -> Option<Section> {
     let unchanged = sensitivity.recommended.map_or("nothing", name);
-    let title = format!("One assumption varied at a time, in a small study each. Nothing varied: {unchanged}.");
+    let title = format!(
+        "One assumption varied at a time, in a small study each. Nothing varied: {unchanged}."
+    );
     let mut table = Table::new(title, &["assumption", "assumed", "tried", "recommended then"]);
     for row in &sensitivity.rows {
         for (at, tried) in row.tried.iter().enumerate() {
             let first = |text: &str| if at == 0 { text.to_owned() } else { String::new() };
-            let mark = if Some(tried.recommended) == sensitivity.recommended { "" } else { " (changes)" };
+            let mark =
+                if Some(tried.recommended) == sensitivity.recommended { "" } else { " (changes)" };
             let recommended = format!("{}{mark}", name(tried.recommended));
-            table.row([first(assumption(row.assumption).0), first(&row.assumed), tried.value.clone(), recommended]);
+            table.row([
+                first(assumption(row.assumption).0),
+                first(&row.assumed),
+                tried.value.clone(),
+                recommended,
+            ]);
         }
     }
     (!table.rows.is_empty()).then(|| Section::new("Assumptions", vec![SectionBlock::Table(table)]))
@@ -176,16 +221,27 @@ pub(super) fn drives(ensemble: &Ensemble, recommended: Recommendation) -> String
         return format!("{what} on {} of {all} drives that fit", ensemble.agree(recommended));
     }
     if ensemble.unexplained {
-        return format!("cannot be decided: no drive explains the measurements, and of the {all} nearest {}", counted(ensemble));
+        return format!(
+            "cannot be decided: no drive explains the measurements, and of the {all} nearest {}",
+            counted(ensemble)
+        );
     }
-    let itself =
-        if ensemble.agrees_on_another(recommended) { format!("the twin itself gives {}, and ", name(recommended)) } else { String::new() };
+    let itself = if ensemble.agrees_on_another(recommended) {
+        format!("the twin itself gives {}, and ", name(recommended))
+    } else {
+        String::new()
+    };
     format!("cannot be decided: {itself}of {all} drives that fit {}", counted(ensemble))
 }
 
 /// Counts of drives by recommendation: "idle on 5, batched on 2".
 fn counted(ensemble: &Ensemble) -> String {
-    ensemble.counts().iter().map(|(what, count)| format!("{} on {count}", name(*what))).collect::<Vec<_>>().join(", ")
+    ensemble
+        .counts()
+        .iter()
+        .map(|(what, count)| format!("{} on {count}", name(*what)))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// "random writes +160 to +190 %, life +28 to +31 %".
@@ -210,7 +266,11 @@ pub(super) fn of_ensemble(ensemble: &Ensemble, recommended: Recommendation) -> S
             counted(ensemble)
         );
     }
-    let mut text = format!("Of {all} drives (the first of {}) that explain the measurements: {}.", ensemble.of, counted(ensemble));
+    let mut text = format!(
+        "Of {all} drives (the first of {}) that explain the measurements: {}.",
+        ensemble.of,
+        counted(ensemble)
+    );
     if ensemble.agrees_on_another(recommended) {
         text += &format!(" The twin itself gives {}.", name(recommended));
     }
@@ -220,7 +280,10 @@ pub(super) fn of_ensemble(ensemble: &Ensemble, recommended: Recommendation) -> S
     if let Some(on) = &ensemble.depends_on {
         text += &format!(" They differ most in {}, known from {}.", on.field, on.source);
     }
-    text += &format!(" Of other drives that fit equally well, {:.0} in 100 lie outside this range.", 200.0 / (all + 1) as f64);
+    text += &format!(
+        " Of other drives that fit equally well, {:.0} in 100 lie outside this range.",
+        200.0 / (all + 1) as f64
+    );
     if !ensemble.of_the_class.is_empty() {
         text += &format!(
             " No probe identified {}: these values are typical of the class, and a drive unlike its class may lie outside all results.",
@@ -231,27 +294,56 @@ pub(super) fn of_ensemble(ensemble: &Ensemble, recommended: Recommendation) -> S
 }
 
 /// The median of a figure over these drives, with its 90 % range.
-pub(super) fn range(ensemble: &Ensemble, policy: &str, what: fn(&PolicyResult) -> Option<f64>) -> String {
+pub(super) fn range(
+    ensemble: &Ensemble,
+    policy: &str,
+    what: fn(&PolicyResult) -> Option<f64>,
+) -> String {
     ensemble.range(policy, what).map_or_else(
         || "–".to_owned(),
-        |range| format!("{} ({} to {})", three_digits(range.median), three_digits(range.low), three_digits(range.high)),
+        |range| {
+            format!(
+                "{} ({} to {})",
+                three_digits(range.median),
+                three_digits(range.low),
+                three_digits(range.high)
+            )
+        },
     )
 }
 
 /// Results of each policy on these drives.
 pub(super) fn drives_section(ensemble: &Ensemble) -> Section {
     let count = ensemble.drives.len();
-    let which =
-        if ensemble.unexplained { "are the nearest to the measurements, but do not explain them" } else { "explain the measurements" };
+    let which = if ensemble.unexplained {
+        "are the nearest to the measurements, but do not explain them"
+    } else {
+        "explain the measurements"
+    };
     let ends = if count < 20 { "minimum and maximum" } else { "the 90 % range" };
-    let title = format!("The same months on each of {count} drives that {which}, and deleting a smaller tree: the median, and {ends}.");
-    let columns = ["policy", "recommended on", "final random writes/s", "write amplification", "erase cycles/TB", "longest stall (ms)"];
+    let title = format!(
+        "The same months on each of {count} drives that {which}, and deleting a smaller tree: the median, and {ends}."
+    );
+    let columns = [
+        "policy",
+        "recommended on",
+        "final random writes/s",
+        "write amplification",
+        "erase cycles/TB",
+        "longest stall (ms)",
+    ];
     let mut table = Table::new(title, &columns);
-    let mut names: Vec<&str> = ensemble.drives.iter().flat_map(|fit| &fit.policies).map(|shown| shown.policy.as_str()).collect();
+    let mut names: Vec<&str> = ensemble
+        .drives
+        .iter()
+        .flat_map(|fit| &fit.policies)
+        .map(|shown| shown.policy.as_str())
+        .collect();
     names.sort_unstable();
     names.dedup();
     for name in names {
-        let agree = ensemble.drives.iter().filter(|fit| fit.recommended.policy() == Some(name)).count();
+        let agree =
+            ensemble.drives.iter().filter(|fit| fit.recommended.policy() == Some(name)).count();
         let of = |what| range(ensemble, name, what);
         let figures = [
             of(|shown| shown.rate),
@@ -268,7 +360,9 @@ pub(super) fn drives_section(ensemble: &Ensemble) -> Section {
 pub(super) fn rates(ensemble: &Ensemble, recommended: Recommendation) -> String {
     let rate = |policy: &str| range(ensemble, policy, |shown| shown.rate);
     match recommended.trimming_policy() {
-        Some(chosen) => format!("{} random writes/s with it, {} without", rate(chosen), rate(policy::NONE)),
+        Some(chosen) => {
+            format!("{} random writes/s with it, {} without", rate(chosen), rate(policy::NONE))
+        }
         None => format!("{} random writes/s without trimming", rate(policy::NONE)),
     }
 }
@@ -296,7 +390,10 @@ mod tests {
         Ensemble {
             drives: recommended.iter().enumerate().map(fit).collect(),
             of: 64,
-            depends_on: Some(DecidingField { field: "flash.trim.command_ns".to_owned(), source: "the class".to_owned() }),
+            depends_on: Some(DecidingField {
+                field: "flash.trim.command_ns".to_owned(),
+                source: "the class".to_owned(),
+            }),
             of_the_class: vec!["flash.nand.erase_ns".to_owned()],
             unexplained: false,
         }
@@ -311,9 +408,15 @@ mod tests {
             drives(&ensemble(&[Recommendation::NoDifference; 2]), Recommendation::NoDifference),
             "the same on 2 of 2 drives that fit"
         );
-        assert_eq!(drives(&most, BATCHED), "cannot be decided: the twin itself gives batched, and of 3 drives that fit idle on 3");
+        assert_eq!(
+            drives(&most, BATCHED),
+            "cannot be decided: the twin itself gives batched, and of 3 drives that fit idle on 3"
+        );
         let split = ensemble(&[IDLE, BATCHED, IDLE, BATCHED, IDLE, BATCHED, IDLE]);
-        assert_eq!(drives(&split, IDLE), "cannot be decided: of 7 drives that fit idle on 4, batched on 3");
+        assert_eq!(
+            drives(&split, IDLE),
+            "cannot be decided: of 7 drives that fit idle on 4, batched on 3"
+        );
         let said = of_ensemble(&split, IDLE);
         // An eighth drive is equally likely at each of 8 ranks; 2 of them are the ends.
         for part in [
@@ -325,10 +428,18 @@ mod tests {
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }
-        let SectionBlock::Table(table) = &drives_section(&split).blocks[0] else { panic!("no table") };
+        let SectionBlock::Table(table) = &drives_section(&split).blocks[0] else {
+            panic!("no table")
+        };
         assert_eq!(table.rows[0], ["idle", "4", "300 (150 to 450)", "–", "–", "–"]);
         let unexplained = Ensemble { unexplained: true, ..split };
-        assert!(drives(&unexplained, IDLE).starts_with("cannot be decided: no drive explains the measurements"));
-        assert!(of_ensemble(&unexplained, IDLE).starts_with("No drive was found that explains the measurements"));
+        assert!(
+            drives(&unexplained, IDLE)
+                .starts_with("cannot be decided: no drive explains the measurements")
+        );
+        assert!(
+            of_ensemble(&unexplained, IDLE)
+                .starts_with("No drive was found that explains the measurements")
+        );
     }
 }

@@ -43,19 +43,30 @@ pub(super) fn answer(verdicts: &[&Verdict<'_>], around: &Surroundings) -> StudyA
     if let [only] = verdicts {
         notes.extend(excluded(only));
     }
-    let (rivals, others): (Vec<_>, Vec<_>) = other_policies(&named).into_iter().partition(|(rival, _)| *rival);
+    let (rivals, others): (Vec<_>, Vec<_>) =
+        other_policies(&named).into_iter().partition(|(rival, _)| *rival);
     notes.extend(rivals.into_iter().map(|(_, note)| note));
     notes.extend(at_other_fills(&named));
     notes.extend(conditions(first, verdicts, around));
     notes.extend(others.into_iter().map(|(_, note)| note));
-    notes.extend(tables::without_trimming(verdicts).filter(|_| verdicts.len() > 1).map(|text| detail("No TRIM", text)));
+    notes.extend(
+        tables::without_trimming(verdicts)
+            .filter(|_| verdicts.len() > 1)
+            .map(|text| detail("No TRIM", text)),
+    );
     notes.extend(assumptions::how_sure(&named).map(|text| note("How sure", text)));
     match verdicts {
         [only] => notes.extend(afterwards(only)),
         _ => notes.push(command("First", "trimtab doctor MOUNTPOINT".to_owned(), TRIM_ARRIVES)),
     }
     notes.extend(commands(verdicts, around));
-    StudyAnswer { subject: subject(verdicts), origin: origin(shown.study(), around), uses: uses(&named), table: tables::of(&named), notes }
+    StudyAnswer {
+        subject: subject(verdicts),
+        origin: origin(shown.study(), around),
+        uses: uses(&named),
+        table: tables::of(&named),
+        notes,
+    }
 }
 
 fn note(label: &str, text: String) -> Note {
@@ -77,7 +88,10 @@ fn environment<'a>(study: &'a Study, key: &str) -> Option<&'a str> {
 /// The drive and the filesystem: "OCZ Vertex LE 100 GB, ext4".
 fn subject(verdicts: &[&Verdict<'_>]) -> String {
     let [verdict] = verdicts else {
-        let filesystem = verdicts.first().and_then(|verdict| environment(verdict.study(), "volume.name")).unwrap_or_default();
+        let filesystem = verdicts
+            .first()
+            .and_then(|verdict| environment(verdict.study(), "volume.name"))
+            .unwrap_or_default();
         return format!("{} modelled drives, {filesystem}", words::count(verdicts.len()));
     };
     let study = verdict.study();
@@ -85,14 +99,23 @@ fn subject(verdicts: &[&Verdict<'_>]) -> String {
     let value = |key: &str| environment(study, key);
     let (drive, filesystem) = (drive_name(run), value("volume.name").or_else(|| value("fs.type")));
     let parts = match (run.provenance, drive) {
-        (Provenance::Modelled, Some(drive)) => vec![Some(drive.to_owned()), filesystem.map(str::to_owned)],
+        (Provenance::Modelled, Some(drive)) => {
+            vec![Some(drive.to_owned()), filesystem.map(str::to_owned)]
+        }
         (_, drive) => {
             // A relative path such as "." is useless later.
-            let place = Some(study.target.as_str()).filter(|target| target.starts_with('/')).or_else(|| value("mount.point"));
+            let place = Some(study.target.as_str())
+                .filter(|target| target.starts_with('/'))
+                .or_else(|| value("mount.point"));
             let fill = value("fs.fill").map(|fill| format!("{} full", spaced(fill)));
             // A drive without a name is shown by its device.
             let device = drive.or_else(|| value("device"));
-            vec![Some(place.unwrap_or(&study.target).to_owned()), filesystem.map(str::to_owned), device.map(str::to_owned), fill]
+            vec![
+                Some(place.unwrap_or(&study.target).to_owned()),
+                filesystem.map(str::to_owned),
+                device.map(str::to_owned),
+                fill,
+            ]
         }
     };
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
@@ -107,9 +130,16 @@ fn origin(study: &Study, around: &Surroundings) -> String {
         Provenance::Entered => "ENTERED",
     };
     let version = format!("trimtab {}", run.tool_version);
-    let took = around.took.map(|took| format!(" in {:.0} s", took.as_secs_f64().max(1.0))).unwrap_or_default();
+    let took = around
+        .took
+        .map(|took| format!(" in {:.0} s", took.as_secs_f64().max(1.0)))
+        .unwrap_or_default();
     let interrupted = (!study.complete).then(|| "INTERRUPTED".to_owned());
-    [Some(format!("{whence}{took}")), Some(version), interrupted].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    [Some(format!("{whence}{took}")), Some(version), interrupted]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// The recommendations; drives with the same one share a line.
@@ -126,7 +156,10 @@ fn uses(named: &Named<'_>) -> Vec<RecommendationLine> {
     let busy = |name: &&str| {
         let (_, verdict) = named.iter().find(|(other, _)| other == name)?;
         let on = if name.is_empty() { String::new() } else { format!(" on {name}") };
-        Some(format!("; trims take {} % of all time{on}", three_digits(verdict.time_trimming?.percent())))
+        Some(format!(
+            "; trims take {} % of all time{on}",
+            three_digits(verdict.time_trimming?.percent())
+        ))
     };
     let line = |(mut line, names): (RecommendationLine, Vec<&str>)| {
         line.on = listed(&names);
@@ -140,7 +173,8 @@ fn uses(named: &Named<'_>) -> Vec<RecommendationLine> {
 fn beforehand(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Note> {
     let study = verdict.study();
     let absent = if environment(study, DRIVE_ABSENT).is_some() { "none: " } else { "" };
-    let notice = environment(study, DRIVE_NOTICE).map(|text| note("Drive", format!("{absent}{text}")));
+    let notice =
+        environment(study, DRIVE_NOTICE).map(|text| note("Drive", format!("{absent}{text}")));
     let months = around.months.iter().map(|months| note("Months", twin::note(months, verdict)));
     notice.into_iter().chain(months).collect()
 }
@@ -160,7 +194,8 @@ fn rules(named: &Named<'_>) -> Vec<Note> {
         }
     }
     let by_rule = any || named.iter().any(|(_, verdict)| verdict.rule == Rule::GainsNothing);
-    let (label, several) = (if by_rule { "Rule" } else { "Why" }, rules.len() > 1 && named.len() > 1);
+    let (label, several) =
+        (if by_rule { "Rule" } else { "Why" }, rules.len() > 1 && named.len() > 1);
     let line = |(nth, (line, names)): (usize, (String, Vec<&str>))| {
         let line = if several { format!("{}: {line}", names.join(", ")) } else { line };
         note(if nth == 0 { label } else { "" }, line)
@@ -171,26 +206,43 @@ fn rules(named: &Named<'_>) -> Vec<Note> {
 /// Policies that the rule does not consider: those that slow work down or never finish.
 fn excluded(verdict: &Verdict<'_>) -> Option<Note> {
     let comparison = &verdict.comparison;
-    let slow = comparison.online_cost.as_ref().map(|cost| format!("online: {}", words::slower(cost)));
+    let slow =
+        comparison.online_cost.as_ref().map(|cost| format!("online: {}", words::slower(cost)));
     let behind = comparison.behind.iter();
-    let behind = behind.map(|one| format!("{}: it never finishes at {} full", one.policy, spaced(one.fill)));
+    let behind =
+        behind.map(|one| format!("{}: it never finishes at {} full", one.policy, spaced(one.fill)));
     let all: Vec<String> = slow.into_iter().chain(behind).collect();
     (comparison.has_months() && !all.is_empty()).then(|| note("Excluded", all.join("; ")))
 }
 
 /// The recommendation at each other fill, with its gain over weekly trims.
 fn at_other_fills(named: &Named<'_>) -> Vec<Note> {
-    let others = || named.iter().flat_map(|(name, verdict)| verdict.other_fills.iter().map(move |other| (name, other)));
+    let others = || {
+        named
+            .iter()
+            .flat_map(|(name, verdict)| verdict.other_fills.iter().map(move |other| (name, other)))
+    };
     let gain = |gain: &Gain<'_>| {
-        let wear = gain.life.map(|life| format!(", wear {}", words::percent(1.0 / life))).unwrap_or_default();
+        let wear = gain
+            .life
+            .map(|life| format!(", wear {}", words::percent(1.0 / life)))
+            .unwrap_or_default();
         format!(", {} writes{wear}", words::times(gain.rate))
     };
     let at = |fill: &str| {
         let here = others().filter(|(_, other)| other.fill == fill).map(|(name, other)| {
-            let gain = other.gain.as_ref().filter(|gain| gain.policy != gain.baseline).map(gain).unwrap_or_default();
+            let gain = other
+                .gain
+                .as_ref()
+                .filter(|gain| gain.policy != gain.baseline)
+                .map(gain)
+                .unwrap_or_default();
             format!("{name} {}{gain}", words::name(other.recommendation)).trim_start().to_owned()
         });
-        detail(&format!("At {}", spaced(fill)), format!("full: {}", here.collect::<Vec<_>>().join("; ")))
+        detail(
+            &format!("At {}", spaced(fill)),
+            format!("full: {}", here.collect::<Vec<_>>().join("; ")),
+        )
     };
     distinct(others().map(|(_, other)| other.fill)).into_iter().map(at).collect()
 }
@@ -199,13 +251,25 @@ fn at_other_fills(named: &Named<'_>) -> Vec<Note> {
 /// in a near tie: a small screen keeps it longest.
 fn other_policies<'a>(named: &Named<'a>) -> Vec<(bool, Note)> {
     let explained = |name: &str| match named.as_slice() {
-        [(_, only)] if only.comparison.has_months() => only.comparison.metrics.policies.contains(&name),
-        several => name == policy::BATCHED && several.len() > 1 || several.iter().any(|(_, verdict)| verdict.policy() == Some(name)),
+        [(_, only)] if only.comparison.has_months() => {
+            only.comparison.metrics.policies.contains(&name)
+        }
+        several => {
+            name == policy::BATCHED && several.len() > 1
+                || several.iter().any(|(_, verdict)| verdict.policy() == Some(name))
+        }
     };
     let of = |verdict: &'a Verdict<'a>| {
         let fills = verdict.other_fills.iter().map(|other| other.recommendation);
-        let named_elsewhere = fills.chain(assumptions::alternatives(verdict)).filter_map(|one| -> Option<&'a str> { one.policy() });
-        let measured = verdict.study().runs.iter().filter(|_| !verdict.comparison.has_months()).map(effective_policy);
+        let named_elsewhere = fills
+            .chain(assumptions::alternatives(verdict))
+            .filter_map(|one| -> Option<&'a str> { one.policy() });
+        let measured = verdict
+            .study()
+            .runs
+            .iter()
+            .filter(|_| !verdict.comparison.has_months())
+            .map(effective_policy);
         let untried = verdict.study().untried.iter().filter_map(|one| match &one.part {
             StudyPart::Policy { policy } => Some(policy.as_str()),
             _ => None,
@@ -214,8 +278,13 @@ fn other_policies<'a>(named: &Named<'a>) -> Vec<(bool, Note)> {
     };
     let mentioned = distinct(named.iter().flat_map(|(_, verdict)| of(verdict)));
     let others = mentioned.into_iter().filter(|name| !explained(name));
-    let rivals: Vec<&str> = named.iter().filter_map(|(_, verdict)| assumptions::rival(verdict)?.policy()).collect();
-    others.filter_map(|name| Some((rivals.contains(&name), detail(name, words::meaning(name)?.to_owned())))).collect()
+    let rivals: Vec<&str> =
+        named.iter().filter_map(|(_, verdict)| assumptions::rival(verdict)?.policy()).collect();
+    others
+        .filter_map(|name| {
+            Some((rivals.contains(&name), detail(name, words::meaning(name)?.to_owned())))
+        })
+        .collect()
 }
 
 /// Conditions of the figures.
@@ -223,20 +292,34 @@ fn conditions(verdict: &Verdict<'_>, all: &[&Verdict<'_>], around: &Surroundings
     let study = verdict.study();
     let Some(run) = study.ageing.first() else {
         let costs = around.months.is_none() && verdict.comparison.metrics.is_measured();
-        return costs.then(|| detail("Figures", "costs only: gains over months were not measured, so 'none' cannot win".to_owned()));
+        return costs.then(|| {
+            detail(
+                "Figures",
+                "costs only: gains over months were not measured, so 'none' cannot win".to_owned(),
+            )
+        });
     };
     let number = |key: &str| setting(run, key)?.parse::<f64>().ok();
     let (written, daily) = number("drive-writes").zip(number("drive-writes-a-day"))?;
     let days = words::time_of_use(Some(written / daily.max(1e-9)));
-    let fill = verdict.comparison.metrics.fills.first().map(|fill| spaced(fill)).unwrap_or_default();
-    let aged = Field::find(&run.environment, AGED_SIZE).map(|size| format!(", scaled to {size}")).unwrap_or_default();
-    let stand_in = all.iter().flat_map(|verdict| &verdict.study().runs).find_map(|run| Field::find(&run.environment, AGED_SIZE));
+    let fill =
+        verdict.comparison.metrics.fills.first().map(|fill| spaced(fill)).unwrap_or_default();
+    let aged = Field::find(&run.environment, AGED_SIZE)
+        .map(|size| format!(", scaled to {size}"))
+        .unwrap_or_default();
+    let stand_in = all
+        .iter()
+        .flat_map(|verdict| &verdict.study().runs)
+        .find_map(|run| Field::find(&run.environment, AGED_SIZE));
     let stall = match (study.runs.is_empty(), stand_in) {
         (true, _) => String::new(),
         (false, None) => "; stall: append every 5 s".to_owned(),
         (false, Some(size)) => format!("; stall: append every 5 s, large drives as {size}"),
     };
-    Some(detail("Figures", format!("{fill} full, {days}, {:.0} % of the drive a day{aged}{stall}", daily * 100.0)))
+    Some(detail(
+        "Figures",
+        format!("{fill} full, {days}, {:.0} % of the drive a day{aged}{stall}", daily * 100.0),
+    ))
 }
 
 /// What comes after the confidence in one study: first check, caution, untried policies.
@@ -247,8 +330,14 @@ fn afterwards(verdict: &Verdict<'_>) -> Vec<Note> {
         _ if environment(study, DRIVE_ABSENT).is_some() => {
             note("First", "no drive answered here: these figures apply to no drive".to_owned())
         }
-        Some(times) => command("First", doctor.clone(), &format!("TRIM, alignment; misaligned: {} slower", words::times(times))),
-        None if verdict.is_without_trim() => note("First", "the drive has no TRIM: no policy has any effect".to_owned()),
+        Some(times) => command(
+            "First",
+            doctor.clone(),
+            &format!("TRIM, alignment; misaligned: {} slower", words::times(times)),
+        ),
+        None if verdict.is_without_trim() => {
+            note("First", "the drive has no TRIM: no policy has any effect".to_owned())
+        }
         None => command("First", doctor.clone(), TRIM_ARRIVES),
     };
     let mut notes = vec![first];
@@ -268,8 +357,11 @@ fn afterwards(verdict: &Verdict<'_>) -> Vec<Note> {
 
 /// Untried policies, with the reason for the first that was possible.
 fn untried(study: &Study) -> Option<String> {
-    let possible = study.untried.iter().find(|untried| untried.reason != OmissionReason::ModelledOnly);
-    let reason = possible.map(|untried| format!("{} ({})", words::part_name(&untried.part), words::untried_reason(&untried.reason)));
+    let possible =
+        study.untried.iter().find(|untried| untried.reason != OmissionReason::ModelledOnly);
+    let reason = possible.map(|untried| {
+        format!("{} ({})", words::part_name(&untried.part), words::untried_reason(&untried.reason))
+    });
     let rest = study.untried.iter().filter(|untried| possible != Some(*untried));
     let rest: Vec<String> = rest.map(|untried| words::part_name(&untried.part)).collect();
     let rest = (!rest.is_empty()).then(|| format!("{} (why: --details)", rest.join(", ")));
@@ -281,13 +373,28 @@ fn untried(study: &Study) -> Option<String> {
 /// warnings.
 fn caution(verdict: &Verdict<'_>) -> Option<String> {
     let chosen = verdict.policy();
-    let warnings = verdict.study().all().flat_map(|run| run.warnings.iter().map(move |warning| (effective_policy(run), warning)));
-    let worst: Vec<(&str, &Warning)> = warnings.filter(|(_, warning)| warning.severity >= Severity::Caution).collect();
-    let (policy, warning) = worst.iter().copied().max_by_key(|(policy, warning)| (warning.severity, Some(*policy) == chosen))?;
-    let whose = if Some(policy) == chosen || policy.is_empty() { String::new() } else { format!("{policy}: ") };
+    let warnings = verdict
+        .study()
+        .all()
+        .flat_map(|run| run.warnings.iter().map(move |warning| (effective_policy(run), warning)));
+    let worst: Vec<(&str, &Warning)> =
+        warnings.filter(|(_, warning)| warning.severity >= Severity::Caution).collect();
+    let (policy, warning) = worst
+        .iter()
+        .copied()
+        .max_by_key(|(policy, warning)| (warning.severity, Some(*policy) == chosen))?;
+    let whose = if Some(policy) == chosen || policy.is_empty() {
+        String::new()
+    } else {
+        format!("{policy}: ")
+    };
     // Warnings of other kinds are counted.
-    let others = distinct(worst.iter().map(|(_, other)| other.code.as_str()).filter(|code| *code != warning.code)).len();
-    let others = if others == 0 { String::new() } else { format!("; and {others} more (--details)") };
+    let others = distinct(
+        worst.iter().map(|(_, other)| other.code.as_str()).filter(|code| *code != warning.code),
+    )
+    .len();
+    let others =
+        if others == 0 { String::new() } else { format!("; and {others} more (--details)") };
     Some(format!("{whose}{}{others}", warning.text))
 }
 
@@ -295,7 +402,8 @@ fn caution(verdict: &Verdict<'_>) -> Option<String> {
 fn place(study: &Study) -> String {
     // The mount point is an absolute path, however the target was named.
     let run = study.runs.first().filter(|run| run.target == TargetKind::Directory);
-    let mounted = run.map(|run| quoted(Field::find(&run.environment, "mount.point").unwrap_or(&study.target)));
+    let mounted = run
+        .map(|run| quoted(Field::find(&run.environment, "mount.point").unwrap_or(&study.target)));
     mounted.unwrap_or_else(|| "MOUNTPOINT".to_owned())
 }
 
@@ -308,19 +416,35 @@ fn commands(verdicts: &[&Verdict<'_>], around: &Surroundings) -> Vec<Note> {
         }
         [only] => notes.extend(only.policy().map(|policy| {
             // With the tested settings, unless they are the defaults.
-            let tried = only.study().all().find(|run| run.policy == policy).map_or_else(|| policy.to_owned(), with_settings);
-            command("Apply", format!("trimtab apply {tried} {} --dry-run", place(only.study())), PREVIEW)
+            let tried = only
+                .study()
+                .all()
+                .find(|run| run.policy == policy)
+                .map_or_else(|| policy.to_owned(), with_settings);
+            command(
+                "Apply",
+                format!("trimtab apply {tried} {} --dry-run", place(only.study())),
+                PREVIEW,
+            )
         })),
         several => {
             let policy = match distinct(several.iter().map(|verdict| verdict.policy()))[..] {
                 [Some(only)] => only,
                 _ => "POLICY",
             };
-            notes.push(command("Apply", format!("trimtab apply {policy} MOUNTPOINT --dry-run"), PREVIEW));
+            notes.push(command(
+                "Apply",
+                format!("trimtab apply {policy} MOUNTPOINT --dry-run"),
+                PREVIEW,
+            ));
         }
     }
     if verdicts.len() > 1 || verdicts.iter().any(|verdict| verdict.policy().is_some()) {
-        notes.push(command("Undo", "trimtab apply --undo".to_owned(), "undoes its last change in /etc"));
+        notes.push(command(
+            "Undo",
+            "trimtab apply --undo".to_owned(),
+            "undoes its last change in /etc",
+        ));
     }
     notes.extend(around.report.clone().map(|path| command("Report", path, "")));
     let runs: usize = verdicts.iter().map(|verdict| verdict.study().all().count()).sum();
@@ -330,13 +454,19 @@ fn commands(verdicts: &[&Verdict<'_>], around: &Surroundings) -> Vec<Note> {
         Some(id) => (format!("trimtab results show study:{id} --details"), ""),
         None => ("the same command with --details".to_owned(), ", not stored"),
     };
-    notes.push(command(MORE, all, &format!("{runs} run{}{months}{kept}", if runs == 1 { "" } else { "s" })));
+    notes.push(command(
+        MORE,
+        all,
+        &format!("{runs} run{}{months}{kept}", if runs == 1 { "" } else { "s" }),
+    ));
     notes
 }
 
 /// The policy of a run as `trimtab apply` takes it: `idle:budget=2ms`.
 fn with_settings(run: &Run) -> String {
-    let written = run.policy_settings.iter().filter_map(|field| Some(format!(":{}={}", field.key.strip_prefix("policy.")?, field.value)));
+    let written = run.policy_settings.iter().filter_map(|field| {
+        Some(format!(":{}={}", field.key.strip_prefix("policy.")?, field.value))
+    });
     let full = std::iter::once(run.policy.clone()).chain(written).collect::<String>();
     match (full.parse::<PolicySpec>(), run.policy.parse::<PolicySpec>()) {
         (Ok(tried), Ok(default)) if tried != default => tried.to_string(),
@@ -355,7 +485,13 @@ mod tests {
     }
 
     fn text_of(answer: &StudyAnswer, label: &str) -> String {
-        answer.notes.iter().find(|note| note.label == label).unwrap_or_else(|| panic!("no {label}: {answer:?}")).text.clone()
+        answer
+            .notes
+            .iter()
+            .find(|note| note.label == label)
+            .unwrap_or_else(|| panic!("no {label}: {answer:?}"))
+            .text
+            .clone()
     }
 
     #[test]
@@ -368,9 +504,13 @@ mod tests {
             shown(&study)
         };
         let answer = with(&[(DRIVE_NOTICE, "vda is a virtual disk")]);
-        assert_eq!((answer.notes[0].label.as_str(), answer.notes[0].text.as_str()), ("Drive", "vda is a virtual disk"));
+        assert_eq!(
+            (answer.notes[0].label.as_str(), answer.notes[0].text.as_str()),
+            ("Drive", "vda is a virtual disk")
+        );
         assert_eq!(text_of(&answer, "First"), "trimtab doctor MOUNTPOINT");
-        let answer = with(&[(DRIVE_NOTICE, "tmpfs is a filesystem in memory"), (DRIVE_ABSENT, "yes")]);
+        let answer =
+            with(&[(DRIVE_NOTICE, "tmpfs is a filesystem in memory"), (DRIVE_ABSENT, "yes")]);
         assert_eq!(answer.notes[0].text, "none: tmpfs is a filesystem in memory");
         assert!(text_of(&answer, "First").starts_with("no drive answered here"), "{answer:?}");
     }
@@ -381,12 +521,18 @@ mod tests {
         assert!(!text(&shown(&whole())).contains('~'));
         let mut study = whole();
         let run = study.ageing.iter_mut().find(|run| run.policy == policy::IDLE).unwrap();
-        let warning = Warning { code: "steady-state.not-reached".into(), severity: Severity::Note, text: String::new(), facts: vec![] };
+        let warning = Warning {
+            code: "steady-state.not-reached".into(),
+            severity: Severity::Note,
+            text: String::new(),
+            facts: vec![],
+        };
         run.warnings.push(warning);
         let answer = shown(&study);
         let table = answer.table.as_ref().unwrap();
         assert_eq!(table.groups[0], "~ not steady");
-        let marked: Vec<&String> = table.rows.iter().flatten().filter(|cell| cell.contains('~')).collect();
+        let marked: Vec<&String> =
+            table.rows.iter().flatten().filter(|cell| cell.contains('~')).collect();
         assert_eq!(marked, ["36,200~"], "no other cell, and neither WAF nor life");
     }
 
@@ -396,18 +542,27 @@ mod tests {
         let mut postmark = study.runs.clone();
         for run in &mut postmark {
             run.workload = "postmark".into();
-            let wait = run.metrics.iter_mut().find(|m| m.name == trimtab_study::study::light_work::SPARSE_WAIT).unwrap();
-            wait.samples = vec![wait.samples[0] * if run.policy == policy::IDLE { 1.05 } else { 0.9 }];
+            let wait = run
+                .metrics
+                .iter_mut()
+                .find(|m| m.name == trimtab_study::study::light_work::SPARSE_WAIT)
+                .unwrap();
+            wait.samples =
+                vec![wait.samples[0] * if run.policy == policy::IDLE { 1.05 } else { 0.9 }];
         }
         study.runs.extend(postmark);
         let answer = shown(&study);
         // 153 ms × 1.05 is 160.65 ms, rounded to 161 ms; the batched trim's 680 ms belong to the
         // tree.
-        let row = answer.table.as_ref().unwrap().rows.iter().find(|row| row[0] == policy::IDLE).unwrap();
+        let row =
+            answer.table.as_ref().unwrap().rows.iter().find(|row| row[0] == policy::IDLE).unwrap();
         assert_eq!(row[1], "161");
         assert!(text_of(&answer, "Rule").contains("stall up to 321 ms"), "twice as long");
         let headline = words::headline(&Verdict::of(&study));
-        assert!(headline.contains("680 ms during a batched trim, 161 ms during an idle one"), "{headline}");
+        assert!(
+            headline.contains("680 ms during a batched trim, 161 ms during an idle one"),
+            "{headline}"
+        );
     }
 
     #[test]
@@ -421,7 +576,10 @@ mod tests {
             words::choice(&verdict).0
         };
         assert_eq!(named(&[]), "online or batched");
-        assert_eq!((named(&[policy::BATCHED]), named(&[policy::ONLINE])), (policy::ONLINE, policy::BATCHED));
+        assert_eq!(
+            (named(&[policy::BATCHED]), named(&[policy::ONLINE])),
+            (policy::ONLINE, policy::BATCHED)
+        );
         assert_eq!(named(&[policy::ONLINE, policy::BATCHED]), "keep");
     }
 
@@ -446,10 +604,17 @@ mod tests {
                 better: trimtab_sim::run::Better::Lower,
                 samples: vec![seconds],
             };
-            study.ageing.iter_mut().filter(|run| run.policy == policy::IDLE).for_each(|run| run.metrics.push(metric.clone()));
+            study
+                .ageing
+                .iter_mut()
+                .filter(|run| run.policy == policy::IDLE)
+                .for_each(|run| run.metrics.push(metric.clone()));
             shown(&study).uses.remove(0).meaning
         };
-        assert_eq!(with(301_536.0), "the trimtab daemon trims small pieces while the drive is idle; trims take 6.98 % of all time");
+        assert_eq!(
+            with(301_536.0),
+            "the trimtab daemon trims small pieces while the drive is idle; trims take 6.98 % of all time"
+        );
         assert_eq!(with(43_200.0), "the trimtab daemon trims small pieces while the drive is idle");
     }
 
@@ -461,7 +626,10 @@ mod tests {
             run.environment.push(Field::new("mount.point", "/mnt/it's mine"));
         }
         study.target = "my dir".into();
-        assert_eq!(text_of(&shown(&study), "Apply"), r"trimtab apply idle '/mnt/it'\''s mine' --dry-run");
+        assert_eq!(
+            text_of(&shown(&study), "Apply"),
+            r"trimtab apply idle '/mnt/it'\''s mine' --dry-run"
+        );
     }
 
     #[test]
@@ -483,10 +651,16 @@ mod tests {
         let verdicts = Verdict::all(&studies);
         let answer = answer(&verdicts.iter().collect::<Vec<_>>(), &Surroundings::default());
         // The assumptions name online, which no drive uses.
-        assert!(text_of(&answer, "How sure").contains("online") && text_of(&answer, "online").contains("mount option"));
+        assert!(
+            text_of(&answer, "How sure").contains("online")
+                && text_of(&answer, "online").contains("mount option")
+        );
         assert!(answer.uses[0].meaning.starts_with("the trimtab daemon"));
         let one = shown(&studies[0]);
         let rows = &one.table.as_ref().unwrap().rows;
-        assert!(rows.iter().all(|row| row[5] == words::means(&row[0]) && !row[5].is_empty()), "{rows:?}");
+        assert!(
+            rows.iter().all(|row| row[5] == words::means(&row[0]) && !row[5].is_empty()),
+            "{rows:?}"
+        );
     }
 }

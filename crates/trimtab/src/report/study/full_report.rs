@@ -15,8 +15,16 @@ use trimtab_study::study::{Study, ageing, light_work};
 /// everything else.
 pub(super) fn document(verdicts: &[Verdict<'_>], around: &Surroundings) -> Document {
     let (title, subtitle, sections) = match verdicts {
-        [verdict] => (format!("Trim policies on {}", verdict.study().target), subtitle(verdict.study()), sections(verdict, around)),
-        several => (format!("Trim policies on {} drives", words::count(several.len()).to_lowercase()), Vec::new(), of_drives(several)),
+        [verdict] => (
+            format!("Trim policies on {}", verdict.study().target),
+            subtitle(verdict.study()),
+            sections(verdict, around),
+        ),
+        several => (
+            format!("Trim policies on {} drives", words::count(several.len()).to_lowercase()),
+            Vec::new(),
+            of_drives(several),
+        ),
     };
     let answer = first_screen::answer(&verdicts.iter().collect::<Vec<_>>(), around);
     Document { title, subtitle, answer: Some(answer), sections }
@@ -27,7 +35,11 @@ fn of_drives(verdicts: &[Verdict<'_>]) -> Vec<Section> {
     let mut all: Vec<Section> = Vec::new();
     for verdict in verdicts {
         let named = |section: Section| Section {
-            title: format!("{}: {}", words::short_name(verdict), words::lower_first(&section.title)),
+            title: format!(
+                "{}: {}",
+                words::short_name(verdict),
+                words::lower_first(&section.title)
+            ),
             ..section
         };
         all.extend(sections(verdict, &Surroundings::default()).into_iter().map(named));
@@ -51,8 +63,10 @@ fn sections(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Section> {
     let all = |findings: &[_]| findings.iter().map(words::sentence).collect();
     let sure = verdict.study().sensitivity.as_ref().filter(|_| verdict.recommendation.is_answer());
     let sure = sure.map(|sensitivity| assumptions::sentences(sensitivity, verdict.recommendation));
-    let headline = std::iter::once(words::headline(verdict)).chain(sure).collect::<Vec<_>>().join(" ");
-    let findings = Findings { headline, evidence: all(&verdict.evidence), caveats: all(&verdict.caveats) };
+    let headline =
+        std::iter::once(words::headline(verdict)).chain(sure).collect::<Vec<_>>().join(" ");
+    let findings =
+        Findings { headline, evidence: all(&verdict.evidence), caveats: all(&verdict.caveats) };
     sections.push(Section::new("Why, in full", vec![SectionBlock::Findings(findings)]).folded());
     sections.extend(in_full(verdict, around.months.is_some()).into_iter().map(Section::folded));
     sections
@@ -63,11 +77,16 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
     let study = verdict.study();
     let mut sections = Vec::new();
     if !study.runs.is_empty() {
-        sections.push(Section::new("Policies by phase", vec![SectionBlock::Table(phases::by_phase(study))]));
+        sections.push(Section::new(
+            "Policies by phase",
+            vec![SectionBlock::Table(phases::by_phase(study))],
+        ));
     }
     let measured = study.all().next().is_some_and(|run| run.provenance == Provenance::Measured);
-    let not_measured =
-        |title: &str, why: &str| measured.then(|| Section::new(title, vec![SectionBlock::Text(format!("Not measured: {why}"))]));
+    let not_measured = |title: &str, why: &str| {
+        measured
+            .then(|| Section::new(title, vec![SectionBlock::Text(format!("Not measured: {why}"))]))
+    };
     sections.extend(months::ageing(verdict).or_else(|| {
         if predicted {
             return None;
@@ -76,10 +95,16 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
     }));
     if !study.runs.is_empty() {
         sections.extend(charts(study));
-        sections.push(Section::new("Latency by operation", vec![SectionBlock::Table(phases::latencies(study))]));
+        sections.push(Section::new(
+            "Latency by operation",
+            vec![SectionBlock::Table(phases::latencies(study))],
+        ));
     }
     sections.extend(months::states(study, verdict.policy()).or_else(|| {
-        not_measured("State of the drive's blocks", "a real drive does not report which of its blocks are mapped, stale or free.")
+        not_measured(
+            "State of the drive's blocks",
+            "a real drive does not report which of its blocks are mapped, stale or free.",
+        )
     }));
     sections.extend(months::tuning(study).or_else(|| {
         not_measured(
@@ -109,17 +134,30 @@ fn charts(study: &Study) -> Option<Section> {
             let run = study.runs.iter().find(|run| run.workload == job && run.policy == policy)?;
             mean(run, metric)
         };
-        let series: Vec<(String, Vec<Option<f64>>)> =
-            policies.iter().map(|policy| ((*policy).to_owned(), jobs.iter().map(|job| value(job, policy)).collect())).collect();
+        let series: Vec<(String, Vec<Option<f64>>)> = policies
+            .iter()
+            .map(|policy| {
+                ((*policy).to_owned(), jobs.iter().map(|job| value(job, policy)).collect())
+            })
+            .collect();
         let categories = jobs.iter().map(|job| (*job).to_owned()).collect();
         let any = series.iter().any(|(_, values)| values.iter().any(Option::is_some));
         any.then(|| SectionBlock::Chart(Chart::bars(title, "seconds", categories, series)))
     };
     let blocks: Vec<SectionBlock> = [
         bars("Foreground time by policy, mean of the repeats", FOREGROUND),
-        bars("Worst latency of one append during the trims, one every 5 s, by policy", light_work::SPARSE_WAIT),
-        bars("Longest backlog of 50 appends a second during the trims, by policy", light_work::BUSY_BACKLOG),
-        bars("Time spent trimming after the work, by policy, mean of the repeats", metrics::TRIM_SECONDS),
+        bars(
+            "Worst latency of one append during the trims, one every 5 s, by policy",
+            light_work::SPARSE_WAIT,
+        ),
+        bars(
+            "Longest backlog of 50 appends a second during the trims, by policy",
+            light_work::BUSY_BACKLOG,
+        ),
+        bars(
+            "Time spent trimming after the work, by policy, mean of the repeats",
+            metrics::TRIM_SECONDS,
+        ),
     ]
     .into_iter()
     .flatten()
@@ -131,7 +169,11 @@ fn charts(study: &Study) -> Option<Section> {
 fn subtitle(study: &Study) -> Vec<String> {
     let Some(run) = study.all().next() else { return Vec::new() };
     let health = health(run).unwrap_or_default();
-    let lines = vec![format!("{}; trimtab {}", run.provenance.name(), run.tool_version), crate::report::run::place(run), health];
+    let lines = vec![
+        format!("{}; trimtab {}", run.provenance.name(), run.tool_version),
+        crate::report::run::place(run),
+        health,
+    ];
     lines.into_iter().filter(|line| !line.is_empty()).collect()
 }
 
@@ -140,7 +182,11 @@ fn workloads(study: &Study) -> SectionBlock {
     let mut table = Table::new("The workloads.", &["workload", "settings", "seed"]);
     for job in jobs(&study.runs) {
         let Some(run) = study.runs.iter().find(|run| run.workload == job) else { continue };
-        let settings: Vec<String> = run.settings.iter().map(|f| format!("{} {}", f.key, readable(&f.key, &f.value))).collect();
+        let settings: Vec<String> = run
+            .settings
+            .iter()
+            .map(|f| format!("{} {}", f.key, readable(&f.key, &f.value)))
+            .collect();
         table.row([job.to_owned(), settings.join(", "), run.seed.to_string()]);
     }
     SectionBlock::Table(table)
@@ -148,12 +194,16 @@ fn workloads(study: &Study) -> SectionBlock {
 
 /// Runs reused from an interrupted study.
 fn taken(study: &Study) -> Option<Section> {
-    let mut table = Table::new("Measured earlier, on this filesystem at this fill.", &["workload", "policy", "measured"]);
+    let mut table = Table::new(
+        "Measured earlier, on this filesystem at this fill.",
+        &["workload", "policy", "measured"],
+    );
     let found = |run: &Run| Field::find(&run.environment, STUDY_TAKEN).map(String::from);
     for (run, taken) in study.all().filter_map(|run| Some((run, found(run)?))) {
         table.row([run.workload.clone(), run.policy.clone(), taken]);
     }
-    (!table.rows.is_empty()).then(|| Section::new("Reused from an interrupted study", vec![SectionBlock::Table(table)]))
+    (!table.rows.is_empty())
+        .then(|| Section::new("Reused from an interrupted study", vec![SectionBlock::Table(table)]))
 }
 
 /// The environment that all runs share.
@@ -161,10 +211,18 @@ fn environment(study: &Study) -> Option<Section> {
     let first = study.all().next()?;
     let shared = |field: &&Field| {
         ![STUDY_CELL, STUDY_TAKEN].contains(&field.key.as_str())
-            && study.all().all(|run| run.environment.iter().all(|other| other.key != field.key || other.value == field.value))
+            && study.all().all(|run| {
+                run.environment
+                    .iter()
+                    .all(|other| other.key != field.key || other.value == field.value)
+            })
     };
     let mut table = Table::new("The same for all runs.", &["item", "value"]);
-    first.environment.iter().filter(shared).for_each(|field| table.row([field.key.clone(), readable_place(&field.key, &field.value)]));
+    first
+        .environment
+        .iter()
+        .filter(shared)
+        .for_each(|field| table.row([field.key.clone(), readable_place(&field.key, &field.value)]));
     let mut blocks = vec![SectionBlock::Table(table)];
     let mut policies = Table::new("Parameters of the policies.", &["policy", "parameters"]);
     let mut seen: Vec<&str> = Vec::new();
@@ -174,7 +232,13 @@ fn environment(study: &Study) -> Option<Section> {
             let fields: Vec<String> = run
                 .policy_settings
                 .iter()
-                .map(|f| format!("{} {}", f.key.trim_start_matches("policy."), readable(&f.key, &f.value)))
+                .map(|f| {
+                    format!(
+                        "{} {}",
+                        f.key.trim_start_matches("policy."),
+                        readable(&f.key, &f.value)
+                    )
+                })
                 .collect();
             policies.row([run.policy.clone(), fields.join(", ")]);
         }

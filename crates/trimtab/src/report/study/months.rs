@@ -7,8 +7,9 @@ use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Field, Provenance, Run, Series, Unit, metrics};
 use trimtab_study::document::{Chart, ChartLine, Mark, Section, SectionBlock, Table};
 use trimtab_study::study::ageing::{
-    BEHIND, BURST, BURST_BYTES, BURST_FIRST, BURST_SERIES, CYCLES_PER_TB, HOST_AMPLIFICATION, MAPPED, RATE_STEADY, RATE_STEADY_TRIMS,
-    RATE_STEADY_WAF, STATE_SERIES, SUPERBLOCK_SHARE, TRIM_TIME, WAF_SERIES, WAF_STEADY,
+    BEHIND, BURST, BURST_BYTES, BURST_FIRST, BURST_SERIES, CYCLES_PER_TB, HOST_AMPLIFICATION,
+    MAPPED, RATE_STEADY, RATE_STEADY_TRIMS, RATE_STEADY_WAF, STATE_SERIES, SUPERBLOCK_SHARE,
+    TRIM_TIME, WAF_SERIES, WAF_STEADY,
 };
 use trimtab_study::study::cells::{CHOICE, QUESTION};
 use trimtab_study::study::metrics::{FOREGROUND, fills, is_steady, mean, setting};
@@ -37,9 +38,17 @@ pub(super) fn lines(verdict: &Verdict<'_>) -> Option<Section> {
         let title = format!("Burst of 4 KiB random writes after idle time, {} full", spaced(fill));
         blocks.extend(over_written(&title, "writes/s", BURST_SERIES, &runs, true));
         let title = format!("Write amplification, {} full", spaced(fill));
-        blocks.extend(over_written(&title, "bytes to flash per byte written", WAF_SERIES, &runs, false));
+        blocks.extend(over_written(
+            &title,
+            "bytes to flash per byte written",
+            WAF_SERIES,
+            &runs,
+            false,
+        ));
     }
-    (!blocks.is_empty()).then(|| Section::new(format!("Over {}", time_of_use(verdict.comparison.metrics.days)), blocks))
+    (!blocks.is_empty()).then(|| {
+        Section::new(format!("Over {}", time_of_use(verdict.comparison.metrics.days)), blocks)
+    })
 }
 
 /// The section on ageing: all figures.
@@ -50,7 +59,11 @@ pub(super) fn ageing(verdict: &Verdict<'_>) -> Option<Section> {
     }
     let mut blocks = vec![SectionBlock::Text(explanation(runs))];
     for fill in fills(runs) {
-        blocks.push(SectionBlock::Table(table(&time_of_use(verdict.comparison.metrics.days), fill, &at(runs, fill))));
+        blocks.push(SectionBlock::Table(table(
+            &time_of_use(verdict.comparison.metrics.days),
+            fill,
+            &at(runs, fill),
+        )));
     }
     Some(Section::new("Ageing", blocks))
 }
@@ -65,7 +78,8 @@ fn explanation(runs: &[Run]) -> String {
                 write amplification is not visible from outside: study a modelled drive ('trimtab study drive:NAME')."
             .to_owned();
     }
-    let burst = mean(run, BURST_BYTES).map_or_else(|| "?".to_owned(), |bytes| quantity(bytes, Unit::Bytes));
+    let burst =
+        mean(run, BURST_BYTES).map_or_else(|| "?".to_owned(), |bytes| quantity(bytes, Unit::Bytes));
     format!(
         "Files are created, grow and are deleted at the stated fill until {} times the drive's capacity has been written, {} of it a day, the same under each policy. Contents are {}. \
          4 KiB random writes go to a file of a twentieth of the drive at the drive's queue depth, on a copy of the drive. Burst: {burst} after hours of idle time, five times per drive-write. \
@@ -115,16 +129,20 @@ fn table(after: &str, fill: &str, runs: &[&Run]) -> Table {
             "unfinished trims",
         ],
     );
-    let none = runs.iter().find(|run| run.policy == policy::NONE).and_then(|run| mean(run, CYCLES_PER_TB));
+    let none =
+        runs.iter().find(|run| run.policy == policy::NONE).and_then(|run| mean(run, CYCLES_PER_TB));
     for run in runs {
         let life = none.zip(mean(run, CYCLES_PER_TB)).filter(|(_, mine)| *mine > 0.0);
         let ratio = |metric: &str| mean(run, metric).map_or_else(String::new, three_digits);
-        let share = |metric: &str| mean(run, metric).map_or_else(String::new, |percent| format!("{percent:.0} %"));
+        let share = |metric: &str| {
+            mean(run, metric).map_or_else(String::new, |percent| format!("{percent:.0} %"))
+        };
         table.row([
             run.policy.clone(),
             under_load(run),
             ratio(RATE_STEADY_WAF),
-            mean(run, RATE_STEADY_TRIMS).map_or_else(String::new, |percent| quantity(percent, Unit::Percent)),
+            mean(run, RATE_STEADY_TRIMS)
+                .map_or_else(String::new, |percent| quantity(percent, Unit::Percent)),
             shown(run, BURST, Unit::OpsPerSecond),
             shown(run, BURST_FIRST, Unit::OpsPerSecond),
             ratio(WAF_STEADY),
@@ -142,7 +160,11 @@ fn table(after: &str, fill: &str, runs: &[&Run]) -> Table {
 
 /// Random writes under load, marked if they were not steady.
 fn under_load(run: &Run) -> String {
-    format!("{}{}", shown(run, RATE_STEADY, Unit::OpsPerSecond), if is_steady(run) { "" } else { " (not steady)" })
+    format!(
+        "{}{}",
+        shown(run, RATE_STEADY, Unit::OpsPerSecond),
+        if is_steady(run) { "" } else { " (not steady)" }
+    )
 }
 
 fn series<'a>(run: &'a Run, name: &str) -> Option<&'a Series> {
@@ -155,22 +177,46 @@ fn line(name: &str, series: &Series, y_scale: f64) -> ChartLine {
 }
 
 /// A line for each policy, with its knee.
-fn over_written(title: &str, unit: &str, name: &str, runs: &[&Run], marked: bool) -> Option<SectionBlock> {
-    let lines: Vec<ChartLine> = runs.iter().filter_map(|run| Some(line(&run.policy, series(run, name)?, 1.0))).collect();
+fn over_written(
+    title: &str,
+    unit: &str,
+    name: &str,
+    runs: &[&Run],
+    marked: bool,
+) -> Option<SectionBlock> {
+    let lines: Vec<ChartLine> =
+        runs.iter().filter_map(|run| Some(line(&run.policy, series(run, name)?, 1.0))).collect();
     let mut marks = Vec::new();
     if marked {
         marks.extend(runs.iter().filter_map(|run| knee(run, name)));
     }
-    (!lines.is_empty()).then(|| SectionBlock::Chart(Chart::lines(format!("{title}, over bytes written"), WRITTEN, unit, lines, marks)))
+    (!lines.is_empty()).then(|| {
+        SectionBlock::Chart(Chart::lines(
+            format!("{title}, over bytes written"),
+            WRITTEN,
+            unit,
+            lines,
+            marks,
+        ))
+    })
 }
 
 /// The steepest fall of a rate.
 fn knee(run: &Run, name: &str) -> Option<Mark> {
     let series = series(run, name)?;
     let found = knees(&series.y, &ChangePointOptions::default());
-    let deepest = found.iter().max_by(|a, b| (a.before - a.after).total_cmp(&(b.before - b.after)))?;
+    let deepest =
+        found.iter().max_by(|a, b| (a.before - a.after).total_cmp(&(b.before - b.after)))?;
     let x = series.begins_at(deepest.index) as f64 * GB;
-    Some(Mark { x, label: format!("{}: {} → {}", run.policy, three_digits(deepest.before), three_digits(deepest.after)) })
+    Some(Mark {
+        x,
+        label: format!(
+            "{}: {} → {}",
+            run.policy,
+            three_digits(deepest.before),
+            three_digits(deepest.after)
+        ),
+    })
 }
 
 /// State of the drive's blocks over bytes written, for the first policy and the recommended
@@ -180,14 +226,25 @@ pub(super) fn states(study: &Study, recommended: Option<&str>) -> Option<Section
     let runs = at(&study.ageing, &fill);
     let wanted = [Some(policy::NONE), recommended.filter(|name| *name != policy::NONE)];
     let mut blocks = Vec::new();
-    for run in wanted.into_iter().flatten().filter_map(|name| runs.iter().find(|run| run.policy == name)) {
+    for run in
+        wanted.into_iter().flatten().filter_map(|name| runs.iter().find(|run| run.policy == name))
+    {
         let lines: Vec<ChartLine> = ["mapped", "stale", "free", "trimmed"]
             .into_iter()
-            .filter_map(|state| Some(line(state, series(run, &format!("{STATE_SERIES}{state}"))?, GB)))
+            .filter_map(|state| {
+                Some(line(state, series(run, &format!("{STATE_SERIES}{state}"))?, GB))
+            })
             .collect();
         if !lines.is_empty() {
-            let title = format!("State of the drive under '{}', {} full", run.policy, spaced(&fill));
-            blocks.push(SectionBlock::Chart(Chart::lines(title, WRITTEN, "GB (10^9 bytes)", lines, Vec::new())));
+            let title =
+                format!("State of the drive under '{}', {} full", run.policy, spaced(&fill));
+            blocks.push(SectionBlock::Chart(Chart::lines(
+                title,
+                WRITTEN,
+                "GB (10^9 bytes)",
+                lines,
+                Vec::new(),
+            )));
         }
     }
     if blocks.is_empty() {
@@ -211,7 +268,11 @@ pub(super) fn tuning(study: &Study) -> Option<Section> {
     }
     let first = &study.tuning[0];
     let mut table = Table::new(
-        format!("One thing changed at a time, under '{}', {} full.", first.policy, spaced(setting(first, "fill").unwrap_or_default())),
+        format!(
+            "One thing changed at a time, under '{}', {} full.",
+            first.policy,
+            spaced(setting(first, "fill").unwrap_or_default())
+        ),
         &[
             "question",
             "choice",
@@ -244,11 +305,19 @@ const DIFFERENCE: f64 = 0.05;
 
 /// Changes of a choice relative to the first of its question.
 fn judged(study: &Study, question: &str, run: &Run) -> String {
-    let Some(first) = study.tuning.iter().find(|other| setting(other, QUESTION) == Some(question)) else { return String::new() };
+    let Some(first) = study.tuning.iter().find(|other| setting(other, QUESTION) == Some(question))
+    else {
+        return String::new();
+    };
     if core::ptr::eq(first, run) {
         return "baseline".to_owned();
     }
-    let figures = [(RATE_STEADY, "random writes"), (WAF_STEADY, "WAF"), (HOST_AMPLIFICATION, "writes"), (FOREGROUND, "time")];
+    let figures = [
+        (RATE_STEADY, "random writes"),
+        (WAF_STEADY, "WAF"),
+        (HOST_AMPLIFICATION, "writes"),
+        (FOREGROUND, "time"),
+    ];
     let changes: Vec<String> = figures
         .into_iter()
         .filter_map(|(metric, name)| {

@@ -17,7 +17,11 @@ const MANY: u64 = 100;
 
 /// A policy with its discard option, if the name lacks it.
 pub(super) fn policy_title(run: &Run) -> String {
-    title(&run.policy, Field::find(&run.policy_settings, policy::DISCARD).filter(|_| run.policy == policy::AS_MOUNTED))
+    title(
+        &run.policy,
+        Field::find(&run.policy_settings, policy::DISCARD)
+            .filter(|_| run.policy == policy::AS_MOUNTED),
+    )
 }
 
 /// Titles of the columns: the policies.
@@ -27,7 +31,10 @@ fn titles(study: &Study) -> Vec<String> {
 
 /// The run of a job in each column.
 fn columns<'a>(study: &'a Study, job: &str, titles: &[String]) -> Vec<Option<&'a Run>> {
-    titles.iter().map(|title| study.runs.iter().find(|r| r.workload == job && policy_title(r) == *title)).collect()
+    titles
+        .iter()
+        .map(|title| study.runs.iter().find(|r| r.workload == job && policy_title(r) == *title))
+        .collect()
 }
 
 fn empty(caption: &str, first: &str, titles: &[String]) -> Table {
@@ -39,14 +46,21 @@ fn empty(caption: &str, first: &str, titles: &[String]) -> Table {
 /// Latencies of frequent operations over all repeats: median, 99.9 % and maximum.
 pub(super) fn latencies(study: &Study) -> Table {
     let titles = titles(study);
-    let mut table = empty("Median / 99.9 % / longest, from issue to completion.", "phase and operation", &titles);
+    let mut table = empty(
+        "Median / 99.9 % / longest, from issue to completion.",
+        "phase and operation",
+        &titles,
+    );
     for job in jobs(&study.runs) {
         let columns: Vec<Vec<(String, Histogram)>> = columns(study, job, &titles)
             .into_iter()
-            .map(|run| run.map_or_else(Vec::new, |run| histograms(&run.phases, &[LatencyPart::Total])))
+            .map(|run| {
+                run.map_or_else(Vec::new, |run| histograms(&run.phases, &[LatencyPart::Total]))
+            })
             .collect();
         let mut names: Vec<&str> = Vec::new();
-        for (name, _) in columns.iter().flatten().filter(|(_, histogram)| histogram.count() >= MANY) {
+        for (name, _) in columns.iter().flatten().filter(|(_, histogram)| histogram.count() >= MANY)
+        {
             if !names.contains(&name.as_str()) {
                 names.push(name);
             }
@@ -54,7 +68,9 @@ pub(super) fn latencies(study: &Study) -> Table {
         for name in names {
             let cells = columns.iter().map(|column| {
                 let histogram = column.iter().find(|(n, _)| n == name);
-                histogram.map_or_else(String::new, |(_, h)| format!("{} / {} / {}", h.percentile(50.0), h.percentile(99.9), h.max()))
+                histogram.map_or_else(String::new, |(_, h)| {
+                    format!("{} / {} / {}", h.percentile(50.0), h.percentile(99.9), h.max())
+                })
             });
             table.row(std::iter::once(format!("{job}: {name}")).chain(cells));
         }
@@ -64,11 +80,18 @@ pub(super) fn latencies(study: &Study) -> Table {
 
 pub(super) fn by_phase(study: &Study) -> Table {
     let titles = titles(study);
-    let mut table = empty("Means: time of each phase and its ratio to the first column; discards counted by the device.", "phase", &titles);
+    let mut table = empty(
+        "Means: time of each phase and its ratio to the first column; discards counted by the device.",
+        "phase",
+        &titles,
+    );
     for job in jobs(&study.runs) {
         let runs = columns(study, job, &titles);
         for name in row_names(&runs) {
-            let cells = runs.iter().enumerate().map(|(column, run)| cell(&name, *run, (column > 0).then(|| runs[0]).flatten()));
+            let cells = runs
+                .iter()
+                .enumerate()
+                .map(|(column, run)| cell(&name, *run, (column > 0).then(|| runs[0]).flatten()));
             table.row(std::iter::once(format!("{job}: {}", row_title(&name))).chain(cells));
         }
     }
@@ -111,11 +134,15 @@ fn row_title(metric: &str) -> String {
 }
 
 fn cell(name: &str, run: Option<&Run>, baseline: Option<&Run>) -> String {
-    let Some((run, value)) = run.and_then(|run| Some((run, mean(run, name)?))) else { return String::new() };
+    let Some((run, value)) = run.and_then(|run| Some((run, mean(run, name)?))) else {
+        return String::new();
+    };
     let unit = run.metrics.iter().find(|m| m.name == name).map_or(Unit::Count, |m| m.unit);
     let text = quantity(value, unit);
     match baseline.and_then(|baseline| mean(baseline, name)) {
-        Some(base) if unit == Unit::Seconds && base > 0.0 => format!("{text} ({}×)", three_digits(value / base)),
+        Some(base) if unit == Unit::Seconds && base > 0.0 => {
+            format!("{text} ({}×)", three_digits(value / base))
+        }
         _ => text,
     }
 }

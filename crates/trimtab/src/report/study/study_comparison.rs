@@ -13,20 +13,30 @@ use trimtab_study::study::metrics::setting;
 fn cell(run: &Run) -> String {
     const SET: [&str; 3] = ["fill", "tuning.question", "tuning.choice"];
     let set = SET.iter().filter_map(|key| setting(run, key));
-    let parts: Vec<&str> = [run.workload.as_str(), run.policy.as_str()].into_iter().chain(set).filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&str> = [run.workload.as_str(), run.policy.as_str()]
+        .into_iter()
+        .chain(set)
+        .filter(|part| !part.is_empty())
+        .collect();
     parts.join(", ")
 }
 
 /// Runs that both studies have, each with its headline metric.
 #[must_use]
-pub fn headlines(base: &Study, other: &Study, options: &ComparisonOptions) -> Vec<(String, ComparisonRow)> {
+pub fn headlines(
+    base: &Study,
+    other: &Study,
+    options: &ComparisonOptions,
+) -> Vec<(String, ComparisonRow)> {
     let mut pairs = Vec::new();
     for a in base.all() {
         let Some(b) = other.all().find(|b| cell(b) == cell(a)) else { continue };
         let Some(metric) = headline(a.metrics.clone()) else { continue };
         let side = |label, run| Side { label, runs: std::slice::from_ref(run) };
         let rows = against(side("A", a), side("B", b), options).figures;
-        pairs.extend(rows.into_iter().filter(|row| row.name == metric.name).map(|row| (cell(a), row)));
+        pairs.extend(
+            rows.into_iter().filter(|row| row.name == metric.name).map(|row| (cell(a), row)),
+        );
     }
     pairs
 }
@@ -35,19 +45,31 @@ pub fn headlines(base: &Study, other: &Study, options: &ComparisonOptions) -> Ve
 #[must_use]
 pub fn only_in_one(base: &Study, other: &Study) -> Vec<String> {
     let lacks = |of: &Study, run: &Run| !of.all().any(|other| cell(other) == cell(run));
-    base.all().filter(|run| lacks(other, run)).chain(other.all().filter(|run| lacks(base, run))).map(cell).collect()
+    base.all()
+        .filter(|run| lacks(other, run))
+        .chain(other.all().filter(|run| lacks(base, run)))
+        .map(cell)
+        .collect()
 }
 
 /// A table of matching runs of two studies, and the unmatched runs.
 #[must_use]
-pub fn blocks([base, other]: [&str; 2], rows: &[(String, ComparisonRow)], only: &[String]) -> Vec<SectionBlock> {
+pub fn blocks(
+    [base, other]: [&str; 2],
+    rows: &[(String, ComparisonRow)],
+    only: &[String],
+) -> Vec<SectionBlock> {
     let title = "The figure that matters of each run; compare two runs for all others.";
     let mut table = Table::new(title, &["run", "figure", base, other, "ratio", "verdict"]);
     for (cell, row) in rows {
         let [name, a, b, ratio, _, verdict] = cells(&row.name, row.unit, &row.comparison);
         table.row([cell.clone(), name, a, b, ratio, verdict]);
     }
-    let mut blocks = vec![if rows.is_empty() { SectionBlock::Text("They share no run.".to_owned()) } else { SectionBlock::Table(table) }];
+    let mut blocks = vec![if rows.is_empty() {
+        SectionBlock::Text("They share no run.".to_owned())
+    } else {
+        SectionBlock::Table(table)
+    }];
     if !only.is_empty() {
         blocks.push(SectionBlock::Text(format!("Only one of them has: {}", only.join("; "))));
     }

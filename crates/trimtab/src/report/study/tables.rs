@@ -6,7 +6,9 @@ use trimtab_drive::units::three_digits;
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Run, Unit, metrics};
 use trimtab_study::document::Table;
-use trimtab_study::study::metrics::{AgeingFigures, AppendLoad, FOREGROUND, Metrics, distinct, effective_policy, mean, samples};
+use trimtab_study::study::metrics::{
+    AgeingFigures, AppendLoad, FOREGROUND, Metrics, distinct, effective_policy, mean, samples,
+};
 use trimtab_study::study::policy;
 use trimtab_study::study::verdict::Verdict;
 
@@ -43,7 +45,8 @@ impl Cells {
             let (mine, base) = figure(mine?).zip(figure(base?))?;
             (base > 0.0).then_some(mine / base)
         };
-        let rate = mine.and_then(|mine| Some(format!("{}{}", three_digits(mine.rate?), mark(mine.steady))));
+        let rate = mine
+            .and_then(|mine| Some(format!("{}{}", three_digits(mine.rate?), mark(mine.steady))));
         Self {
             stall: or_dash(metrics.worst_latency(policy).map(|worst| milliseconds(worst.seconds))),
             rate: or_dash(rate),
@@ -64,7 +67,8 @@ fn milliseconds(seconds: f64) -> String {
 
 /// A table with titles above groups of columns; the first is a legend if rates are unsteady.
 fn grouped(columns: &[(&str, &str)], unsteady: bool) -> Table {
-    let mut table = Table::new("", &columns.iter().map(|(_, heading)| *heading).collect::<Vec<_>>());
+    let mut table =
+        Table::new("", &columns.iter().map(|(_, heading)| *heading).collect::<Vec<_>>());
     table.groups = columns.iter().map(|(group, _)| (*group).to_owned()).collect();
     if unsteady {
         NOT_STEADY_LEGEND.clone_into(&mut table.groups[0]);
@@ -75,14 +79,28 @@ fn grouped(columns: &[(&str, &str)], unsteady: bool) -> Table {
 /// The policies of one drive with their figures at the first fill.
 fn policies(verdict: &Verdict<'_>) -> Table {
     let metrics = &verdict.comparison.metrics;
-    let cells: Vec<_> = metrics.policies.iter().map(|policy| (*policy, Cells::of(metrics, policy))).collect();
+    let cells: Vec<_> =
+        metrics.policies.iter().map(|policy| (*policy, Cells::of(metrics, policy))).collect();
     let against = format!("vs {}", baseline(metrics));
-    let columns =
-        [("", "policy"), ("longest", "stall, ms"), ("4K writes", "a second"), (&against, "writes"), (&against, "wear"), ("", "trimmed by")];
+    let columns = [
+        ("", "policy"),
+        ("longest", "stall, ms"),
+        ("4K writes", "a second"),
+        (&against, "writes"),
+        (&against, "wear"),
+        ("", "trimmed by"),
+    ];
     let mut table = grouped(&columns, cells.iter().any(|(_, cells)| cells.unsteady));
     table.remarks = true;
     for (at, (policy, cells)) in cells.into_iter().enumerate() {
-        table.row([policy.to_owned(), cells.stall, cells.rate, cells.ratio, cells.wear, words::means(policy).to_owned()]);
+        table.row([
+            policy.to_owned(),
+            cells.stall,
+            cells.rate,
+            cells.ratio,
+            cells.wear,
+            words::means(policy).to_owned(),
+        ]);
         match verdict.policy() == Some(policy) {
             true => table.chosen.push(at),
             false if policy != baseline(metrics) => table.dispensable.push(at),
@@ -96,7 +114,8 @@ fn policies(verdict: &Verdict<'_>) -> Table {
 fn drives(named: &[(String, &Verdict<'_>)]) -> Table {
     let rows: Vec<_> = named.iter().map(|(_, verdict)| drive_row(verdict)).collect();
     let unsteady = rows.iter().any(|(_, unsteady)| *unsteady);
-    let (legend, stall, writes, against) = (if unsteady { NOT_STEADY_LEGEND } else { "" }, "stall, ms", "4K writes/s", "vs weekly");
+    let (legend, stall, writes, against) =
+        (if unsteady { NOT_STEADY_LEGEND } else { "" }, "stall, ms", "4K writes/s", "vs weekly");
     let columns = [
         (legend, "drive"),
         (legend, "USE"),
@@ -109,8 +128,13 @@ fn drives(named: &[(String, &Verdict<'_>)]) -> Table {
         ("", "name"),
     ];
     let mut table = grouped(&columns, false);
-    let weekly = named.iter().all(|(_, verdict)| baseline(&verdict.comparison.metrics) == policy::BATCHED);
-    let trimmed = if weekly { "fstrim.timer (batched), as on most systems" } else { "fstrim.timer (batched), or no trimming" };
+    let weekly =
+        named.iter().all(|(_, verdict)| baseline(&verdict.comparison.metrics) == policy::BATCHED);
+    let trimmed = if weekly {
+        "fstrim.timer (batched), as on most systems"
+    } else {
+        "fstrim.timer (batched), or no trimming"
+    };
     table.caption = format!("weekly: {trimmed}");
     table.remarks = true;
     rows.into_iter().for_each(|(row, _)| table.row(row));
@@ -122,7 +146,9 @@ fn drive_row(verdict: &Verdict<'_>) -> ([String; 9], bool) {
     let was = Cells::of(metrics, baseline(metrics));
     let chosen = verdict.policy().map(|policy| Cells::of(metrics, policy));
     let unsteady = was.unsteady || chosen.as_ref().is_some_and(|cells| cells.unsteady);
-    let with = |cell: fn(&Cells) -> &String| chosen.as_ref().map_or_else(|| "-".to_owned(), |cells| cell(cells).clone());
+    let with = |cell: fn(&Cells) -> &String| {
+        chosen.as_ref().map_or_else(|| "-".to_owned(), |cells| cell(cells).clone())
+    };
     let choice = verdict.policy().unwrap_or_else(|| words::in_table(verdict.recommendation));
     let row = [
         short_name(verdict),
@@ -143,8 +169,12 @@ pub(super) fn without_trimming(verdicts: &[&Verdict<'_>]) -> Option<String> {
     let of = |verdict: &&Verdict<'_>| {
         let metrics = &verdict.comparison.metrics;
         let fill = metrics.fills.first()?;
-        let (none, base) = (metrics.aged(policy::NONE, fill)?, metrics.aged(policy::BATCHED, fill)?);
-        Some((none.rate? / base.rate?, none.cycles.zip(base.cycles).map_or(1.0, |(none, base)| none / base)))
+        let (none, base) =
+            (metrics.aged(policy::NONE, fill)?, metrics.aged(policy::BATCHED, fill)?);
+        Some((
+            none.rate? / base.rate?,
+            none.cycles.zip(base.cycles).map_or(1.0, |(none, base)| none / base),
+        ))
     };
     let all: Vec<(f64, f64)> = verdicts.iter().filter_map(of).collect();
     let range = |figures: Vec<f64>, shown: fn(f64) -> String| {
@@ -179,15 +209,29 @@ fn measured(verdict: &Verdict<'_>) -> Option<Table> {
     let metrics = &verdict.comparison.metrics;
     let runs = &metrics.study.runs;
     let mut columns: Vec<(&str, &str, FigureFunction<'_>)> = Vec::new();
-    let (foreground, scale) = match runs.iter().filter_map(|run| mean(run, FOREGROUND)).all(|seconds| seconds < MILLISECONDS_BELOW) {
+    let (foreground, scale) = match runs
+        .iter()
+        .filter_map(|run| mean(run, FOREGROUND))
+        .all(|seconds| seconds < MILLISECONDS_BELOW)
+    {
         true => ("run time, ms", 1e3),
         false => ("run time, s", 1.0),
     };
     for job in &metrics.jobs {
-        let figure = move |runs: &[&Run]| runs.iter().find(|run| run.workload == *job).and_then(|run| mean(run, FOREGROUND));
-        columns.push((foreground, job, Box::new(move |runs| figure(runs).map(|seconds| three_digits(seconds * scale)))));
+        let figure = move |runs: &[&Run]| {
+            runs.iter().find(|run| run.workload == *job).and_then(|run| mean(run, FOREGROUND))
+        };
+        columns.push((
+            foreground,
+            job,
+            Box::new(move |runs| figure(runs).map(|seconds| three_digits(seconds * scale))),
+        ));
     }
-    let worst = move |runs: &[&Run]| metrics.worst_latency(effective_policy(runs.first()?)).map(|worst| milliseconds(worst.seconds));
+    let worst = move |runs: &[&Run]| {
+        metrics
+            .worst_latency(effective_policy(runs.first()?))
+            .map(|worst| milliseconds(worst.seconds))
+    };
     let load = match metrics.load() {
         AppendLoad::EveryFiveSeconds => "append every 5 s",
         AppendLoad::FiftyPerSecond => "50 appends/s",
@@ -198,23 +242,37 @@ fn measured(verdict: &Verdict<'_>) -> Option<Table> {
         all.copied().reduce(f64::max).map(milliseconds)
     };
     columns.push(("longest", "trim, ms", Box::new(longest)));
-    let sum = |runs: &[&Run], metric: &str| runs.iter().filter_map(|run| mean(run, metric)).reduce(|a, b| a + b);
+    let sum = |runs: &[&Run], metric: &str| {
+        runs.iter().filter_map(|run| mean(run, metric)).reduce(|a, b| a + b)
+    };
     // A mean over several repeats; for one repeat, the count itself.
-    let once = runs.iter().filter_map(|run| samples(run, metrics::DISCARD_COMMANDS)).all(|counts| counts.len() == 1);
-    let count = move |runs: &[&Run]| sum(runs, metrics::DISCARD_COMMANDS).map(|sum| quantity(sum, Unit::Count));
+    let once = runs
+        .iter()
+        .filter_map(|run| samples(run, metrics::DISCARD_COMMANDS))
+        .all(|counts| counts.len() == 1);
+    let count = move |runs: &[&Run]| {
+        sum(runs, metrics::DISCARD_COMMANDS).map(|sum| quantity(sum, Unit::Count))
+    };
     columns.push(("discards", if once { "counted" } else { "mean count" }, Box::new(count)));
-    columns.push(("discards", "MB", Box::new(move |runs| sum(runs, metrics::DISCARD_BYTES).map(|sum| three_digits(sum / 1e6)))));
+    columns.push((
+        "discards",
+        "MB",
+        Box::new(move |runs| sum(runs, metrics::DISCARD_BYTES).map(|sum| three_digits(sum / 1e6))),
+    ));
     let titles = distinct(runs.iter().map(short_title));
     let of = |title: &str| runs.iter().filter(|run| short_title(run) == title).collect::<Vec<_>>();
     columns.retain(|(.., figure)| titles.iter().any(|title| figure(&of(title)).is_some()));
     if metrics.jobs.is_empty() || columns.is_empty() {
         return None;
     }
-    let headings: Vec<_> = std::iter::once(("", "policy")).chain(columns.iter().map(|(group, heading, _)| (*group, *heading))).collect();
+    let headings: Vec<_> = std::iter::once(("", "policy"))
+        .chain(columns.iter().map(|(group, heading, _)| (*group, *heading)))
+        .collect();
     let mut table = grouped(&headings, false);
     for (at, title) in titles.into_iter().enumerate() {
         let runs = of(&title);
-        let cells: Vec<String> = columns.iter().map(|(.., figure)| or_dash(figure(&runs))).collect();
+        let cells: Vec<String> =
+            columns.iter().map(|(.., figure)| or_dash(figure(&runs))).collect();
         let policy = runs.first().map(|run| effective_policy(run));
         table.row(std::iter::once(title).chain(cells));
         if table.chosen.is_empty() && verdict.policy().is_some() && policy == verdict.policy() {

@@ -13,7 +13,9 @@ use trimtab_study::study::metrics::{AppendLoad, DiscardCount, REPEATS_MIN, drive
 use trimtab_study::study::policy;
 use trimtab_study::study::recommendation::Recommendation;
 use trimtab_study::study::untried::{self, OmittedPart};
-use trimtab_study::study::verdict::finding::{DeletingReason, Finding, LatencyCaveat, LatencyReason, RecommendationReason, UntestedPolicy};
+use trimtab_study::study::verdict::finding::{
+    DeletingReason, Finding, LatencyCaveat, LatencyReason, RecommendationReason, UntestedPolicy,
+};
 use trimtab_study::study::verdict::{Confidence, Rule, Verdict};
 
 /// The texts for a policy.
@@ -114,7 +116,8 @@ pub(super) fn percent(ratio: f64) -> String {
 
 /// `60%` and `61.3 %` with a space before the sign.
 pub(super) fn spaced(fill: &str) -> String {
-    fill.strip_suffix('%').map_or_else(|| fill.to_owned(), |number| format!("{} %", number.trim_end()))
+    fill.strip_suffix('%')
+        .map_or_else(|| fill.to_owned(), |number| format!("{} %", number.trim_end()))
 }
 
 /// `a, b and c`.
@@ -163,28 +166,48 @@ pub(super) fn name(recommendation: Recommendation) -> &'static str {
         Recommendation::Use(policy) => policy,
         Recommendation::NoDifference => "no difference",
         Recommendation::NeverDone => "none finishes",
-        Recommendation::Blocked | Recommendation::NotTested | Recommendation::TooFewRepeats | Recommendation::Unknown => "no answer",
+        Recommendation::Blocked
+        | Recommendation::NotTested
+        | Recommendation::TooFewRepeats
+        | Recommendation::Unknown => "no answer",
     }
 }
 
 /// The recommended policy and its meaning.
 pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
     let (choice, meaning) = match verdict.recommendation {
-        Recommendation::Use(policy::NONE) => (policy::NONE, "do not trim: it costs something here and gains nothing"),
-        Recommendation::Use(policy) => (policy, meaning(policy).unwrap_or_default()),
-        Recommendation::NoDifference if verdict.comparison.metrics.ageing.is_empty() => alike(verdict),
-        Recommendation::NoDifference => ("keep", "your setting; no policy gains 5 % in writes or wear"),
-        Recommendation::NeverDone => {
-            ("no policy", "TRIM is so expensive here that not even a batched trim finishes before the next is due")
+        Recommendation::Use(policy::NONE) => {
+            (policy::NONE, "do not trim: it costs something here and gains nothing")
         }
-        Recommendation::Blocked => ("no policy yet", "TRIM does not reach the drive; repair that first"),
+        Recommendation::Use(policy) => (policy, meaning(policy).unwrap_or_default()),
+        Recommendation::NoDifference if verdict.comparison.metrics.ageing.is_empty() => {
+            alike(verdict)
+        }
+        Recommendation::NoDifference => {
+            ("keep", "your setting; no policy gains 5 % in writes or wear")
+        }
+        Recommendation::NeverDone => (
+            "no policy",
+            "TRIM is so expensive here that not even a batched trim finishes before the next is due",
+        ),
+        Recommendation::Blocked => {
+            ("no policy yet", "TRIM does not reach the drive; repair that first")
+        }
         Recommendation::NotTested => return ("no policy yet", untested(verdict.untested())),
         Recommendation::TooFewRepeats => {
             let count = verdict.comparison.metrics.too_few_repeats().unwrap_or_default();
-            return ("no answer", format!("{} cannot show a difference; keep what you have", repeats(count)));
+            return (
+                "no answer",
+                format!("{} cannot show a difference; keep what you have", repeats(count)),
+            );
         }
-        Recommendation::Unknown if verdict.is_without_trim() => ("no policy", "the drive has no TRIM, so there is nothing to choose"),
-        Recommendation::Unknown if verdict.rule == Rule::NothingDeleted && !verdict.comparison.metrics.ageing.is_empty() => {
+        Recommendation::Unknown if verdict.is_without_trim() => {
+            ("no policy", "the drive has no TRIM, so there is nothing to choose")
+        }
+        Recommendation::Unknown
+            if verdict.rule == Rule::NothingDeleted
+                && !verdict.comparison.metrics.ageing.is_empty() =>
+        {
             ("no policy yet", "the cost of trimming was not studied (--questions deleting)")
         }
         Recommendation::Unknown => ("no policy yet", "too few policies could be tried to compare"),
@@ -201,7 +224,10 @@ pub(super) const fn in_table(recommendation: Recommendation) -> &'static str {
 fn alike(verdict: &Verdict<'_>) -> (&'static str, &'static str) {
     let tried = |policy| verdict.comparison.metrics.has(policy);
     match (tried(policy::ONLINE), tried(policy::BATCHED)) {
-        (true, true) => ("online or batched", "no difference was measured between them (batched: weekly fstrim.timer)"),
+        (true, true) => (
+            "online or batched",
+            "no difference was measured between them (batched: weekly fstrim.timer)",
+        ),
         (true, false) => (policy::ONLINE, "it takes no measurable time; 'batched' was not tried"),
         (false, true) => (policy::BATCHED, "it takes no measurable time; 'online' was not tried"),
         (false, false) => ("keep", "your setting; no tried policy takes measurable time"),
@@ -213,9 +239,14 @@ pub(super) fn confidence(confidence: &Confidence) -> String {
     match confidence {
         Confidence::None => String::new(),
         Confidence::NotTried { policy } => format!("{policy} was not tried"),
-        Confidence::Repeats { repeats: count, enough: false } => format!("{} cannot show more", repeats(*count)),
+        Confidence::Repeats { repeats: count, enough: false } => {
+            format!("{} cannot show more", repeats(*count))
+        }
         Confidence::Repeats { repeats: count, .. } => {
-            format!("{} of each run; untried policies or months of use could change the answer", repeats(*count))
+            format!(
+                "{} of each run; untried policies or months of use could change the answer",
+                repeats(*count)
+            )
         }
         Confidence::NotVaried => NOT_TESTED.to_owned(),
         Confidence::Assumptions { .. } => String::new(),
@@ -230,7 +261,9 @@ pub(super) fn headline(verdict: &Verdict<'_>) -> String {
     }
     let advice = match (verdict.recommendation, verdict.rule) {
         (Recommendation::TooFewRepeats, _) => "No policy is recommended; keep what you have.",
-        (Recommendation::Use(policy::BATCHED), Rule::OnlineUntried) => "Trim in batches: deletes then cost nothing extra.",
+        (Recommendation::Use(policy::BATCHED), Rule::OnlineUntried) => {
+            "Trim in batches: deletes then cost nothing extra."
+        }
         (Recommendation::Use(policy), _) => words(policy).map_or("", |words| words.advice),
         (Recommendation::Blocked, _) => "TRIM does not reach the device.",
         (Recommendation::NoDifference, Rule::GainsNothing) => {
@@ -242,17 +275,23 @@ pub(super) fn headline(verdict: &Verdict<'_>) -> String {
         (Recommendation::NeverDone, _) => {
             "No policy is recommended: TRIM is so expensive on this drive that not even a batched trim finishes before the next is due."
         }
-        (Recommendation::Unknown, Rule::NothingDeleted) => "The cost of trimming was not studied, so no policy is recommended.",
+        (Recommendation::Unknown, Rule::NothingDeleted) => {
+            "The cost of trimming was not studied, so no policy is recommended."
+        }
         (Recommendation::NotTested | Recommendation::Unknown, _) => "",
     };
     let online = match (verdict.recommendation, verdict.comparison.online_cost) {
-        (Recommendation::Use(policy::ONLINE), None) => "It makes no measurable difference to foreground latency.",
+        (Recommendation::Use(policy::ONLINE), None) => {
+            "It makes no measurable difference to foreground latency."
+        }
         _ => "",
     };
-    let blocked = verdict
-        .comparison
-        .blocked
-        .map(|policy| format!("{} Run 'trimtab doctor' to see where it is blocked.", capital(&nothing_arrived(policy))));
+    let blocked = verdict.comparison.blocked.map(|policy| {
+        format!(
+            "{} Run 'trimtab doctor' to see where it is blocked.",
+            capital(&nothing_arrived(policy))
+        )
+    });
     let sentences = verdict.findings.iter().map(|finding| capital(&sentence(finding)));
     let all = [advice.to_owned(), online.to_owned()].into_iter().chain(blocked).chain(sentences);
     all.filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ")
@@ -273,7 +312,9 @@ fn nothing_arrived(policy: &str) -> String {
 fn untested(UntestedPolicy { policy, discards }: UntestedPolicy) -> String {
     let what = if policy == policy::ONLINE { "online discard" } else { "batched trimming" };
     let why = match discards {
-        DiscardCount::Queued => "the filesystem sends its discards minutes later, and none was counted in time",
+        DiscardCount::Queued => {
+            "the filesystem sends its discards minutes later, and none was counted in time"
+        }
         DiscardCount::Zero => "no discard was counted",
         DiscardCount::Counted | DiscardCount::Unknown => "nothing here counts discards",
     };
@@ -370,16 +411,28 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
 fn months(days: Option<f64>, gains: &[Gain<'_>]) -> String {
     let whole = |rate: f64| three_digits(rate);
     let at = |gain: &Gain<'_>| {
-        let faster = gain
-            .is_faster()
-            .then(|| format!("{} instead of {} 4 KiB random writes a second under load", whole(gain.rates.0), whole(gain.rates.1)));
-        let life = gain.longer_life().map(|life| format!("{}× the drive's life", three_digits(life)));
-        format!("{} at {} full", faster.into_iter().chain(life).collect::<Vec<_>>().join(" and "), spaced(gain.fill))
+        let faster = gain.is_faster().then(|| {
+            format!(
+                "{} instead of {} 4 KiB random writes a second under load",
+                whole(gain.rates.0),
+                whole(gain.rates.1)
+            )
+        });
+        let life =
+            gain.longer_life().map(|life| format!("{}× the drive's life", three_digits(life)));
+        format!(
+            "{} at {} full",
+            faster.into_iter().chain(life).collect::<Vec<_>>().join(" and "),
+            spaced(gain.fill)
+        )
     };
     let time = time_of_use(days);
     match gains {
         [] => format!("over {time} it makes no measurable difference to the drive"),
-        gains => format!("after {time} of churn, against no trimming: {}", gains.iter().map(at).collect::<Vec<_>>().join("; ")),
+        gains => format!(
+            "after {time} of churn, against no trimming: {}",
+            gains.iter().map(at).collect::<Vec<_>>().join("; ")
+        ),
     }
 }
 
@@ -389,15 +442,24 @@ fn subject(cost: &OnlineCost<'_>) -> String {
         AffectedWork::Phase(phase) => format!("'{phase}'"),
         AffectedWork::WholeWork => "whole work".to_owned(),
         AffectedWork::Deleting => "deleting".to_owned(),
-        AffectedWork::Append(AppendLoad::EveryFiveSeconds) => "longest foreground append, one every 5 s,".to_owned(),
-        AffectedWork::Append(AppendLoad::FiftyPerSecond) => "longest foreground append, 50 a second,".to_owned(),
+        AffectedWork::Append(AppendLoad::EveryFiveSeconds) => {
+            "longest foreground append, one every 5 s,".to_owned()
+        }
+        AffectedWork::Append(AppendLoad::FiftyPerSecond) => {
+            "longest foreground append, 50 a second,".to_owned()
+        }
     };
     format!("{}'s {part}", cost.job)
 }
 
 /// "tree's 'delete-sync' takes 40.4 s; none 170 ms".
 pub(super) fn slower(cost: &OnlineCost<'_>) -> String {
-    format!("{} takes {}; none {}", subject(cost), seconds(cost.online_seconds), seconds(cost.none_seconds))
+    format!(
+        "{} takes {}; none {}",
+        subject(cost),
+        seconds(cost.online_seconds),
+        seconds(cost.none_seconds)
+    )
 }
 
 /// "40.4 s instead of 170 ms".
@@ -457,10 +519,17 @@ fn latency_doubt(doubt: Option<LatencyDoubt>) -> &'static str {
 pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
     let line = match verdict.rule {
         Rule::MostWrites { limit_seconds } => {
-            format!("stall up to {}; most writes, least wear, simplest; under 5 %: tie", seconds(limit_seconds))
+            format!(
+                "stall up to {}; most writes, least wear, simplest; under 5 %: tie",
+                seconds(limit_seconds)
+            )
         }
-        Rule::GainsNothing => "no policy has 5 % more 4K writes or 5 % less wear than no trimming".to_owned(),
-        Rule::TooFewRepeats => format!("a difference may be chance: run with --repeats {REPEATS_MIN}"),
+        Rule::GainsNothing => {
+            "no policy has 5 % more 4K writes or 5 % less wear than no trimming".to_owned()
+        }
+        Rule::TooFewRepeats => {
+            format!("a difference may be chance: run with --repeats {REPEATS_MIN}")
+        }
         _ => return reasons(verdict),
     };
     vec![line]
@@ -495,8 +564,11 @@ fn latency_reason(reason: &LatencyReason<'_>, mine: &str) -> String {
         let whose = if one.policy == policy::NONE { "without trimming" } else { one.policy };
         format!("{whose} {}{}", seconds(one.seconds), latency_doubt(one.doubt))
     };
-    let chosen = reason.chosen.map(|one| format!("{mine} {}{}", seconds(one.seconds), latency_doubt(one.doubt)));
-    let online = reason.online_seconds.map(|online| format!("online {} on every delete", seconds(online)));
+    let chosen = reason
+        .chosen
+        .map(|one| format!("{mine} {}{}", seconds(one.seconds), latency_doubt(one.doubt)));
+    let online =
+        reason.online_seconds.map(|online| format!("online {} on every delete", seconds(online)));
     let others: Vec<String> = online.into_iter().chain(reason.others.iter().map(policy)).collect();
     let others = if others.is_empty() { None } else { Some(others.join(", ")) };
     let aside = match reason.aside {
@@ -511,29 +583,44 @@ fn latency_reason(reason: &LatencyReason<'_>, mine: &str) -> String {
 /// The deleted files and the time to delete them, for the recommended policy first.
 fn deleting_reason(reason: &DeletingReason<'_>, online_chosen: bool) -> (String, String) {
     let files = |digits: &str| digits.parse().map_or_else(|_| digits.to_owned(), grouped);
-    let what = reason.files.map_or_else(|| "Deleting".to_owned(), |digits| format!("Deleting {} files", files(digits)));
+    let what = reason.files.map_or_else(
+        || "Deleting".to_owned(),
+        |digits| format!("Deleting {} files", files(digits)),
+    );
     if let Some(cost) = &reason.part {
         let few = match reason.doubt {
-            Some(DeletingDoubt::FewRepeats(few) | DeletingDoubt::CannotTell(few)) => format!(", {}", repeats(few)),
+            Some(DeletingDoubt::FewRepeats(few) | DeletingDoubt::CannotTell(few)) => {
+                format!(", {}", repeats(few))
+            }
             _ => String::new(),
         };
         let part = match cost.part {
             AffectedWork::Phase(phase) => format!("The {phase} of {}", cost.job),
             AffectedWork::WholeWork => format!("The whole work of {}", cost.job),
-            AffectedWork::Deleting | AffectedWork::Append(_) => format!("The deleting of {}", cost.job),
+            AffectedWork::Deleting | AffectedWork::Append(_) => {
+                format!("The deleting of {}", cost.job)
+            }
         };
         let (none, online) = (seconds(cost.none_seconds), seconds(cost.online_seconds));
-        return (part, format!("{none}; with online discard {online} ({}×{few})", three_digits(cost.times())));
+        return (
+            part,
+            format!("{none}; with online discard {online} ({}×{few})", three_digits(cost.times())),
+        );
     }
     let (Some(none), Some(online)) = (reason.none_seconds, reason.online_seconds) else {
-        return (what, reason.none_seconds.or(reason.online_seconds).map(seconds).unwrap_or_default());
+        return (
+            what,
+            reason.none_seconds.or(reason.online_seconds).map(seconds).unwrap_or_default(),
+        );
     };
     if reason.alike {
         let than = if online_chosen { "without trimming" } else { policy::ONLINE };
         return (what, format!("{}; {than} as long", seconds(none)));
     }
-    let doubt = reason.doubt.map(|doubt| format!(", {}", deleting_doubt(doubt))).unwrap_or_default();
-    let ratio = if none > 0.0 { format!(" ({}{doubt})", times(online / none)) } else { String::new() };
+    let doubt =
+        reason.doubt.map(|doubt| format!(", {}", deleting_doubt(doubt))).unwrap_or_default();
+    let ratio =
+        if none > 0.0 { format!(" ({}{doubt})", times(online / none)) } else { String::new() };
     let (none, online) = (seconds(none), seconds(online));
     (
         what,
@@ -564,7 +651,10 @@ mod tests {
     fn numbers_are_written_with_units() {
         assert_eq!([1.3, 1.474, 0.9, 1.0].map(percent), ["+30 %", "+47 %", "-10 %", "+0 %"]);
         assert_eq!(["60%", "61.3 %", "?"].map(spaced), ["60 %", "61.3 %", "?"]);
-        assert_eq!([Some(365.0), Some(50.0), Some(0.1), None].map(time_of_use), ["12 months", "50 days", "2 hours", "months"]);
+        assert_eq!(
+            [Some(365.0), Some(50.0), Some(0.1), None].map(time_of_use),
+            ["12 months", "50 days", "2 hours", "months"]
+        );
     }
 
     #[test]

@@ -18,8 +18,13 @@ const ABOVE: usize = 24;
 
 /// The last moment of the two drives that are shown first.
 pub fn film(film: &Film) -> Option<String> {
-    let shown: Vec<&(String, SuperblockMap)> = film.shown.iter().filter_map(|at| film.drives.get(*at)).collect();
-    let rows = shown.iter().map(|(_, map)| (map.superblocks as usize).div_ceil(COLUMNS)).max().filter(|rows| *rows > 0)?;
+    let shown: Vec<&(String, SuperblockMap)> =
+        film.shown.iter().filter_map(|at| film.drives.get(*at)).collect();
+    let rows = shown
+        .iter()
+        .map(|(_, map)| (map.superblocks as usize).div_ceil(COLUMNS))
+        .max()
+        .filter(|rows| *rows > 0)?;
     let width = COLUMNS * (CELL + GAP);
     let (all, height) = (width * 2 + BETWEEN, ABOVE + rows * (CELL + GAP));
     let mut svg = format!(
@@ -45,7 +50,9 @@ pub fn film(film: &Film) -> Option<String> {
 /// One path per kind of content: bars stacked on each other.
 fn draw(svg: &mut String, map: &SuperblockMap, moment: usize, left: usize) {
     let each = map.superblocks as usize;
-    let layer = |values: &[u8], at: usize| f64::from(values.get(moment * each + at).copied().unwrap_or(0)) / f64::from(SHARE_MAX);
+    let layer = |values: &[u8], at: usize| {
+        f64::from(values.get(moment * each + at).copied().unwrap_or(0)) / f64::from(SHARE_MAX)
+    };
     let mut paths = [const { String::new() }; 4];
     let mut frames = String::new();
     for at in 0..each {
@@ -68,10 +75,17 @@ fn draw(svg: &mut String, map: &SuperblockMap, moment: usize, left: usize) {
         }
     }
     let _ = writeln!(svg, "<path d=\"{frames}\" fill=\"none\" stroke=\"#DDDDDD\"/>");
-    for (path, fill) in paths[..3].iter().zip(palette::HOLDS_LIGHT).filter(|(path, _)| !path.is_empty()) {
+    for (path, fill) in
+        paths[..3].iter().zip(palette::HOLDS_LIGHT).filter(|(path, _)| !path.is_empty())
+    {
         let _ = writeln!(svg, "<path d=\"{path}\" fill=\"{fill}\"/>");
     }
     if !paths[3].is_empty() {
-        let _ = writeln!(svg, "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.2\"/>", paths[3], palette::HOLDS_LIGHT[3]);
+        let _ = writeln!(
+            svg,
+            "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.2\"/>",
+            paths[3],
+            palette::HOLDS_LIGHT[3]
+        );
     }
 }

@@ -26,7 +26,8 @@ pub fn shade(count: u64, most: u64) -> usize {
 
 /// The two maps that are shown first, on one vertical scale.
 pub fn heat(heat: &LatencyHeatmap) -> Option<String> {
-    let shown: Vec<&(String, LatencyMap)> = heat.shown.iter().filter_map(|at| heat.maps.get(*at)).collect();
+    let shown: Vec<&(String, LatencyMap)> =
+        heat.shown.iter().filter_map(|at| heat.maps.get(*at)).collect();
     let buckets = || shown.iter().flat_map(|(_, map)| map.cells.iter().map(|cell| cell.1));
     let (low, high) = (buckets().min()?, buckets().max()? + 1);
     let seconds = |bucket: u32| LatencyMap::least(bucket).as_secs_f64().log10();
@@ -44,12 +45,27 @@ pub fn heat(heat: &LatencyHeatmap) -> Option<String> {
         let mut power = bottom;
         while power <= top {
             let at = y(power);
-            let _ = writeln!(svg, "<path d=\"M{left:.0} {at:.1}h{WIDTH:.0}\" stroke=\"#DDDDDD\" fill=\"none\"/>");
-            label(&mut svg, left - 4.0, at + 4.0, "end", &Nanos((10_f64.powf(power) * 1e9).round() as u64).to_string().replace(".00", ""));
+            let _ = writeln!(
+                svg,
+                "<path d=\"M{left:.0} {at:.1}h{WIDTH:.0}\" stroke=\"#DDDDDD\" fill=\"none\"/>"
+            );
+            label(
+                &mut svg,
+                left - 4.0,
+                at + 4.0,
+                "end",
+                &Nanos((10_f64.powf(power) * 1e9).round() as u64).to_string().replace(".00", ""),
+            );
             power += 1.0;
         }
         draw(&mut svg, map, left, &|bucket| y(seconds(bucket)));
-        label(&mut svg, left + WIDTH / 2.0, TOP + HEIGHT + 28.0, "middle", &format!("{:.0} s, by time of the request", last(map)));
+        label(
+            &mut svg,
+            left + WIDTH / 2.0,
+            TOP + HEIGHT + 28.0,
+            "middle",
+            &format!("{:.0} s, by time of the request", last(map)),
+        );
     }
     svg.push_str("</svg>");
     Some(svg)
@@ -76,7 +92,13 @@ fn draw(svg: &mut String, map: &LatencyMap, left: f64, y: &dyn Fn(u32) -> f64) {
     let mut paths = [const { String::new() }; SHADES.len()];
     for (column, bucket, count) in &map.cells {
         let (x, top, bottom) = (left + f64::from(*column) * wide, y(bucket + 1), y(*bucket));
-        let _ = write!(paths[shade(*count, most)], "M{x:.1} {top:.1}h{:.1}v{:.1}h-{:.1}z", wide + 0.2, bottom - top + 0.2, wide + 0.2);
+        let _ = write!(
+            paths[shade(*count, most)],
+            "M{x:.1} {top:.1}h{:.1}v{:.1}h-{:.1}z",
+            wide + 0.2,
+            bottom - top + 0.2,
+            wide + 0.2
+        );
     }
     for (path, shade) in paths.iter().zip(SHADES).filter(|(path, _)| !path.is_empty()) {
         let _ = writeln!(svg, "<path d=\"{path}\" fill=\"{shade}\"/>");
@@ -85,7 +107,15 @@ fn draw(svg: &mut String, map: &LatencyMap, left: f64, y: &dyn Fn(u32) -> f64) {
         .trimming
         .iter()
         .filter(|column| f64::from(**column) < columns)
-        .map(|column| format!("M{:.1} {:.1}h{:.1}v5h-{:.1}z", left + f64::from(*column) * wide, TOP + HEIGHT + 4.0, wide + 0.2, wide + 0.2))
+        .map(|column| {
+            format!(
+                "M{:.1} {:.1}h{:.1}v5h-{:.1}z",
+                left + f64::from(*column) * wide,
+                TOP + HEIGHT + 4.0,
+                wide + 0.2,
+                wide + 0.2
+            )
+        })
         .collect();
     if !band.is_empty() {
         let _ = writeln!(svg, "<path d=\"{band}\" fill=\"{TRIMMING}\"/>");

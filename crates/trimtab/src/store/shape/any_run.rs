@@ -9,7 +9,8 @@ use trimtab_drive::histogram::Histogram;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::run::pictures::{LatencyMap, Pictures, SHARE_MAX, SuperblockMap};
 use trimtab_sim::run::{
-    Axis, Better, Field, Latency, LatencyPart, Metric, Phase, Provenance, Run, Series, Severity, TargetKind, Unit, Warning,
+    Axis, Better, Field, Latency, LatencyPart, Metric, Phase, Provenance, Run, Series, Severity,
+    TargetKind, Unit, Warning,
 };
 
 /// A small run that uses every field.
@@ -52,7 +53,12 @@ pub fn example() -> Run {
             latencies: vec![latency],
             discards: Some(discards),
         }],
-        metrics: vec![Metric { name: "delete.seconds".into(), unit: Unit::Seconds, better: Better::Lower, samples: vec![1.25, 1.5] }],
+        metrics: vec![Metric {
+            name: "delete.seconds".into(),
+            unit: Unit::Seconds,
+            better: Better::Lower,
+            samples: vec![1.25, 1.5],
+        }],
         series: vec![Series {
             name: "ops.rate".into(),
             axis: Axis::Time,
@@ -96,23 +102,32 @@ fn amount() -> impl Strategy<Value = Amount> {
 fn discards() -> impl Strategy<Value = Discards> {
     let maybe = || prop::option::of(any::<u64>());
     let counts = (amount(), prop::option::of(amount()), any::<u64>());
-    (counts, vec(any::<i32>(), 0..3), maybe(), maybe()).prop_map(|((asked, accepted, refused), errnos, effective, freed)| Discards {
-        asked,
-        accepted,
-        // The bytes of refused operations are not stored.
-        refused: Amount::new(refused, 0),
-        errnos,
-        effective: effective.map(Bytes),
-        freed: freed.map(Bytes),
-    })
+    (counts, vec(any::<i32>(), 0..3), maybe(), maybe()).prop_map(
+        |((asked, accepted, refused), errnos, effective, freed)| Discards {
+            asked,
+            accepted,
+            // The bytes of refused operations are not stored.
+            refused: Amount::new(refused, 0),
+            errnos,
+            effective: effective.map(Bytes),
+            freed: freed.map(Bytes),
+        },
+    )
 }
 
 fn phase() -> impl Strategy<Value = Phase> {
     let latency = (select(OpKind::ALL), select(LatencyPart::ALL), histogram());
-    let latencies = vec(latency.prop_map(|(kind, part, histogram)| Latency { kind, part, histogram }), 0..3);
+    let latencies =
+        vec(latency.prop_map(|(kind, part, histogram)| Latency { kind, part, histogram }), 0..3);
     let numbers = any::<[u64; 4]>();
-    (text(), numbers, vec((select(OpKind::ALL), any::<u64>()), 0..4), latencies, prop::option::of(discards())).prop_map(
-        |(name, [started, took, read, written], ops, latencies, discards)| Phase {
+    (
+        text(),
+        numbers,
+        vec((select(OpKind::ALL), any::<u64>()), 0..4),
+        latencies,
+        prop::option::of(discards()),
+    )
+        .prop_map(|(name, [started, took, read, written], ops, latencies, discards)| Phase {
             name,
             started: Nanos(started),
             took: Nanos(took),
@@ -121,64 +136,65 @@ fn phase() -> impl Strategy<Value = Phase> {
             written: Bytes(written),
             latencies,
             discards,
-        },
-    )
+        })
 }
 
 fn metric() -> impl Strategy<Value = Metric> {
-    (text(), select(Unit::ALL), select(Better::ALL), vec(prop::num::f64::ANY, 1..5)).prop_map(|(name, unit, better, samples)| Metric {
-        name,
-        unit,
-        better,
-        samples,
-    })
+    (text(), select(Unit::ALL), select(Better::ALL), vec(prop::num::f64::ANY, 1..5))
+        .prop_map(|(name, unit, better, samples)| Metric { name, unit, better, samples })
 }
 
 fn series() -> impl Strategy<Value = Series> {
-    (text(), select(Axis::ALL), select(Unit::ALL), vec((any::<u64>(), prop::num::f64::ANY), 0..20)).prop_map(
-        |(name, axis, unit, mut points)| {
+    (text(), select(Axis::ALL), select(Unit::ALL), vec((any::<u64>(), prop::num::f64::ANY), 0..20))
+        .prop_map(|(name, axis, unit, mut points)| {
             points.sort_by_key(|p| p.0);
             let (x, y) = points.into_iter().unzip();
             Series { name, axis, x, unit, y }
-        },
-    )
+        })
 }
 
 fn warning() -> impl Strategy<Value = Warning> {
-    (text(), select(Severity::ALL), fields(), text()).prop_map(|(code, severity, facts, text)| Warning { code, severity, facts, text })
+    (text(), select(Severity::ALL), fields(), text())
+        .prop_map(|(code, severity, facts, text)| Warning { code, severity, facts, text })
 }
 
 fn superblocks() -> impl Strategy<Value = SuperblockMap> {
-    (select(Axis::ALL), 1_u32..5, vec(any::<u64>(), 0..4)).prop_flat_map(|(axis, superblocks, mut x)| {
-        x.sort_unstable();
-        let shares = (0..=SHARE_MAX / 3, 0..=SHARE_MAX / 3, 0..=SHARE_MAX / 3, 0..=1_u8);
-        vec(shares, superblocks as usize * x.len()).prop_map(move |all| SuperblockMap {
-            axis,
-            x: x.clone(),
-            superblocks,
-            needed: all.iter().map(|shares| shares.0).collect(),
-            unneeded: all.iter().map(|shares| shares.1).collect(),
-            stale: all.iter().map(|shares| shares.2).collect(),
-            one_bit: all.iter().map(|shares| shares.3).collect(),
-        })
-    })
-}
-
-fn latency_map() -> impl Strategy<Value = LatencyMap> {
-    let cells = prop::collection::btree_map((any::<u32>(), 0..=LatencyMap::BUCKET_MAX), 1_u64.., 0..8);
-    (text(), 1_u64.., cells, prop::collection::btree_set(any::<u32>(), 0..4), any::<u64>()).prop_map(
-        |(phase, every, cells, trimming, longest)| LatencyMap {
-            phase,
-            every: Nanos(every),
-            cells: cells.into_iter().map(|((column, bucket), count)| (column, bucket, count)).collect(),
-            trimming: trimming.into_iter().collect(),
-            longest: Nanos(longest),
+    (select(Axis::ALL), 1_u32..5, vec(any::<u64>(), 0..4)).prop_flat_map(
+        |(axis, superblocks, mut x)| {
+            x.sort_unstable();
+            let shares = (0..=SHARE_MAX / 3, 0..=SHARE_MAX / 3, 0..=SHARE_MAX / 3, 0..=1_u8);
+            vec(shares, superblocks as usize * x.len()).prop_map(move |all| SuperblockMap {
+                axis,
+                x: x.clone(),
+                superblocks,
+                needed: all.iter().map(|shares| shares.0).collect(),
+                unneeded: all.iter().map(|shares| shares.1).collect(),
+                stale: all.iter().map(|shares| shares.2).collect(),
+                one_bit: all.iter().map(|shares| shares.3).collect(),
+            })
         },
     )
 }
 
+fn latency_map() -> impl Strategy<Value = LatencyMap> {
+    let cells =
+        prop::collection::btree_map((any::<u32>(), 0..=LatencyMap::BUCKET_MAX), 1_u64.., 0..8);
+    (text(), 1_u64.., cells, prop::collection::btree_set(any::<u32>(), 0..4), any::<u64>())
+        .prop_map(|(phase, every, cells, trimming, longest)| LatencyMap {
+            phase,
+            every: Nanos(every),
+            cells: cells
+                .into_iter()
+                .map(|((column, bucket), count)| (column, bucket, count))
+                .collect(),
+            trimming: trimming.into_iter().collect(),
+            longest: Nanos(longest),
+        })
+}
+
 fn pictures() -> impl Strategy<Value = Pictures> {
-    (prop::option::of(superblocks()), vec(latency_map(), 0..2)).prop_map(|(superblocks, latencies)| Pictures { superblocks, latencies })
+    (prop::option::of(superblocks()), vec(latency_map(), 0..2))
+        .prop_map(|(superblocks, latencies)| Pictures { superblocks, latencies })
 }
 
 /// Generates an arbitrary run.
@@ -186,7 +202,13 @@ pub fn any_run() -> impl Strategy<Value = Run> {
     let head = (text(), text(), text(), text(), select(TargetKind::ALL), select(Provenance::ALL));
     let numbers = (any::<u64>(), 1..=u32::MAX, any::<u64>(), any::<bool>());
     let lists = (fields(), fields(), fields(), vec((text(), any::<u64>()), 0..4), fields());
-    let data = (vec(phase(), 0..3), vec(metric(), 0..4), vec(series(), 0..3), vec(warning(), 0..3), pictures());
+    let data = (
+        vec(phase(), 0..3),
+        vec(metric(), 0..4),
+        vec(series(), 0..3),
+        vec(warning(), 0..3),
+        pictures(),
+    );
     (head, numbers, lists, data).prop_map(|(head, numbers, lists, data)| Run {
         workload: head.0,
         settings: lists.0,

@@ -12,7 +12,12 @@ pub const VERSION: u32 = 1;
 
 /// The document: sides (label, runs), the comparisons of each further side with the first, in
 /// their order, and warnings.
-pub fn document(sides: &[(String, Vec<(RunId, Run)>)], confidence: f64, others: &[BaselineComparison], warnings: &[Warning]) -> Value {
+pub fn document(
+    sides: &[(String, Vec<(RunId, Run)>)],
+    confidence: f64,
+    others: &[BaselineComparison],
+    warnings: &[Warning],
+) -> Value {
     let baseline = sides.first().map_or("", |(label, _)| label);
     let compared = |(label, against): (&String, &BaselineComparison)| {
         json!({
@@ -51,9 +56,15 @@ fn row(row: &ComparisonRow) -> Map<String, Value> {
         ("baseline_repeats", json!(row.repeats.0)),
         ("repeats", json!(row.repeats.1)),
     ];
-    let per_system = row.per_system.as_ref().map(|comparison| figures(comparison, row.unit).collect::<Map<_, _>>());
+    let per_system = row
+        .per_system
+        .as_ref()
+        .map(|comparison| figures(comparison, row.unit).collect::<Map<_, _>>());
     let named = named.into_iter().map(|(key, value)| (key.to_owned(), value));
-    named.chain(figures(&row.comparison, row.unit)).chain([("per_system".to_owned(), json!(per_system))]).collect()
+    named
+        .chain(figures(&row.comparison, row.unit))
+        .chain([("per_system".to_owned(), json!(per_system))])
+        .collect()
 }
 
 /// Both values of a figure in that unit, and the verdict on them.

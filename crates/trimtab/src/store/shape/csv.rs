@@ -28,8 +28,19 @@ pub struct CsvError {
 }
 
 const REQUIRED: [&str; 5] = ["workload", "target_label", "metric", "unit", "value"];
-const HEAD: [&str; 11] =
-    ["id", "workload", "target", "target_label", "policy", "seed", "provenance", "systems", "started_unix_ms", "tool_version", "complete"];
+const HEAD: [&str; 11] = [
+    "id",
+    "workload",
+    "target",
+    "target_label",
+    "policy",
+    "seed",
+    "provenance",
+    "systems",
+    "started_unix_ms",
+    "tool_version",
+    "complete",
+];
 const METRIC: [&str; 5] = ["metric", "unit", "better", "repeat", "value"];
 const SCOPES: [&str; 4] = ["setting.", "policy.", "environment.", SPECIFICATION];
 /// Prefix of columns with long texts, which do not distinguish rows.
@@ -62,10 +73,18 @@ pub fn write(runs: &[Run]) -> String {
             extra.push(column);
         }
     }
-    let header = HEAD.into_iter().chain(METRIC).map(str::to_owned).chain(extra.iter().map(|column| harmless_cell(column)));
+    let header = HEAD
+        .into_iter()
+        .chain(METRIC)
+        .map(str::to_owned)
+        .chain(extra.iter().map(|column| harmless_cell(column)));
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let written = writer.write_record(header).and_then(|()| runs.iter().try_for_each(|run| write_rows(&mut writer, run, &extra)));
-    written.and_then(|()| Ok(writer.flush()?)).expect("writing to memory does not fail, and all rows have the header's columns");
+    let written = writer
+        .write_record(header)
+        .and_then(|()| runs.iter().try_for_each(|run| write_rows(&mut writer, run, &extra)));
+    written
+        .and_then(|()| Ok(writer.flush()?))
+        .expect("writing to memory does not fail, and all rows have the header's columns");
     let bytes = writer.into_inner().expect("it has been flushed");
     String::from_utf8(bytes).expect("only text was written")
 }
@@ -96,9 +115,15 @@ fn write_rows(writer: &mut csv::Writer<Vec<u8>>, run: &Run, extra: &[String]) ->
                 sample.to_string(),
             ];
             let shown = |column: &String| first || !column.starts_with(SPECIFICATION);
-            let settings =
-                extra.iter().map(|column| fields.get(column).filter(|_| shown(column)).map_or_else(String::new, |v| (*v).to_owned()));
-            writer.write_record(head.iter().cloned().chain(figure).chain(settings).map(|cell| harmless_cell(&cell)))?;
+            let settings = extra.iter().map(|column| {
+                fields
+                    .get(column)
+                    .filter(|_| shown(column))
+                    .map_or_else(String::new, |v| (*v).to_owned())
+            });
+            writer.write_record(
+                head.iter().cloned().chain(figure).chain(settings).map(|cell| harmless_cell(&cell)),
+            )?;
             first = false;
         }
     }
@@ -107,12 +132,15 @@ fn write_rows(writer: &mut csv::Writer<Vec<u8>>, run: &Run, extra: &[String]) ->
 
 /// Reverts [`harmless_cell`].
 fn as_it_was(cell: &str) -> &str {
-    cell.strip_prefix('\'').filter(|cell| begins_formula(cell.trim_start_matches('\''))).unwrap_or(cell)
+    cell.strip_prefix('\'')
+        .filter(|cell| begins_formula(cell.trim_start_matches('\'')))
+        .unwrap_or(cell)
 }
 
 /// Parses the runs in `text`.
 pub fn read(text: &str) -> Result<Vec<Run>, CsvError> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::Headers).from_reader(text.as_bytes());
+    let mut reader =
+        csv::ReaderBuilder::new().trim(csv::Trim::Headers).from_reader(text.as_bytes());
     let header = reader.headers().map_err(broken)?.clone();
     check_header(&header)?;
     let mut runs: Vec<Run> = Vec::new();
@@ -122,10 +150,22 @@ pub fn read(text: &str) -> Result<Vec<Run>, CsvError> {
         let position = record.position().cloned();
         let mut record: StringRecord = record.iter().map(as_it_was).collect();
         record.set_position(position);
-        let row = CsvRow { header: &header, record: &record, line: record.position().map_or(0, csv::Position::line) };
+        let row = CsvRow {
+            header: &header,
+            record: &record,
+            line: record.position().map_or(0, csv::Position::line),
+        };
         let of_run = |column: &str| !METRIC.contains(&column) && !column.starts_with(SPECIFICATION);
-        let head: Vec<String> = header.iter().zip(&record).filter(|(c, _)| of_run(c)).map(|(_, v)| v.to_owned()).collect();
-        let specified = header.iter().zip(&record).any(|(column, value)| column.starts_with(SPECIFICATION) && !value.is_empty());
+        let head: Vec<String> = header
+            .iter()
+            .zip(&record)
+            .filter(|(c, _)| of_run(c))
+            .map(|(_, v)| v.to_owned())
+            .collect();
+        let specified = header
+            .iter()
+            .zip(&record)
+            .any(|(column, value)| column.starts_with(SPECIFICATION) && !value.is_empty());
         if specified || before.as_ref() != Some(&head) {
             runs.push(row.run()?);
             before = Some(head);
@@ -139,16 +179,22 @@ pub fn read(text: &str) -> Result<Vec<Run>, CsvError> {
 fn broken(error: csv::Error) -> CsvError {
     let line = error.position().map_or(1, csv::Position::line);
     let what = match error.kind() {
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => format!("{len} columns, and the header has {expected_len}"),
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("{len} columns, and the header has {expected_len}")
+        }
         _ => error.to_string(),
     };
     CsvError { line, column: None, what }
 }
 
 fn check_header(header: &StringRecord) -> Result<(), CsvError> {
-    let fault = |column: &str, what: String| Err(CsvError { line: 1, column: Some(column.to_owned()), what });
+    let fault = |column: &str, what: String| {
+        Err(CsvError { line: 1, column: Some(column.to_owned()), what })
+    };
     for (i, column) in header.iter().enumerate() {
-        let known = HEAD.contains(&column) || METRIC.contains(&column) || SCOPES.iter().any(|s| column.starts_with(s));
+        let known = HEAD.contains(&column)
+            || METRIC.contains(&column)
+            || SCOPES.iter().any(|s| column.starts_with(s));
         if !known {
             return fault(
                 column,
@@ -189,7 +235,9 @@ impl CsvRow<'_> {
 
     fn parse<T: FromStr>(&self, column: &str, default: T, expected: &str) -> Result<T, CsvError> {
         let Some(cell) = self.cell(column) else { return Ok(default) };
-        cell.trim().parse().map_err(|_| self.fault(column, format!("'{}' is not {expected}", cell.escape_debug())))
+        cell.trim()
+            .parse()
+            .map_err(|_| self.fault(column, format!("'{}' is not {expected}", cell.escape_debug())))
     }
 
     fn named<T: FromStr<Err = String>>(&self, column: &str, default: T) -> Result<T, CsvError> {
@@ -213,7 +261,8 @@ impl CsvRow<'_> {
         }
         let scope = |prefix: &str| {
             let set = self.header.iter().zip(self.record).filter(|(_, value)| !value.is_empty());
-            set.filter_map(|(column, value)| Some(Field::new(column.strip_prefix(prefix)?, value))).collect()
+            set.filter_map(|(column, value)| Some(Field::new(column.strip_prefix(prefix)?, value)))
+                .collect()
         };
         Ok(Run {
             workload: self.required("workload")?.to_owned(),
@@ -225,7 +274,11 @@ impl CsvRow<'_> {
             seed: self.parse("seed", 0, "a seed (a whole number)")?,
             provenance: self.named("provenance", Provenance::Entered)?,
             systems,
-            started_unix_ms: self.parse("started_unix_ms", 0, "a time in milliseconds since 1970")?,
+            started_unix_ms: self.parse(
+                "started_unix_ms",
+                0,
+                "a time in milliseconds since 1970",
+            )?,
             tool_version: self.text("tool_version"),
             complete: self.parse("complete", true, "true or false")?,
             environment: scope(SCOPES[2]),
@@ -241,11 +294,25 @@ impl CsvRow<'_> {
         let better = self.named("better", usual_direction(unit))?;
         let cell = self.required("value")?;
         let value = cell.trim().parse().ok().filter(|value: &f64| value.is_finite());
-        let value = value.ok_or_else(|| self.fault("value", format!("'{}' is not a finite number", cell.escape_debug())))?;
+        let value = value.ok_or_else(|| {
+            self.fault("value", format!("'{}' is not a finite number", cell.escape_debug()))
+        })?;
         match run.metrics.iter_mut().find(|m| m.name == name) {
-            None => run.metrics.push(Metric { name: name.to_owned(), unit, better, samples: vec![value] }),
-            Some(metric) if metric.unit == unit && metric.better == better => metric.samples.push(value),
-            Some(_) => return Err(self.fault("unit", format!("the repeats of '{}' differ in unit or direction", name.escape_debug()))),
+            None => run.metrics.push(Metric {
+                name: name.to_owned(),
+                unit,
+                better,
+                samples: vec![value],
+            }),
+            Some(metric) if metric.unit == unit && metric.better == better => {
+                metric.samples.push(value)
+            }
+            Some(_) => {
+                return Err(self.fault(
+                    "unit",
+                    format!("the repeats of '{}' differ in unit or direction", name.escape_debug()),
+                ));
+            }
         }
         Ok(())
     }
@@ -261,13 +328,23 @@ mod tests {
     fn csv_round_trips_figures_settings_and_environment() {
         let mut run = example();
         run.target_label = "a \"quoted\", label\nin two lines ü".into();
-        let other = Run { settings: vec![Field::new("tries", "3")], seed: 8, systems: 4, ..example() };
-        let made = vec![Field::new("command", "[\"study\"]"), Field::new("drive", "name = \"x\"\n[flash]\n")];
+        let other =
+            Run { settings: vec![Field::new("tries", "3")], seed: 8, systems: 4, ..example() };
+        let made = vec![
+            Field::new("command", "[\"study\"]"),
+            Field::new("drive", "name = \"x\"\n[flash]\n"),
+        ];
         // Two equal runs: the first row of each begins a run.
         let again = Run { specification: made.clone(), ..example() };
         let runs = [run, other, again.clone(), again];
         let back = read(&write(&runs)).unwrap();
-        let bare = |run: &Run| Run { phases: Vec::new(), series: Vec::new(), counters: Vec::new(), warnings: Vec::new(), ..run.clone() };
+        let bare = |run: &Run| Run {
+            phases: Vec::new(),
+            series: Vec::new(),
+            counters: Vec::new(),
+            warnings: Vec::new(),
+            ..run.clone()
+        };
         assert_eq!(back, runs.iter().map(bare).collect::<Vec<_>>());
     }
 
@@ -280,9 +357,18 @@ mod tests {
     fn csv_of_published_table_needs_five_columns() {
         let text = "workload,target_label,metric,unit,value,systems\nsfs2008,EMC VNX,ops,ops/s,497623,4\nsfs2008,EMC VNX,ort,ns,960000,4\nsfs2008,FAS6240,ops,ops/s,190675,\n";
         let runs = read(text).unwrap();
-        let shown: Vec<_> = runs.iter().map(|r| (r.target_label.as_str(), r.systems, r.metrics.len(), r.provenance)).collect();
-        assert_eq!(shown, [("EMC VNX", 4, 2, Provenance::Entered), ("FAS6240", 1, 1, Provenance::Entered)]);
-        assert_eq!((runs[0].metrics[0].better, runs[0].metrics[1].better), (Better::Higher, Better::Lower));
+        let shown: Vec<_> = runs
+            .iter()
+            .map(|r| (r.target_label.as_str(), r.systems, r.metrics.len(), r.provenance))
+            .collect();
+        assert_eq!(
+            shown,
+            [("EMC VNX", 4, 2, Provenance::Entered), ("FAS6240", 1, 1, Provenance::Entered)]
+        );
+        assert_eq!(
+            (runs[0].metrics[0].better, runs[0].metrics[1].better),
+            (Better::Higher, Better::Lower)
+        );
     }
 
     #[test]
@@ -290,18 +376,42 @@ mod tests {
         let head = "workload,target_label,metric,unit,value,systems\n";
         for (text, expected) in [
             ("workload,metric\n", "line 1, column target_label: missing"),
-            ("workload,target_label,metric,unit,value,colour\n", "line 1, column colour: not known"),
-            ("workload,target_label,metric,unit,value,value\n", "line 1, column value: there twice"),
+            (
+                "workload,target_label,metric,unit,value,colour\n",
+                "line 1, column colour: not known",
+            ),
+            (
+                "workload,target_label,metric,unit,value,value\n",
+                "line 1, column value: there twice",
+            ),
             ("w,l,m,s,1,1\n", "line 1, column w: not known"),
-            (&format!("{head}w,l,m,s,1,1\nw,l,m,s,x,1\n"), "line 3, column value: 'x' is not a finite number"),
-            (&format!("{head}w,l,m,s,1,1\nw,l,m,s,nan,1\n"), "line 3, column value: 'nan' is not a finite number"),
-            (&format!("{head}w,l,m,s,-inf,1\n"), "line 2, column value: '-inf' is not a finite number"),
-            (&format!("{head}w,l,m,s,1e999,1\n"), "line 2, column value: '1e999' is not a finite number"),
+            (
+                &format!("{head}w,l,m,s,1,1\nw,l,m,s,x,1\n"),
+                "line 3, column value: 'x' is not a finite number",
+            ),
+            (
+                &format!("{head}w,l,m,s,1,1\nw,l,m,s,nan,1\n"),
+                "line 3, column value: 'nan' is not a finite number",
+            ),
+            (
+                &format!("{head}w,l,m,s,-inf,1\n"),
+                "line 2, column value: '-inf' is not a finite number",
+            ),
+            (
+                &format!("{head}w,l,m,s,1e999,1\n"),
+                "line 2, column value: '1e999' is not a finite number",
+            ),
             (&format!("{head}w,l,m,parsec,1,1\n"), "line 2, column unit: unknown unit 'parsec'"),
-            (&format!("{head}w,l,m,s,1,0\n"), "line 2, column systems: a result is of at least one"),
+            (
+                &format!("{head}w,l,m,s,1,0\n"),
+                "line 2, column systems: a result is of at least one",
+            ),
             (&format!("{head}w,l,m,s\n"), "line 2: 4 columns, and the header has 6"),
             (&format!("{head}w,l,m,s,,1\n"), "line 2, column value: empty"),
-            (&format!("{head}w,l,m,s,1,1\nw,l,m,ns,1,1\n"), "line 3, column unit: the repeats of 'm' differ"),
+            (
+                &format!("{head}w,l,m,s,1,1\nw,l,m,ns,1,1\n"),
+                "line 3, column unit: the repeats of 'm' differ",
+            ),
         ] {
             let message = read(text).unwrap_err().to_string();
             assert!(message.starts_with(expected), "{expected}: {message}");

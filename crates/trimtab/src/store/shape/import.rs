@@ -32,7 +32,9 @@ pub enum ImportError {
     #[error("its schema is '{0}', which is not a result; expected trimtab.run or trimtab.runs")]
     Schema(String),
     /// Written by a newer trimtab.
-    #[error("it has version {found} of {schema}, and this trimtab reads versions up to {VERSION}; use a newer trimtab")]
+    #[error(
+        "it has version {found} of {schema}, and this trimtab reads versions up to {VERSION}; use a newer trimtab"
+    )]
     Version {
         /// The schema.
         schema: String,
@@ -88,7 +90,10 @@ pub struct RunsV1<'a> {
 impl<'a> RunsV1<'a> {
     /// Builds the document from runs, with their ids, labels and studies.
     pub fn new(results: &'a Results) -> Self {
-        let with_id = |(run, label): &'a (Run, Option<String>)| RunV1 { label: label.clone(), ..RunV1::new(run, Some(RunId::of(run))) };
+        let with_id = |(run, label): &'a (Run, Option<String>)| RunV1 {
+            label: label.clone(),
+            ..RunV1::new(run, Some(RunId::of(run)))
+        };
         let runs = results.runs.iter().map(with_id).collect();
         Self { schema: None, version: None, runs, studies: Cow::Borrowed(&results.studies) }
     }
@@ -105,13 +110,17 @@ pub struct Results {
 
 /// Parses the runs in `bytes`.
 pub fn read(bytes: &[u8]) -> Result<Results, ImportError> {
-    let text = std::str::from_utf8(bytes).map_err(|error| ImportError::NotText(error.valid_up_to()))?;
+    let text =
+        std::str::from_utf8(bytes).map_err(|error| ImportError::NotText(error.valid_up_to()))?;
     // Spreadsheets write a byte order mark before UTF-8.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match text.trim_start().chars().next() {
         None => Err(ImportError::Empty),
         Some('{' | '[') => json(text),
-        Some(_) => Ok(Results { runs: csv::read(text)?.into_iter().map(|run| (run, None)).collect(), studies: Vec::new() }),
+        Some(_) => Ok(Results {
+            runs: csv::read(text)?.into_iter().map(|run| (run, None)).collect(),
+            studies: Vec::new(),
+        }),
     }
 }
 
@@ -136,8 +145,13 @@ fn json(text: &str) -> Result<Results, ImportError> {
         let label = shape.label.take();
         Ok((checked(shape, i + 1, of)?, label))
     };
-    let runs: Vec<(Run, Option<String>)> = shapes.into_iter().enumerate().map(labelled).collect::<Result<_, ImportError>>()?;
-    let ids: BTreeSet<RunId> = if studies.is_empty() { BTreeSet::new() } else { runs.iter().map(|(run, _)| RunId::of(run)).collect() };
+    let runs: Vec<(Run, Option<String>)> =
+        shapes.into_iter().enumerate().map(labelled).collect::<Result<_, ImportError>>()?;
+    let ids: BTreeSet<RunId> = if studies.is_empty() {
+        BTreeSet::new()
+    } else {
+        runs.iter().map(|(run, _)| RunId::of(run)).collect()
+    };
     studies.iter().try_for_each(|study| check(study, &ids))?;
     Ok(Results { runs, studies })
 }
@@ -161,9 +175,12 @@ fn checked(mut shape: RunV1<'_>, number: usize, of: usize) -> Result<Run, Import
     let id = shape.id.take();
     let run = Run::from(shape);
     match id {
-        Some(id) if id != RunId::of(&run).to_string() => {
-            Err(ImportError::Altered { number, of, id: id.escape_debug().to_string(), actual: RunId::of(&run) })
-        }
+        Some(id) if id != RunId::of(&run).to_string() => Err(ImportError::Altered {
+            number,
+            of,
+            id: id.escape_debug().to_string(),
+            actual: RunId::of(&run),
+        }),
         _ => Ok(run),
     }
 }
@@ -177,15 +194,25 @@ mod tests {
 
     fn export(runs: &[Run]) -> String {
         let runs = runs.iter().map(|run| (run.clone(), None)).collect();
-        trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&Results { runs, studies: Vec::new() })).unwrap()
+        trimtab_linux::output::document(
+            RUNS_SCHEMA,
+            VERSION,
+            &RunsV1::new(&Results { runs, studies: Vec::new() }),
+        )
+        .unwrap()
     }
 
     #[test]
     fn import_accepts_the_fuzz_seeds() {
-        let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/import");
+        let seeds =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/import");
         for seed in std::fs::read_dir(seeds).unwrap().map(|entry| entry.unwrap().path()) {
             let bytes = std::fs::read(&seed).unwrap();
-            assert!(read(&bytes).is_ok_and(|results| !results.runs.is_empty()), "{}", seed.display());
+            assert!(
+                read(&bytes).is_ok_and(|results| !results.runs.is_empty()),
+                "{}",
+                seed.display()
+            );
         }
     }
 
@@ -199,17 +226,32 @@ mod tests {
         let run = Run { series: Vec::new(), ..example() };
         let id = RunId::of(&run);
         let runs = vec![("runs".to_owned(), id)];
-        let study = StudyRecord { target: "/mnt".into(), complete: false, runs, notes: vec![Field::new("0", "{}")] };
-        let results = Results { runs: vec![(run, Some("kernel 6.19".into()))], studies: vec![study] };
-        let text = trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results)).unwrap();
+        let study = StudyRecord {
+            target: "/mnt".into(),
+            complete: false,
+            runs,
+            notes: vec![Field::new("0", "{}")],
+        };
+        let results =
+            Results { runs: vec![(run, Some("kernel 6.19".into()))], studies: vec![study] };
+        let text =
+            trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&results)).unwrap();
         assert_eq!(read(text.as_bytes()).unwrap(), results);
-        let other = refusal(&text.replace(&format!("\"run\": \"{id}"), "\"run\": \"0000000000000000"));
+        let other =
+            refusal(&text.replace(&format!("\"run\": \"{id}"), "\"run\": \"0000000000000000"));
         assert!(other.contains("a study has the run '0000000000000000'"), "{other}");
         let no_id = refusal(&text.replace(&format!("\"run\": \"{id}"), "\"run\": \"x"));
         assert!(no_id.contains("'x' is not an id of 16 hexadecimal digits at line "), "{no_id}");
-        let twice = text.replacen("\"runs\": [\n        {", &format!("\"runs\": [{{\"part\":\"runs\",\"run\":\"{id}\"}},{{"), 1);
+        let twice = text.replacen(
+            "\"runs\": [\n        {",
+            &format!("\"runs\": [{{\"part\":\"runs\",\"run\":\"{id}\"}},{{"),
+            1,
+        );
         assert_ne!(twice, text, "the shape of the file");
-        assert_eq!(refusal(&twice), format!("a study has the run '{id}' more than once as one of its 'runs'"));
+        assert_eq!(
+            refusal(&twice),
+            format!("a study has the run '{id}' more than once as one of its 'runs'")
+        );
     }
 
     #[test]
@@ -218,9 +260,15 @@ mod tests {
         let text = export(&runs);
         let back = read(text.as_bytes()).unwrap();
         let back: Vec<Run> = back.runs.into_iter().map(|(run, _)| run).collect();
-        assert_eq!(back.iter().map(RunId::of).collect::<Vec<_>>(), runs.iter().map(RunId::of).collect::<Vec<_>>());
+        assert_eq!(
+            back.iter().map(RunId::of).collect::<Vec<_>>(),
+            runs.iter().map(RunId::of).collect::<Vec<_>>()
+        );
         let altered = refusal(&text.replacen("\"seed\": 7", "\"seed\": 8", 1));
-        assert!(altered.starts_with("run 2 of 2 has the id ") && altered.contains("it was altered"), "{altered}");
+        assert!(
+            altered.starts_with("run 2 of 2 has the id ") && altered.contains("it was altered"),
+            "{altered}"
+        );
     }
 
     #[test]
@@ -231,21 +279,30 @@ mod tests {
             ("  \n".to_owned(), "it is empty"),
             (good[..good.len() / 2].to_owned(), "at line"),
             ("{}".to_owned(), "its schema is ''"),
-            (r#"{"schema":"trimtab.doctor","version":1}"#.to_owned(), "its schema is 'trimtab.doctor', which is not a result"),
+            (
+                r#"{"schema":"trimtab.doctor","version":1}"#.to_owned(),
+                "its schema is 'trimtab.doctor', which is not a result",
+            ),
             (
                 r#"{"schema":"trimtab.runs","version":4,"future":{}}"#.to_owned(),
                 "it has version 4 of trimtab.runs, and this trimtab reads versions up to 3",
             ),
             (r#"{"schema":"trimtab.runs","version":1}"#.to_owned(), "missing field `runs`"),
             ("[]".to_owned(), "line 1 column"),
-            (good.replace("\"unit\": \"s\"", "\"unit\": \"\\u001b[31m\""), "unknown unit '\\u{1b}[31m'"),
+            (
+                good.replace("\"unit\": \"s\"", "\"unit\": \"\\u001b[31m\""),
+                "unknown unit '\\u{1b}[31m'",
+            ),
             (r#"{"x":"#.repeat(100_000), "EOF while parsing"),
         ] {
             let message = refusal(&text);
             assert!(message.contains(expected), "{expected}: {message}");
             assert!(!message.contains(char::is_control), "{message:?}");
         }
-        assert_eq!(read(&[b'{', 0xff]).unwrap_err().to_string(), "it is not text: byte 1 is not UTF-8");
+        assert_eq!(
+            read(&[b'{', 0xff]).unwrap_err().to_string(),
+            "it is not text: byte 1 is not UTF-8"
+        );
     }
 
     proptest! {

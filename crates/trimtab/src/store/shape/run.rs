@@ -54,7 +54,10 @@ struct Entries<A>(RunV1<'static>, A);
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for &mut Entries<A> {
     type Error = A::Error;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, A::Error> {
         while let Some(key) = self.1.next_key::<String>()? {
             match key.as_str() {
                 "id" => self.0.id = self.1.next_value()?,
@@ -81,7 +84,8 @@ impl<'de> Deserialize<'de> for RunV1<'_> {
                 f.write_str("a run")
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                let mut entries = Entries(RunV1 { id: None, label: None, run: Cow::Owned(Run::empty()) }, map);
+                let mut entries =
+                    Entries(RunV1 { id: None, label: None, run: Cow::Owned(Run::empty()) }, map);
                 let run = Run::deserialize(MapAccessDeserializer::new(&mut entries))?;
                 Ok(RunV1 { run: Cow::Owned(run), ..entries.0 })
             }
@@ -135,8 +139,16 @@ mod tests {
     fn run_with_impossible_value_is_refused_with_cause() {
         let good = text(&example());
         for (was, is, expected) in [
-            (r#""samples":[1.25,1.5]"#, r#""samples":[]"#, "metric 'delete.seconds' has no samples"),
-            (r#""unit":"s""#, r#""unit":"furlongs""#, "unknown unit 'furlongs', expected one of s, ns, MB/s"),
+            (
+                r#""samples":[1.25,1.5]"#,
+                r#""samples":[]"#,
+                "metric 'delete.seconds' has no samples",
+            ),
+            (
+                r#""unit":"s""#,
+                r#""unit":"furlongs""#,
+                "unknown unit 'furlongs', expected one of s, ns, MB/s",
+            ),
             (r#""systems":1"#, r#""systems":0"#, "nonzero"),
             (r#""seed":42"#, r#""seed":-42"#, "u64"),
             (r#""count":4"#, r#""count":5"#, "count is 5, but the buckets hold 4"),

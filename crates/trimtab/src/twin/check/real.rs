@@ -36,15 +36,24 @@ pub struct OpenedDrive {
 
 impl OpenedDrive {
     /// Opens the target. A file is only read, and so is a device without --destroy.
-    pub fn open(request: &DriveCheckArgs, context: &Context, target: &TargetSpec) -> anyhow::Result<Self> {
+    pub fn open(
+        request: &DriveCheckArgs,
+        context: &Context,
+        target: &TargetSpec,
+    ) -> anyhow::Result<Self> {
         check_only_devices_are_destroyed(&request.target, target, &request.destroy.named())?;
         let (path, writes) = match target {
             TargetSpec::Directory(path) => (path.clone(), true),
             TargetSpec::File(path) => (path.clone(), false),
             TargetSpec::Device(path) => (path.clone(), request.destroy.named().again.is_some()),
-            other => return Err(UsageError::new(format!("{other} is not a drive that can be checked")).into()),
+            other => {
+                return Err(
+                    UsageError::new(format!("{other} is not a drive that can be checked")).into()
+                );
+            }
         };
-        let below = UnderlyingDrive::of_path(&Root::live().context("cannot read /sys and /proc")?, &path)?;
+        let below =
+            UnderlyingDrive::of_path(&Root::live().context("cannot read /sys and /proc")?, &path)?;
         let area = Area { bytes: AREA, writes, rest: request.rest };
         let access = AreaRequest {
             what: "drive check",
@@ -61,9 +70,14 @@ impl OpenedDrive {
     }
 
     /// The measured figures over all repeats, and notes.
-    pub fn measured(self, request: &DriveCheckArgs, context: &Context) -> anyhow::Result<(Vec<MeasuredFigure>, Vec<String>)> {
+    pub fn measured(
+        self,
+        request: &DriveCheckArgs,
+        context: &Context,
+    ) -> anyhow::Result<(Vec<MeasuredFigure>, Vec<String>)> {
         let Self { path, below, area, mut probed } = self;
-        let observer = EnvironmentRecorder::start(&path).with_context(|| format!("cannot access {}", path.display()))?;
+        let observer = EnvironmentRecorder::start(&path)
+            .with_context(|| format!("cannot access {}", path.display()))?;
         probed.require_on(observer.place().mount.as_ref())?;
         let direct = DirectWatch::start(&observer).ok();
         let mut bar = Progress::new(context, "check", ProgressUnit::Items, ROUNDS);
@@ -73,7 +87,10 @@ impl OpenedDrive {
             bar.set(round);
             let mut lab = ProbeSession::new(&mut probed.drive);
             let shown = area.run(&mut lab, request.seed.wrapping_add(round));
-            own = OwnIo { read: own.read + Bytes(lab.read), written: own.written + Bytes(lab.written) };
+            own = OwnIo {
+                read: own.read + Bytes(lab.read),
+                written: own.written + Bytes(lab.written),
+            };
             match shown {
                 Ok(shown) if !interrupt::requested() => rounds.push(shown),
                 Ok(_) => break,
@@ -92,7 +109,12 @@ impl OpenedDrive {
             return Err(error.into());
         }
         let mut notes = below.notes;
-        notes.extend(from_memory.into_iter().chain(warnings).map(|warning| warning.text.trim_end_matches('.').to_owned()));
+        notes.extend(
+            from_memory
+                .into_iter()
+                .chain(warnings)
+                .map(|warning| warning.text.trim_end_matches('.').to_owned()),
+        );
         Ok((together(&rounds), notes))
     }
 }
@@ -101,10 +123,15 @@ impl OpenedDrive {
 fn together(rounds: &[Vec<WorkloadFigure>]) -> Vec<MeasuredFigure> {
     let Some(first) = rounds.first() else { return Vec::new() };
     let one = |(nth, figure): (usize, &WorkloadFigure)| {
-        let mut values: Vec<f64> = rounds.iter().filter_map(|round| round.get(nth)).map(|one| one.value).collect();
+        let mut values: Vec<f64> =
+            rounds.iter().filter_map(|round| round.get(nth)).map(|one| one.value).collect();
         values.sort_by(f64::total_cmp);
         let value = values[values.len() / 2];
-        MeasuredFigure { figure: WorkloadFigure { value, ..*figure }, low: values[0], high: values[values.len() - 1] }
+        MeasuredFigure {
+            figure: WorkloadFigure { value, ..*figure },
+            low: values[0],
+            high: values[values.len() - 1],
+        }
     };
     first.iter().enumerate().map(one).collect()
 }

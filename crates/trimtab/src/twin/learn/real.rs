@@ -1,6 +1,8 @@
 //! Probes a real drive: place, repeats, and disturbances.
 
-use super::super::probed_area::{AreaRequest, ProbedArea, check_only_devices_are_destroyed, file_size};
+use super::super::probed_area::{
+    AreaRequest, ProbedArea, check_only_devices_are_destroyed, file_size,
+};
 use super::sentence;
 use crate::cmd::drive::learn::DriveLearnArgs;
 use crate::drives::below::UnderlyingDrive;
@@ -75,7 +77,8 @@ pub fn measure(
     let wanted = plan.area;
     // The area may be smaller in a file that is only read.
     let plan = ProbePlan { area: plan.area.min(probed.area()), ..plan };
-    let observer = EnvironmentRecorder::start(path).with_context(|| format!("cannot access {}", path.display()))?;
+    let observer = EnvironmentRecorder::start(path)
+        .with_context(|| format!("cannot access {}", path.display()))?;
     probed.require_on(observer.place().mount.as_ref())?;
     let direct = DirectWatch::start(&observer).ok();
     let until = Instant::now() + Duration::from_nanos(request.time.0);
@@ -90,16 +93,20 @@ pub fn measure(
         made.push(round(&root, &below, &plan, &mut probed, watching)?);
     }
     let mut notes = below.notes.clone();
-    notes.extend(
-        (plan.area < wanted).then(|| {
-            format!("only {} of the file is in whole pieces of 1 MiB on the drive, of {} wanted", Bytes(plan.area), Bytes(wanted))
-        }),
-    );
+    notes.extend((plan.area < wanted).then(|| {
+        format!(
+            "only {} of the file is in whole pieces of 1 MiB on the drive, of {} wanted",
+            Bytes(plan.area),
+            Bytes(wanted)
+        )
+    }));
     notes.extend(probed.drive.file().warnings().iter().map(|warning| sentence(&warning.text)));
     let written = probed.written;
     drop(probed);
     let read = made.iter().map(|round| round.found.read).sum();
-    let memory = direct.and_then(|watch| watch.finish(Bytes(read), Bytes(written))).map(|warning| sentence(&warning.text));
+    let memory = direct
+        .and_then(|watch| watch.finish(Bytes(read), Bytes(written)))
+        .map(|warning| sentence(&warning.text));
     let is_of_a_drive = memory.is_none();
     notes.extend(memory);
     let together = together_of(&made, &mut notes);
@@ -107,11 +114,22 @@ pub fn measure(
     notes.extend((no_trims_there && budget != Budget::Reads).then(|| no_trims(&below)));
     let mut whole = None;
     if budget == Budget::Full {
-        whole = Some(super::whole::on_a_drive(request, context, spec, &below, &plan, watching, &mut notes)?);
+        whole = Some(super::whole::on_a_drive(
+            request, context, spec, &below, &plan, watching, &mut notes,
+        )?);
     }
     let found = Findings { written, ..together.found };
     let which = Some(twins::which(&below));
-    Ok(LearnMeasurements { plan, found, whole, model: below.model, firmware: below.firmware, which, is_of_a_drive, notes })
+    Ok(LearnMeasurements {
+        plan,
+        found,
+        whole,
+        model: below.model,
+        firmware: below.firmware,
+        which,
+        is_of_a_drive,
+        notes,
+    })
 }
 
 /// The path to probe; fails if the budget does not suit it.
@@ -123,7 +141,10 @@ fn probed_path<'a>(request: &DriveLearnArgs, spec: &'a TargetSpec) -> anyhow::Re
     check_only_devices_are_destroyed(&request.target, spec, &request.destroy.named())?;
     match (spec, request.budget) {
         (TargetSpec::Directory(_), Budget::Reads) => {
-            let what = format!("--budget reads writes nothing to {}, and a directory has nothing to read", request.target);
+            let what = format!(
+                "--budget reads writes nothing to {}, and a directory has nothing to read",
+                request.target
+            );
             Err(UsageError::new(what).hint("name a large readable file, or the device").into())
         }
         (TargetSpec::File(_), Budget::Small | Budget::Full) => {
@@ -138,14 +159,21 @@ fn no_trims(below: &UnderlyingDrive) -> String {
     match (&below.fs_type, below.reported.trim) {
         (_, None) => "the kernel sends this drive no TRIM, so none was probed".to_owned(),
         (Some(fs_type), _) => {
-            format!("no TRIM was probed through {fs_type}, so its cost is typical of the class; name the device to measure it")
+            format!(
+                "no TRIM was probed through {fs_type}, so its cost is typical of the class; name the device to measure it"
+            )
         }
         (None, _) => "no TRIM was probed".to_owned(),
     }
 }
 
 /// The probes of each round, and the total write limit.
-fn plan(request: &DriveLearnArgs, below: &UnderlyingDrive, budget: Budget, spec: &TargetSpec) -> anyhow::Result<(ProbePlan, u64)> {
+fn plan(
+    request: &DriveLearnArgs,
+    below: &UnderlyingDrive,
+    budget: Budget,
+    spec: &TargetSpec,
+) -> anyhow::Result<(ProbePlan, u64)> {
     let of = below.capacity().0;
     let default = ProbePlan::usual_limit(budget, of);
     let limit = match (request.write_limit, budget) {
@@ -159,7 +187,8 @@ fn plan(request: &DriveLearnArgs, below: &UnderlyingDrive, budget: Budget, spec:
         flushes: below.fs_type.as_deref() != Some("btrfs"),
         sends_flushes: below.volatile_cache,
     };
-    let plan = sized(budget, below, limit, request.seed).ok_or_else(|| too_little(&request.target, limit, LIMIT_LEAST))?;
+    let plan = sized(budget, below, limit, request.seed)
+        .ok_or_else(|| too_little(&request.target, limit, LIMIT_LEAST))?;
     // Ask for consent only to what can be written.
     let each = AREA_WRITES * plan.area;
     Ok((ProbePlan { reach, ..plan }, limit.min((ROUNDS + AGAIN) * each + AREA_WRITES * plan.area)))
@@ -176,14 +205,29 @@ fn sized(budget: Budget, below: &UnderlyingDrive, limit: u64, seed: u64) -> Opti
 
 /// The command that learns a twin of the drive `below` through the directory `path` and leaves
 /// `reserve` free, or the reason why none can.
-pub fn command(below: &UnderlyingDrive, path: &Path, reserve: Option<Bytes>) -> Result<String, String> {
-    let usual = sized(Budget::Small, below, ProbePlan::usual_limit(Budget::Small, below.capacity().0), 1);
-    let option = if usual.is_some() { String::new() } else { format!(" --write-limit {}MiB", LIMIT_LEAST >> 20) };
+pub fn command(
+    below: &UnderlyingDrive,
+    path: &Path,
+    reserve: Option<Bytes>,
+) -> Result<String, String> {
+    let usual =
+        sized(Budget::Small, below, ProbePlan::usual_limit(Budget::Small, below.capacity().0), 1);
+    let option = if usual.is_some() {
+        String::new()
+    } else {
+        format!(" --write-limit {}MiB", LIMIT_LEAST >> 20)
+    };
     let plan = usual.or_else(|| sized(Budget::Small, below, LIMIT_LEAST, 1));
-    let plan = plan.ok_or_else(|| format!("a drive of {} is too small for the probes", below.capacity()))?;
-    let (needs, usable) = (Bytes(file_size(plan.area)), space::usable(path, reserve).map_err(|error| format!("{error:#}"))?);
+    let plan =
+        plan.ok_or_else(|| format!("a drive of {} is too small for the probes", below.capacity()))?;
+    let (needs, usable) = (
+        Bytes(file_size(plan.area)),
+        space::usable(path, reserve).map_err(|error| format!("{error:#}"))?,
+    );
     if usable < needs {
-        return Err(format!("the probes need {needs}, but only {usable} is free there besides the reserve"));
+        return Err(format!(
+            "the probes need {needs}, but only {usable} is free there besides the reserve"
+        ));
     }
     let kept = reserve.map_or(String::new(), |reserve| format!(" --reserve {}", reserve.0));
     Ok(format!("trimtab drive learn {}{option}{kept}", quoted(&path.display().to_string())))
@@ -202,11 +246,18 @@ fn round(
     interrupt::check()?;
     let found = found?;
     probed.written += found.written;
-    let own = OwnIo { read: Bytes(found.read), written: Bytes(found.written) }.through(below.fs_type.as_deref());
-    let (_, warnings) = interference::judge(&before, &MachineSample::take(root, &below.stack), Some(own));
-    let (disturbed, warnings): (Vec<_>, Vec<_>) = warnings.into_iter().partition(|warning| disturbs(&warning.code));
+    let own = OwnIo { read: Bytes(found.read), written: Bytes(found.written) }
+        .through(below.fs_type.as_deref());
+    let (_, warnings) =
+        interference::judge(&before, &MachineSample::take(root, &below.stack), Some(own));
+    let (disturbed, warnings): (Vec<_>, Vec<_>) =
+        warnings.into_iter().partition(|warning| disturbs(&warning.code));
     let text = |warning: trimtab_sim::run::Warning| sentence(&warning.text);
-    Ok(Round { found, disturbed: disturbed.into_iter().map(text).next(), warnings: warnings.into_iter().map(text).collect() })
+    Ok(Round {
+        found,
+        disturbed: disturbed.into_iter().map(text).next(),
+        warnings: warnings.into_iter().map(text).collect(),
+    })
 }
 
 /// True if this warning makes a round invalid.
@@ -217,10 +268,15 @@ fn disturbs(code: &str) -> bool {
 /// Combines all rounds, and adds notes about them. Disturbed rounds count only without two
 /// undisturbed ones.
 fn together_of(made: &[Round], notes: &mut Vec<String>) -> CombinedFindings {
-    let (clean, disturbed): (Vec<&Round>, Vec<&Round>) = made.iter().partition(|round| round.disturbed.is_none());
+    let (clean, disturbed): (Vec<&Round>, Vec<&Round>) =
+        made.iter().partition(|round| round.disturbed.is_none());
     let counted = if clean.len() >= 2 { clean } else { made.iter().collect() };
     if let Some(why) = disturbed.first().and_then(|round| round.disturbed.as_ref()) {
-        let what = if counted.len() < made.len() { "left out" } else { "counted anyway, with intervals as wide as their difference" };
+        let what = if counted.len() < made.len() {
+            "left out"
+        } else {
+            "counted anyway, with intervals as wide as their difference"
+        };
         let rounds = if made.len() == 1 {
             "the only round of probes was".to_owned()
         } else {
@@ -240,12 +296,17 @@ fn together_of(made: &[Round], notes: &mut Vec<String>) -> CombinedFindings {
             .unsteady
             .iter()
             .take(NAMED)
-            .map(|(name, low, high)| format!("{name}: {} to {}", time(name, *low), time(name, *high)))
+            .map(|(name, low, high)| {
+                format!("{name}: {} to {}", time(name, *low), time(name, *high))
+            })
             .collect();
         if all.unsteady.len() > NAMED {
             named.push(format!("{} more", all.unsteady.len() - NAMED));
         }
-        notes.push(format!("figures that differ between rounds count for less ({})", named.join("; ")));
+        notes.push(format!(
+            "figures that differ between rounds count for less ({})",
+            named.join("; ")
+        ));
     }
     if all.drift.abs() > DRIFT {
         let how = if all.drift > 0.0 {
@@ -299,21 +360,33 @@ mod tests {
         };
         let directory = tempfile::tempdir().unwrap();
         let command = |reserve| command(&below, directory.path(), Some(Bytes(reserve)));
-        assert!(command(u64::MAX).unwrap_err().contains("only 0 B is free there besides the reserve"));
+        assert!(
+            command(u64::MAX).unwrap_err().contains("only 0 B is free there besides the reserve")
+        );
         assert!(command(0).unwrap().ends_with(" --reserve 0"));
     }
 
     #[test]
     fn disturbed_round_is_dropped_or_widens_and_is_reported() {
         let mut notes = Vec::new();
-        let all = together_of(&[round(100.0, None), round(400.0, Some("rsync")), round(102.0, None)], &mut notes);
+        let all = together_of(
+            &[round(100.0, None), round(400.0, Some("rsync")), round(102.0, None)],
+            &mut notes,
+        );
         assert_eq!(all.found.ns("read"), Some(101.0));
-        assert!(notes.len() == 1 && notes[0].starts_with("1 of 3 rounds of probes were disturbed, and left out: rsync"), "{notes:?}");
+        assert!(
+            notes.len() == 1
+                && notes[0]
+                    .starts_with("1 of 3 rounds of probes were disturbed, and left out: rsync"),
+            "{notes:?}"
+        );
         notes.clear();
         let all = together_of(&[round(100.0, None), round(400.0, Some("rsync"))], &mut notes);
         assert!(all.found.observations[0].sigma > 0.69, "half of the range, ln 4 / 2");
         assert!(
-            notes[0].contains("counted anyway") && notes[1].contains("read: 100.00 ns to 400.00 ns") && notes[2].contains("slower"),
+            notes[0].contains("counted anyway")
+                && notes[1].contains("read: 100.00 ns to 400.00 ns")
+                && notes[2].contains("slower"),
             "{notes:?}"
         );
         notes.clear();

@@ -36,7 +36,9 @@ pub fn on_a_drive(
     watching: &mut Progress,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Findings> {
-    let Some(part) = plan.whole else { return Err(UsageError::new("the plan has no probes of the whole drive").into()) };
+    let Some(part) = plan.whole else {
+        return Err(UsageError::new("the plan has no probes of the whole drive").into());
+    };
     let access = AreaRequest {
         what: "drive learn --budget full",
         below,
@@ -51,15 +53,21 @@ pub fn on_a_drive(
         TargetSpec::Directory(path) | TargetSpec::Device(path) => path,
         other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
     };
-    let observer = EnvironmentRecorder::start(path).with_context(|| format!("cannot access {}", path.display()))?;
+    let observer = EnvironmentRecorder::start(path)
+        .with_context(|| format!("cannot access {}", path.display()))?;
     probed.require_on(observer.place().mount.as_ref())?;
-    let found = emptied(&mut probed.drive, spec, below, notes).and_then(|()| Ok(learn::probe_whole(&mut probed.drive, plan, watching)?));
-    let own =
-        found.as_ref().ok().map(|found| OwnIo { read: Bytes(found.read), written: Bytes(found.written) }.through(below.fs_type.as_deref()));
+    let found = emptied(&mut probed.drive, spec, below, notes)
+        .and_then(|()| Ok(learn::probe_whole(&mut probed.drive, plan, watching)?));
+    let own = found.as_ref().ok().map(|found| {
+        OwnIo { read: Bytes(found.read), written: Bytes(found.written) }
+            .through(below.fs_type.as_deref())
+    });
     let (_, warnings) = observer.finish(own);
     drop(probed);
     interrupt::check()?;
-    notes.extend(warnings.into_iter().map(|warning| format!("during the probes of the whole drive: {}", sentence(&warning.text))));
+    notes.extend(warnings.into_iter().map(|warning| {
+        format!("during the probes of the whole drive: {}", sentence(&warning.text))
+    }));
     found
 }
 
@@ -75,22 +83,30 @@ pub fn allowed_part(
     let most = Bytes(part.written_max());
     match consent::reason(most, Some(below.capacity())) {
         Some(reason) if !consent::can_be_given(context) => {
-            let what = format!("drive learn --budget full writes up to {most} to {}; {reason}", request.target);
+            let what = format!(
+                "drive learn --budget full writes up to {most} to {}; {reason}",
+                request.target
+            );
             Err(UsageError::new(what).hint("use --yes to allow it").into())
         }
         _ => Ok(part),
     }
 }
 
-fn part(request: &DriveLearnArgs, spec: &TargetSpec, below: &UnderlyingDrive) -> anyhow::Result<ProbeRegion> {
+fn part(
+    request: &DriveLearnArgs,
+    spec: &TargetSpec,
+    below: &UnderlyingDrive,
+) -> anyhow::Result<ProbeRegion> {
     let of = below.capacity().0;
     let free = match spec {
         TargetSpec::Directory(path) => space::usable(path, request.safety.reserve)?.0,
         _ => of,
     };
-    let allowed = request
-        .write_limit
-        .map_or(u64::MAX, |limit| (limit.0.saturating_sub(ProbePlan::usual_limit(Budget::Full, of)) / WRITES_EIGHTHS).saturating_mul(8));
+    let allowed = request.write_limit.map_or(u64::MAX, |limit| {
+        (limit.0.saturating_sub(ProbePlan::usual_limit(Budget::Full, of)) / WRITES_EIGHTHS)
+            .saturating_mul(8)
+    });
     // A filesystem needs some free space for itself.
     let free = if matches!(spec, TargetSpec::Directory(_)) { free - free / 50 } else { free };
     let bytes = free.min(allowed) / PIECE * PIECE;
@@ -98,7 +114,11 @@ fn part(request: &DriveLearnArgs, spec: &TargetSpec, below: &UnderlyingDrive) ->
         start: 0,
         bytes,
         of,
-        held: if matches!(spec, TargetSpec::Directory(_)) { of.saturating_sub(free) / PIECE * PIECE } else { 0 },
+        held: if matches!(spec, TargetSpec::Directory(_)) {
+            of.saturating_sub(free) / PIECE * PIECE
+        } else {
+            0
+        },
     };
     if part.is_enough() {
         return Ok(part);
@@ -109,11 +129,18 @@ fn part(request: &DriveLearnArgs, spec: &TargetSpec, below: &UnderlyingDrive) ->
         Bytes(of),
         100.0 * SHARE_MIN
     );
-    Err(UsageError::missing(what).hint("free some space, raise --write-limit, or use --budget small").into())
+    Err(UsageError::missing(what)
+        .hint("free some space, raise --write-limit, or use --budget small")
+        .into())
 }
 
 /// Trims the free space, so that the drive regards it as empty.
-fn emptied(drive: &mut ProbedDrive, spec: &TargetSpec, below: &UnderlyingDrive, notes: &mut Vec<String>) -> anyhow::Result<()> {
+fn emptied(
+    drive: &mut ProbedDrive,
+    spec: &TargetSpec,
+    below: &UnderlyingDrive,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<()> {
     if matches!(spec, TargetSpec::Directory(_)) {
         notes.push(
             "free space was assumed to be trimmed; if it was not, the SLC cache and the spare space appear too small (run 'trimtab trim' first to be sure)"

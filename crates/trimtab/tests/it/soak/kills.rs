@@ -4,7 +4,9 @@ use super::*;
 
 #[test]
 fn killed_bench_leftovers_are_removed_by_next_command() {
-    let Some(mount) = LoopMount::new("ext4", 512, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 512, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let run = tempfile::tempdir().unwrap();
     let with = |args: &[&str]| {
         let mut command = process();
@@ -13,15 +15,56 @@ fn killed_bench_leftovers_are_removed_by_next_command() {
         command
     };
     let names = || -> Vec<String> {
-        let names = fs::read_dir(mount.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names = fs::read_dir(mount.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name != "lost+found").collect()
     };
     let commands: [&[&str]; 5] = [
         &["bench", "tree", "--files", "300", "--tries", "1"],
-        &["bench", "postmark", "--number", "200", "--transactions", "500", "--tries", "1", "--subdirectories", "10"],
-        &["bench", "age", "--total", "8MB", "--rounds", "2", "--test-size", "1MiB", "--test-time", "10ms", "--idle", "0s"],
+        &[
+            "bench",
+            "postmark",
+            "--number",
+            "200",
+            "--transactions",
+            "500",
+            "--tries",
+            "1",
+            "--subdirectories",
+            "10",
+        ],
+        &[
+            "bench",
+            "age",
+            "--total",
+            "8MB",
+            "--rounds",
+            "2",
+            "--test-size",
+            "1MiB",
+            "--test-time",
+            "10ms",
+            "--idle",
+            "0s",
+        ],
         &["verify", "--size", "4MiB"],
-        &["bench", "nfs", "--files", "100", "--points", "1", "--seconds", "1", "--warm-up", "0", "--peak", "200", "--streams", "2"],
+        &[
+            "bench",
+            "nfs",
+            "--files",
+            "100",
+            "--points",
+            "1",
+            "--seconds",
+            "1",
+            "--warm-up",
+            "0",
+            "--peak",
+            "200",
+            "--streams",
+            "2",
+        ],
     ];
     for args in commands {
         let within = took(with(args));
@@ -47,10 +90,15 @@ fn killed_bench_leftovers_are_removed_by_next_command() {
 
 /// Kills the server whose record names the drive `killed`; true if there was one.
 fn kill_server(run: &Path) -> bool {
-    let record =
-        fs::read(run.join("drives/killed/record.json")).ok().and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
-    let pid = record.and_then(|record| i32::try_from(record["pid"].as_i64()?).ok()).and_then(rustix::process::Pid::from_raw);
-    let killed = pid.is_some_and(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok());
+    let record = fs::read(run.join("drives/killed/record.json"))
+        .ok()
+        .and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
+    let pid = record
+        .and_then(|record| i32::try_from(record["pid"].as_i64()?).ok())
+        .and_then(rustix::process::Pid::from_raw);
+    let killed = pid.is_some_and(|pid| {
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok()
+    });
     std::thread::sleep(Duration::from_millis(20));
     killed
 }
@@ -79,13 +127,18 @@ fn killed_nbd_server_remains_are_removed_by_next_command() {
     };
     let detach = || {
         let mut command = process();
-        command.args(["drive", "detach", "--all"]).env("TRIMTAB_RUNTIME_DIR", &run).output().unwrap()
+        command
+            .args(["drive", "detach", "--all"])
+            .env("TRIMTAB_RUNTIME_DIR", &run)
+            .output()
+            .unwrap()
     };
     let within = took(attach(&socket));
     assert!(detach().status.success() && !socket.exists());
     let (mut draw, mut left) = (Stream::new(7 + u64::from(std::process::id()), "kills"), 0);
     for n in 0..kills() {
-        let mut child = attach(&socket).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child =
+            attach(&socket).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_nanos(draw.below(within.as_nanos() as u64 * 3 / 2)));
         kill_all_of(&run);
         child.wait().unwrap();
@@ -96,7 +149,17 @@ fn killed_nbd_server_remains_are_removed_by_next_command() {
             // Attaching another drive with another socket cleans up as well.
             let other = scratch.path().join("other");
             let mut command = process();
-            command.args(["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--speed", "off", "--no-block", "--nbd"]);
+            command.args([
+                "drive",
+                "attach",
+                "ocz-vertex-le-100gb",
+                "--size",
+                "1GiB",
+                "--speed",
+                "off",
+                "--no-block",
+                "--nbd",
+            ]);
             ok(command.arg(&other).env("TRIMTAB_RUNTIME_DIR", &run));
             assert!(!socket.exists(), "kill {n}");
             detach();
@@ -113,11 +176,19 @@ fn killed_nbd_server_remains_are_removed_by_next_command() {
     loop {
         // The server keeps the command's standard error, so take it from a file.
         let errors = scratch.path().join("errors");
-        let status = attach(&socket).stdout(Stdio::null()).stderr(fs::File::create(&errors).unwrap()).status().unwrap();
+        let status = attach(&socket)
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(&errors).unwrap())
+            .status()
+            .unwrap();
         if status.success() {
             break;
         }
-        assert!(Instant::now() < until, "it cannot be attached: {}", fs::read_to_string(&errors).unwrap());
+        assert!(
+            Instant::now() < until,
+            "it cannot be attached: {}",
+            fs::read_to_string(&errors).unwrap()
+        );
         std::thread::sleep(Duration::from_secs(1));
     }
     fs::rename(&socket, scratch.path().join("aside")).unwrap();
@@ -131,7 +202,8 @@ fn killed_nbd_server_remains_are_removed_by_next_command() {
 /// Starts a command, and kills it after a random time up to `within`; true if it was still
 /// running.
 fn kill_within(mut command: Command, draw: &mut Stream, within: Duration) -> bool {
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().unwrap();
+    let mut child =
+        command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().unwrap();
     std::thread::sleep(Duration::from_nanos(draw.below(within.as_nanos() as u64)));
     let running = child.try_wait().unwrap().is_none();
     let _ = child.kill();
@@ -143,11 +215,14 @@ fn kill_within(mut command: Command, draw: &mut Stream, within: Duration) -> boo
 fn kill_all_of(run: &Path) {
     let variable = format!("TRIMTAB_RUNTIME_DIR={}\0", run.display());
     let is_one = |pid: i32| {
-        fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|environment| environment.windows(variable.len()).any(|part| part == variable.as_bytes()))
+        fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
+            environment.windows(variable.len()).any(|part| part == variable.as_bytes())
+        })
     };
     let running = || -> Vec<rustix::process::Pid> {
-        let names = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let names = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         names.filter(|pid| is_one(*pid)).filter_map(rustix::process::Pid::from_raw).collect()
     };
     // A process in the middle of an exec has no environment for a moment.
@@ -163,14 +238,21 @@ fn kill_all_of(run: &Path) {
         // Open a pidfd for each before killing any, because a traced process dies with its tracer.
         // Files and locks are released only when the process is gone; its environment disappears
         // earlier.
-        let handles: Vec<_> =
-            found.iter().filter_map(|pid| rustix::process::pidfd_open(*pid, rustix::process::PidfdFlags::empty()).ok()).collect();
+        let handles: Vec<_> = found
+            .iter()
+            .filter_map(|pid| {
+                rustix::process::pidfd_open(*pid, rustix::process::PidfdFlags::empty()).ok()
+            })
+            .collect();
         for pid in found {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         for handle in handles {
             let patience = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
-            let gone = rustix::event::poll(&mut [rustix::event::PollFd::new(&handle, rustix::event::PollFlags::IN)], Some(&patience));
+            let gone = rustix::event::poll(
+                &mut [rustix::event::PollFd::new(&handle, rustix::event::PollFlags::IN)],
+                Some(&patience),
+            );
             if gone == Ok(0) {
                 abort_fuse(run);
             }
@@ -182,9 +264,16 @@ fn kill_all_of(run: &Path) {
 /// (seen once) until the connection is aborted.
 fn abort_fuse(run: &Path) {
     for line in fs::read_to_string("/proc/self/mountinfo").unwrap().lines() {
-        if let Some(mount) = line.split(' ').nth(4).filter(|mount| Path::new(mount).starts_with(run)) {
-            println!("{mount}: its server was killed and is still there after 10 s, and its connection is broken");
-            let _ = rustix::mount::unmount(mount, rustix::mount::UnmountFlags::FORCE | rustix::mount::UnmountFlags::DETACH);
+        if let Some(mount) =
+            line.split(' ').nth(4).filter(|mount| Path::new(mount).starts_with(run))
+        {
+            println!(
+                "{mount}: its server was killed and is still there after 10 s, and its connection is broken"
+            );
+            let _ = rustix::mount::unmount(
+                mount,
+                rustix::mount::UnmountFlags::FORCE | rustix::mount::UnmountFlags::DETACH,
+            );
         }
     }
 }
@@ -221,14 +310,20 @@ fn killed_trim_limit_is_restored_by_next_command() {
     // A drive that accepts large commands and a policy that sends small ones, so that the trim
     // lasts long enough.
     let drive = Attached::new(&["nvme-tlc-500gb", "--size", "20GiB"]);
-    ok(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0"]).arg(&drive.device));
+    ok(Command::new("mkfs.ext4")
+        .args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0"])
+        .arg(&drive.device));
     let mount = Mounted::new(&drive.device, "noatime").unwrap();
-    let limit = Path::new("/sys/block").join(drive.device.file_name().unwrap()).join("queue/discard_max_bytes");
+    let limit = Path::new("/sys/block")
+        .join(drive.device.file_name().unwrap())
+        .join("queue/discard_max_bytes");
     let read = || fs::read_to_string(&limit).unwrap();
     let before = read();
     let trim = || {
         let mut command = process();
-        command.args(["trim", "--restart", "--policy", "idle:budget=2ms:quiet=1ms:piece-max=4MiB"]).arg(mount.path());
+        command
+            .args(["trim", "--restart", "--policy", "idle:budget=2ms:quiet=1ms:piece-max=4MiB"])
+            .arg(mount.path());
         command.env("TRIMTAB_RUNTIME_DIR", drive.runtime());
         command
     };
@@ -243,7 +338,11 @@ fn killed_trim_limit_is_restored_by_next_command() {
         let mut child = Ends(trim().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
         let started = Instant::now();
         while read() == before {
-            assert!(started.elapsed() < Duration::from_secs(60) && child.0.try_wait().unwrap().is_none(), "no limit is lowered");
+            assert!(
+                started.elapsed() < Duration::from_secs(60)
+                    && child.0.try_wait().unwrap().is_none(),
+                "no limit is lowered"
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
     };
@@ -265,7 +364,9 @@ fn killed_trim_limit_is_restored_by_next_command() {
 
 #[test]
 fn killed_study_mount_options_are_restored_by_doctor() {
-    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else { return skip("root, loop devices and mkfs") };
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
     let run = tempfile::tempdir().unwrap();
     let options = || {
         let mount = mount_of(&mount.path()).unwrap();
@@ -274,7 +375,18 @@ fn killed_study_mount_options_are_restored_by_doctor() {
     let before = options();
     let study = || {
         let mut command = process();
-        command.args(["study", "--quick", "--policies", "online", "--reserve", "0", "--yes", "--quiet"]).arg(mount.path());
+        command
+            .args([
+                "study",
+                "--quick",
+                "--policies",
+                "online",
+                "--reserve",
+                "0",
+                "--yes",
+                "--quiet",
+            ])
+            .arg(mount.path());
         command.env("TRIMTAB_RUNTIME_DIR", run.path()).env("XDG_DATA_HOME", run.path());
         command
     };
@@ -283,7 +395,12 @@ fn killed_study_mount_options_are_restored_by_doctor() {
         kill_within(study(), &mut draw, Duration::from_millis(1500));
         changed += u64::from(options() != before);
         // Any verdict is fine: the command works on the filesystem.
-        process().arg("doctor").arg(mount.path()).env("TRIMTAB_RUNTIME_DIR", run.path()).output().unwrap();
+        process()
+            .arg("doctor")
+            .arg(mount.path())
+            .env("TRIMTAB_RUNTIME_DIR", run.path())
+            .output()
+            .unwrap();
         assert_eq!(options(), before, "kill {n}");
     }
     // Leftovers without a marker count as those of a live process for one minute.
@@ -292,9 +409,15 @@ fn killed_study_mount_options_are_restored_by_doctor() {
         fs::File::open(entry.unwrap().path()).unwrap().set_modified(long_ago).unwrap();
     }
     let mut clean = process();
-    ok(clean.args(["bench", "tree", "--files", "5", "--reserve", "0", "--yes"]).arg(mount.path()).env("TRIMTAB_RUNTIME_DIR", run.path()));
-    let left: Vec<_> =
-        fs::read_dir(mount.path()).unwrap().map(|entry| entry.unwrap().file_name()).filter(|name| name != "lost+found").collect();
+    ok(clean
+        .args(["bench", "tree", "--files", "5", "--reserve", "0", "--yes"])
+        .arg(mount.path())
+        .env("TRIMTAB_RUNTIME_DIR", run.path()));
+    let left: Vec<_> = fs::read_dir(mount.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name != "lost+found")
+        .collect();
     assert!(left.is_empty(), "{left:?}");
     said("study", kills(), changed);
 }
@@ -307,17 +430,30 @@ fn killed_attach_remains_are_removed_by_detach() {
     let run = tempfile::tempdir().unwrap();
     let attach = || {
         let mut command = process();
-        command.args(["drive", "attach", "ocz-vertex-le-100gb", "--size", "1GiB", "--speed", "off", "--id", "killed"]);
+        command.args([
+            "drive",
+            "attach",
+            "ocz-vertex-le-100gb",
+            "--size",
+            "1GiB",
+            "--speed",
+            "off",
+            "--id",
+            "killed",
+        ]);
         command.env("TRIMTAB_RUNTIME_DIR", run.path());
         command
     };
     let detach = || {
         let mut command = process();
-        ok(command.args(["drive", "detach", "--all", "--force"]).env("TRIMTAB_RUNTIME_DIR", run.path()));
+        ok(command
+            .args(["drive", "detach", "--all", "--force"])
+            .env("TRIMTAB_RUNTIME_DIR", run.path()));
     };
     let remains = || {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        fs::read_dir(run.path().join("drives")).map_or(0, Iterator::count) + mounts.matches(run.path().to_str().unwrap()).count()
+        fs::read_dir(run.path().join("drives")).map_or(0, Iterator::count)
+            + mounts.matches(run.path().to_str().unwrap()).count()
     };
     let within = took(attach());
     detach();
@@ -336,16 +472,20 @@ fn killed_attach_remains_are_removed_by_detach() {
         detach();
         assert_eq!(remains(), 0, "kill {n}");
     }
-    println!("drive attach: killed {} times, something was left {left} times, and detached each time", kills());
+    println!(
+        "drive attach: killed {} times, something was left {left} times, and detached each time",
+        kills()
+    );
 }
 
 #[test]
 fn killed_apply_is_restored_by_next_command() {
     let system = tempfile::tempdir().unwrap();
     let at = |name: &str| system.path().join(name);
-    for (path, text) in
-        [("etc/fstab", "UUID=1 / ext4 rw 0 1\nUUID=2 /home ext4 rw,discard 0 2\n"), ("etc/trimtab/trimtab.toml", "# none\n")]
-    {
+    for (path, text) in [
+        ("etc/fstab", "UUID=1 / ext4 rw 0 1\nUUID=2 /home ext4 rw,discard 0 2\n"),
+        ("etc/trimtab/trimtab.toml", "# none\n"),
+    ] {
         fs::create_dir_all(at(path).parent().unwrap()).unwrap();
         fs::write(at(path), text).unwrap();
     }
@@ -377,14 +517,24 @@ fn killed_apply_is_restored_by_next_command() {
         let args = if n % 2 == 0 { &["idle", "/home"][..] } else { &["--undo"] };
         kill_within(apply(args), &mut draw, within * 3 / 2);
         let now = etc();
-        caught += u64::from(now != before && now != after || at("var/lib/trimtab/applied/pending").exists());
+        caught += u64::from(
+            now != before && now != after || at("var/lib/trimtab/applied/pending").exists(),
+        );
         // The next command on that system first recovers: the state is fully old or fully new, and
         // no temporary file remains.
         let undone = apply(&["--undo"]).output().unwrap();
         let now = etc();
-        assert!(now == before, "kill {n}: {:?} {}", now.keys(), String::from_utf8_lossy(&undone.stderr));
-        let left: Vec<_> =
-            fs::read_dir(at("var/lib/trimtab/applied")).into_iter().flatten().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(
+            now == before,
+            "kill {n}: {:?} {}",
+            now.keys(),
+            String::from_utf8_lossy(&undone.stderr)
+        );
+        let left: Vec<_> = fs::read_dir(at("var/lib/trimtab/applied"))
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         // Only the log remains.
         assert!(left.iter().all(|name| name == "log"), "kill {n}: {left:?}");
     }

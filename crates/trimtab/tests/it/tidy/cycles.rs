@@ -18,7 +18,8 @@ fn paths(text: &str, starts: &BTreeSet<String>) -> Vec<Vec<String>> {
     while let Some(begin) = text[at..].find(|c: char| of_a_name(c)).map(|offset| at + offset) {
         let name: String = text[begin..].chars().take_while(|c| of_a_name(*c)).collect();
         at = begin + name.len();
-        if text[at..].starts_with("::") && !text[..begin].ends_with("::") && starts.contains(&name) {
+        if text[at..].starts_with("::") && !text[..begin].ends_with("::") && starts.contains(&name)
+        {
             path(&text[at..], vec![name], &mut found);
         }
     }
@@ -80,8 +81,10 @@ fn resolve(from: &Module, path: &[String], modules: &BTreeSet<Module>) -> Module
 fn edges(files: &BTreeMap<Module, String>) -> Edges {
     let modules: BTreeSet<Module> = files.keys().cloned().collect();
     let of = |(module, text): (&Module, &String)| {
-        let children =
-            modules.iter().filter(|one| one.len() == module.len() + 1 && one.starts_with(module)).map(|one| one[module.len()].clone());
+        let children = modules
+            .iter()
+            .filter(|one| one.len() == module.len() + 1 && one.starts_with(module))
+            .map(|one| one[module.len()].clone());
         let starts = children.chain(["crate", "self", "super"].map(str::to_owned)).collect();
         let used = paths(text, &starts).into_iter().map(|path| resolve(module, &path, &modules));
         // A module and its parent may use each other.
@@ -93,7 +96,10 @@ fn edges(files: &BTreeMap<Module, String>) -> Edges {
 fn files_of(folder: &str) -> BTreeMap<Module, String> {
     let src = format!("../{folder}/src");
     let module = |path: &str| -> Module {
-        let inside = path.rsplit_once(&format!("{src}/")).map_or(path, |(_, inside)| inside).trim_end_matches(".rs");
+        let inside = path
+            .rsplit_once(&format!("{src}/"))
+            .map_or(path, |(_, inside)| inside)
+            .trim_end_matches(".rs");
         if inside == "lib" { Module::new() } else { inside.split('/').map(str::to_owned).collect() }
     };
     let text = |text: &str| program_text(text).map(|(_, line)| line).collect::<Vec<_>>().join("\n");
@@ -106,12 +112,17 @@ fn cycles(edges: &Edges) -> BTreeSet<BTreeSet<Module>> {
     let reached = |from: &Module| {
         let (mut reached, mut left) = (BTreeSet::new(), vec![from.clone()]);
         while let Some(module) = left.pop() {
-            left.extend(edges[&module].iter().filter(|next| reached.insert((*next).clone())).cloned());
+            left.extend(
+                edges[&module].iter().filter(|next| reached.insert((*next).clone())).cloned(),
+            );
         }
         reached
     };
-    let reached: BTreeMap<&Module, BTreeSet<Module>> = edges.keys().map(|module| (module, reached(module))).collect();
-    let of = |module: &Module| reached[module].iter().filter(|other| reached[*other].contains(module)).cloned().collect();
+    let reached: BTreeMap<&Module, BTreeSet<Module>> =
+        edges.keys().map(|module| (module, reached(module))).collect();
+    let of = |module: &Module| {
+        reached[module].iter().filter(|other| reached[*other].contains(module)).cloned().collect()
+    };
     edges.keys().filter(|module| reached[*module].contains(*module)).map(of).collect()
 }
 
@@ -120,10 +131,17 @@ fn modules_of_each_crate_are_acyclic() {
     let mut found = Vec::new();
     for (folder, name) in CRATES {
         let edges = edges(&files_of(folder));
-        assert!(edges.len() >= 10 && edges.values().any(|used| !used.is_empty()), "{name} has files that use each other's items");
+        assert!(
+            edges.len() >= 10 && edges.values().any(|used| !used.is_empty()),
+            "{name} has files that use each other's items"
+        );
         for cycle in cycles(&edges) {
-            let used = |module: &Module| edges[module].intersection(&cycle).map(|one| one.join("/")).collect::<Vec<_>>();
-            let shown = cycle.iter().map(|module| format!("  {} uses {:?}\n", module.join("/"), used(module)));
+            let used = |module: &Module| {
+                edges[module].intersection(&cycle).map(|one| one.join("/")).collect::<Vec<_>>()
+            };
+            let shown = cycle
+                .iter()
+                .map(|module| format!("  {} uses {:?}\n", module.join("/"), used(module)));
             found.push(format!("{name}:\n{}", shown.collect::<String>()));
         }
     }
@@ -133,17 +151,51 @@ fn modules_of_each_crate_are_acyclic() {
 #[test]
 fn cycle_is_found_through_every_kind_of_path() {
     let files = |texts: &[(&str, &str)]| -> BTreeMap<Module, String> {
-        let module = |path: &str| if path.is_empty() { Module::new() } else { path.split('/').map(str::to_owned).collect() };
+        let module = |path: &str| {
+            if path.is_empty() {
+                Module::new()
+            } else {
+                path.split('/').map(str::to_owned).collect()
+            }
+        };
         texts.iter().map(|(path, text)| (module(path), (*text).to_owned())).collect()
     };
-    let found = |texts: &[(&str, &str)]| cycles(&edges(&files(texts))).iter().map(BTreeSet::len).collect::<Vec<_>>();
-    assert_eq!(found(&[("", ""), ("a", "use crate::b::X;"), ("b", "use crate::c;"), ("c", "")]), [0; 0]);
-    assert_eq!(found(&[("", ""), ("a", "use crate::{c, b::X};"), ("b", "let x = super::a::f();"), ("c", "")]), [2]);
-    // A module may use its parent; a sibling of the parent must not form a cycle with them.
-    assert_eq!(found(&[("", ""), ("a", "pub use child::X;"), ("a/child", "use super::Y;")]), [0; 0]);
+    let found = |texts: &[(&str, &str)]| {
+        cycles(&edges(&files(texts))).iter().map(BTreeSet::len).collect::<Vec<_>>()
+    };
     assert_eq!(
-        found(&[("", ""), ("a", "child::f()"), ("a/child", "use super::super::b;"), ("b", "use crate::a::{Y, child::{self, f}};")]),
+        found(&[("", ""), ("a", "use crate::b::X;"), ("b", "use crate::c;"), ("c", "")]),
+        [0; 0]
+    );
+    assert_eq!(
+        found(&[
+            ("", ""),
+            ("a", "use crate::{c, b::X};"),
+            ("b", "let x = super::a::f();"),
+            ("c", "")
+        ]),
+        [2]
+    );
+    // A module may use its parent; a sibling of the parent must not form a cycle with them.
+    assert_eq!(
+        found(&[("", ""), ("a", "pub use child::X;"), ("a/child", "use super::Y;")]),
+        [0; 0]
+    );
+    assert_eq!(
+        found(&[
+            ("", ""),
+            ("a", "child::f()"),
+            ("a/child", "use super::super::b;"),
+            ("b", "use crate::a::{Y, child::{self, f}};")
+        ]),
         [3]
     );
-    assert_eq!(found(&[("", ""), ("a", "notcrate::b::x; crate::other(); y::crate::b::z"), ("b", "use crate::a::X;")]), [0; 0]);
+    assert_eq!(
+        found(&[
+            ("", ""),
+            ("a", "notcrate::b::x; crate::other(); y::crate::b::z"),
+            ("b", "use crate::a::X;")
+        ]),
+        [0; 0]
+    );
 }

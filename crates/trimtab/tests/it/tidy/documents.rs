@@ -20,7 +20,9 @@ fn documents(directory: &Path, found: &mut Vec<PathBuf>) {
 
 /// The documents that people read.
 pub fn all() -> Vec<PathBuf> {
-    let mut all = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md"].map(|name| root().join(name)).to_vec();
+    let mut all = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md"]
+        .map(|name| root().join(name))
+        .to_vec();
     documents(&root().join("docs"), &mut all);
     all
 }
@@ -33,7 +35,11 @@ fn document_links_resolve() {
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = link.split('#').next().unwrap_or_default();
             // A path, and nothing that only looks like a link.
-            if file.is_empty() || file.contains("://") || !file.contains('.') || !file.chars().all(|c| of_a_name(c) || "./-".contains(c)) {
+            if file.is_empty()
+                || file.contains("://")
+                || !file.contains('.')
+                || !file.chars().all(|c| of_a_name(c) || "./-".contains(c))
+            {
                 continue;
             }
             links += 1;
@@ -42,17 +48,27 @@ fn document_links_resolve() {
             }
         }
     }
-    assert!(links > 30 && dead.is_empty(), "of {links} links these lead nowhere:\n{}", dead.join("\n"));
+    assert!(
+        links > 30 && dead.is_empty(),
+        "of {links} links these lead nowhere:\n{}",
+        dead.join("\n")
+    );
 }
 
 #[test]
 fn documents_named_in_code_exist() {
     let mut missing = Vec::new();
     for (name, text) in all_sources() {
-        for at in
-            text.match_indices("docs/").map(|(at, _)| at).filter(|at| !text[..*at].ends_with(|c| of_a_name(c) || c == '/' || c == '.'))
+        for at in text
+            .match_indices("docs/")
+            .map(|(at, _)| at)
+            .filter(|at| !text[..*at].ends_with(|c| of_a_name(c) || c == '/' || c == '.'))
         {
-            let path = text[at..].split(|c: char| !of_a_name(c) && !"./-".contains(c)).next().unwrap_or_default().trim_end_matches('.');
+            let path = text[at..]
+                .split(|c: char| !of_a_name(c) && !"./-".contains(c))
+                .next()
+                .unwrap_or_default()
+                .trim_end_matches('.');
             if path.ends_with(".md") && !root().join(path).exists() {
                 missing.push(format!("{name}: {path}"));
             }
@@ -64,14 +80,23 @@ fn documents_named_in_code_exist() {
 #[test]
 fn contents_pages_list_every_page() {
     let docs = root().join("docs");
-    for (contents, below, pages_min) in [("SUMMARY.md", "", 60), ("method/README.md", "method/", 25), ("howto/README.md", "howto/", 6)] {
+    for (contents, below, pages_min) in [
+        ("SUMMARY.md", "", 60),
+        ("method/README.md", "method/", 25),
+        ("howto/README.md", "howto/", 6),
+    ] {
         let mut files = Vec::new();
         documents(&docs.join(below), &mut files);
-        let names = files.iter().map(|file| file.strip_prefix(docs.join(below)).unwrap().to_str().unwrap());
+        let names =
+            files.iter().map(|file| file.strip_prefix(docs.join(below)).unwrap().to_str().unwrap());
         let names: Vec<&str> = names.filter(|name| !contents.ends_with(name)).collect();
         let text = fs::read_to_string(docs.join(contents)).unwrap();
-        let missing: Vec<&&str> = names.iter().filter(|name| !text.contains(&format!("({name})"))).collect();
-        assert!(names.len() >= pages_min && missing.is_empty(), "docs/{contents} does not list {missing:?}");
+        let missing: Vec<&&str> =
+            names.iter().filter(|name| !text.contains(&format!("({name})"))).collect();
+        assert!(
+            names.len() >= pages_min && missing.is_empty(),
+            "docs/{contents} does not list {missing:?}"
+        );
     }
 }
 
@@ -86,12 +111,23 @@ fn commands(page: &str) -> Vec<(String, bool)> {
                 fenced = !fenced;
                 continue;
             }
-            true => line.split(" #").next().unwrap_or_default().split(['|', '&', ';', '(', ')']).collect(),
+            true => line
+                .split(" #")
+                .next()
+                .unwrap_or_default()
+                .split(['|', '&', ';', '(', ')'])
+                .collect(),
             false => line.split('`').skip(1).step_by(2).collect(),
         };
-        let ours = parts.iter().map(|part| part.trim()).map(|part| part.strip_prefix("sudo ").unwrap_or(part));
-        let ours = ours.filter(|part| part.starts_with("trimtab ") && !part.starts_with("trimtab COMMAND"));
-        found.extend(ours.map(|part| (part.split(" > ").next().unwrap_or_default().to_owned(), is_block)));
+        let ours = parts
+            .iter()
+            .map(|part| part.trim())
+            .map(|part| part.strip_prefix("sudo ").unwrap_or(part));
+        let ours = ours
+            .filter(|part| part.starts_with("trimtab ") && !part.starts_with("trimtab COMMAND"));
+        found.extend(
+            ours.map(|part| (part.split(" > ").next().unwrap_or_default().to_owned(), is_block)),
+        );
     }
     found
 }
@@ -106,11 +142,19 @@ fn commands_of_documents_are_valid() {
             let words = line.replace("$SLURM_ARRAY_TASK_ID", "1");
             let words = words.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
             // Help is shown only if all arguments before it are valid; missing ones are not noticed.
-            let parsed = trimtab::cmd::cli::command().try_get_matches_from(words.chain((!whole).then_some("--help")));
+            let parsed = trimtab::cmd::cli::command()
+                .try_get_matches_from(words.chain((!whole).then_some("--help")));
             count += 1;
-            let refused = parsed.err().filter(|error| ![DisplayHelp, DisplayVersion].contains(&error.kind()));
-            wrong.extend(refused.map(|error| format!("{}: {line}: {:?}", path.display(), error.kind())));
+            let refused =
+                parsed.err().filter(|error| ![DisplayHelp, DisplayVersion].contains(&error.kind()));
+            wrong.extend(
+                refused.map(|error| format!("{}: {line}: {:?}", path.display(), error.kind())),
+            );
         }
     }
-    assert!(count > 100 && wrong.is_empty(), "of {count} commands these are invalid:\n{}", wrong.join("\n"));
+    assert!(
+        count > 100 && wrong.is_empty(),
+        "of {count} commands these are invalid:\n{}",
+        wrong.join("\n")
+    );
 }

@@ -33,20 +33,35 @@ fn contains(line: &str, phrase: &str) -> bool {
 #[test]
 fn banned_words_are_found_as_whole_words_only() {
     assert!(contains("// begins anew.", "anew") && contains("anew", "anew"));
-    assert!(!contains("// a new one", "anew") && !contains("fn anew_of()", "anew") && !contains("canew", "anew"));
+    assert!(
+        !contains("// a new one", "anew")
+            && !contains("fn anew_of()", "anew")
+            && !contains("canew", "anew")
+    );
 }
 
 #[test]
 fn sources_and_documents_use_no_banned_words() {
-    let page = |path: &std::path::PathBuf| (path.display().to_string(), fs::read_to_string(path).unwrap());
-    let texts: Vec<(String, String)> = documents::all().iter().map(page).chain(all_sources()).collect();
+    let page =
+        |path: &std::path::PathBuf| (path.display().to_string(), fs::read_to_string(path).unwrap());
+    let texts: Vec<(String, String)> =
+        documents::all().iter().map(page).chain(all_sources()).collect();
     let mut found = Vec::new();
     for (name, text) in &texts {
         for (number, line) in text.lines().enumerate() {
             let lower = line.to_lowercase();
             let banned = BANNED.iter().filter(|(phrase, _)| contains(&lower, phrase));
-            found.extend(banned.map(|(phrase, instead)| format!("{name}:{}: '{phrase}': {instead}", number + 1)));
+            found.extend(
+                banned.map(|(phrase, instead)| {
+                    format!("{name}:{}: '{phrase}': {instead}", number + 1)
+                }),
+            );
         }
     }
-    assert!(texts.len() > 450 && found.is_empty(), "in {} texts:\n{}", texts.len(), found.join("\n"));
+    assert!(
+        texts.len() > 450 && found.is_empty(),
+        "in {} texts:\n{}",
+        texts.len(),
+        found.join("\n")
+    );
 }

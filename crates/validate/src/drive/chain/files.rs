@@ -81,7 +81,12 @@ impl ChainCase {
     ///
     /// # Errors
     /// If the drive or volume is invalid, or the files do not fit.
-    pub fn run(&self, effort: Effort, seed: u64, interrupted: &dyn Fn() -> bool) -> anyhow::Result<Option<ChainOutcome>> {
+    pub fn run(
+        &self,
+        effort: Effort,
+        seed: u64,
+        interrupted: &dyn Fn() -> bool,
+    ) -> anyhow::Result<Option<ChainOutcome>> {
         let mut target = self.target(effort.pages, seed)?;
         let capacity = target.volume().drive().size();
         let live = Bytes((target.volume().free_space().as_f64() * self.fill) as u64);
@@ -100,7 +105,9 @@ impl ChainCase {
             }
             match churn.next_step() {
                 Some(FileStep::Phase(_)) => began = target.now(),
-                Some(FileStep::NotBefore(offset)) => target.idle_until(began.saturating_add(offset)),
+                Some(FileStep::NotBefore(offset)) => {
+                    target.idle_until(began.saturating_add(offset))
+                }
                 Some(FileStep::Op(op)) => target.execute(&op)?,
                 None => break,
             }
@@ -111,7 +118,12 @@ impl ChainCase {
 
     /// A new filesystem on a new drive, under the policy.
     fn target(&self, pages: u32, seed: u64) -> anyhow::Result<SteeredVolume<MonitoredDrive>> {
-        let drive = ideal_drive(self.victim, self.pages_per_block, pages, (f64::from(pages) * SHOWN) as u64);
+        let drive = ideal_drive(
+            self.victim,
+            self.pages_per_block,
+            pages,
+            (f64::from(pages) * SHOWN) as u64,
+        );
         let ssd = Ssd::new(&drive, seed)?;
         let mut spec = VolumeSpec::ext4();
         // Minimum inodes, memory in proportion to the drive, and the smallest journal.
@@ -143,7 +155,9 @@ impl ChainCase {
 
     fn formula(&self, utilisation: f64, parts: &[(f64, f64)]) -> f64 {
         match self.victim {
-            VictimPolicy::Greedy => theory::greedy_hot_cold(utilisation, self.pages_per_block, parts),
+            VictimPolicy::Greedy => {
+                theory::greedy_hot_cold(utilisation, self.pages_per_block, parts)
+            }
             _ => theory::fifo_hot_cold(utilisation, parts),
         }
     }
@@ -162,7 +176,12 @@ struct PageLifetimes {
 
 impl PageLifetimes {
     fn new(pages: usize) -> Self {
-        Self { born: vec![u64::MAX; pages], now: 0, died: Vec::new(), bin: (pages as u64 / 4096).max(1) }
+        Self {
+            born: vec![u64::MAX; pages],
+            now: 0,
+            died: Vec::new(),
+            bin: (pages as u64 / 4096).max(1),
+        }
     }
 
     fn dies(&mut self, page: usize, counted: bool) {
@@ -188,10 +207,18 @@ impl PageLifetimes {
     /// The s pages that outlive the measurement follow from Little's law and the mean life of
     /// dead pages; they are relocated in every cycle.
     fn write_amplification(&self, physical: f64, mapped: f64) -> f64 {
-        let lives = || self.died.iter().enumerate().map(|(bin, n)| ((bin as f64 + 0.5) * self.bin as f64, f64::from(*n)));
+        let lives = || {
+            self.died
+                .iter()
+                .enumerate()
+                .map(|(bin, n)| ((bin as f64 + 0.5) * self.bin as f64, f64::from(*n)))
+        };
         let died: f64 = lives().map(|(_, n)| n).sum();
         let resting = (mapped - lives().map(|(life, n)| life * n).sum::<f64>() / died).max(0.0);
-        let amplification = |t: f64| lives().map(|(life, n)| n * (1.0 + libm::floor(life / t))).sum::<f64>() / died + resting / t;
+        let amplification = |t: f64| {
+            lives().map(|(life, n)| n * (1.0 + libm::floor(life / t))).sum::<f64>() / died
+                + resting / t
+        };
         // Lower amplification lengthens the cycle.
         let (mut low, mut high) = (1.0, physical);
         for _ in 0..60 {
@@ -247,7 +274,8 @@ impl MonitoredDrive {
     fn mark_own(&mut self, runs: &[(u32, u32)]) {
         for (start, len) in runs {
             for page in *start as usize..(start + len) as usize {
-                self.pages[page] = if self.lives.born[page] != u64::MAX { Page::Resting } else { Page::Unwritten };
+                self.pages[page] =
+                    if self.lives.born[page] != u64::MAX { Page::Resting } else { Page::Unwritten };
             }
         }
     }
@@ -279,11 +307,13 @@ impl MonitoredDrive {
         let mapped = self.mapped as f64 / looks;
         let physical = self.ssd.layout().raw_units() as f64 - self.held_free as f64 / looks;
         let utilisation = mapped / physical;
-        let share = |kind: Page| self.pages.iter().filter(|page| **page == kind).count() as f64 / mapped;
+        let share =
+            |kind: Page| self.pages.iter().filter(|page| **page == kind).count() as f64 / mapped;
         let (busy, resting) = (share(Page::Busy), share(Page::Resting));
         let own_writes = self.own_writes as f64 / self.writes.max(1) as f64;
         // Resting pages get no writes, but the formula divides by their share of the writes.
-        let parts = [(1.0 - busy - resting, 1.0 - own_writes), (busy, own_writes), (resting, 1e-12)];
+        let parts =
+            [(1.0 - busy - resting, 1.0 - own_writes), (busy, own_writes), (resting, 1e-12)];
         ChainOutcome {
             model: self.from.as_ref().and_then(|from| self.ssd.waf_since(from)).unwrap_or(f64::NAN),
             theory: case.formula(utilisation, &parts),
@@ -312,7 +342,9 @@ impl Device for MonitoredDrive {
 
     fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
         let completion = self.ssd.submit(now, command);
-        let pages = |extent: &Extent| (extent.offset / BLOCK) as usize..((extent.offset + extent.len) / BLOCK) as usize;
+        let pages = |extent: &Extent| {
+            (extent.offset / BLOCK) as usize..((extent.offset + extent.len) / BLOCK) as usize
+        };
         match command {
             Command::Write(extent, _) => pages(extent).for_each(|page| self.written(page)),
             Command::Trim(ranges) => {
@@ -335,10 +367,26 @@ mod tests {
 
     const EFFORT: Effort = Effort { pages: 1 << 18, warm_up: 4, measured: 6 };
 
-    fn outcome(policy: &str, victim: VictimPolicy, pages_per_block: u32, fill: f64, file: u64, effort: Effort) -> ChainOutcome {
-        let case = ChainCase { policy: policy.parse().unwrap(), victim, pages_per_block, fill, file: Bytes(file) };
+    fn outcome(
+        policy: &str,
+        victim: VictimPolicy,
+        pages_per_block: u32,
+        fill: f64,
+        file: u64,
+        effort: Effort,
+    ) -> ChainOutcome {
+        let case = ChainCase {
+            policy: policy.parse().unwrap(),
+            victim,
+            pages_per_block,
+            fill,
+            file: Bytes(file),
+        };
         let outcome = case.run(effort, 7, &|| false).unwrap().unwrap();
-        println!("{policy} {victim:?} {fill} {file}: {:+.2} % {outcome:?}", 100.0 * outcome.deviation());
+        println!(
+            "{policy} {victim:?} {fill} {file}: {:+.2} % {outcome:?}",
+            100.0 * outcome.deviation()
+        );
         outcome
     }
 
@@ -362,7 +410,8 @@ mod tests {
 
     #[test]
     fn online_maps_only_live_pages_and_none_maps_all_written() {
-        let [online, none] = ["online", "none"].map(|policy| outcome(policy, VictimPolicy::Fifo, 256, 0.6, 64 << 10, EFFORT));
+        let [online, none] = ["online", "none"]
+            .map(|policy| outcome(policy, VictimPolicy::Fifo, 256, 0.6, 64 << 10, EFFORT));
         let own = online.own_pages * online.utilisation;
         // Apart from live files and metadata, only pages freed since the last commit are mapped.
         let gone = online.utilisation - online.live - own;

@@ -23,7 +23,12 @@ fn dies_on_channels(channels: u32, dies_per_channel: u32) -> DriveSpec {
             superblock_dies: channels * dies_per_channel,
             bits_per_cell: 3,
         };
-        flash.nand = NandTiming { read_ns: READ_NS, channel_bytes_per_s: 400_000_000, read_ahead_bytes: 0, ..NandTiming::default() };
+        flash.nand = NandTiming {
+            read_ns: READ_NS,
+            channel_bytes_per_s: 400_000_000,
+            read_ahead_bytes: 0,
+            ..NandTiming::default()
+        };
         spec.interface = Interface {
             rate_bytes_per_s: 100_000_000_000,
             full_duplex: true,
@@ -41,7 +46,9 @@ fn rate_of_model(spec: &DriveSpec, depth: usize) -> f64 {
     let mut ssd = Ssd::new(spec, 1).unwrap();
     let mut now = Nanos(0);
     for offset in (0..spec.capacity_bytes).step_by(1 << 16) {
-        now = ssd.submit(now, &Command::Write(Extent { offset, len: 1 << 16 }, DataClass::Random)).done;
+        now = ssd
+            .submit(now, &Command::Write(Extent { offset, len: 1 << 16 }, DataClass::Random))
+            .done;
     }
     now = ssd.submit(now, &Command::Flush).done + Nanos(1_000_000_000);
     ssd.idle(now);
@@ -71,7 +78,10 @@ fn rate_of_queues(channels: usize, dies: usize, depth: usize) -> f64 {
     let (mut waiting, mut ready) = (vec![0_u32; dies], vec![0_u32; channels]);
     let mut events: BinaryHeap<Reverse<(u64, u64, Event)>> = BinaryHeap::new();
     let (mut order, mut given, mut done, mut end) = (0, 0, 0, 0);
-    let mut ask = |now: u64, waiting: &mut Vec<u32>, events: &mut BinaryHeap<Reverse<(u64, u64, Event)>>, order: &mut u64| {
+    let mut ask = |now: u64,
+                   waiting: &mut Vec<u32>,
+                   events: &mut BinaryHeap<Reverse<(u64, u64, Event)>>,
+                   order: &mut u64| {
         let die = rng.below(dies as u64) as usize;
         waiting[die] += 1;
         if waiting[die] == 1 {
@@ -119,10 +129,18 @@ fn rate_of_queues(channels: usize, dies: usize, depth: usize) -> f64 {
 
 #[test]
 fn random_reads_reach_rate_of_work_conserving_channels() {
-    for (channels, dies_per_channel, depth) in [(8, 4, 32), (4, 8, 64), (1, 4, 8), (2, 2, 4), (8, 1, 32)] {
+    for (channels, dies_per_channel, depth) in
+        [(8, 4, 32), (4, 8, 64), (1, 4, 8), (2, 2, 4), (8, 1, 32)]
+    {
         let rate = rate_of_model(&dies_on_channels(channels, dies_per_channel), depth);
-        let expected = rate_of_queues(channels as usize, (channels * dies_per_channel) as usize, depth);
-        std::println!("{channels} x {dies_per_channel}, {depth} in flight: {rate:.0}, {expected:.0} by queues");
-        assert!((rate / expected - 1.0).abs() < 0.02, "{channels} x {dies_per_channel}, {depth}: {rate} of {expected}");
+        let expected =
+            rate_of_queues(channels as usize, (channels * dies_per_channel) as usize, depth);
+        std::println!(
+            "{channels} x {dies_per_channel}, {depth} in flight: {rate:.0}, {expected:.0} by queues"
+        );
+        assert!(
+            (rate / expected - 1.0).abs() < 0.02,
+            "{channels} x {dies_per_channel}, {depth}: {rate} of {expected}"
+        );
     }
 }

@@ -33,11 +33,21 @@ fn spec(free: u32) -> DriveSpec {
             read_ahead_bytes: 0,
             ..NandTiming::default()
         };
-        flash.ftl.gc = GarbageCollection { free_low: free, free_high: free, idle_delay_ns: None, ..flash.ftl.gc.clone() };
+        flash.ftl.gc = GarbageCollection {
+            free_low: free,
+            free_high: free,
+            idle_delay_ns: None,
+            ..flash.ftl.gc.clone()
+        };
         flash.write_cache = WriteCache { bytes: 0, ..WriteCache::default() };
         spec.capacity_bytes = (flash.geometry.raw_bytes() as f64 * 0.8 / PAGE as f64) as u64 * PAGE;
-        spec.interface =
-            Interface { rate_bytes_per_s: 4_000_000_000, queue_depth: 1024, command_overhead_ns: 0, latency_ns: 0, ..Interface::default() };
+        spec.interface = Interface {
+            rate_bytes_per_s: 4_000_000_000,
+            queue_depth: 1024,
+            command_overhead_ns: 0,
+            latency_ns: 0,
+            ..Interface::default()
+        };
     })
 }
 
@@ -51,7 +61,12 @@ fn steady(free: u32) -> (f64, f64, f64) {
     let mut under_way: BinaryHeap<Reverse<Nanos>> = (0..32).map(|_| Reverse(Nanos(0))).collect();
     let mut write = |ssd: &mut Ssd, page: u64| {
         let Reverse(now) = under_way.pop().unwrap();
-        let done = ssd.submit(now, &Command::Write(Extent { offset: page * PAGE, len: PAGE }, DataClass::Random)).done;
+        let done = ssd
+            .submit(
+                now,
+                &Command::Write(Extent { offset: page * PAGE, len: PAGE }, DataClass::Random),
+            )
+            .done;
         under_way.push(Reverse(done));
         now
     };
@@ -67,7 +82,11 @@ fn steady(free: u32) -> (f64, f64, f64) {
         most += open.iter().max().unwrap();
     }
     ssd.check_invariants().unwrap();
-    (count as f64 / (end - start).as_secs_f64(), ssd.waf_since(&before).unwrap(), most as f64 / count as f64)
+    (
+        count as f64 / (end - start).as_secs_f64(),
+        ssd.waf_since(&before).unwrap(),
+        most as f64 / count as f64,
+    )
 }
 
 /// The eight open superblocks take rows in turn, and those on the same die wait for each

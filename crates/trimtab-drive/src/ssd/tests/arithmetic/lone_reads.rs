@@ -17,7 +17,10 @@ fn lone_read_ns(spec: &DriveSpec, offset: u64, len: u64) -> f64 {
     let (interface, flash) = (&spec.interface, spec.flash().expect("must be an SSD"));
     let geometry = &flash.geometry;
     let row = geometry.page_bytes * u64::from(geometry.planes);
-    let (mut dies, mut channels) = (vec![0.0_f64; geometry.superblock_dies as usize], vec![0.0_f64; geometry.channels as usize]);
+    let (mut dies, mut channels) = (
+        vec![0.0_f64; geometry.superblock_dies as usize],
+        vec![0.0_f64; geometry.channels as usize],
+    );
     let link_ns = |bytes: u64| bytes as f64 / interface.rate_bytes_per_s as f64 * 1e9;
     let (mut at, mut ended) = (offset, link_ns(len));
     while at < offset + len {
@@ -25,7 +28,8 @@ fn lone_read_ns(spec: &DriveSpec, offset: u64, len: u64) -> f64 {
         let die = (at / row) as usize % dies.len();
         dies[die] += flash.nand.read_ns as f64;
         let channel = &mut channels[die % geometry.channels as usize];
-        *channel = channel.max(dies[die]) + piece as f64 / flash.nand.channel_bytes_per_s as f64 * 1e9;
+        *channel =
+            channel.max(dies[die]) + piece as f64 / flash.nand.channel_bytes_per_s as f64 * 1e9;
         ended = ended.max(*channel + link_ns(offset + len - at));
         at += piece;
     }
@@ -40,7 +44,9 @@ fn lone_read_latency_is_sum_of_its_stages() {
         (flash.slc_cache, flash.ftl.mapping_cache_bytes) = (None, None);
         (flash.nand.read_spread_permille, flash.nand.read_retries_per_million) = (0, 0);
         let row = flash.geometry.page_bytes * u64::from(flash.geometry.planes);
-        let superblock = row * u64::from(flash.geometry.superblock_dies) * u64::from(flash.geometry.pages_per_block);
+        let superblock = row
+            * u64::from(flash.geometry.superblock_dies)
+            * u64::from(flash.geometry.pages_per_block);
         let mut queue = Queue::new(&spec, 32);
         let filled = spec.capacity_bytes >> 20;
         (0..filled).for_each(|nth| queue.write(nth << 20, 1 << 20));
@@ -51,7 +57,8 @@ fn lone_read_latency_is_sum_of_its_stages() {
             for _ in 0..20 {
                 // Stay within a superblock, because the next may lie in another group of dies.
                 let blocks = (spec.capacity_bytes / 2 / superblock).max(1);
-                let offset = rng.below(blocks) * superblock + rng.below((superblock - len) / 4096 + 1) * 4096;
+                let offset = rng.below(blocks) * superblock
+                    + rng.below((superblock - len) / 4096 + 1) * 4096;
                 let unit = spec.flash().expect("flash").ftl.mapping_unit_bytes;
                 let offset = offset / unit.max(4096) * unit.max(4096);
                 let done = queue.ssd.submit(now, &Command::Read(Extent { offset, len })).done;
@@ -59,12 +66,20 @@ fn lone_read_latency_is_sum_of_its_stages() {
                 compared += 1;
                 // Rounding to whole nanoseconds.
                 if (took - expected).abs() > 40.0 {
-                    wrong.push(std::format!("{}: {len} bytes at {offset} in {took} ns, predicted {expected:.0}", spec.name));
+                    wrong.push(std::format!(
+                        "{}: {len} bytes at {offset} in {took} ns, predicted {expected:.0}",
+                        spec.name
+                    ));
                 }
                 now = Nanos(done.0 + 1_000_000);
             }
         }
     }
-    assert!(wrong.is_empty(), "{} of {compared} wrong:\n{}", wrong.len(), wrong[..wrong.len().min(40)].join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {compared} wrong:\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(40)].join("\n")
+    );
     assert!(compared >= 14 * 140, "{compared}");
 }

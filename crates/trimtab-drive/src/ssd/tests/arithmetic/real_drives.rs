@@ -25,8 +25,13 @@ const RATES: [&str; 6] = [
 
 /// Number of models of `kind`, and the minimum and maximum of each rate.
 fn spread(kind: &str) -> (usize, [(f64, f64); 6]) {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/real-drives.csv")).unwrap();
-    let mut lines = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(',').collect::<Vec<_>>());
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/real-drives.csv"))
+            .unwrap();
+    let mut lines = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split(',').collect::<Vec<_>>());
     let header = lines.next().unwrap();
     let column = |name: &str| header.iter().position(|column| *column == name).unwrap();
     let drives: Vec<Vec<&str>> = lines.filter(|line| line[column("kind")] == kind).collect();
@@ -58,17 +63,20 @@ fn rate(queue: &mut Queue, seconds: f64, mut command: impl FnMut(&mut Queue, u64
 /// divided by `parts`, as the drive is.
 fn six_rates(spec: &DriveSpec, parts: u64) -> [f64; 6] {
     let mut queue = Queue::new(spec, DEPTH);
-    let (file, seconds, read_seconds) = (FILE / parts, SECONDS / parts as f64, READ_SECONDS / parts as f64);
+    let (file, seconds, read_seconds) =
+        (FILE / parts, SECONDS / parts as f64, READ_SECONDS / parts as f64);
     (0..file / PIECE).for_each(|nth| queue.write(nth * PIECE, PIECE));
     queue.run(&Command::Flush);
     let mut rng = Stream::new(9, "six rates");
     let mut random = move || rng.below(file / BLOCK) * BLOCK;
     let read = |queue: &mut Queue, offset, len| queue.run(&Command::Read(Extent { offset, len }));
     [
-        rate(&mut queue, read_seconds, |queue, nth| read(queue, nth * PIECE % file, PIECE)) * PIECE as f64,
+        rate(&mut queue, read_seconds, |queue, nth| read(queue, nth * PIECE % file, PIECE))
+            * PIECE as f64,
         rate(&mut queue, read_seconds, |queue, nth| read(queue, nth * BLOCK % file, BLOCK)),
         rate(&mut queue, read_seconds, |queue, _| read(queue, random(), BLOCK)),
-        rate(&mut queue, seconds, |queue, nth| queue.write(nth * PIECE % file, PIECE)) * PIECE as f64,
+        rate(&mut queue, seconds, |queue, nth| queue.write(nth * PIECE % file, PIECE))
+            * PIECE as f64,
         rate(&mut queue, seconds, |queue, nth| queue.write(nth * BLOCK % file, BLOCK)),
         rate(&mut queue, seconds, |queue, _| queue.write(random(), BLOCK)),
     ]
@@ -78,9 +86,12 @@ fn six_rates(spec: &DriveSpec, parts: u64) -> [f64; 6] {
 #[test]
 fn fitted_drives_reach_fitted_rates() {
     const PARTS: u64 = 64;
-    let table = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/catalogue.csv")).unwrap();
+    let table =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/catalogue.csv"))
+            .unwrap();
     let said = |name: &str, rate: &str| {
-        let line = table.lines().find(|line| line.starts_with(&std::format!("{name},{rate},"))).unwrap();
+        let line =
+            table.lines().find(|line| line.starts_with(&std::format!("{name},{rate},"))).unwrap();
         line.rsplit(',').next().unwrap().parse::<f64>().unwrap()
     };
     let (mut wrong, mut compared) = (Vec::new(), 0);
@@ -101,9 +112,11 @@ fn fitted_drives_reach_fitted_rates() {
 fn generic_drives_match_rates_of_real_drives() {
     let specs = shipped(PARTS as u32);
     let mut wrong = Vec::new();
-    for (name, kind, models) in
-        [("sata-tlc-500gb", "sata", 2), ("nvme-tlc-500gb", "nvme", 27), ("nvme-qlc-dramless-500gb", "nvme-no-memory", 7)]
-    {
+    for (name, kind, models) in [
+        ("sata-tlc-500gb", "sata", 2),
+        ("nvme-tlc-500gb", "nvme", 27),
+        ("nvme-qlc-dramless-500gb", "nvme-no-memory", 7),
+    ] {
         let (found, spread) = spread(kind);
         assert_eq!(found, models, "models of {kind}");
         let rates = six_rates(specs.iter().find(|spec| spec.name == name).unwrap(), PARTS);
@@ -111,7 +124,9 @@ fn generic_drives_match_rates_of_real_drives() {
             std::println!("{name} {what}: {rate:.0}, real drives {least:.0} to {most:.0}");
             // Two measurements of the same model differ by 2 % at the median.
             if rate < least * 0.98 || rate > most * 1.02 {
-                wrong.push(std::format!("{name} {what}: {rate:.0}, real drives {least:.0} to {most:.0}"));
+                wrong.push(std::format!(
+                    "{name} {what}: {rate:.0}, real drives {least:.0} to {most:.0}"
+                ));
             }
         }
     }
@@ -137,8 +152,12 @@ fn sustained_write_drop_matches_real_drives() {
         let phases = Arithmetic::new(&spec).fill(PIECE as f64, 32.0);
         let cache = &phases[0];
         // A cache that shrinks as soon as it is full leaves no phase between.
-        let behind =
-            phases.iter().find(|phase| phase.from >= cache.to && phase.to - phase.from > 0.1 * spec.capacity_bytes as f64).unwrap();
+        let behind = phases
+            .iter()
+            .find(|phase| {
+                phase.from >= cache.to && phase.to - phase.from > 0.1 * spec.capacity_bytes as f64
+            })
+            .unwrap();
         let mut queue = Queue::new(&spec, 32);
         let mut until = |share: f64, from: u64| {
             let to = (share * spec.capacity_bytes as f64) as u64 / PIECE * PIECE;
@@ -150,10 +169,23 @@ fn sustained_write_drop_matches_real_drives() {
         let (at, fast) = until(share * 0.9, 0);
         let (at, _) = until(share * 1.2, at);
         let (_, slow) = until(share * 1.2 + 0.1, at);
-        std::println!("{name}: {:.0} MB/s, until {:.3} of the drive, then {:.0} MB/s", megabytes(fast), share, megabytes(slow));
+        std::println!(
+            "{name}: {:.0} MB/s, until {:.3} of the drive, then {:.0} MB/s",
+            megabytes(fast),
+            share,
+            megabytes(slow)
+        );
         assert!(first.contains(&megabytes(fast)), "{name}: {:.0} MB/s initially", megabytes(fast));
         assert!(cache_share.contains(&share), "{name}: a cache of {share:.3} of the drive");
-        assert!(second.contains(&megabytes(slow)), "{name}: {:.0} MB/s after the cache", megabytes(slow));
-        assert!((slow / behind.bytes_per_s[1] - 1.0).abs() < 0.05, "{name}: {slow:.3e}, predicted {:?}", behind.bytes_per_s);
+        assert!(
+            second.contains(&megabytes(slow)),
+            "{name}: {:.0} MB/s after the cache",
+            megabytes(slow)
+        );
+        assert!(
+            (slow / behind.bytes_per_s[1] - 1.0).abs() < 0.05,
+            "{name}: {slow:.3e}, predicted {:?}",
+            behind.bytes_per_s
+        );
     }
 }

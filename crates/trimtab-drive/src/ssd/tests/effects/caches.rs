@@ -18,7 +18,8 @@ fn write_cache_absorbs_its_capacity() {
 fn flush_waits_unless_protected_or_ignored() {
     let took = |protected, flush| {
         let mut host = drive(|_, flash| {
-            flash.write_cache = WriteCache { power_loss_protection: protected, flush, ..flash.write_cache.clone() };
+            flash.write_cache =
+                WriteCache { power_loss_protection: protected, flush, ..flash.write_cache.clone() };
             flash.geometry.page_bytes = 16 * KIB;
             flash.geometry.blocks_per_plane /= 2;
         });
@@ -32,7 +33,10 @@ fn flush_waits_unless_protected_or_ignored() {
     let (took_honest, padding, durable) = took(false, FlushBehaviour::WriteOut);
     assert!(took_honest > 600_000 && padding == 3 && durable, "{took_honest} {padding} {durable}");
     let (took_protected, padding, durable) = took(true, FlushBehaviour::WriteOut);
-    assert!(took_protected < 100_000 && padding == 0 && durable, "{took_protected} {padding} {durable}");
+    assert!(
+        took_protected < 100_000 && padding == 0 && durable,
+        "{took_protected} {padding} {durable}"
+    );
     let (took_lying, _, durable) = took(false, FlushBehaviour::Ignored);
     assert!(took_lying < 100_000 && !durable, "{took_lying} {durable}");
 }
@@ -47,7 +51,10 @@ fn power_cut_loses_unflushed_writes() {
     host.write(MIB, 4096);
     let fates = host.ssd.power_cut(host.now);
     assert_eq!(
-        fates.iter().map(|fate| (fate.sequence, fate.extent.offset, fate.survives)).collect::<Vec<_>>(),
+        fates
+            .iter()
+            .map(|fate| (fate.sequence, fate.extent.offset, fate.survives))
+            .collect::<Vec<_>>(),
         [(2, 0, false), (3, MIB, false)]
     );
     assert_eq!(host.ssd.block_state(0), BlockState::Mapped, "the flushed version must survive");
@@ -75,7 +82,10 @@ fn slc(size: SlcSize, when_full: SlcFull, idle_fold_ns: Option<u64>) -> Option<S
 
 #[test]
 fn slc_cache_is_fast_until_full_and_folds_when_idle() {
-    let mut host = drive(|_, flash| flash.slc_cache = slc(SlcSize::Fixed { bytes: 4 * MIB }, SlcFull::WriteDirect, Some(100 * MS)));
+    let mut host = drive(|_, flash| {
+        flash.slc_cache =
+            slc(SlcSize::Fixed { bytes: 4 * MIB }, SlcFull::WriteDirect, Some(100 * MS))
+    });
     let fresh = host.sequential(0, 3 * MIB, DataClass::Random);
     host.sequential(3 * MIB, 3 * MIB, DataClass::Random);
     let full = host.sequential(6 * MIB, 6 * MIB, DataClass::Random);
@@ -85,7 +95,9 @@ fn slc_cache_is_fast_until_full_and_folds_when_idle() {
     let again = host.sequential(12 * MIB, 3 * MIB, DataClass::Random);
     assert!(again > 0.9 * fresh, "{fresh} {again}");
     // Folding first is slower than bypassing the cache.
-    let mut folding = drive(|_, flash| flash.slc_cache = slc(SlcSize::Fixed { bytes: 4 * MIB }, SlcFull::FoldFirst, None));
+    let mut folding = drive(|_, flash| {
+        flash.slc_cache = slc(SlcSize::Fixed { bytes: 4 * MIB }, SlcFull::FoldFirst, None)
+    });
     folding.sequential(0, 8 * MIB, DataClass::Random);
     let folded = folding.sequential(8 * MIB, 8 * MIB, DataClass::Random);
     assert!(folded < full, "{full} {folded}");
@@ -95,7 +107,8 @@ fn slc_cache_is_fast_until_full_and_folds_when_idle() {
 fn dynamic_slc_cache_shrinks_as_drive_fills() {
     let fast_bytes = |filled: u64| {
         let size = SlcSize::Dynamic { bytes_min: MIB, bytes_max: 30 * MIB };
-        let mut host = drive(|_, flash| flash.slc_cache = slc(size, SlcFull::WriteDirect, Some(10 * MS)));
+        let mut host =
+            drive(|_, flash| flash.slc_cache = slc(size, SlcFull::WriteDirect, Some(10 * MS)));
         host.sequential(0, filled, DataClass::Random);
         host.idle(60_000 * MS);
         let mut bytes = 0;
@@ -133,7 +146,10 @@ fn heat_throttles_and_idle_time_cools() {
     assert!(hot < 0.4 * cool, "{cool} {hot}");
     host.idle(100_000 * MS);
     assert!(!host.ssd.occupancy().throttled());
-    assert_eq!(host.ssd.occupancy().temperature_mc, Some(30_000 + (host.ssd.occupancy().temperature_mc.unwrap() - 30_000)));
+    assert_eq!(
+        host.ssd.occupancy().temperature_mc,
+        Some(30_000 + (host.ssd.occupancy().temperature_mc.unwrap() - 30_000))
+    );
     assert!(host.ssd.occupancy().temperature_mc.unwrap() < 31_000);
 }
 
@@ -151,20 +167,25 @@ fn two_readings_predict_equilibrium_temperature() {
     let mut host = drive(|_, flash| flash.thermal = Some(thermal.clone()));
     host.fill();
     for _ in 0..4 {
-        let (from, start, before) = (host.ssd.occupancy().temperature_mc.unwrap(), host.now, host.ssd.nand_written());
+        let (from, start, before) =
+            (host.ssd.occupancy().temperature_mc.unwrap(), host.now, host.ssd.nand_written());
         host.fill();
         let (to, took) = (host.ssd.occupancy().temperature_mc.unwrap(), host.now - start);
         let gb_per_s = (host.ssd.nand_written().0 - before.0) as f64 / 1e9 / took.as_secs_f64();
         let expected = 30_000.0 + 200_000.0 * gb_per_s * 5.0;
         let said = thermal.heads_for_mc(from, to, took.0).unwrap();
-        assert!((said / expected - 1.0).abs() < 0.02, "{from} to {to} in {took:?}: {said}, predicted {expected}");
+        assert!(
+            (said / expected - 1.0).abs() < 0.02,
+            "{from} to {to} in {took:?}: {said}, predicted {expected}"
+        );
     }
     assert_eq!(thermal.heads_for_mc(30_000, 30_000, 0), None);
 }
 
 #[test]
 fn exhausted_write_credit_throttles_until_restored() {
-    let rule = LifeThrottle { credit_bytes: 32 * MIB, earned_bytes_per_s: MIB, throttled_permille: 250 };
+    let rule =
+        LifeThrottle { credit_bytes: 32 * MIB, earned_bytes_per_s: MIB, throttled_permille: 250 };
     let mut host = drive(|_, flash| flash.life_throttle = Some(rule));
     let rate = |host: &mut Host| host.sequential(0, 8 * MIB, DataClass::Random);
     let fresh = rate(&mut host);
@@ -203,7 +224,11 @@ fn sequential_reads_are_read_ahead() {
 fn compressible_data_use_less_flash() {
     let run = |class: DataClass| {
         let mut host = drive(|_, flash| {
-            flash.compression = Some(Compression { stored_permille_min: 140, granularity_bytes: 512, engine_bytes_per_s: 0 });
+            flash.compression = Some(Compression {
+                stored_permille_min: 140,
+                granularity_bytes: 512,
+                engine_bytes_per_s: 0,
+            });
             flash.geometry = flash.geometry.clone().with_over_provisioning(64 * MIB, 150);
         });
         let rate = host.sequential(0, 64 * MIB, class);
@@ -223,7 +248,10 @@ fn compressible_data_use_less_flash() {
     // Half the size at half the utilisation: c A(c u), where A(0.43) is only just above 1.
     assert!((0.5..0.56).contains(&half_waf), "{half_waf}");
     assert!(random_waf > 2.0, "{random_waf}");
-    assert!(zero_rate > 3.5 * random_rate && half_rate > 1.8 * random_rate, "{zero_rate} {half_rate} {random_rate}");
+    assert!(
+        zero_rate > 3.5 * random_rate && half_rate > 1.8 * random_rate,
+        "{zero_rate} {half_rate} {random_rate}"
+    );
     // A measured class behaves like the equivalent synthetic one.
     assert!((run(DataClass::Measured(500)).1 - half_waf).abs() < 1e-9);
 }
@@ -231,7 +259,11 @@ fn compressible_data_use_less_flash() {
 #[test]
 fn compression_engine_limits_write_rate() {
     let mut host = drive(|_, flash| {
-        flash.compression = Some(Compression { stored_permille_min: 100, granularity_bytes: 512, engine_bytes_per_s: 10_000_000 });
+        flash.compression = Some(Compression {
+            stored_permille_min: 100,
+            granularity_bytes: 512,
+            engine_bytes_per_s: 10_000_000,
+        });
     });
     let rate = host.sequential(0, 4 * MIB, DataClass::Zero);
     assert!((rate / 10e6 - 1.0).abs() < 0.05, "{rate}");
@@ -240,7 +272,11 @@ fn compression_engine_limits_write_rate() {
 /// A card without heat sink overheats under sustained writes, but not within its SLC cache.
 #[test]
 fn shipped_nvme_throttles_under_sustained_writes() {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives/nvme-tlc-500gb.toml")).unwrap();
+    let text = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../drives/nvme-tlc-500gb.toml"
+    ))
+    .unwrap();
     let spec = file::parse(&text).unwrap().spec;
     let thermal = spec.flash().unwrap().thermal.clone().unwrap();
     let mut ssd = Ssd::new(&spec, 1).unwrap();
@@ -248,7 +284,9 @@ fn shipped_nvme_throttles_under_sustained_writes() {
     let mut throttled_at = None;
     for at in 0..8 * (spec.capacity_bytes >> 22) {
         let offset = (at << 22) % (spec.capacity_bytes >> 22 << 22);
-        now = ssd.submit(now, &Command::Write(Extent { offset, len: 4 << 20 }, DataClass::Random)).done;
+        now = ssd
+            .submit(now, &Command::Write(Extent { offset, len: 4 << 20 }, DataClass::Random))
+            .done;
         if ssd.occupancy().throttled() {
             throttled_at = Some((at << 22) as f64 / 1e9);
             break;

@@ -8,7 +8,8 @@ fn partial_write_of_mapping_unit_reads_and_rewrites_it() {
     let (mut fine, mut coarse) = (with(4096), with(16 * KIB));
     fine.fill();
     coarse.fill();
-    let (fine_waf, coarse_waf) = (fine.waf_of(|host| _ = host.random(2000)), coarse.waf_of(|host| _ = host.random(2000)));
+    let (fine_waf, coarse_waf) =
+        (fine.waf_of(|host| _ = host.random(2000)), coarse.waf_of(|host| _ = host.random(2000)));
     assert!(coarse_waf > 3.9 * fine_waf / 1.6 && coarse_waf >= 4.0, "{fine_waf} {coarse_waf}");
     assert!(coarse.ssd.counters().nand_read_rest_rows > 1800);
     assert_eq!(fine.ssd.counters().nand_read_rest_rows, 0);
@@ -27,9 +28,14 @@ fn partial_write_without_cache_waits_for_rest_of_unit() {
         flash.geometry.blocks_per_plane /= 2;
         flash.write_cache.bytes = 0;
         flash.nand.read_ahead_bytes = 0;
-        spec.interface =
-            Interface { command_overhead_ns: 3_000, latency_ns: 11_000, rate_bytes_per_s: 500_000_000, ..Interface::default() };
-        (flash.nand.read_ns, flash.nand.program_ns, flash.nand.channel_bytes_per_s) = (50_000, 600_000, 400_000_000);
+        spec.interface = Interface {
+            command_overhead_ns: 3_000,
+            latency_ns: 11_000,
+            rate_bytes_per_s: 500_000_000,
+            ..Interface::default()
+        };
+        (flash.nand.read_ns, flash.nand.program_ns, flash.nand.channel_bytes_per_s) =
+            (50_000, 600_000, 400_000_000);
     });
     host.sequential(0, 32 * MIB, DataClass::Random);
     host.idle(1000 * MS);
@@ -52,7 +58,8 @@ fn victim_policies_rank_as_expected() {
         host.random(60_000);
         host.waf_of(|host| _ = host.random(60_000))
     };
-    let [greedy, some, random] = [VictimPolicy::Greedy, VictimPolicy::DChoices(3), VictimPolicy::Random].map(waf);
+    let [greedy, some, random] =
+        [VictimPolicy::Greedy, VictimPolicy::DChoices(3), VictimPolicy::Random].map(waf);
     assert!(greedy < 0.97 * some && some < 0.8 * random, "{greedy} {some} {random}");
     // Under uniform traffic, age carries no information.
     let cost_benefit = waf(VictimPolicy::CostBenefit);
@@ -70,7 +77,11 @@ fn cost_benefit_beats_greedy_on_hot_cold_data() {
         let pages = host.ssd.size().0 / 4096;
         let work = |host: &mut Host| {
             for _ in 0..5 * pages {
-                let at = if host.rng.chance(0.95) { host.rng.below(pages / 20) } else { host.rng.below(pages) };
+                let at = if host.rng.chance(0.95) {
+                    host.rng.below(pages / 20)
+                } else {
+                    host.rng.below(pages)
+                };
                 host.write(at * 4096, 4096);
             }
         };
@@ -119,7 +130,12 @@ fn idle_time_runs_collection() {
 fn wear_levelling_bounds_erase_spread() {
     let spread = |dynamic, static_spread_max| {
         let mut host = drive(|_, flash| {
-            flash.ftl.wear = Wear { dynamic, static_spread_max, erase_limit: None, erase_limit_spread_permille: 0 };
+            flash.ftl.wear = Wear {
+                dynamic,
+                static_spread_max,
+                erase_limit: None,
+                erase_limit_spread_permille: 0,
+            };
         });
         host.fill();
         // Rewrite a sixteenth of the drive and leave the rest unchanged.
@@ -132,7 +148,12 @@ fn wear_levelling_bounds_erase_spread() {
     };
     // Wear levelling is charged in addition to collection.
     let mut host = drive(|_, flash| {
-        flash.ftl.wear = Wear { dynamic: true, static_spread_max: Some(4), erase_limit: None, erase_limit_spread_permille: 0 };
+        flash.ftl.wear = Wear {
+            dynamic: true,
+            static_spread_max: Some(4),
+            erase_limit: None,
+            erase_limit_spread_permille: 0,
+        };
     });
     host.fill();
     for _ in 0..120_000 {
@@ -141,12 +162,24 @@ fn wear_levelling_bounds_erase_spread() {
     }
     let (counted, nand) = (host.ssd.counters(), &host.ssd.flash.nand);
     let rows = u64::from(host.ssd.layout.superblock_slots / host.ssd.layout.row_slots);
-    assert!(counted.levelled_superblocks * rows > counted.nand_written_gc_slots, "mostly levelling: {counted:?}");
-    assert!(counted.nand_read_internal_rows <= counted.levelled_superblocks * rows + counted.nand_written_gc_slots, "{counted:?}");
+    assert!(
+        counted.levelled_superblocks * rows > counted.nand_written_gc_slots,
+        "mostly levelling: {counted:?}"
+    );
+    assert!(
+        counted.nand_read_internal_rows
+            <= counted.levelled_superblocks * rows + counted.nand_written_gc_slots,
+        "{counted:?}"
+    );
     let moved = counted.nand_written_gc_slots + counted.nand_written_wear_slots;
-    let work = counted.nand_read_internal_rows * nand.read_ns + moved * nand.program_ns + counted.erases * 4 * nand.erase_ns;
+    let work = counted.nand_read_internal_rows * nand.read_ns
+        + moved * nand.program_ns
+        + counted.erases * 4 * nand.erase_ns;
     let charged = host.ssd.clock.dies.charged_ns;
-    assert!((charged as f64 / work as f64 - 1.0).abs() < 0.001, "{charged} ns charged, {work} ns of work");
+    assert!(
+        (charged as f64 / work as f64 - 1.0).abs() < 0.001,
+        "{charged} ns charged, {work} ns of work"
+    );
 
     let (none, dynamic, both) = (spread(false, None), spread(true, None), spread(true, Some(4)));
     assert!(both <= 12 && dynamic > 2 * both, "{none} {dynamic} {both}");
@@ -156,12 +189,19 @@ fn wear_levelling_bounds_erase_spread() {
 #[test]
 fn worn_out_drive_is_read_only_and_readable() {
     let mut host = drive(|_, flash| {
-        flash.ftl.wear = Wear { dynamic: true, static_spread_max: None, erase_limit: Some(30), erase_limit_spread_permille: 200 };
+        flash.ftl.wear = Wear {
+            dynamic: true,
+            static_spread_max: None,
+            erase_limit: Some(30),
+            erase_limit_spread_permille: 200,
+        };
     });
     host.fill();
     let refused = (0..10_000_000).find_map(|_| {
         let at = host.rng.below(host.ssd.size().0 / 4096) * 4096;
-        let done = host.ssd.submit(host.now, &Command::Write(Extent { offset: at, len: 4096 }, DataClass::Random));
+        let done = host
+            .ssd
+            .submit(host.now, &Command::Write(Extent { offset: at, len: 4096 }, DataClass::Random));
         host.now = done.done;
         done.result.err()
     });

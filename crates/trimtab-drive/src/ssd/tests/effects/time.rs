@@ -13,7 +13,11 @@ fn read_latency_is_sum_of_its_stages() {
             write_overhead_ns: Some(9_000),
             latency_ns: 11_000,
         };
-        flash.nand = NandTiming { read_ns: 50_000, channel_bytes_per_s: 400_000_000, ..NandTiming::default() };
+        flash.nand = NandTiming {
+            read_ns: 50_000,
+            channel_bytes_per_s: 400_000_000,
+            ..NandTiming::default()
+        };
     });
     host.fill();
     host.flush();
@@ -33,7 +37,8 @@ fn dies_work_in_parallel() {
         let mut host = drive(|spec, flash| {
             flash.geometry.channels = channels;
             flash.geometry.superblock_dies = superblock_dies;
-            flash.geometry = flash.geometry.clone().with_over_provisioning(spec.capacity_bytes, 400);
+            flash.geometry =
+                flash.geometry.clone().with_over_provisioning(spec.capacity_bytes, 400);
         });
         host.fill()
     };
@@ -91,7 +96,11 @@ fn mapping_cache_misses_cost_reads() {
                 host.read(at, 4096)
             })
             .sum();
-        (took / 500, host.ssd.counters().nand_read_map_pages, host.ssd.counters().nand_written_map_pages)
+        (
+            took / 500,
+            host.ssd.counters().nand_read_map_pages,
+            host.ssd.counters().nand_written_map_pages,
+        )
     };
     let ((all, no_pages, _), (few, pages, written)) = (latency(None), latency(Some(16 * KIB)));
     assert!(no_pages == 0 && pages > 300 && written > 0, "{pages} {written}");
@@ -102,11 +111,16 @@ fn mapping_cache_misses_cost_reads() {
 fn full_duplex_link_is_not_shared() {
     let took = |full_duplex| {
         let mut host = drive(|spec, flash| {
-            spec.interface = Interface { rate_bytes_per_s: 10_000_000, full_duplex, ..Interface::default() };
+            spec.interface =
+                Interface { rate_bytes_per_s: 10_000_000, full_duplex, ..Interface::default() };
             flash.nand.read_ns = 1000;
         });
-        let write = host.ssd.submit(Nanos(0), &Command::Write(Extent { offset: 0, len: 64 * KIB }, DataClass::Random));
-        let read = host.ssd.submit(Nanos(0), &Command::Read(Extent { offset: 32 * MIB, len: 64 * KIB }));
+        let write = host.ssd.submit(
+            Nanos(0),
+            &Command::Write(Extent { offset: 0, len: 64 * KIB }, DataClass::Random),
+        );
+        let read =
+            host.ssd.submit(Nanos(0), &Command::Read(Extent { offset: 32 * MIB, len: 64 * KIB }));
         write.done.max(read.done).0
     };
     let (half, full) = (took(false), took(true));
@@ -121,7 +135,14 @@ fn commands_beyond_queue_depth_wait() {
         host.flush();
         host.idle(1000 * MS);
         let last = (0..64)
-            .map(|nth| host.ssd.submit(host.now, &Command::Read(Extent { offset: nth * (MIB - 4096), len: 4096 })).done)
+            .map(|nth| {
+                host.ssd
+                    .submit(
+                        host.now,
+                        &Command::Read(Extent { offset: nth * (MIB - 4096), len: 4096 }),
+                    )
+                    .done
+            })
             .max()
             .unwrap();
         ((last - host.now).0, host.ssd.counters().stall_queue_ns)
@@ -172,7 +193,10 @@ fn page_types_and_retries_spread_read_latency() {
     let (plain, kinds, both) = (read(0, 0), read(600, 0), read(600, 2_000));
     assert_eq!(plain[0], plain[19_999]);
     // Three page types: 18 us below the mean, the mean, 18 us above; 6 of 16 are the first.
-    assert_eq!((kinds[0], kinds[10_000], kinds[19_999]), (plain[0] - 18_000, plain[0], plain[0] + 18_000));
+    assert_eq!(
+        (kinds[0], kinds[10_000], kinds[19_999]),
+        (plain[0] - 18_000, plain[0], plain[0] + 18_000)
+    );
     let slow = both.iter().filter(|ns| **ns > plain[0] + 18_000).count();
     assert!((20..=60).contains(&slow), "two in a thousand are retried: {slow} of 20000");
     assert_eq!(both[19_800], kinds[19_800], "p99 has no retry");

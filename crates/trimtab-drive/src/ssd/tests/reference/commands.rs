@@ -14,7 +14,9 @@ impl Reference {
         self.engine.fired[submitted] = Some(now);
         let mut after = vec![submitted, self.blocked, self.last_started];
         // With a full queue, an earlier command must complete first.
-        if let Some(slot) = (self.completions.len() + 1).checked_sub(self.interface.queue_depth as usize + 1) {
+        if let Some(slot) =
+            (self.completions.len() + 1).checked_sub(self.interface.queue_depth as usize + 1)
+        {
             after.push(self.nth_completion(slot));
         }
         let overhead = match (request, self.interface.write_overhead_ns) {
@@ -39,14 +41,17 @@ impl Reference {
         // Commands complete out of order.
         let mut pending: Vec<Signal> = self.completions.clone();
         loop {
-            let mut times: Vec<u64> = pending.iter().filter_map(|signal| self.engine.fired[*signal]).collect();
+            let mut times: Vec<u64> =
+                pending.iter().filter_map(|signal| self.engine.fired[*signal]).collect();
             times.sort_unstable();
             if let Some(time) = times.get(nth) {
                 let signal = self.engine.signal();
                 self.engine.fired[signal] = Some(*time);
                 return signal;
             }
-            let Some(Reverse((time, _, _))) = self.engine.events.peek() else { panic!("command {nth} never completes") };
+            let Some(Reverse((time, _, _))) = self.engine.events.peek() else {
+                panic!("command {nth} never completes")
+            };
             let time = *time;
             self.engine.run_to(time);
             pending.clone_from(&self.completions);
@@ -59,7 +64,9 @@ impl Reference {
         self.to_flush = true;
         while at < end {
             let piece = (end - at).min((256 << 10) - at % (256 << 10));
-            let arrived = self.engine.gate(vec![before, self.link[0]], ns(piece, self.interface.rate_bytes_per_s));
+            let arrived = self
+                .engine
+                .gate(vec![before, self.link[0]], ns(piece, self.interface.rate_bytes_per_s));
             (self.link[0], before) = (arrived, arrived);
             for unit in at / self.unit..(at + piece) / self.unit {
                 let placed = self.place(unit as u32, arrived);
@@ -76,7 +83,9 @@ impl Reference {
     }
 
     pub(super) fn read(&mut self, started: Signal, offset: u64, len: u64) -> Vec<Signal> {
-        let place = |unit: u64| self.map.get(&(unit as u32)).map(|(block, slot)| (*block, slot / self.row_slots));
+        let place = |unit: u64| {
+            self.map.get(&(unit as u32)).map(|(block, slot)| (*block, slot / self.row_slots))
+        };
         // Adjacent units of a row form one read: (block, row, first unit, units).
         let mut reads: Vec<(usize, usize, u64, u64)> = Vec::new();
         let mut last = None;
@@ -97,7 +106,9 @@ impl Reference {
         for (block, row, first, units) in reads {
             let filling = self.heads.iter().any(|head| {
                 let next = self.superblocks[block].slots.len();
-                head.row.is_some() && head.open == Some(block) && (row * self.row_slots + 1..=(row + 1) * self.row_slots).contains(&next)
+                head.row.is_some()
+                    && head.open == Some(block)
+                    && (row * self.row_slots + 1..=(row + 1) * self.row_slots).contains(&next)
             });
             if filling {
                 continue;
@@ -108,9 +119,18 @@ impl Reference {
             let took = slc.map_or(self.flash.nand.read_ns, |slc| slc.read_ns);
             let (sensed, arrived) = (self.engine.signal(), self.engine.signal());
             let wait = self.flash.nand.suspend_ns;
-            self.engine.servers[die].jobs.push_back(Job::Read { after: vec![started], took, wait, done: sensed });
+            self.engine.servers[die].jobs.push_back(Job::Read {
+                after: vec![started],
+                took,
+                wait,
+                done: sensed,
+            });
             let transfer = ns(units * self.unit, self.flash.nand.channel_bytes_per_s);
-            self.engine.servers[channel].transfers.push(Transfer { after: sensed, left: transfer, done: arrived });
+            self.engine.servers[channel].transfers.push(Transfer {
+                after: sensed,
+                left: transfer,
+                done: arrived,
+            });
             // Data reach the host in order, so this piece and all later ones must still cross the
             // link.
             ended.push(self.engine.gate(vec![arrived], ns(offset + len - first * self.unit, rate)));
@@ -120,7 +140,9 @@ impl Reference {
 
     pub(super) fn trim(&mut self, started: Signal, offset: u64, len: u64) -> Vec<Signal> {
         let trim = self.flash.trim.clone();
-        let effective = (offset / self.unit..(offset + len) / self.unit).filter(|unit| self.map.remove(&(*unit as u32)).is_some()).count();
+        let effective = (offset / self.unit..(offset + len) / self.unit)
+            .filter(|unit| self.map.remove(&(*unit as u32)).is_some())
+            .count();
         let took = trim.command_ns + trim.range_ns + effective as u64 * trim.unit_ns;
         let mut after = vec![started];
         if trim.queued {
@@ -144,7 +166,8 @@ impl Reference {
         self.write_out_all(started);
         let mut after = self.programmed.clone();
         after.push(started);
-        let took = if core::mem::take(&mut self.to_flush) { self.flash.write_cache.flush_ns } else { 0 };
+        let took =
+            if core::mem::take(&mut self.to_flush) { self.flash.write_cache.flush_ns } else { 0 };
         vec![self.engine.gate(after, took)]
     }
 }

@@ -22,7 +22,8 @@ fn any_spec(rng: &mut Stream) -> DriveSpec {
         let (channels, dies_per_channel) = (pick(rng, &[1, 2, 3]), pick(rng, &[1, 2, 4]));
         let dies = channels * dies_per_channel;
         let superblock_dies = if rng.chance(0.6) { dies } else { pick(rng, &[1, channels]) };
-        let (page_bytes, unit) = pick(rng, &[(4096, 4096), (16384, 4096), (16384, 16384), (8192, 4096)]);
+        let (page_bytes, unit) =
+            pick(rng, &[(4096, 4096), (16384, 4096), (16384, 16384), (8192, 4096)]);
         flash.geometry = Geometry {
             channels,
             dies_per_channel,
@@ -87,7 +88,10 @@ fn any_spec(rng: &mut Stream) -> DriveSpec {
             let size = if rng.chance(0.5) {
                 SlcSize::Fixed { bytes: superblock * rng.between(1, 3) / 2 }
             } else {
-                SlcSize::Dynamic { bytes_min: superblock / 4, bytes_max: superblock * rng.between(1, 4) }
+                SlcSize::Dynamic {
+                    bytes_min: superblock / 4,
+                    bytes_max: superblock * rng.between(1, 4),
+                }
             };
             flash.slc_cache = Some(SlcCache {
                 size,
@@ -124,7 +128,8 @@ fn any_request(rng: &mut Stream, unit: u64, units: u64, reading: bool) -> Reques
 fn differs(seed: u64) -> Option<String> {
     let mut rng = Stream::new(seed, "reference");
     let spec = any_spec(&mut rng);
-    let (unit, depth) = (spec.flash().unwrap().ftl.mapping_unit_bytes, pick(&mut rng, &[1, 2, 3, 5, 16]));
+    let (unit, depth) =
+        (spec.flash().unwrap().ftl.mapping_unit_bytes, pick(&mut rng, &[1, 2, 3, 5, 16]));
     let mut model = Ssd::new(&spec, 1).unwrap();
     let mut reference = Reference::new(&spec);
     let mut window: VecDeque<u64> = VecDeque::new();
@@ -133,7 +138,8 @@ fn differs(seed: u64) -> Option<String> {
     for nth in 0..rng.between(20, 120) {
         let rested = rng.chance(0.08);
         if rested {
-            now = window.iter().copied().fold(now, u64::max) + pick(&mut rng, &[10_000, 3_000_000, 30_000_000, 300_000_000]);
+            now = window.iter().copied().fold(now, u64::max)
+                + pick(&mut rng, &[10_000, 3_000_000, 30_000_000, 300_000_000]);
             let notified = rng.chance(0.5);
             if notified {
                 model.idle(Nanos(now));
@@ -152,7 +158,15 @@ fn differs(seed: u64) -> Option<String> {
             loop {
                 model.idle(Nanos(now));
                 reference.pass(now, true);
-                let promised = model.clock.dies.each.iter().chain(&model.clock.channels.each).map(|lane| lane.free).max().unwrap();
+                let promised = model
+                    .clock
+                    .dies
+                    .each
+                    .iter()
+                    .chain(&model.clock.channels.each)
+                    .map(|lane| lane.free)
+                    .max()
+                    .unwrap();
                 if promised <= now {
                     break;
                 }
@@ -161,9 +175,15 @@ fn differs(seed: u64) -> Option<String> {
         }
         let extent = |offset, len| Extent { offset, len };
         let done = match request {
-            Request::Write(offset, len) => model.submit(Nanos(now), &Command::Write(extent(offset, len), DataClass::Random)),
-            Request::Read(offset, len) => model.submit(Nanos(now), &Command::Read(extent(offset, len))),
-            Request::Trim(offset, len) => model.submit(Nanos(now), &Command::trim(&[extent(offset, len)])),
+            Request::Write(offset, len) => {
+                model.submit(Nanos(now), &Command::Write(extent(offset, len), DataClass::Random))
+            }
+            Request::Read(offset, len) => {
+                model.submit(Nanos(now), &Command::Read(extent(offset, len)))
+            }
+            Request::Trim(offset, len) => {
+                model.submit(Nanos(now), &Command::trim(&[extent(offset, len)]))
+            }
             Request::Flush => model.submit(Nanos(now), &Command::Flush),
         };
         let signal = reference.submit(now, &request);
@@ -186,7 +206,8 @@ fn differs(seed: u64) -> Option<String> {
 
 fn compare(cases: core::ops::Range<u64>) {
     let total = cases.end - cases.start;
-    let wrong: Vec<(u64, String)> = cases.filter_map(|seed| differs(seed).map(|said| (seed, said))).collect();
+    let wrong: Vec<(u64, String)> =
+        cases.filter_map(|seed| differs(seed).map(|said| (seed, said))).collect();
     let seeds: Vec<u64> = wrong.iter().map(|(seed, _)| *seed).take(30).collect();
     assert!(wrong.is_empty(), "{} of {total} differ: {seeds:?}\n{}", wrong.len(), wrong[0].1);
 }
@@ -194,7 +215,7 @@ fn compare(cases: core::ops::Range<u64>) {
 /// Runs 1000 cases, or the number in `TRIMTAB_REFERENCE_CASES`.
 #[test]
 fn completions_match_reference_model() {
-    let cases =
-        std::env::var("TRIMTAB_REFERENCE_CASES").map_or(1000, |cases| cases.parse().expect("TRIMTAB_REFERENCE_CASES must be a number"));
+    let cases = std::env::var("TRIMTAB_REFERENCE_CASES")
+        .map_or(1000, |cases| cases.parse().expect("TRIMTAB_REFERENCE_CASES must be a number"));
     compare(0..cases);
 }

@@ -94,7 +94,10 @@ impl Engine {
     }
 
     fn latest(&self, signals: &[Signal]) -> Option<u64> {
-        signals.iter().map(|signal| self.fired[*signal]).try_fold(0, |latest, at| at.map(|at| at.max(latest)))
+        signals
+            .iter()
+            .map(|signal| self.fired[*signal])
+            .try_fold(0, |latest, at| at.map(|at| at.max(latest)))
     }
 
     fn open_gates(&mut self) {
@@ -133,7 +136,9 @@ impl Engine {
     pub(super) fn run_until(&mut self, signal: Signal) -> u64 {
         while self.fired[signal].is_none() {
             self.poll_all();
-            let Some(Reverse((time, _, _))) = self.events.peek() else { panic!("signal {signal} never fires") };
+            let Some(Reverse((time, _, _))) = self.events.peek() else {
+                panic!("signal {signal} never fires")
+            };
             let time = *time;
             self.run_to(time);
         }
@@ -187,7 +192,9 @@ impl Engine {
                     let demanded = ((server.owed + server.worked_off) >> 12).max(share);
                     let lacks = demanded.saturating_sub(server.worked_off).min(server.owed);
                     match self.latest(&after) {
-                        Some(time) if time <= now && lacks == 0 => return self.start(at, took, done),
+                        Some(time) if time <= now && lacks == 0 => {
+                            return self.start(at, took, done);
+                        }
                         Some(time) if time <= now => now + lacks,
                         _ => u64::MAX,
                     }

@@ -26,7 +26,12 @@ impl Reference {
                 _ => return self.engine.run_to(until),
             }
         }
-        let quiet = self.completions.iter().filter_map(|signal| self.engine.fired[*signal]).max().unwrap_or(0);
+        let quiet = self
+            .completions
+            .iter()
+            .filter_map(|signal| self.engine.fired[*signal])
+            .max()
+            .unwrap_or(0);
         let slc = self.flash.slc_cache.as_ref().and_then(|slc| slc.idle_fold_ns);
         let (out, gc) = (self.flash.write_cache.idle_write_out_ns, self.flash.ftl.gc.idle_delay_ns);
         let first = [slc, out, gc].into_iter().flatten().min().unwrap_or(u64::MAX);
@@ -36,7 +41,14 @@ impl Reference {
         self.engine.run_to(until);
     }
 
-    pub(super) fn rest(&mut self, quiet: u64, until: u64, out: Option<u64>, slc: Option<u64>, gc: Option<u64>) {
+    pub(super) fn rest(
+        &mut self,
+        quiet: u64,
+        until: u64,
+        out: Option<u64>,
+        slc: Option<u64>,
+        gc: Option<u64>,
+    ) {
         if let Some(delay) = out
             && quiet + delay <= until
             && self.heads.iter().any(|head| head.row.is_some())
@@ -60,7 +72,10 @@ impl Reference {
         }
         if let Some(delay) = gc {
             now = now.max(quiet + delay);
-            while now < until && self.free() < self.flash.ftl.gc.idle_free as usize && self.worth_collecting() {
+            while now < until
+                && self.free() < self.flash.ftl.gc.idle_free as usize
+                && self.worth_collecting()
+            {
                 self.engine.run_to(now);
                 let from = self.instant();
                 if !self.collect(from, false) {
@@ -80,10 +95,15 @@ impl Reference {
         let crossed = 2 * ns(self.row_slots as u64 * self.unit, nand.channel_bytes_per_s);
         let rows = (self.rows_open() as u64).max(1);
         let count = self.engine.servers.len();
-        for (debt, servers, most) in [(0, 0..self.dies, nand.read_ns + nand.program_ns), (1, self.dies..count, crossed)] {
+        for (debt, servers, most) in
+            [(0, 0..self.dies, nand.read_ns + nand.program_ns), (1, self.dies..count, crossed)]
+        {
             let (debt, servers) = (&mut self.debts[debt], &mut self.engine.servers[servers]);
             // The next program's share is computed from the current debt.
-            servers.iter_mut().filter(|server| server.is_idle()).for_each(|server| server.worked_off = 0);
+            servers
+                .iter_mut()
+                .filter(|server| server.is_idle())
+                .for_each(|server| server.worked_off = 0);
             debt.uncovered = debt.uncovered.saturating_sub(debt.share * self.programs);
             if servers.iter().all(Server::is_idle) {
                 let owed: u64 = servers.iter().map(|server| server.owed).sum();

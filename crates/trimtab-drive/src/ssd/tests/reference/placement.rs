@@ -12,7 +12,9 @@ impl Reference {
     }
 
     pub(super) fn valid(&self, block: usize) -> Vec<u32> {
-        let held = |(slot, unit): (usize, &Option<u32>)| unit.filter(|unit| self.map.get(unit) == Some(&(block, slot)));
+        let held = |(slot, unit): (usize, &Option<u32>)| {
+            unit.filter(|unit| self.map.get(unit) == Some(&(block, slot)))
+        };
         self.superblocks[block].slots.iter().enumerate().filter_map(held).collect()
     }
 
@@ -26,7 +28,9 @@ impl Reference {
 
     pub(super) fn slc_limit(&self) -> usize {
         let Some(slc) = &self.flash.slc_cache else { return 0 };
-        let blocks = |bytes: u64| (bytes.div_ceil(self.slc_slots as u64 * self.unit) as usize).min(self.superblocks.len());
+        let blocks = |bytes: u64| {
+            (bytes.div_ceil(self.slc_slots as u64 * self.unit) as usize).min(self.superblocks.len())
+        };
         match slc.size {
             SlcSize::Fixed { bytes } => blocks(bytes),
             SlcSize::Dynamic { bytes_min, bytes_max } => {
@@ -37,7 +41,9 @@ impl Reference {
     }
 
     pub(super) fn room(&self, head: usize) -> usize {
-        self.heads[head].open.map_or(0, |block| self.capacity(block) - self.superblocks[block].slots.len())
+        self.heads[head]
+            .open
+            .map_or(0, |block| self.capacity(block) - self.superblocks[block].slots.len())
     }
 
     pub(super) fn host_heads(&self) -> usize {
@@ -93,7 +99,8 @@ impl Reference {
         let full = self.room(at) == 0;
         if full {
             let block = self.heads[at].open.take().unwrap();
-            if self.superblocks[block].slc { &mut self.slc_fifo } else { &mut self.fifo }.push_back(block);
+            if self.superblocks[block].slc { &mut self.slc_fifo } else { &mut self.fifo }
+                .push_back(block);
         }
         full
     }
@@ -121,10 +128,21 @@ impl Reference {
         let transfer = ns(self.row_slots as u64 * self.unit, self.flash.nand.channel_bytes_per_s);
         let (arrived, ended) = (self.engine.signal(), self.engine.signal());
         // A program waits for all reads submitted earlier.
-        row.after.extend(self.engine.servers[channel].transfers.iter().map(|transfer| transfer.done));
+        row.after
+            .extend(self.engine.servers[channel].transfers.iter().map(|transfer| transfer.done));
         let job = |after, took, share, done| Job::Program { after, took, share, done };
-        self.engine.servers[channel].jobs.push_back(job(row.after, transfer, self.debts[1].share, arrived));
-        self.engine.servers[die].jobs.push_back(job(vec![arrived], took, self.debts[0].share, ended));
+        self.engine.servers[channel].jobs.push_back(job(
+            row.after,
+            transfer,
+            self.debts[1].share,
+            arrived,
+        ));
+        self.engine.servers[die].jobs.push_back(job(
+            vec![arrived],
+            took,
+            self.debts[0].share,
+            ended,
+        ));
         self.places[row.place] = (Some(ended), None);
         self.programmed.push(ended);
         self.programs += 1;
@@ -156,18 +174,33 @@ impl Reference {
         }
         let dynamic = self.flash.ftl.wear.dynamic;
         let free = |group: usize| -> Vec<usize> {
-            (0..self.superblocks.len()).filter(|block| block % self.groups == group && self.superblocks[*block].free).collect()
+            (0..self.superblocks.len())
+                .filter(|block| block % self.groups == group && self.superblocks[*block].free)
+                .collect()
         };
         let own = self.heads[at].group;
-        let open_on = |group: usize| self.heads.iter().filter(|head| head.open.is_some_and(|block| block % self.groups == group)).count();
+        let open_on = |group: usize| {
+            self.heads
+                .iter()
+                .filter(|head| head.open.is_some_and(|block| block % self.groups == group))
+                .count()
+        };
         let group = if at >= self.host_heads() {
             (0..self.groups).rev().max_by_key(|group| free(*group).len()).unwrap()
         } else if free(own).is_empty() {
-            (0..self.groups).filter(|group| !free(*group).is_empty()).min_by_key(|group| open_on(*group)).unwrap()
+            (0..self.groups)
+                .filter(|group| !free(*group).is_empty())
+                .min_by_key(|group| open_on(*group))
+                .unwrap()
         } else {
             own
         };
-        let wear = |block: &usize| (if dynamic { self.superblocks[*block].erases } else { 0 }, self.superblocks[*block].released);
+        let wear = |block: &usize| {
+            (
+                if dynamic { self.superblocks[*block].erases } else { 0 },
+                self.superblocks[*block].released,
+            )
+        };
         let block = free(group).into_iter().min_by_key(wear).unwrap();
         let slc = self.flash.slc_cache.is_some() && (self.groups..2 * self.groups).contains(&at);
         let entry = &mut self.superblocks[block];

@@ -12,7 +12,9 @@ impl Reference {
             return;
         }
         for _ in 0..64 * self.superblocks.len() {
-            if self.free() + usize::from(self.room(at) > 0) >= gc.free_high as usize || !(self.collect(now, true) || self.fold(now, true)) {
+            if self.free() + usize::from(self.room(at) > 0) >= gc.free_high as usize
+                || !(self.collect(now, true) || self.fold(now, true))
+            {
                 break;
             }
         }
@@ -38,10 +40,12 @@ impl Reference {
     pub(super) fn relocate(&mut self, block: usize, now: Signal, waited_for: bool) {
         let was_collecting = core::mem::replace(&mut self.collecting, true);
         let valid = self.valid(block);
-        let mut rows: Vec<usize> = valid.iter().map(|unit| self.map[unit].1 / self.row_slots).collect();
+        let mut rows: Vec<usize> =
+            valid.iter().map(|unit| self.map[unit].1 / self.row_slots).collect();
         rows.dedup();
         for unit in &valid {
-            let at = if self.heads.len() > self.host_heads() { self.host_heads() } else { self.turn[0] };
+            let at =
+                if self.heads.len() > self.host_heads() { self.host_heads() } else { self.turn[0] };
             if self.room(at) == 0 {
                 self.open(at, now);
             }
@@ -65,7 +69,12 @@ impl Reference {
             + self.group_dies as u64 * nand.erase_ns;
         let channels = ns(2 * valid.len() as u64 * self.unit, nand.channel_bytes_per_s);
         let entry = &mut self.superblocks[block];
-        *entry = Superblock { free: true, erases: entry.erases + 1, released: self.releases, ..Superblock::default() };
+        *entry = Superblock {
+            free: true,
+            erases: entry.erases + 1,
+            released: self.releases,
+            ..Superblock::default()
+        };
         self.releases += 1;
         let count = self.engine.servers.len();
         for (debt, servers, owed) in [(0, 0..self.dies, dies), (1, self.dies..count, channels)] {
@@ -91,7 +100,8 @@ impl Reference {
     pub(super) fn spread(&mut self) {
         let rows = self.rows_open();
         for debt in &mut self.debts {
-            debt.uncovered = (debt.uncovered + core::mem::take(&mut debt.idle)).saturating_sub(debt.share * self.programs);
+            debt.uncovered = (debt.uncovered + core::mem::take(&mut debt.idle))
+                .saturating_sub(debt.share * self.programs);
             debt.share = debt.uncovered.div_ceil(rows.max(1) as u64);
         }
         self.programs = 0;

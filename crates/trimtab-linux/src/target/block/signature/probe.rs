@@ -13,16 +13,26 @@ const PLACES: [&str; 4] = ["/usr/sbin/wipefs", "/sbin/wipefs", "/usr/bin/wipefs"
 /// # Errors
 /// If `wipefs` exists and fails.
 pub fn probe(object: &OwnedFd) -> std::io::Result<Vec<String>> {
-    let Some(program) = PLACES.iter().find(|place| Path::new(place).exists()) else { return Ok(Vec::new()) };
+    let Some(program) = PLACES.iter().find(|place| Path::new(place).exists()) else {
+        return Ok(Vec::new());
+    };
     // The program examines the open object, not whatever has its name now.
     let mut command = Command::new(program);
-    command.args(["--no-act", "--json", "--output", "TYPE", "/proc/self/fd/0"]).env_clear().env("LC_ALL", "C");
-    let output = command.stdin(object.try_clone()?).stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
+    command
+        .args(["--no-act", "--json", "--output", "TYPE", "/proc/self/fd/0"])
+        .env_clear()
+        .env("LC_ALL", "C");
+    let output = command
+        .stdin(object.try_clone()?)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .output()?;
     if !output.status.success() {
         let said = crate::host::root::printable(&output.stderr).replace('\n', " ");
         return Err(std::io::Error::other(format!("{program}: {said}")));
     }
-    parse(&output.stdout).ok_or_else(|| std::io::Error::other(format!("{program}'s output could not be understood")))
+    parse(&output.stdout)
+        .ok_or_else(|| std::io::Error::other(format!("{program}'s output could not be understood")))
 }
 
 /// The output is empty if nothing was found.

@@ -24,7 +24,8 @@ const ZFS_LABEL: u64 = 256 << 10;
 pub(super) fn ext4_copies() -> impl Iterator<Item = (u64, u32, u16)> {
     (0..=6_u32).flat_map(|log| {
         let block = 1024_u64 << log;
-        [1_u16, 3, 5, 7].map(|group| ((u64::from(log == 0) + u64::from(group) * 8 * block) * block, log, group))
+        [1_u16, 3, 5, 7]
+            .map(|group| ((u64::from(log == 0) + u64::from(group) * 8 * block) * block, log, group))
     })
 }
 
@@ -46,20 +47,32 @@ pub struct OwnData {
 /// The ranges examined on a device of `size`.
 fn places(size: u64) -> Vec<Range<u64>> {
     let unit = UNIT as u64;
-    let copies = BTRFS_COPIES.into_iter().chain(ext4_copies().map(|(at, ..)| at)).map(|at| at..at + COPY_BYTES);
+    let copies = BTRFS_COPIES
+        .into_iter()
+        .chain(ext4_copies().map(|(at, ..)| at))
+        .map(|at| at..at + COPY_BYTES);
     let ends = [0..MIB, size.saturating_sub(MIB)..size];
     // In whole units, so that content of this program can be recognised.
-    let whole = |place: Range<u64>| place.start / unit * unit..place.end.next_multiple_of(unit).min(size);
+    let whole =
+        |place: Range<u64>| place.start / unit * unit..place.end.next_multiple_of(unit).min(size);
     ends.into_iter().chain(copies).map(whole).filter(|place| !place.is_empty()).collect()
 }
 
 /// One of the examined ranges holds data other than zeros and this program's own content.
-pub fn holds_unknown_data(device: &OwnedFd, size: Bytes, own: Option<OwnData>) -> std::io::Result<bool> {
+pub fn holds_unknown_data(
+    device: &OwnedFd,
+    size: Bytes,
+    own: Option<OwnData>,
+) -> std::io::Result<bool> {
     let own = own.map(|own| (Maker::new(own.seed), own.class));
     for place in places(size.0) {
         let bytes = read(device, place.start, place.end - place.start)?;
         for (at, unit) in (place.start..).step_by(UNIT).zip(bytes.chunks(UNIT)) {
-            let ours = |unit| own.is_some_and(|(maker, class)| matches!(maker.check(class, at, unit), UnitCheck::Written(_)));
+            let ours = |unit| {
+                own.is_some_and(|(maker, class)| {
+                    matches!(maker.check(class, at, unit), UnitCheck::Written(_))
+                })
+            };
             if unit.iter().any(|byte| *byte != 0) && !ours(unit) {
                 return Ok(true);
             }
@@ -77,10 +90,15 @@ mod tests {
     #[test]
     fn ext4_copies_match_mke2fs() {
         // From the manual: 8193, 16384, 32768 are the first copies for blocks of 1, 2, 4 KiB.
-        let first: Vec<u64> =
-            ext4_copies().filter(|(_, log, group)| *group == 1 && *log < 3).map(|(at, log, _)| at / (1024 << log)).collect();
+        let first: Vec<u64> = ext4_copies()
+            .filter(|(_, log, group)| *group == 1 && *log < 3)
+            .map(|(at, log, _)| at / (1024 << log))
+            .collect();
         assert_eq!(first, [8193, 16384, 32768]);
-        assert_eq!(zfs_labels((1 << 30) + 4096), [0, 256 << 10, (1 << 30) - (512 << 10), (1 << 30) - (256 << 10)]);
+        assert_eq!(
+            zfs_labels((1 << 30) + 4096),
+            [0, 256 << 10, (1 << 30) - (512 << 10), (1 << 30) - (256 << 10)]
+        );
     }
 
     #[test]
@@ -91,10 +109,23 @@ mod tests {
             file.set_len(size).unwrap();
             file
         };
-        let unknown = |file: &std::fs::File, own| holds_unknown_data(&OwnedFd::from(file.try_clone().unwrap()), Bytes(size), own).unwrap();
+        let unknown = |file: &std::fs::File, own| {
+            holds_unknown_data(&OwnedFd::from(file.try_clone().unwrap()), Bytes(size), own).unwrap()
+        };
         assert!(!unknown(&fresh(), None));
         let second_copy = BTRFS_COPIES[0] + 4095;
-        for at in [0, 5000, MIB - 1, size - MIB, size - 1, 8193 << 10, (16384 << 11) + 7, 32768 << 12, (3 * 32768) << 12, second_copy] {
+        for at in [
+            0,
+            5000,
+            MIB - 1,
+            size - MIB,
+            size - 1,
+            8193 << 10,
+            (16384 << 11) + 7,
+            32768 << 12,
+            (3 * 32768) << 12,
+            second_copy,
+        ] {
             let file = fresh();
             file.write_all_at(&[1], at).unwrap();
             assert!(unknown(&file, None), "{at}");

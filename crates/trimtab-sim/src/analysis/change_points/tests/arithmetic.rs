@@ -4,7 +4,10 @@ use crate::analysis::change_points::*;
 use core::f64::consts::PI;
 
 fn near(got: f64, expected: f64) {
-    assert!((got - expected).abs() <= 1e-12 * expected.abs().max(1.0), "{got}, expected {expected}");
+    assert!(
+        (got - expected).abs() <= 1e-12 * expected.abs().max(1.0),
+        "{got}, expected {expected}"
+    );
 }
 
 fn all_near(got: &[f64], expected: &[f64]) {
@@ -17,8 +20,14 @@ fn medians_and_differences_match_hand_calculation() {
     assert_eq!([median(&mut []), median(&mut [5.0]), median(&mut [9.0, 1.0])], [0.0, 5.0, 5.0]);
     assert_eq!([median(&mut [3.0, 1.0, 2.0]), median(&mut [4.0, 1.0, 3.0, 2.0])], [2.0, 2.5]);
     assert_eq!(median(&mut [8.0, 1.0, 6.0, 2.0, 7.0]), 6.0);
-    assert_eq!([around(0, 3, 10), around(5, 3, 10), around(9, 3, 10), around(1, 0, 10)], [0..4, 2..9, 6..10, 1..2]);
-    assert_eq!((differences(&[1.0, 4.0, 2.0], 1), differences(&[1.0, 4.0, 2.0], 2)), (vec![3.0, 2.0], vec![1.0]));
+    assert_eq!(
+        [around(0, 3, 10), around(5, 3, 10), around(9, 3, 10), around(1, 0, 10)],
+        [0..4, 2..9, 6..10, 1..2]
+    );
+    assert_eq!(
+        (differences(&[1.0, 4.0, 2.0], 1), differences(&[1.0, 4.0, 2.0], 2)),
+        (vec![3.0, 2.0], vec![1.0])
+    );
     let up_to = |n: u32| (1..=n).rev().map(f64::from).collect::<Vec<f64>>();
     // 1 to 9 of ten, 1 to 18 of twenty, all of five.
     assert_eq!([10, 20, 5].map(|n| mean_of_smaller(&up_to(n))), [5.0, 9.5, 3.0]);
@@ -60,7 +69,8 @@ fn local_noise_is_never_below_global_noise() {
 #[test]
 fn widening_follows_correlation_of_differences() {
     // Alternating: two steps return to the start, without correlation.
-    let wave: Vec<f64> = (0..100).map(|i: u32| if i.is_multiple_of(2) { 1.0 } else { -1.0 }).collect();
+    let wave: Vec<f64> =
+        (0..100).map(|i: u32| if i.is_multiple_of(2) { 1.0 } else { -1.0 }).collect();
     near(widening(&wave, &[1.0; 100]), 1.0);
     // Three times the assumed variance counts as such.
     near(widening(&wave, &[3.0; 100]), 3.0);
@@ -115,7 +125,10 @@ fn best_cut_is_exact_within_its_reach() {
     assert_eq!(best_cut(&values, 2, 8, 10, 2), 6);
     assert_eq!(best_cut(&values, 2, 8, 10, 1), 7);
     // Both sides keep at least one value.
-    assert_eq!([best_cut(&[1.0, 5.0, 5.0, 5.0], 0, 2, 4, 9), best_cut(&[1.0, 1.0, 1.0, 5.0], 0, 2, 4, 9)], [1, 3]);
+    assert_eq!(
+        [best_cut(&[1.0, 5.0, 5.0, 5.0], 0, 2, 4, 9), best_cut(&[1.0, 1.0, 1.0, 5.0], 0, 2, 4, 9)],
+        [1, 3]
+    );
 }
 
 #[test]
@@ -128,7 +141,10 @@ fn small_steps_are_dropped_smallest_first() {
         cuts
     };
     // 4 of 104 are 3.85 %; then 100 and 104 remain, with a median of 102, against 200: 49 %.
-    assert_eq!([kept(0.038), kept(0.039), kept(0.489), kept(0.491)], [vec![2, 4], vec![4], vec![4], vec![]]);
+    assert_eq!(
+        [kept(0.038), kept(0.039), kept(0.489), kept(0.491)],
+        [vec![2, 4], vec![4], vec![4], vec![]]
+    );
     // A step of exactly the minimum stays, down as well as up.
     for values in [[1.0, 2.0], [2.0, 1.0], [-1.0, -2.0]] {
         let mut cuts = vec![1];
@@ -142,22 +158,42 @@ fn small_steps_are_dropped_smallest_first() {
 #[test]
 fn swings_requires_even_and_regular_alternation() {
     let of = |levels: &[f64], values: &[usize]| -> Vec<Stretch> {
-        levels.iter().zip(values.iter().cycle()).map(|(&level, &values)| Stretch { level, values }).collect()
+        levels
+            .iter()
+            .zip(values.iter().cycle())
+            .map(|(&level, &values)| Stretch { level, values })
+            .collect()
     };
     let even = |levels: &[f64]| swings(&of(levels, &[5]));
     // Three turns need four segments.
     assert!(even(&[0.0, 10.0, 0.0, 10.0]) && !even(&[0.0, 10.0, 0.0]));
     // Segments on the same side are merged, and the extreme counts.
-    assert!(even(&[0.0, 10.0, 8.0, 0.0, 10.0]) && even(&[0.0, 8.0, 10.0, 0.0, 10.0]) && even(&[10.0, 0.0, 2.0, 10.0, 0.0]));
+    assert!(
+        even(&[0.0, 10.0, 8.0, 0.0, 10.0])
+            && even(&[0.0, 8.0, 10.0, 0.0, 10.0])
+            && even(&[10.0, 0.0, 2.0, 10.0, 0.0])
+    );
     assert!(!even(&[0.0, 10.0, 8.0, 0.0]));
     // At most 35 % of the distance may be missing; half of it is not a peak.
     assert!(
-        even(&[0.0, 10.0, 0.0, 6.5]) && !even(&[0.0, 10.0, 0.0, 6.4]) && even(&[0.0, 10.0, 3.5, 10.0]) && !even(&[0.0, 10.0, 3.6, 10.0])
+        even(&[0.0, 10.0, 0.0, 6.5])
+            && !even(&[0.0, 10.0, 0.0, 6.4])
+            && even(&[0.0, 10.0, 3.5, 10.0])
+            && !even(&[0.0, 10.0, 3.6, 10.0])
     );
     // A level exactly in the middle counts as low.
-    assert!(swings(&of(&[0.0, 10.0, 0.0, 5.0, 0.0, 10.0], &[5, 5, 2, 1, 2, 5])) && !even(&[0.0, 10.0, 5.0, 10.0, 0.0]));
+    assert!(
+        swings(&of(&[0.0, 10.0, 0.0, 5.0, 0.0, 10.0], &[5, 5, 2, 1, 2, 5]))
+            && !even(&[0.0, 10.0, 5.0, 10.0, 0.0])
+    );
     // A segment more than twice as long as the longest other is not part of a wave.
-    assert!(swings(&of(&[0.0, 10.0, 0.0, 10.0], &[5, 5, 5, 10])) && !swings(&of(&[0.0, 10.0, 0.0, 10.0], &[5, 5, 5, 11])));
+    assert!(
+        swings(&of(&[0.0, 10.0, 0.0, 10.0], &[5, 5, 5, 10]))
+            && !swings(&of(&[0.0, 10.0, 0.0, 10.0], &[5, 5, 5, 11]))
+    );
     // Segments on one side count with their total length.
-    assert!(!swings(&of(&[0.0, 10.0, 0.0, 10.0, 9.0], &[5, 5, 5, 5, 6])) && swings(&of(&[0.0, 10.0, 0.0, 10.0, 9.0], &[5, 5, 5, 5, 5])));
+    assert!(
+        !swings(&of(&[0.0, 10.0, 0.0, 10.0, 9.0], &[5, 5, 5, 5, 6]))
+            && swings(&of(&[0.0, 10.0, 0.0, 10.0, 9.0], &[5, 5, 5, 5, 5]))
+    );
 }

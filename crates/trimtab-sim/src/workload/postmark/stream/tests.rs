@@ -26,7 +26,11 @@ fn settings(row: &Row) -> PostmarkSettings {
         number: number("number"),
         transactions: number("transactions"),
         seed: number("seed"),
-        weights: row["location_weights"].split(':').filter(|w| !w.is_empty()).map(|w| w.parse().unwrap()).collect(),
+        weights: row["location_weights"]
+            .split(':')
+            .filter(|w| !w.is_empty())
+            .map(|w| w.parse().unwrap())
+            .collect(),
         subdirectories: number("subdirectories"),
         read_block: number("read_block"),
         write_block: number("write_block"),
@@ -89,7 +93,10 @@ fn sizes_beyond_pool_limit_match_the_original() {
     let rng = Mt19937::new(settings.seed);
     let mut decisions = Decisions::new(&settings, rng).unwrap();
     while decisions.next().is_some() {}
-    assert_eq!(alloc::format!("{:.2}", f64::from(decisions.counts.bytes_written_single) / 1_048_576.0), "757.96");
+    assert_eq!(
+        alloc::format!("{:.2}", f64::from(decisions.counts.bytes_written_single) / 1_048_576.0),
+        "757.96"
+    );
 }
 
 /// Operations as text, with lengths instead of data.
@@ -101,8 +108,12 @@ fn script(run: &mut Postmark) -> Vec<String> {
             FileStep::NotBefore(due) => alloc::format!("at {}", due.0),
             FileStep::Op(FileOp::MakeDir(path)) => alloc::format!("mkdir {path}"),
             FileStep::Op(FileOp::RemoveDir(path)) => alloc::format!("rmdir {path}"),
-            FileStep::Op(FileOp::Create(path, data)) => alloc::format!("create {path} {}", data.len()),
-            FileStep::Op(FileOp::Append(path, data)) => alloc::format!("append {path} {}", data.len()),
+            FileStep::Op(FileOp::Create(path, data)) => {
+                alloc::format!("create {path} {}", data.len())
+            }
+            FileStep::Op(FileOp::Append(path, data)) => {
+                alloc::format!("append {path} {}", data.len())
+            }
             FileStep::Op(FileOp::Read(path, len)) => alloc::format!("read {path} {len}"),
             FileStep::Op(FileOp::Delete(path)) => alloc::format!("delete {path}"),
             FileStep::Op(FileOp::Sync) => String::from("sync"),
@@ -113,10 +124,17 @@ fn script(run: &mut Postmark) -> Vec<String> {
 
 #[test]
 fn directories_are_created_first_and_removed_last() {
-    let settings =
-        PostmarkSettings { number: 1, transactions: 1, weights: Vec::from([3, 1]), subdirectories: 2, ..PostmarkSettings::default() };
+    let settings = PostmarkSettings {
+        number: 1,
+        transactions: 1,
+        weights: Vec::from([3, 1]),
+        subdirectories: 2,
+        ..PostmarkSettings::default()
+    };
     let script_made = script(&mut Postmark::new(&settings).unwrap());
-    let dirs = |script: &[String]| -> Vec<String> { script.iter().filter(|line| line.contains("dir")).cloned().collect() };
+    let dirs = |script: &[String]| -> Vec<String> {
+        script.iter().filter(|line| line.contains("dir")).cloned().collect()
+    };
     assert_eq!(
         dirs(&script_made).join(", "),
         "# make-directories, mkdir l0, mkdir l1, mkdir l0/s0, mkdir l0/s1, mkdir l1/s0, mkdir l1/s1, \
@@ -135,8 +153,9 @@ fn interval_changes_due_times_only() {
     let settings = PostmarkSettings { number: 5, transactions: 3, ..PostmarkSettings::default() };
     let paced = PostmarkSettings { interval: Some(Nanos(250)), ..settings.clone() };
     let plain = script(&mut Postmark::new(&settings).unwrap());
-    let (due, rest): (Vec<String>, Vec<String>) =
-        script(&mut Postmark::new(&paced).unwrap()).into_iter().partition(|line| line.starts_with("at "));
+    let (due, rest): (Vec<String>, Vec<String>) = script(&mut Postmark::new(&paced).unwrap())
+        .into_iter()
+        .partition(|line| line.starts_with("at "));
     assert_eq!(due, ["at 0", "at 250", "at 500"]);
     assert_eq!(rest, plain);
 }
@@ -152,32 +171,57 @@ fn streams_differ_in_their_seed_only() {
 
 #[test]
 fn settings_out_of_range_are_refused_by_name() {
-    let message = |settings: PostmarkSettings| Postmark::new(&settings).map(|_| ()).unwrap_err().to_string();
+    let message =
+        |settings: PostmarkSettings| Postmark::new(&settings).map(|_| ()).unwrap_err().to_string();
     let default = PostmarkSettings::default;
-    assert!(message(PostmarkSettings { number: 1 << 30, ..default() }).contains("the number of files"));
-    assert!(message(PostmarkSettings { transactions: 0, ..default() }).contains("the number of transactions"));
-    assert!(message(PostmarkSettings { size_low: 2, size_high: 1, ..default() }).contains("above the high one"));
-    assert!(message(PostmarkSettings { bias_read: Some(11), ..default() }).contains("a bias must be 0 to 10"));
-    assert!(message(PostmarkSettings { weights: Vec::from([SETTING_MAX, 1]), ..default() }).contains("the sum of the locations' weights"));
+    assert!(
+        message(PostmarkSettings { number: 1 << 30, ..default() }).contains("the number of files")
+    );
+    assert!(
+        message(PostmarkSettings { transactions: 0, ..default() })
+            .contains("the number of transactions")
+    );
+    assert!(
+        message(PostmarkSettings { size_low: 2, size_high: 1, ..default() })
+            .contains("above the high one")
+    );
+    assert!(
+        message(PostmarkSettings { bias_read: Some(11), ..default() })
+            .contains("a bias must be 0 to 10")
+    );
+    assert!(
+        message(PostmarkSettings { weights: Vec::from([SETTING_MAX, 1]), ..default() })
+            .contains("the sum of the locations' weights")
+    );
 }
 
 fn any_settings() -> impl Strategy<Value = PostmarkSettings> {
     let bias = || prop_oneof![Just(None), (0_u8..=10).prop_map(Some)];
     let weights = prop_oneof![Just(Vec::new()), prop::collection::vec(1_u32..5, 1..4)];
-    ((1_u32..50, 0_u32..50), 1_u32..40, 1_u32..200, 1_u32..1000, weights, 0_u32..4, bias(), bias()).prop_map(
-        |((size_low, more), number, transactions, seed, weights, subdirectories, bias_read, bias_create)| PostmarkSettings {
-            size_low,
-            size_high: size_low + more,
-            number,
-            transactions,
-            seed,
-            weights,
-            subdirectories,
-            bias_read,
-            bias_create,
-            ..PostmarkSettings::default()
-        },
-    )
+    ((1_u32..50, 0_u32..50), 1_u32..40, 1_u32..200, 1_u32..1000, weights, 0_u32..4, bias(), bias())
+        .prop_map(
+            |(
+                (size_low, more),
+                number,
+                transactions,
+                seed,
+                weights,
+                subdirectories,
+                bias_read,
+                bias_create,
+            )| PostmarkSettings {
+                size_low,
+                size_high: size_low + more,
+                number,
+                transactions,
+                seed,
+                weights,
+                subdirectories,
+                bias_read,
+                bias_create,
+                ..PostmarkSettings::default()
+            },
+        )
 }
 
 proptest! {

@@ -38,14 +38,25 @@ struct Evidence {
     policies: Vec<(&'static str, PolicyFigures)>,
 }
 
-fn run(evidence: &Evidence, workload: &str, policy: &str, figures: &[(&str, Unit, Vec<f64>)]) -> Run {
+fn run(
+    evidence: &Evidence,
+    workload: &str,
+    policy: &str,
+    figures: &[(&str, Unit, Vec<f64>)],
+) -> Run {
     let kind = if evidence.measured { TargetKind::Directory } else { TargetKind::ModelledVolume };
-    let mut run = RunHeader::new(workload, Vec::new(), kind, "/mnt", policy, 1).into_run(RunRecording::default(), true);
+    let mut run = RunHeader::new(workload, Vec::new(), kind, "/mnt", policy, 1)
+        .into_run(RunRecording::default(), true);
     let discard = if policy == policy::ONLINE { evidence.discard } else { "nodiscard" };
     run.policy_settings.push(Field::new(policy::DISCARD, discard));
     run.metrics = figures
         .iter()
-        .map(|(name, unit, samples)| Metric { name: (*name).into(), unit: *unit, better: Better::Lower, samples: samples.clone() })
+        .map(|(name, unit, samples)| Metric {
+            name: (*name).into(),
+            unit: *unit,
+            better: Better::Lower,
+            samples: samples.clone(),
+        })
         .collect();
     run
 }
@@ -57,14 +68,22 @@ fn study(evidence: &Evidence) -> Study {
         let mut figures = vec![
             ("delete.seconds", Unit::Seconds, column(0)),
             ("delete-sync.seconds", Unit::Seconds, column(1)),
-            (FOREGROUND, Unit::Seconds, found.times.iter().map(|times| times.iter().sum()).collect()),
+            (
+                FOREGROUND,
+                Unit::Seconds,
+                found.times.iter().map(|times| times.iter().sum()).collect(),
+            ),
             (metrics::DISCARD_COMMANDS, Unit::Count, vec![commands]),
         ];
         if !evidence.measured {
             figures.push((SPARSE_WAIT, Unit::Seconds, vec![found.wait]));
         }
         let made = run(evidence, "tree", policy, &figures);
-        if evidence.measured { met(made, &[(100 - found.long, 5), (found.long, (found.wait * 1000.0) as u64 + 6)]) } else { made }
+        if evidence.measured {
+            met(made, &[(100 - found.long, 5), (found.long, (found.wait * 1000.0) as u64 + 6)])
+        } else {
+            made
+        }
     };
     let aged = |(policy, found): &(&str, PolicyFigures)| {
         [("60%", 0), ("90%", 1)].map(|(fill, at)| {
@@ -80,7 +99,13 @@ fn study(evidence: &Evidence) -> Study {
         })
     };
     let ageing = evidence.policies.iter().filter(|_| evidence.months).flat_map(aged).collect();
-    Study { target: "/mnt".into(), runs: evidence.policies.iter().map(tree).collect(), ageing, complete: true, ..Study::default() }
+    Study {
+        target: "/mnt".into(),
+        runs: evidence.policies.iter().map(tree).collect(),
+        ageing,
+        complete: true,
+        ..Study::default()
+    }
 }
 
 fn evidence() -> impl Strategy<Value = Evidence> {
@@ -94,27 +119,37 @@ fn evidence() -> impl Strategy<Value = Evidence> {
             |(mut times, wait, long, commands, months, behind)| {
                 // Repeats are similar, otherwise nothing would be measurable.
                 let first = times[0];
-                times.iter_mut().enumerate().for_each(|(at, time)| *time = first.map(|seconds| seconds * (1.0 + 0.02 * at as f64)));
+                times.iter_mut().enumerate().for_each(|(at, time)| {
+                    *time = first.map(|seconds| seconds * (1.0 + 0.02 * at as f64))
+                });
                 PolicyFigures { times, wait, long, commands, months, behind }
             },
         )
     };
     let all = [policy::NONE, policy::ONLINE, policy::BATCHED, policy::ADAPTIVE, policy::IDLE];
     let discard = prop_oneof![Just("discard"), Just("discard=sync"), Just("discard=async")];
-    (any::<bool>(), any::<bool>(), discard, 1..5usize, 1..32u8).prop_flat_map(move |(measured, months, discard, repeats, subset)| {
-        let repeats = if measured { repeats } else { 1 };
-        let tried: Vec<&'static str> =
-            all.into_iter().enumerate().filter(|(at, _)| subset & (1 << at) != 0).map(|(_, name)| name).collect();
-        // Measured studies have no months of use and no adaptive or idle trims.
-        let tried: Vec<&'static str> =
-            tried.into_iter().filter(|name| !measured || ![policy::ADAPTIVE, policy::IDLE].contains(name)).collect();
-        proptest::collection::vec(found(repeats), tried.len()).prop_map(move |found| Evidence {
-            measured,
-            months: months && !measured,
-            discard,
-            policies: tried.iter().copied().zip(found).collect(),
-        })
-    })
+    (any::<bool>(), any::<bool>(), discard, 1..5usize, 1..32u8).prop_flat_map(
+        move |(measured, months, discard, repeats, subset)| {
+            let repeats = if measured { repeats } else { 1 };
+            let tried: Vec<&'static str> = all
+                .into_iter()
+                .enumerate()
+                .filter(|(at, _)| subset & (1 << at) != 0)
+                .map(|(_, name)| name)
+                .collect();
+            // Measured studies have no months of use and no adaptive or idle trims.
+            let tried: Vec<&'static str> = tried
+                .into_iter()
+                .filter(|name| !measured || ![policy::ADAPTIVE, policy::IDLE].contains(name))
+                .collect();
+            proptest::collection::vec(found(repeats), tried.len()).prop_map(move |found| Evidence {
+                measured,
+                months: months && !measured,
+                discard,
+                policies: tried.iter().copied().zip(found).collect(),
+            })
+        },
+    )
 }
 
 /// True if `longer` exceeds `shorter` by enough to be a reason.
@@ -123,19 +158,30 @@ fn is_reason(longer: f64, shorter: f64) -> bool {
 }
 
 /// Times of one reason without doubtful ones: of the recommended policy, and of others.
-fn times(reason: &RecommendationReason<'_>, mine: &'static str) -> (Option<f64>, Vec<(String, f64)>) {
+fn times(
+    reason: &RecommendationReason<'_>,
+    mine: &'static str,
+) -> (Option<f64>, Vec<(String, f64)>) {
     match reason {
         RecommendationReason::Latency(latency) if latency.aside.is_none() => {
             let sure = |one: &PolicyLatency<'_>| one.doubt.is_none();
-            let others = latency.others.iter().filter(|one| sure(one)).map(|one| (one.policy.to_owned(), one.seconds));
+            let others = latency
+                .others
+                .iter()
+                .filter(|one| sure(one))
+                .map(|one| (one.policy.to_owned(), one.seconds));
             (latency.chosen.filter(sure).map(|one| one.seconds), others.collect())
         }
         RecommendationReason::Deleting(deleting) => match (deleting.difference(), deleting.part) {
             _ if deleting.doubt.is_some() => (None, vec![]),
-            (Some((none, online)), _) if mine == policy::ONLINE => (Some(online), vec![(policy::NONE.to_owned(), none)]),
+            (Some((none, online)), _) if mine == policy::ONLINE => {
+                (Some(online), vec![(policy::NONE.to_owned(), none)])
+            }
             (Some((none, online)), _) => (Some(none), vec![(policy::ONLINE.to_owned(), online)]),
             (None, Some(cost)) if mine == policy::ONLINE => (Some(cost.online_seconds), vec![]),
-            (None, Some(cost)) => (Some(cost.none_seconds), vec![(policy::ONLINE.to_owned(), cost.online_seconds)]),
+            (None, Some(cost)) => {
+                (Some(cost.none_seconds), vec![(policy::ONLINE.to_owned(), cost.online_seconds)])
+            }
             (None, None) => (None, vec![]),
         },
         _ => (None, vec![]),
@@ -158,21 +204,29 @@ fn contradiction(verdict: &Verdict<'_>) -> Option<String> {
             }
         }
     }
-    against.into_iter().find(|other| !supporting.contains(other)).map(|other| alloc::format!("{mine}: {other} is quicker"))
+    against
+        .into_iter()
+        .find(|other| !supporting.contains(other))
+        .map(|other| alloc::format!("{mine}: {other} is quicker"))
 }
 
 /// A policy that satisfies the stated rule better than the recommended one, computed independently.
 fn beaten(evidence: &Evidence, verdict: &Verdict<'_>) -> Option<String> {
-    let (Rule::MostWrites { limit_seconds }, Some(mine)) = (verdict.rule, verdict.policy()) else { return None };
+    let (Rule::MostWrites { limit_seconds }, Some(mine)) = (verdict.rule, verdict.policy()) else {
+        return None;
+    };
     let simplest_first = ["none", "batched", "online", "adaptive", "idle"];
     let place = |name: &str| simplest_first.iter().position(|one| *one == name);
-    let of = |name: &str| evidence.policies.iter().find(|(policy, _)| *policy == name).map(|(_, found)| found);
+    let of = |name: &str| {
+        evidence.policies.iter().find(|(policy, _)| *policy == name).map(|(_, found)| found)
+    };
     let [rate, cycles] = of(mine)?.months[0];
     let keeps = |name: &str, found: &PolicyFigures| {
         let slows = name == policy::ONLINE && verdict.comparison.online_cost.is_some();
         name == policy::NONE || (found.wait <= limit_seconds && found.behind < 90.0 && !slows)
     };
-    let mut others = evidence.policies.iter().filter(|(name, found)| *name != mine && keeps(name, found));
+    let mut others =
+        evidence.policies.iter().filter(|(name, found)| *name != mine && keeps(name, found));
     if !keeps(mine, of(mine)?) {
         return Some(alloc::format!("{mine} does not keep the rule itself"));
     }
@@ -181,7 +235,11 @@ fn beaten(evidence: &Evidence, verdict: &Verdict<'_>) -> Option<String> {
     let better = others.find(|(name, found)| {
         let [other_rate, other_cycles] = found.months[0];
         let as_fast = other_rate * 1.05 > rate && rate * 1.05 > other_rate;
-        other_rate >= rate * 1.0501 || (as_fast && other_rate > rate && other_cycles * 1.0501 <= cycles && place(name) < place(mine))
+        other_rate >= rate * 1.0501
+            || (as_fast
+                && other_rate > rate
+                && other_cycles * 1.0501 <= cycles
+                && place(name) < place(mine))
     })?;
     Some(alloc::format!("{better:?} is better than {mine} with {rate} and {cycles}"))
 }

@@ -14,7 +14,12 @@ pub fn met(mut run: Run, waits: &[(u64, u64)]) -> Run {
         histogram.record_n(Nanos::from_millis(*ms), *count);
     }
     let longest = histogram.max().as_secs_f64();
-    run.metrics.push(Metric { name: BUSY_WAIT.into(), unit: Unit::Seconds, better: Better::Lower, samples: vec![longest] });
+    run.metrics.push(Metric {
+        name: BUSY_WAIT.into(),
+        unit: Unit::Seconds,
+        better: Better::Lower,
+        samples: vec![longest],
+    });
     run.phases.push(Phase {
         name: BUSY.phase.into(),
         started: Nanos::ZERO,

@@ -10,7 +10,9 @@ use trimtab_study::study::light_work::SPARSE_WAIT;
 use trimtab_study::study::metrics::FOREGROUND;
 use trimtab_study::study::policy;
 use trimtab_study::study::recommendation::Recommendation;
-use trimtab_study::study::sensitivity::{Assumption, AssumptionResult, Sensitivity, SensitivityRow};
+use trimtab_study::study::sensitivity::{
+    Assumption, AssumptionResult, Sensitivity, SensitivityRow,
+};
 
 /// Use `idle`.
 pub const IDLE: Recommendation = Recommendation::Use(policy::IDLE);
@@ -29,7 +31,12 @@ const ASSUMPTIONS: [Assumption; 9] = [
 ];
 
 /// A modelled run with these settings and figures.
-pub fn run(workload: &str, policy: &str, settings: &[(&str, &str)], metrics: &[(&str, Unit, f64)]) -> Run {
+pub fn run(
+    workload: &str,
+    policy: &str,
+    settings: &[(&str, &str)],
+    metrics: &[(&str, Unit, f64)],
+) -> Run {
     let header = RunHeader::new(
         workload,
         settings.iter().map(|(key, value)| Field::new(*key, *value)).collect(),
@@ -40,8 +47,10 @@ pub fn run(workload: &str, policy: &str, settings: &[(&str, &str)], metrics: &[(
     );
     let mut run = header.into_run(RunRecording::default(), true);
     run.tool_version = "0.1.0".into();
-    run.environment =
-        vec![Field::new("drive.model", "OCZ Vertex LE 100 GB: SandForce SF-1500 with compression"), Field::new("volume.name", "ext4")];
+    run.environment = vec![
+        Field::new("drive.model", "OCZ Vertex LE 100 GB: SandForce SF-1500 with compression"),
+        Field::new("volume.name", "ext4"),
+    ];
     let metric = |(name, unit, value): &(&str, Unit, f64)| Metric {
         name: (*name).into(),
         unit: *unit,
@@ -54,8 +63,13 @@ pub fn run(workload: &str, policy: &str, settings: &[(&str, &str)], metrics: &[(
 
 /// A study of five policies at two fills, with figures of the articles' order of magnitude.
 pub fn whole() -> Study {
-    let waits =
-        [("none", 0.0027, 0.053), ("online", 3.1, 3.41), ("batched", 0.68, 0.053), ("adaptive", 0.68, 0.053), ("idle", 0.153, 0.053)];
+    let waits = [
+        ("none", 0.0027, 0.053),
+        ("online", 3.1, 3.41),
+        ("batched", 0.68, 0.053),
+        ("adaptive", 0.68, 0.053),
+        ("idle", 0.153, 0.053),
+    ];
     let tree = |(policy, wait, delete): &(&str, f64, f64)| {
         let mut run = run(
             "tree",
@@ -65,12 +79,15 @@ pub fn whole() -> Study {
                 (metrics::DELETE_SECONDS, Unit::Seconds, *delete),
                 (FOREGROUND, Unit::Seconds, 0.3 + delete),
                 (SPARSE_WAIT, Unit::Seconds, *wait),
-                (metrics::DISCARD_COMMANDS, Unit::Count, if *policy == "none" { 0.0 } else { 350.0 }),
+                (
+                    metrics::DISCARD_COMMANDS,
+                    Unit::Count,
+                    if *policy == "none" { 0.0 } else { 350.0 },
+                ),
             ],
         );
         if *policy == "idle" {
-            let text =
-                "the smallest TRIM takes 148 ms here, above the budget of 5.00 ms: a request that arrives during one waits that long";
+            let text = "the smallest TRIM takes 148 ms here, above the budget of 5.00 ms: a request that arrives during one waits that long";
             run.warnings.push(Warning {
                 code: "policy.budget-missed".into(),
                 severity: Severity::Caution,
@@ -98,15 +115,25 @@ pub fn whole() -> Study {
             run("churn", policy, &settings, &figures)
         })
     };
-    let rows = ASSUMPTIONS.map(|assumption| (assumption, if assumption == Assumption::TrimCost { BATCHED } else { IDLE }));
+    let rows = ASSUMPTIONS.map(|assumption| {
+        (assumption, if assumption == Assumption::TrimCost { BATCHED } else { IDLE })
+    });
     let moved = |choice: &str, rate: f64| {
-        run("churn", "batched", &[(QUESTION, "alignment"), (CHOICE, choice)], &[(RATE_STEADY, Unit::OpsPerSecond, rate)])
+        run(
+            "churn",
+            "batched",
+            &[(QUESTION, "alignment"), (CHOICE, choice)],
+            &[(RATE_STEADY, Unit::OpsPerSecond, rate)],
+        )
     };
     Study {
         target: "drive:ocz-vertex-le-100gb".into(),
         runs: waits.iter().map(tree).collect(),
         ageing: months.iter().flat_map(aged).collect(),
-        tuning: vec![moved("partition from 1 MiB on", 34_600.0), moved("partition from sector 63 on", 3_800.0)],
+        tuning: vec![
+            moved("partition from 1 MiB on", 34_600.0),
+            moved("partition from sector 63 on", 3_800.0),
+        ],
         sensitivity: Some(sensitivity(IDLE, &rows)),
         complete: true,
         ..Study::default()
@@ -116,7 +143,8 @@ pub fn whole() -> Study {
 /// The same study on a drive of that name with equal figures under each policy.
 fn indifferent(drive: &str) -> Study {
     let mut study = whole();
-    let base: Vec<_> = study.runs.iter().chain(&study.ageing).take(1).map(|run| run.metrics.clone()).collect();
+    let base: Vec<_> =
+        study.runs.iter().chain(&study.ageing).take(1).map(|run| run.metrics.clone()).collect();
     let months = study.ageing[0].metrics.clone();
     study.runs.iter_mut().for_each(|run| {
         let discards = run.metrics.last().unwrap().clone();
@@ -132,20 +160,34 @@ fn indifferent(drive: &str) -> Study {
 }
 
 /// Small studies that recommend `recommended`, and other policies under other assumptions.
-pub fn sensitivity(recommended: Recommendation, then: &[(Assumption, Recommendation)]) -> Sensitivity {
+pub fn sensitivity(
+    recommended: Recommendation,
+    then: &[(Assumption, Recommendation)],
+) -> Sensitivity {
     let row = |(assumption, recommended): &(Assumption, Recommendation)| SensitivityRow {
         assumption: *assumption,
         assumed: "a".into(),
         tried: vec![AssumptionResult { value: "b".into(), recommended: *recommended }],
     };
-    Sensitivity { recommended: Some(recommended), rows: then.iter().map(row).collect(), ..Sensitivity::default() }
+    Sensitivity {
+        recommended: Some(recommended),
+        rows: then.iter().map(row).collect(),
+        ..Sensitivity::default()
+    }
 }
 
 /// Three drives: one where trimming matters, two where it does not.
 pub fn three() -> Vec<Study> {
-    let mut all = vec![whole(), indifferent("SATA SSD of today: 500 GB of TLC"), indifferent("NVMe SSD of today: 500 GB of TLC")];
+    let mut all = vec![
+        whole(),
+        indifferent("SATA SSD of today: 500 GB of TLC"),
+        indifferent("NVMe SSD of today: 500 GB of TLC"),
+    ];
     let varied = [Assumption::TrimCost, Assumption::Fill];
-    let changed = [(varied[0], Recommendation::Use(policy::ONLINE)), (varied[1], Recommendation::Use(policy::NONE))];
+    let changed = [
+        (varied[0], Recommendation::Use(policy::ONLINE)),
+        (varied[1], Recommendation::Use(policy::NONE)),
+    ];
     all[0].sensitivity = Some(sensitivity(IDLE, &changed));
     let same = Recommendation::NoDifference;
     for study in &mut all[1..] {
