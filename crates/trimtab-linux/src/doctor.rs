@@ -481,7 +481,11 @@ impl<'a> Doctor<'a> {
                 )
             })
         {
-            more.push("the device-mapper tables (dmsetup table, dmsetup status): allow_discards, thin pool passdown".to_owned());
+            more.push(
+                "the device-mapper tables (dmsetup table, dmsetup status): \
+                allow_discards, thin pool passdown"
+                    .to_owned(),
+            );
         }
         if self.root.is_live() && !rustix::process::geteuid().is_root() && !stack.layers.is_empty()
         {

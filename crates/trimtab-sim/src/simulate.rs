@@ -556,27 +556,36 @@ fn not_steady(written: u64, capacity: Bytes, later: Option<TransientRateReason>)
                 Field::new("throttles-at-celsius", three_digits(throttles_c)),
             ],
             format!(
-                "no steady rate: the drive is still warming up, to {heads_for_c:.0} degrees Celsius at this load, and throttles at {throttles_c:.0}; write more"
+                "no steady rate: the drive is still warming up, to {heads_for_c:.0} \
+                    degrees Celsius at this load, and throttles at {throttles_c:.0}; write more"
             ),
         ),
         Some(TransientRateReason::Life { credit_bytes }) => (
             "steady-state.life-throttle",
             vec![Field::new("credit-left-bytes", credit_bytes.to_string())],
             format!(
-                "no steady rate: after {} more of flash writes the drive throttles to preserve its life; write more",
+                "no steady rate: after {} more of flash writes the drive throttles \
+                    to preserve its life; write more",
                 Bytes(credit_bytes)
             ),
         ),
         Some(TransientRateReason::Resumes) => (
             "steady-state.swings",
             Vec::new(),
-            "no steady rate: at this load the drive alternates between throttled and full speed; write more, so that each fiftieth covers whole cycles"
+            "no steady rate: at this load the drive alternates between throttled and \
+                full speed; write more, so that each fiftieth covers whole cycles"
                 .to_owned(),
         ),
         None => (
             "steady-state.not-reached",
-            vec![Field::new("written-capacities", three_digits(written as f64 / capacity.as_f64()))],
-            "steady state (SNIA PTS: five rounds, range within 20 %, slope within 10 %, after one capacity written and after the last knee) was not reached; write more".to_owned(),
+            vec![Field::new(
+                "written-capacities",
+                three_digits(written as f64 / capacity.as_f64()),
+            )],
+            "steady state (SNIA PTS: five rounds, range within 20 %, slope within 10 \
+                %, after one capacity written and after the last knee) was not reached; \
+                write more"
+                .to_owned(),
         ),
     };
     Warning { code: code.to_owned(), severity: Severity::Note, facts, text }

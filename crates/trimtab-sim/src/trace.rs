@@ -97,7 +97,8 @@ impl TraceRecord {
         }
         if offset % SECTOR_BYTES != 0 || len % SECTOR_BYTES != 0 {
             return Err(LineError::Wrong(format!(
-                "{len} bytes at byte {offset} are not whole sectors of 512 bytes: is it another format?"
+                "{len} bytes at byte {offset} are not whole sectors of 512 bytes: is \
+                    it another format?"
             )));
         }
         let kind = if len == 0 && preflush { TraceOpKind::Flush } else { self.kind };

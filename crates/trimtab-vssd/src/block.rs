@@ -208,7 +208,8 @@ mod tests {
         let error = none(vec![missed(), fuse]);
         assert_eq!(
             format!("{error:#}"),
-            "no block device is available; not ublk: no module: it: No such file or directory (os error 2)"
+            "no block device is available; not ublk: no module: it: No such file or \
+                directory (os error 2)"
         );
         assert_eq!(
             error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error),

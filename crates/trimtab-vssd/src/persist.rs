@@ -74,7 +74,8 @@ pub fn in_file(
     }
     let written = bring_up_to_data(&mut drive, interface)?;
     let remark = format!(
-        "{shown} was not detached properly: its data are complete; the drive's state is from the last proper detach, with {} written since",
+        "{shown} was not detached properly: its data are complete; the drive's state \
+            is from the last proper detach, with {} written since",
         Bytes(written)
     );
     Ok((drive, Some(remark)))
@@ -167,7 +168,8 @@ fn resume(
 }
 
 /// Hint if a state and its data do not belong together.
-const OTHER_DATA: &str = "copy the data and the state of a detached drive together, or remove the state and start a new drive with these data (--adopt)";
+const OTHER_DATA: &str = "copy the data and the state of a detached drive together, or remove the state and \
+    start a new drive with these data (--adopt)";
 
 const SAMPLES: u64 = 64;
 const SAMPLE_BYTES: u64 = 4096;

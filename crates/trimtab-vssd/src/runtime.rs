@@ -432,7 +432,8 @@ pub fn check_id(id: &str) -> Result<(), UsageError> {
     let shown: String =
         id.chars().take(IDENTIFIER_MAX + 1).flat_map(char::escape_default).collect();
     let rule = format!(
-        "use at most {IDENTIFIER_MAX} of a-z, 0-9, '-', '_' and '.', and begin with a letter or a digit"
+        "use at most {IDENTIFIER_MAX} of a-z, 0-9, '-', '_' and '.', and begin with \
+            a letter or a digit"
     );
     Err(UsageError::new(format!("'{shown}' is not an id")).hint(rule))
 }
@@ -471,7 +472,8 @@ fn base() -> anyhow::Result<PathBuf> {
     });
     let Some(state) = state else {
         bail!(
-            "neither XDG_RUNTIME_DIR nor HOME names a directory of this user; set {DIRECTORY_VARIABLE}"
+            "neither XDG_RUNTIME_DIR nor HOME names a directory of this user; set \
+                {DIRECTORY_VARIABLE}"
         );
     };
     let state = fs::canonicalize(&state).unwrap_or(state);

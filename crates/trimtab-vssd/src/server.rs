@@ -260,7 +260,8 @@ impl Server {
                     Ok(()) => return self.finish(),
                     Err(error) if !reported => {
                         trimtab_linux::output::complain(&format!(
-                            "{error:#}; waiting until it is free (a second signal ends the server immediately)"
+                            "{error:#}; waiting until it is free (a second signal \
+                                ends the server immediately)"
                         ));
                         reported = true;
                     }

@@ -116,7 +116,8 @@ pub fn open(data: &Path) -> anyhow::Result<Option<SavedState>> {
 /// Fails if another user can have written or placed the file.
 fn require_own(directory: &Dir, file: &File) -> io::Result<()> {
     if named::is_open_to_others(file) {
-        let what = "it belongs to another user, or others may write to it; delete it, or make this user its only owner and writer";
+        let what = "it belongs to another user, or others may write to it; delete it, or make \
+            this user its only owner and writer";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     }
     if directory.require_unshared().is_err() { Dir::require_trusted_file(file) } else { Ok(()) }

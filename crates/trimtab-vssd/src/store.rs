@@ -46,7 +46,8 @@ impl Store {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
                 anyhow::bail!(
-                    "the data file {shown} is in use by another attached drive (see `trimtab drive status`)"
+                    "the data file {shown} is in use by another attached drive (see \
+                        `trimtab drive status`)"
                 )
             }
             Err(errno) => {

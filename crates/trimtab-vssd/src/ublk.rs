@@ -48,7 +48,8 @@ fn open() -> anyhow::Result<Control> {
     let mut control = Control::open().map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::NotFound => {
-                "/dev/ublk-control does not exist (the module ublk_drv is missing or not loaded: `modprobe ublk_drv`)"
+                "/dev/ublk-control does not exist (the module ublk_drv is missing or \
+                    not loaded: `modprobe ublk_drv`)"
             }
             io::ErrorKind::PermissionDenied => "no permission to open /dev/ublk-control",
             _ => "cannot open /dev/ublk-control",

@@ -266,7 +266,8 @@ fn against_fio(place: &str, file: &Path, size: Bytes, plan: &Plan) -> bool {
             let verdict = iops_ratio.at_least(0.98).max(cpu_ratio.at_most(1.0));
             held &= verdict != Verdict::Fails;
             println!(
-                "{name:24} {mine:12.0} {theirs:12.0} {iops_ratio:>22} {cpu:9.2} {fio_cpu:9.2} {cpu_ratio:>22} {verdict}"
+                "{name:24} {mine:12.0} {theirs:12.0} {iops_ratio:>22} {cpu:9.2} \
+                    {fio_cpu:9.2} {cpu_ratio:>22} {verdict}"
             );
         }
     }

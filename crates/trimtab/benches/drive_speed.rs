@@ -36,7 +36,8 @@ fn main() -> ExitCode {
         println!("{}", remember(REMEMBERED[which]));
         return ExitCode::SUCCESS;
     }
-    let about = "The SSD model: greedy, 4 KiB mapping, 256 pages a block, 8 channels, OP (T-U)/U = 10 %, timing on; per second of processor time.";
+    let about = "The SSD model: greedy, 4 KiB mapping, 256 pages a block, 8 channels, OP (T-U)/U \
+        = 10 %, timing on; per second of processor time.";
     let _figures = figures::begin("drive_speed", about, &[]);
     let claims = [
         Claim {
@@ -55,7 +56,8 @@ fn main() -> ExitCode {
         },
     ];
     println!(
-        "greedy, 4 KiB mapping, 256 pages a block, 8 channels, OP (T-U)/U = 10 %, timing on; per second of processor time\n"
+        "greedy, 4 KiB mapping, 256 pages a block, 8 channels, OP (T-U)/U = 10 %, \
+            timing on; per second of processor time\n"
     );
     println!("{:10} {:>26} {:>10} {:>8} {:>10}", "raw", "what", "M pages/s", "claim", "holds");
     let mut held = true;

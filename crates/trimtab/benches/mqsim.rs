@@ -271,52 +271,15 @@ fn number(text: &str, name: &str) -> Option<f64> {
 fn device_xml() -> String {
     let over_provisioning = 1.0 - UTILISATION;
     format!(
-        "<?xml version=\"1.0\" encoding=\"us-ascii\"?>\n<Execution_Parameter_Set><Host_Parameter_Set><PCIe_Lane_Bandwidth>1.0</PCIe_Lane_Bandwidth>\
-         <PCIe_Lane_Count>4</PCIe_Lane_Count><SATA_Processing_Delay>400000</SATA_Processing_Delay><Enable_ResponseTime_Logging>false\
-         </Enable_ResponseTime_Logging><ResponseTime_Logging_Period_Length>1000000</ResponseTime_Logging_Period_Length></Host_Parameter_Set>\
-         <Device_Parameter_Set><Seed>321</Seed><Enabled_Preconditioning>false</Enabled_Preconditioning><Memory_Type>FLASH</Memory_Type>\
-         <HostInterface_Type>NVME</HostInterface_Type><IO_Queue_Depth>1024</IO_Queue_Depth><Queue_Fetch_Size>512</Queue_Fetch_Size>\
-         <Caching_Mechanism>SIMPLE</Caching_Mechanism><Data_Cache_Sharing_Mode>SHARED</Data_Cache_Sharing_Mode>\
-         <Data_Cache_Capacity>1048576</Data_Cache_Capacity><Data_Cache_DRAM_Row_Size>8192</Data_Cache_DRAM_Row_Size>\
-         <Data_Cache_DRAM_Data_Rate>3200</Data_Cache_DRAM_Data_Rate><Data_Cache_DRAM_Data_Busrt_Size>8</Data_Cache_DRAM_Data_Busrt_Size>\
-         <Data_Cache_DRAM_tRCD>1</Data_Cache_DRAM_tRCD><Data_Cache_DRAM_tCL>1</Data_Cache_DRAM_tCL><Data_Cache_DRAM_tRP>1</Data_Cache_DRAM_tRP>\
-         <Address_Mapping>PAGE_LEVEL</Address_Mapping><Ideal_Mapping_Table>true</Ideal_Mapping_Table><CMT_Capacity>33554432</CMT_Capacity>\
-         <CMT_Sharing_Mode>SHARED</CMT_Sharing_Mode><Plane_Allocation_Scheme>CWDP</Plane_Allocation_Scheme>\
-         <Transaction_Scheduling_Policy>OUT_OF_ORDER</Transaction_Scheduling_Policy><Overprovisioning_Ratio>{over_provisioning:.4}</Overprovisioning_Ratio>\
-         <GC_Exec_Threshold>0.02</GC_Exec_Threshold><GC_Block_Selection_Policy>GREEDY</GC_Block_Selection_Policy>\
-         <Use_Copyback_for_GC>false</Use_Copyback_for_GC><Preemptible_GC_Enabled>false</Preemptible_GC_Enabled>\
-         <GC_Hard_Threshold>0.005</GC_Hard_Threshold><Dynamic_Wearleveling_Enabled>false</Dynamic_Wearleveling_Enabled>\
-         <Static_Wearleveling_Enabled>false</Static_Wearleveling_Enabled><Static_Wearleveling_Threshold>100</Static_Wearleveling_Threshold>\
-         <Preferred_suspend_erase_time_for_read>700000</Preferred_suspend_erase_time_for_read>\
-         <Preferred_suspend_erase_time_for_write>700000</Preferred_suspend_erase_time_for_write>\
-         <Preferred_suspend_write_time_for_read>100000</Preferred_suspend_write_time_for_read>\
-         <Flash_Channel_Count>{CHANNELS}</Flash_Channel_Count><Flash_Channel_Width>1</Flash_Channel_Width>\
-         <Channel_Transfer_Rate>{CHANNEL_MBPS}</Channel_Transfer_Rate><Chip_No_Per_Channel>{DIES_PER_CHANNEL}</Chip_No_Per_Channel>\
-         <Flash_Comm_Protocol>NVDDR2</Flash_Comm_Protocol><Flash_Parameter_Set><Flash_Technology>SLC</Flash_Technology>\
-         <CMD_Suspension_Support>NONE</CMD_Suspension_Support><Page_Read_Latency_LSB>{READ_NS}</Page_Read_Latency_LSB>\
-         <Page_Read_Latency_CSB>{READ_NS}</Page_Read_Latency_CSB><Page_Read_Latency_MSB>{READ_NS}</Page_Read_Latency_MSB>\
-         <Page_Program_Latency_LSB>{PROGRAM_NS}</Page_Program_Latency_LSB><Page_Program_Latency_CSB>{PROGRAM_NS}</Page_Program_Latency_CSB>\
-         <Page_Program_Latency_MSB>{PROGRAM_NS}</Page_Program_Latency_MSB><Block_Erase_Latency>{ERASE_NS}</Block_Erase_Latency>\
-         <Block_PE_Cycles_Limit>1000000</Block_PE_Cycles_Limit><Suspend_Erase_Time>700000</Suspend_Erase_Time>\
-         <Suspend_Program_Time>100000</Suspend_Program_Time><Die_No_Per_Chip>1</Die_No_Per_Chip><Plane_No_Per_Die>1</Plane_No_Per_Die>\
-         <Block_No_Per_Plane>{BLOCKS}</Block_No_Per_Plane><Page_No_Per_Block>{PAGES_PER_BLOCK}</Page_No_Per_Block><Page_Capacity>{PAGE}</Page_Capacity>\
-         <Page_Metadat_Capacity>0</Page_Metadat_Capacity></Flash_Parameter_Set></Device_Parameter_Set></Execution_Parameter_Set>\n"
+        "<?xml version=\"1.0\" encoding=\"us-ascii\"?>\n\
+            <Execution_Parameter_Set><Host_Parameter_Set><PCIe_Lane_Bandwidth>1.0</PCIe_Lane_Bandwidth><PCIe_Lane_Count>4</PCIe_Lane_Count><SATA_Processing_Delay>400000</SATA_Processing_Delay><Enable_ResponseTime_Logging>false</Enable_ResponseTime_Logging><ResponseTime_Logging_Period_Length>1000000</ResponseTime_Logging_Period_Length></Host_Parameter_Set><Device_Parameter_Set><Seed>321</Seed><Enabled_Preconditioning>false</Enabled_Preconditioning><Memory_Type>FLASH</Memory_Type><HostInterface_Type>NVME</HostInterface_Type><IO_Queue_Depth>1024</IO_Queue_Depth><Queue_Fetch_Size>512</Queue_Fetch_Size><Caching_Mechanism>SIMPLE</Caching_Mechanism><Data_Cache_Sharing_Mode>SHARED</Data_Cache_Sharing_Mode><Data_Cache_Capacity>1048576</Data_Cache_Capacity><Data_Cache_DRAM_Row_Size>8192</Data_Cache_DRAM_Row_Size><Data_Cache_DRAM_Data_Rate>3200</Data_Cache_DRAM_Data_Rate><Data_Cache_DRAM_Data_Busrt_Size>8</Data_Cache_DRAM_Data_Busrt_Size><Data_Cache_DRAM_tRCD>1</Data_Cache_DRAM_tRCD><Data_Cache_DRAM_tCL>1</Data_Cache_DRAM_tCL><Data_Cache_DRAM_tRP>1</Data_Cache_DRAM_tRP><Address_Mapping>PAGE_LEVEL</Address_Mapping><Ideal_Mapping_Table>true</Ideal_Mapping_Table><CMT_Capacity>33554432</CMT_Capacity><CMT_Sharing_Mode>SHARED</CMT_Sharing_Mode><Plane_Allocation_Scheme>CWDP</Plane_Allocation_Scheme><Transaction_Scheduling_Policy>OUT_OF_ORDER</Transaction_Scheduling_Policy><Overprovisioning_Ratio>{over_provisioning:.4}</Overprovisioning_Ratio><GC_Exec_Threshold>0.02</GC_Exec_Threshold><GC_Block_Selection_Policy>GREEDY</GC_Block_Selection_Policy><Use_Copyback_for_GC>false</Use_Copyback_for_GC><Preemptible_GC_Enabled>false</Preemptible_GC_Enabled><GC_Hard_Threshold>0.005</GC_Hard_Threshold><Dynamic_Wearleveling_Enabled>false</Dynamic_Wearleveling_Enabled><Static_Wearleveling_Enabled>false</Static_Wearleveling_Enabled><Static_Wearleveling_Threshold>100</Static_Wearleveling_Threshold><Preferred_suspend_erase_time_for_read>700000</Preferred_suspend_erase_time_for_read><Preferred_suspend_erase_time_for_write>700000</Preferred_suspend_erase_time_for_write><Preferred_suspend_write_time_for_read>100000</Preferred_suspend_write_time_for_read><Flash_Channel_Count>{CHANNELS}</Flash_Channel_Count><Flash_Channel_Width>1</Flash_Channel_Width><Channel_Transfer_Rate>{CHANNEL_MBPS}</Channel_Transfer_Rate><Chip_No_Per_Channel>{DIES_PER_CHANNEL}</Chip_No_Per_Channel><Flash_Comm_Protocol>NVDDR2</Flash_Comm_Protocol><Flash_Parameter_Set><Flash_Technology>SLC</Flash_Technology><CMD_Suspension_Support>NONE</CMD_Suspension_Support><Page_Read_Latency_LSB>{READ_NS}</Page_Read_Latency_LSB><Page_Read_Latency_CSB>{READ_NS}</Page_Read_Latency_CSB><Page_Read_Latency_MSB>{READ_NS}</Page_Read_Latency_MSB><Page_Program_Latency_LSB>{PROGRAM_NS}</Page_Program_Latency_LSB><Page_Program_Latency_CSB>{PROGRAM_NS}</Page_Program_Latency_CSB><Page_Program_Latency_MSB>{PROGRAM_NS}</Page_Program_Latency_MSB><Block_Erase_Latency>{ERASE_NS}</Block_Erase_Latency><Block_PE_Cycles_Limit>1000000</Block_PE_Cycles_Limit><Suspend_Erase_Time>700000</Suspend_Erase_Time><Suspend_Program_Time>100000</Suspend_Program_Time><Die_No_Per_Chip>1</Die_No_Per_Chip><Plane_No_Per_Die>1</Plane_No_Per_Die><Block_No_Per_Plane>{BLOCKS}</Block_No_Per_Plane><Page_No_Per_Block>{PAGES_PER_BLOCK}</Page_No_Per_Block><Page_Capacity>{PAGE}</Page_Capacity><Page_Metadat_Capacity>0</Page_Metadat_Capacity></Flash_Parameter_Set></Device_Parameter_Set></Execution_Parameter_Set>\n"
     )
 }
 
 fn workload_xml(case: &Case, requests: u64) -> String {
     format!(
-        "<?xml version=\"1.0\" encoding=\"us-ascii\"?>\n<MQSim_IO_Scenarios><IO_Scenario><IO_Flow_Parameter_Set_Synthetic>\
-         <Priority_Class>HIGH</Priority_Class><Device_Level_Data_Caching_Mode>TURNED_OFF</Device_Level_Data_Caching_Mode>\
-         <Channel_IDs>0,1,2,3</Channel_IDs><Chip_IDs>0,1</Chip_IDs><Die_IDs>0</Die_IDs><Plane_IDs>0</Plane_IDs>\
-         <Initial_Occupancy_Percentage>0</Initial_Occupancy_Percentage><Working_Set_Percentage>100</Working_Set_Percentage>\
-         <Synthetic_Generator_Type>QUEUE_DEPTH</Synthetic_Generator_Type><Read_Percentage>{}</Read_Percentage>\
-         <Address_Distribution>RANDOM_UNIFORM</Address_Distribution><Percentage_of_Hot_Region>0</Percentage_of_Hot_Region>\
-         <Generated_Aligned_Addresses>true</Generated_Aligned_Addresses><Address_Alignment_Unit>8</Address_Alignment_Unit>\
-         <Request_Size_Distribution>FIXED</Request_Size_Distribution><Average_Request_Size>8</Average_Request_Size>\
-         <Variance_Request_Size>0</Variance_Request_Size><Seed>798</Seed><Average_No_of_Reqs_in_Queue>{}</Average_No_of_Reqs_in_Queue>\
-         <Intensity>32768</Intensity><Stop_Time>0</Stop_Time><Total_Requests_To_Generate>{requests}</Total_Requests_To_Generate>\
-         </IO_Flow_Parameter_Set_Synthetic></IO_Scenario></MQSim_IO_Scenarios>\n",
+        "<?xml version=\"1.0\" encoding=\"us-ascii\"?>\n\
+            <MQSim_IO_Scenarios><IO_Scenario><IO_Flow_Parameter_Set_Synthetic><Priority_Class>HIGH</Priority_Class><Device_Level_Data_Caching_Mode>TURNED_OFF</Device_Level_Data_Caching_Mode><Channel_IDs>0,1,2,3</Channel_IDs><Chip_IDs>0,1</Chip_IDs><Die_IDs>0</Die_IDs><Plane_IDs>0</Plane_IDs><Initial_Occupancy_Percentage>0</Initial_Occupancy_Percentage><Working_Set_Percentage>100</Working_Set_Percentage><Synthetic_Generator_Type>QUEUE_DEPTH</Synthetic_Generator_Type><Read_Percentage>{}</Read_Percentage><Address_Distribution>RANDOM_UNIFORM</Address_Distribution><Percentage_of_Hot_Region>0</Percentage_of_Hot_Region><Generated_Aligned_Addresses>true</Generated_Aligned_Addresses><Address_Alignment_Unit>8</Address_Alignment_Unit><Request_Size_Distribution>FIXED</Request_Size_Distribution><Average_Request_Size>8</Average_Request_Size><Variance_Request_Size>0</Variance_Request_Size><Seed>798</Seed><Average_No_of_Reqs_in_Queue>{}</Average_No_of_Reqs_in_Queue><Intensity>32768</Intensity><Stop_Time>0</Stop_Time><Total_Requests_To_Generate>{requests}</Total_Requests_To_Generate></IO_Flow_Parameter_Set_Synthetic></IO_Scenario></MQSim_IO_Scenarios>\n",
         case.read_percent, case.depth
     )
 }
@@ -365,7 +328,8 @@ fn main() -> ExitCode {
             keep(case.name, "requests simulated", "requests/s", &[ours.simulated_per_s]);
             keep(case.name, "requests simulated by MQSim", "requests/s", &[theirs.simulated_per_s]);
             eprintln!(
-                "{}: {:.0} requests simulated a second, MQSim {:.0}: {times:.0} times ({FASTER_MIN:.0} claimed)",
+                "{}: {:.0} requests simulated a second, MQSim {:.0}: {times:.0} \
+                    times ({FASTER_MIN:.0} claimed)",
                 case.name, ours.simulated_per_s, theirs.simulated_per_s
             );
             slowest = slowest.min(times);

@@ -23,7 +23,8 @@ fn main() -> ExitCode {
     let rounds =
         std::env::var("TRIMTAB_BENCH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(31);
     let original = std::env::var_os("TRIMTAB_BENCH_POSTMARK").unwrap_or_else(|| "postmark".into());
-    let about = "PostMark, size 500 100000, number 10000, transactions 20000, read and write 4096, unbuffered, tmpfs; pairs in turns.";
+    let about = "PostMark, size 500 100000, number 10000, transactions 20000, read and write \
+        4096, unbuffered, tmpfs; pairs in turns.";
     let _figures = figures::begin(
         "postmark_vs_original",
         about,
@@ -47,7 +48,8 @@ fn main() -> ExitCode {
         }
     }
     println!(
-        "PostMark, size 500 100000, number 10000, transactions 20000, read and write 4096, unbuffered, tmpfs; {rounds} pairs in turns"
+        "PostMark, size 500 100000, number 10000, transactions 20000, read and write \
+            4096, unbuffered, tmpfs; {rounds} pairs in turns"
     );
     println!(
         "{:<22} {:>34} {:>34}",
@@ -80,7 +82,8 @@ fn run(scratch: &Path, program: &OsString, args: &[&str]) -> Sample {
     let location = scratch.join("location");
     fs::create_dir(&location).unwrap();
     let config = scratch.join("config");
-    let lines = "set buffering false\nset size 500 100000\nset read 4096\nset write 4096\nset number 10000\nset transactions 20000\nrun\nquit\n";
+    let lines = "set buffering false\nset size 500 100000\nset read 4096\nset write 4096\n\
+        set number 10000\nset transactions 20000\nrun\nquit\n";
     fs::write(&config, format!("set location {}\n{lines}", location.display())).unwrap();
     let before = children_cpu();
     let started = Instant::now();

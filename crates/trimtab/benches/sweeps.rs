@@ -18,10 +18,15 @@ const PROJECTED: (f64, f64) = (10_000.0, 3.5);
 
 fn plan(cells: usize) -> String {
     format!(
-        "name = \"bench\"\n[base]\ndrive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"8GiB\"\nworkload.drive_writes = 8\nworkload.trim_percent = 10\n\
-         [axes]\ndrive.over_provisioning_percent = {{ from = 8, to = 40 }}\ndrive.flash.nand.program_ns = {{ from = 300000, to = 2000000, log = true }}\n\
-         drive.flash.trim.command_ns = {{ from = 10000, to = 2000000, log = true }}\npolicy = [\"none\", \"online\", \"batched:every=1h\", \"adaptive\", \"idle\"]\n\
-         workload = [\"random\", \"hot-cold\"]\n[design]\nkind = \"sobol\"\npoints = {cells}\n"
+        "name = \"bench\"\n[base]\ndrive.name = \"crucial-m4-128gb\"\n\
+            drive.capacity = \"8GiB\"\nworkload.drive_writes = 8\n\
+            workload.trim_percent = 10\n[axes]\n\
+            drive.over_provisioning_percent = {{ from = 8, to = 40 }}\n\
+            drive.flash.nand.program_ns = {{ from = 300000, to = 2000000, log = true }}\n\
+            drive.flash.trim.command_ns = {{ from = 10000, to = 2000000, log = true }}\n\
+            policy = [\"none\", \"online\", \"batched:every=1h\", \"adaptive\", \"idle\"]\n\
+            workload = [\"random\", \"hot-cold\"]\n[design]\nkind = \"sobol\"\n\
+            points = {cells}\n"
     )
 }
 
@@ -49,7 +54,8 @@ fn seconds(plan: &Path, output: &Path, shards: &[&str]) -> f64 {
 fn main() -> ExitCode {
     let cells: usize =
         std::env::var("TRIMTAB_BENCH_CELLS").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
-    let about = "Sweeps: Sobol points of drives of 8 GiB, five policies, two workloads, 8 drive writes each; one thread a process.";
+    let about = "Sweeps: Sobol points of drives of 8 GiB, five policies, two workloads, 8 drive \
+        writes each; one thread a process.";
     let _figures = figures::begin("sweeps", about, &[]);
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = scratch.path().join("plan.toml");
@@ -64,7 +70,8 @@ fn main() -> ExitCode {
     keep(&format!("{few} cells"), "one process", "s", &[one]);
     keep(&format!("{few} cells"), "two processes", "s", &[two]);
     println!(
-        "{few} cells: one process {one:.1} s, two {two:.1} s: {twice:.2} times ({TWICE_MIN} claimed), the same bytes: {same}"
+        "{few} cells: one process {one:.1} s, two {two:.1} s: {twice:.2} times \
+            ({TWICE_MIN} claimed), the same bytes: {same}"
     );
     std::fs::write(&path, plan(cells)).unwrap();
     let all = seconds(&path, &scratch.path().join("all"), &["1/2", "2/2"]);
@@ -72,7 +79,8 @@ fn main() -> ExitCode {
     let rate = cells as f64 / all;
     let hours = PROJECTED.0 / rate / 3600.0;
     println!(
-        "{cells} cells of 8 GiB, 8 drive-writes each, two processes: {all:.1} s, {rate:.3} cells a second; 10,000 take {hours:.2} h (at most {} claimed)",
+        "{cells} cells of 8 GiB, 8 drive-writes each, two processes: {all:.1} s, \
+            {rate:.3} cells a second; 10,000 take {hours:.2} h (at most {} claimed)",
         PROJECTED.1
     );
     if twice >= TWICE_MIN && same && hours <= PROJECTED.1 {

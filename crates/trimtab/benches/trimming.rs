@@ -596,7 +596,8 @@ fn beside_trims(beside: &Beside) -> bool {
             keep(&case, figure, unit, &[value]);
         }
         println!(
-            "  {how:<10} {before:>7.2} ms {during:>7.2} ms {:>7.2} {longest:>7.1} ms {:>8.2} {:>9} {:>10.1}",
+            "  {how:<10} {before:>7.2} ms {during:>7.2} ms {:>7.2} {longest:>7.1} ms \
+                {:>8.2} {:>9} {:>10.1}",
             during / before,
             o.seconds(),
             o.commands,
@@ -618,7 +619,8 @@ fn beside_trims(beside: &Beside) -> bool {
                 &figures,
             );
             println!(
-                "  {how}, round {}: in the device p99 {:.3} ms, {:.3} before; p99.9 {:.3} ms, {:.3} before; {} of {} writes met a command",
+                "  {how}, round {}: in the device p99 {:.3} ms, {:.3} before; p99.9 \
+                    {:.3} ms, {:.3} before; {} of {} writes met a command",
                 nth + 1,
                 figures[1],
                 figures[0],
@@ -638,14 +640,16 @@ fn beside_trims(beside: &Beside) -> bool {
         claim(
             kept >= without,
             &format!(
-                "{what}: in {kept} of {of} rounds, and in {without} without any trim, of as many writes"
+                "{what}: in {kept} of {of} rounds, and in {without} without any \
+                    trim, of as many writes"
             ),
         )
     };
     held &= claim(
         idle.rounds.iter().all(|round| round.met * 100 <= round.during_ms.len()),
         &format!(
-            "fewer than 1 % of the writes are in the device together with a command: {:.2} % in the worst round",
+            "fewer than 1 % of the writes are in the device together with a command: \
+                {:.2} % in the worst round",
             100.0 * worst_met(idle)
         ),
     );
@@ -660,7 +664,8 @@ fn beside_trims(beside: &Beside) -> bool {
     held &= claim(
         worst <= 2.0 / 3.0,
         &format!(
-            "nine tenths of the bytes in the first two thirds of each pass: after {:.0} % of the longest",
+            "nine tenths of the bytes in the first two thirds of each pass: after \
+                {:.0} % of the longest",
             100.0 * worst
         ),
     );
@@ -739,7 +744,8 @@ fn daemon() -> bool {
     keep("daemon, 4 filesystems, nothing to do", "wake-ups", "count/s", &[wakes as f64 / span]);
     keep("daemon, 4 filesystems, nothing to do", "resident memory", "KiB", &[memory as f64]);
     println!(
-        "daemon, 4 filesystems, nothing to do, {span} s: {:.4} % of a core, {:.2} wake-ups a second, {:.1} MiB resident",
+        "daemon, 4 filesystems, nothing to do, {span} s: {:.4} % of a core, {:.2} \
+            wake-ups a second, {:.1} MiB resident",
         100.0 * cpu / span,
         wakes as f64 / span,
         memory as f64 / 1024.0

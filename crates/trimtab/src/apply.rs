@@ -368,11 +368,13 @@ fn needs_discard(spec: &PolicySpec, subject: &ApplySubject) -> Option<&'static s
     match (spec, subject.fs_type.as_str()) {
         (PolicySpec::Online, _) => None,
         (_, "f2fs") if subject.is_zoned => Some(
-            "f2fs on a zoned drive cannot be mounted without the option discard, so the option stays",
+            "f2fs on a zoned drive cannot be mounted without the option discard, so \
+                the option stays",
         ),
         (PolicySpec::None, _) => None,
         (_, "ntfs3") => Some(
-            "ntfs3 refuses every trim (FITRIM) without the option discard, so the policy needs that option",
+            "ntfs3 refuses every trim (FITRIM) without the option discard, so the \
+                policy needs that option",
         ),
         _ => None,
     }
@@ -414,12 +416,14 @@ fn deciding_line(plan: &ApplyPlan, lines: &[PathBuf]) -> Option<String> {
     if lines.len() > 1 {
         let fs_type = &plan.fs_type;
         Some(format!(
-            "the discard option applies to the whole {fs_type}: its lines for {all} all get it; the line for {deciding} decides"
+            "the discard option applies to the whole {fs_type}: its lines for {all} \
+                all get it; the line for {deciding} decides"
         ))
     } else if !lines.contains(&plan.mount_point) {
         let shown = plan.mount_point.display();
         Some(format!(
-            "the line for {deciding} mounts the filesystem at {shown} and decides, so it is the one changed"
+            "the line for {deciding} mounts the filesystem at {shown} and decides, \
+                so it is the one changed"
         ))
     } else {
         None
@@ -447,7 +451,8 @@ fn not_listed(plan: &ApplyPlan, wanted: Option<&str>) -> String {
     let itself = if plan.fs_type == "ext4" { &itself } else { "" };
     let shown = plan.mount_point.display();
     format!(
-        "{shown} is not in {FSTAB}: {verb} the option {option} in the configuration that mounts it (a mount unit, an automounter){itself}"
+        "{shown} is not in {FSTAB}: {verb} the option {option} in the configuration \
+            that mounts it (a mount unit, an automounter){itself}"
     )
 }
 
@@ -503,10 +508,20 @@ fn units(
     match spec {
         PolicySpec::None | PolicySpec::Online => {}
         PolicySpec::Batched(s) if s.schedule == Schedule::AtShutdown => {
-            remarks.push("enable trimtab-shutdown.service: systemctl enable --now trimtab-shutdown.service".to_owned());
+            remarks.push(
+                "enable trimtab-shutdown.service: systemctl enable --now \
+                trimtab-shutdown.service"
+                    .to_owned(),
+            );
         }
-        _ if own => remarks.push("reload trimtab.service: systemctl reload trimtab.service".to_owned()),
-        _ => remarks.push("enable trimtab.service: systemctl enable --now trimtab.service (OpenRC: rc-update add trimtab)".to_owned()),
+        _ if own => {
+            remarks.push("reload trimtab.service: systemctl reload trimtab.service".to_owned())
+        }
+        _ => remarks.push(
+            "enable trimtab.service: systemctl enable --now trimtab.service (OpenRC: \
+            rc-update add trimtab)"
+                .to_owned(),
+        ),
     }
     if timer {
         let path = plan.mount_point.display();
@@ -515,8 +530,9 @@ fn units(
         });
         remarks.push(match visits {
             true => format!(
-                "fstrim.timer is enabled and also trims {path}: stop it for all filesystems (systemctl disable --now fstrim.timer), or for \
-                 this one (option X-fstrim.notrim on each of its lines in {FSTAB})"
+                "fstrim.timer is enabled and also trims {path}: stop it for all \
+                    filesystems (systemctl disable --now fstrim.timer), or for this one \
+                    (option X-fstrim.notrim on each of its lines in {FSTAB})"
             ),
             false => format!("fstrim.timer is enabled, but does not trim {path}"),
         });

@@ -106,7 +106,8 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
     let root = Root::live().context("cannot open /")?;
     if !rustix::process::geteuid().is_root() {
         bail!(
-            "the daemon needs root, as trimming does; start it as a service (systemctl start trimtab) or with sudo"
+            "the daemon needs root, as trimming does; start it as a service \
+                (systemctl start trimtab) or with sudo"
         );
     }
     let common = TaskContext {

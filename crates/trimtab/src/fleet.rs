@@ -21,7 +21,8 @@ const WEAR: &str = "wear";
 pub fn read(paths: &[PathBuf]) -> anyhow::Result<Hosts> {
     let mut all = Hosts::default();
     for path in paths {
-        let hint = "name a directory or files that 'trimtab doctor --json' and 'trimtab wear --json' wrote";
+        let hint = "name a directory or files that 'trimtab doctor --json' and 'trimtab wear \
+            --json' wrote";
         let kind = ResolvedObject::look_up(path)
             .map_err(|error| of_named(error, path, "cannot read", hint))?
             .kind();
@@ -78,7 +79,13 @@ fn add_directory(all: &mut Hosts, directory: &Path) {
 /// Adds a file of a directory. What another host sent may link to any file of this one.
 fn add_found(all: &mut Hosts, host: &str, file: &Path) {
     if file.is_symlink() {
-        not_read(all, file, "is a symbolic link, and cannot be read as part of a directory; name its target as PATH".to_owned());
+        not_read(
+            all,
+            file,
+            "is a symbolic link, and cannot be read as part of a directory; name its \
+            target as PATH"
+                .to_owned(),
+        );
     } else {
         add(all, host, file);
     }

@@ -90,7 +90,11 @@ fn command_of(id: RunId, run: &Run) -> anyhow::Result<Vec<String>> {
         "{id} was interrupted, and a run cannot be stopped at the same place again{shown}"
     );
     command.with_context(|| {
-        format!("{id} does not hold what it was made from: trimtab {} kept no command and no specification", run.tool_version)
+        format!(
+            "{id} does not hold what it was made from: trimtab {} kept no command and no \
+            specification",
+            run.tool_version
+        )
     })
 }
 

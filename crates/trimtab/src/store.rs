@@ -47,7 +47,8 @@ pub enum StoreError {
     Foreign(PathBuf),
     /// The file is corrupt.
     #[error(
-        "store {path} is damaged ({detail}); restore it from a copy, or move it away and a new one is made"
+        "store {path} is damaged ({detail}); restore it from a copy, or move it away \
+            and a new one is made"
     )]
     Damaged {
         /// The file.
@@ -70,7 +71,8 @@ pub enum StoreError {
     },
     /// The reference names a study, but the command needs a single run.
     #[error(
-        "'{reference}' is a study, and this command takes one of its runs ({runs}): choose one from 'trimtab results list --study {id}'"
+        "'{reference}' is a study, and this command takes one of its runs ({runs}): \
+            choose one from 'trimtab results list --study {id}'"
     )]
     Study {
         /// The reference as given.
@@ -171,7 +173,9 @@ impl Store {
         if application == APPLICATION_ID {
             let other = || {
                 StoreError::Other(format!(
-                    "store {} has version {found}, and this trimtab reads version {VERSION}; use the trimtab that made it, or move it away and a new one is made",
+                    "store {} has version {found}, and this trimtab reads version \
+                        {VERSION}; use the trimtab that made it, or move it away and a new \
+                        one is made",
                     self.path.display()
                 ))
             };
@@ -194,7 +198,8 @@ impl Store {
     fn no_run(&self, reference: &str) -> StoreError {
         let path = self.path.display();
         StoreError::Other(format!(
-            "store {path} has no run '{reference}'; a run is named by the first digits of its id, study:ID, last, or last~1: see trimtab results list"
+            "store {path} has no run '{reference}'; a run is named by the first \
+                digits of its id, study:ID, last, or last~1: see trimtab results list"
         ))
     }
 
@@ -286,7 +291,8 @@ fn default_path(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Result
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
     data.map(|data| data.join("trimtab/results.db")).ok_or_else(|| {
-        let what = "there is no place for the store: neither XDG_DATA_HOME nor HOME is set; name a file with --store";
+        let what = "there is no place for the store: neither XDG_DATA_HOME nor HOME is set; \
+            name a file with --store";
         StoreError::Other(what.to_owned())
     })
 }
@@ -373,7 +379,8 @@ fn has_room(path: &Path, directory: &Path) -> Result<()> {
     }
     let path = path.display();
     Err(StoreError::Other(format!(
-        "store {path} could not keep a result: {free} free there, and a run takes up to {ROOM}; name a file elsewhere with --store"
+        "store {path} could not keep a result: {free} free there, and a run takes up \
+            to {ROOM}; name a file elsewhere with --store"
     )))
 }
 

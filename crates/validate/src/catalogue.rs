@@ -25,7 +25,9 @@ use trimtab_study::learn::fit::SequentialEvaluator;
 const PUBLISHED: &str = "docs/real-drives.csv";
 /// Published and modelled rates, relative to the project root.
 const ROWS: &str = "docs/catalogue.csv";
-const HEADER: &str = "# Published rates (geometric mean of the repeats), the largest repeat over the least, and the rates of the model. `make catalogue` writes this.\ndrive,rate,published,repeats,modelled\n";
+const HEADER: &str = "# Published rates (geometric mean of the repeats), the largest repeat over the \
+    least, and the rates of the model. `make catalogue` writes this.\n\
+    drive,rate,published,repeats,modelled\n";
 
 /// Arguments of `validate catalogue`.
 #[derive(Debug, clap::Args)]

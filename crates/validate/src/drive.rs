@@ -217,8 +217,10 @@ fn text(rows: &[TheoryRow]) -> String {
         String::new()
     } else {
         format!(
-            " The reference of {simulated} is a Monte Carlo simulation that shares no code with the model, because no exact formula is known. ± is its \
-             error (95 %) including the effect of ties between blocks; it is added to the limit of the row."
+            " The reference of {simulated} is a Monte Carlo simulation that shares \
+                no code with the model, because no exact formula is known. ± is its error \
+                (95 %) including the effect of ties between blocks; it is added to the \
+                limit of the row."
         )
     };
     let verdict = format!(

@@ -28,8 +28,10 @@ use trimtab_study::document::Table;
 
 /// Arguments of `validate volume`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Needs root and mke2fs. Exit status 1 if a value of the model deviates from the real filesystem by more than 15 %.")]
+#[command(
+    after_help = "Needs root and mke2fs. Exit status 1 if a value of the model deviates from the \
+        real filesystem by more than 15 %."
+)]
 pub struct ValidateVolumeArgs {
     /// Filesystem sizes.
     #[arg(long, value_delimiter = ',', default_values = ["4GiB", "16GiB"])]

@@ -221,7 +221,8 @@ fn spec_of(file: File) -> Result<DriveSpec, String> {
 fn source(field: &str, text: &str) -> Result<Source, String> {
     let wrong = || {
         format!(
-            "sources.{field} must begin with 'published:', 'fitted:', 'assumed:' or 'measured:', followed by the source"
+            "sources.{field} must begin with 'published:', 'fitted:', 'assumed:' or \
+                'measured:', followed by the source"
         )
     };
     let (kind, text) = text.split_once(':').ok_or_else(wrong)?;
@@ -270,13 +271,15 @@ mod tests {
             ("name = ".to_owned(), "line 1"),
             (
                 format!(
-                    "{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\nset = {{ \"dsk.rpm\" = 5400 }}\n"
+                    "{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\n\
+                        set = {{ \"dsk.rpm\" = 5400 }}\n"
                 ),
                 "not a field of the file",
             ),
             (
                 format!(
-                    "{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\nset = {{ \"disk.rpm\" = 1 }}\n"
+                    "{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\n\
+                        set = {{ \"disk.rpm\" = 1 }}\n"
                 ),
                 "disk.rpm is 1",
             ),
@@ -291,7 +294,8 @@ mod tests {
 
     #[test]
     fn parse_with_too_many_alternatives_fails_in_one_line() {
-        let minimal = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\nrpm = 7200\n";
+        let minimal = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\n\
+            rpm = 7200\n";
         let uncertain = "[[uncertain]]\nbecause = \"b\"\nset = { \"disk.rpm\" = 5400 }\n";
         let with = |count: usize| parse(&format!("{minimal}{}", uncertain.repeat(count)));
         assert_eq!(with(UNCERTAIN_MAX).map(|drive| drive.alternatives.len()), Ok(UNCERTAIN_MAX));
@@ -343,10 +347,12 @@ mod tests {
     fn parse_rejects_line_breaks_in_shown_texts() {
         let with = |description: &str, more: &str| {
             format!(
-                "name = \"x\"\ndescription = \"{description}\"\ncapacity_bytes = 1_000_000_000\n{more}"
+                "name = \"x\"\ndescription = \"{description}\"\n\
+                    capacity_bytes = 1_000_000_000\n{more}"
             )
         };
-        let uncertain = "[disk]\nrpm = 7200\n[[uncertain]]\nbecause = \"a\\tb\"\nset = { \"disk.rpm\" = 5400 }\n";
+        let uncertain = "[disk]\nrpm = 7200\n[[uncertain]]\nbecause = \"a\\tb\"\n\
+            set = { \"disk.rpm\" = 5400 }\n";
         let source = "[disk]\nrpm = 7200\n[sources]\n\"disk.rpm\" = \"published: a\\u001bb\"\n";
         for (text, place) in [
             (with("y\\nz", "[disk]\n"), "description contains '\\n'"),
@@ -364,8 +370,9 @@ mod tests {
 
     #[test]
     fn alternative_differs_only_in_uncertain_field() {
-        let text = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\nrpm = 7200\n\
-                    [[uncertain]]\nbecause = \"both were sold\"\nset = { \"disk.rpm\" = 5400 }\n";
+        let text = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\n\
+            rpm = 7200\n[[uncertain]]\nbecause = \"both were sold\"\n\
+            set = { \"disk.rpm\" = 5400 }\n";
         let drive = parse(text).unwrap();
         let (Medium::Disk(one), Medium::Disk(other)) =
             (&drive.spec.medium, &drive.alternatives[0].spec.medium)
@@ -392,8 +399,9 @@ mod tests {
             let capacity = capacity >> 1;
             let page = page >> 1;
             let _ = parse(&format!(
-                "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = {capacity}\n[flash.geometry]\nchannels = {channels}\n\
-                 page_bytes = {page}\nblocks_per_plane = {blocks}\nsuperblock_dies = {die}\n"
+                "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = {capacity}\n\
+                    [flash.geometry]\nchannels = {channels}\npage_bytes = {page}\n\
+                    blocks_per_plane = {blocks}\nsuperblock_dies = {die}\n"
             ));
         }
     }

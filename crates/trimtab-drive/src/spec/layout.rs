@@ -77,7 +77,8 @@ impl SsdLayout {
                 "flash.ftl.mapping_unit_bytes",
                 unit,
                 format!(
-                    "must divide what a die programs at once, page_bytes x planes = {program_bytes}, or be a multiple of it"
+                    "must divide what a die programs at once, page_bytes x planes = \
+                        {program_bytes}, or be a multiple of it"
                 ),
             ));
         }
@@ -129,7 +130,8 @@ impl SsdLayout {
                 "flash.ftl.mapping_unit_bytes",
                 unit,
                 format!(
-                    "a superblock ({bytes} bytes) must hold a whole number of units, at least 2 and at most 2^30 slots"
+                    "a superblock ({bytes} bytes) must hold a whole number of units, \
+                        at least 2 and at most 2^30 slots"
                 ),
             ));
         }
@@ -142,7 +144,8 @@ impl SsdLayout {
                 "flash.ftl.mapping_unit_bytes",
                 unit,
                 format!(
-                    "{superblocks} superblocks of {slots} slots exceed 32-bit addresses; use a larger mapping unit for {raw} of flash"
+                    "{superblocks} superblocks of {slots} slots exceed 32-bit \
+                        addresses; use a larger mapping unit for {raw} of flash"
                 ),
             ));
         }
@@ -191,7 +194,9 @@ impl SsdLayout {
                 "flash.geometry.blocks_per_plane",
                 flash.geometry.blocks_per_plane,
                 format!(
-                    "this gives {} superblocks of {superblock}; {needed} are needed: {} for the user capacity ({}), {} open for writing, {free} kept free, {} for the SLC cache",
+                    "this gives {} superblocks of {superblock}; {needed} are needed: \
+                        {} for the user capacity ({}), {} open for writing, {free} kept \
+                        free, {} for the SLC cache",
                     self.superblocks,
                     needed
                         - free

@@ -104,7 +104,8 @@ impl DriveSpec {
                 "name",
                 format!("'{shown}'"),
                 format!(
-                    "must be at most {IDENTIFIER_MAX} of a-z, 0-9, '-', '_' and '.', and begin with a letter or a digit"
+                    "must be at most {IDENTIFIER_MAX} of a-z, 0-9, '-', '_' and '.', \
+                        and begin with a letter or a digit"
                 ),
             ));
         }
@@ -213,7 +214,8 @@ impl Flash {
             let engine = compression.engine_bytes_per_s;
             if engine != 0 && !(ENGINE_MIN..=TIB).contains(&engine) {
                 let text = format!(
-                    "must be 0 (without limit) or lie between {ENGINE_MIN} and {TIB} bytes per second"
+                    "must be 0 (without limit) or lie between {ENGINE_MIN} and {TIB} \
+                        bytes per second"
                 );
                 return Err(wrong("flash.compression.engine_bytes_per_s", engine, text));
             }
@@ -318,7 +320,8 @@ impl Flash {
                 "flash.slc_cache",
                 "present",
                 format!(
-                    "flash with {} bit per cell needs no SLC cache; omit it or raise geometry.bits_per_cell",
+                    "flash with {} bit per cell needs no SLC cache; omit it or raise \
+                        geometry.bits_per_cell",
                     self.geometry.bits_per_cell
                 ),
             ));

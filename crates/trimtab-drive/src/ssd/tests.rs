@@ -479,7 +479,8 @@ fn ssd_results_match_golden_fingerprints() {
         ssd.check_invariants().unwrap();
         let counters = ssd.counters();
         lines += &std::format!(
-            "{name}: {:016x} at {} ns, WAF {:.4}, {} collected, {} folded, {} levelled, {} worn out\n",
+            "{name}: {:016x} at {} ns, WAF {:.4}, {} collected, {} folded, {} \
+                levelled, {} worn out\n",
             ssd.fingerprint(),
             now.0,
             ssd.waf().unwrap(),

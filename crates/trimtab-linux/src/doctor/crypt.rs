@@ -28,12 +28,14 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, report: &mut Lay
         None => {}
     }
     if report.gate == Gate::Passes {
-        let text = "discards show an observer of the drive which blocks are free; that is the price of passing them";
+        let text = "discards show an observer of the drive which blocks are free; that is the \
+            price of passing them";
         report.note("crypt.leaks-free-space", text);
         return;
     }
     if has_integrity(doctor, stack, layer, &name) {
-        let why = "dm-crypt with integrity passes no discards: cryptsetup refuses --allow-discards for it";
+        let why = "dm-crypt with integrity passes no discards: cryptsetup refuses \
+            --allow-discards for it";
         report.block("crypt.integrity", why, without_integrity());
         return;
     }
@@ -78,8 +80,9 @@ fn keeps_checksums(target: &MapperTarget) -> bool {
 /// The only remaining remedy where checksums prevent discards.
 pub fn without_integrity() -> Remedy {
     Remedy::by_hand(
-        "no option changes that: leave 10 % to 20 % of the drive unused, or format the drive again without --integrity (dm-integrity by itself, \
-         below plain LUKS, can pass discards: integritysetup open --allow-discards)",
+        "no option changes that: leave 10 % to 20 % of the drive unused, or format \
+            the drive again without --integrity (dm-integrity by itself, below plain LUKS, \
+            can pass discards: integritysetup open --allow-discards)",
     )
 }
 
@@ -90,7 +93,8 @@ fn wrong_parameter(root: &Root, is_given: bool, report: &mut LayerReport) {
         cmdline.split_ascii_whitespace().any(|word| word.split('=').next() == Some(parameter))
     };
     if has("rd.luks.allow-discards") && !is_given {
-        let text = "rd.luks.allow-discards on the kernel command line has no effect under systemd; rd.luks.options=UUID=discard has";
+        let text = "rd.luks.allow-discards on the kernel command line has no effect under \
+            systemd; rd.luks.options=UUID=discard has";
         let remedy = Remedy::by_hand(format!(
             "take rd.luks.allow-discards from {}",
             initramfs::command_line(root)
@@ -115,7 +119,8 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
     let word = quoted(name);
     if !uuid.starts_with("CRYPT-") {
         return Remedy::by_hand(format!(
-            "{word} was not opened by cryptsetup: add allow_discards to its table where that is loaded (dmsetup)"
+            "{word} was not opened by cryptsetup: add allow_discards to its table \
+                where that is loaded (dmsetup)"
         ));
     }
     if !uuid.starts_with("CRYPT-LUKS") {
@@ -131,7 +136,8 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
     let command = format!("cryptsetup {flag}{options} refresh {word}");
     let now = match elsewhere {
         Some(file) => Remedy::by_hand(format!(
-            "run {command}, with the header, the key file or the key slot that {file} names (cryptsetup(8))"
+            "run {command}, with the header, the key file or the key slot that \
+                {file} names (cryptsetup(8))"
         )),
         None => Remedy::run(command),
     };
@@ -141,10 +147,15 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
         _ if persistent => now,
         Some(opening) if opening.discards => stale(doctor, &word, opening, now),
         Some(opening) => {
-            actions.extend(opening.is_crypttab().then(|| RemedyAction::Crypttab { name: name.to_owned() }));
+            actions.extend(
+                opening.is_crypttab().then(|| RemedyAction::Crypttab { name: name.to_owned() }),
+            );
             rebuilt(doctor, opening, now.then(opening.instruction(doctor.root, &word)))
         }
-        None => now.then("open it with cryptsetup --allow-discards from now on, or with the option discard where it is opened from"),
+        None => now.then(
+            "open it with cryptsetup --allow-discards from now on, or with the option \
+            discard where it is opened from",
+        ),
     };
     let can = is_plain(name) && plain_crypt(&doctor.tables, name) && elsewhere.is_none();
     remedy.done_by(actions.into_iter().filter(|_| can))
@@ -172,8 +183,8 @@ fn reopened(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
     } else {
         Remedy::by_hand(written).then(again)
     };
-    let start = "open it as the start of the machine does: restart its unit systemd-cryptsetup@, or run cryptdisks_start (swap: mkswap is \
-                 part of that)";
+    let start = "open it as the start of the machine does: restart its unit systemd-cryptsetup@, \
+        or run cryptdisks_start (swap: mkswap is part of that)";
     rebuilt(doctor, opening, remedy.then(start))
 }
 
@@ -196,14 +207,18 @@ fn stale(doctor: &Doctor<'_>, word: &str, opening: &Opening, now: Remedy) -> Rem
     let place = opening.shown();
     let why = match &opening.place {
         OptionPlace::Parameter(_) => {
-            return now.then(format!("look for what opens {word}: the kernel was started with {place}, and {word} lacks the option"));
+            return now.then(format!(
+                "look for what opens {word}: the kernel was started with {place}, and \
+                {word} lacks the option"
+            ));
         }
         OptionPlace::Line(_) if opening.early => {
             format!("rebuild the initramfs, whose copy of {place} is older")
         }
         OptionPlace::Line(_) => {
             format!(
-                "{word} was opened before {place} was changed, or not by it; only if the initramfs opens it, rebuild that"
+                "{word} was opened before {place} was changed, or not by it; only if \
+                    the initramfs opens it, rebuild that"
             )
         }
     };

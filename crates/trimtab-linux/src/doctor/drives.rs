@@ -87,7 +87,8 @@ fn ata(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
     match (trim.as_deref(), report.gate) {
         (Some("forced_unsupported"), _) => {
             report.set(Gate::Blocks, "the kernel does not use this drive's TRIM");
-            let text = "TRIM is forced off: by the kernel's list of drives that it harms, or by libata.force=notrim";
+            let text = "TRIM is forced off: by the kernel's list of drives that it harms, or by \
+                libata.force=notrim";
             report.serious(
                 "ata.forced-off",
                 text,
@@ -120,7 +121,10 @@ fn trim_unknown(layer: &Layer, report: &mut LayerReport) {
     report.why =
         "the kernel sends no TRIM, and does not show whether the drive supports it".to_owned();
     let remedy = Remedy::run(format!("hdparm -I {}", quoted(&layer.node())))
-        .then("if it does not list Data Set Management TRIM, leave 10 % to 20 % of the drive unused; if it does, the kernel's log says why none is sent:")
+        .then(
+            "if it does not list Data Set Management TRIM, leave 10 % to 20 % of the \
+            drive unused; if it does, the kernel's log says why none is sent:",
+        )
         .then_run("journalctl --dmesg --grep 'DISCARD|UNMAP|WRITE SAME|TRIM'");
     report.serious("ata.trim-unknown", report.why.clone(), remedy);
 }
@@ -134,7 +138,8 @@ fn no_trim(root: &Root, layer: &Layer, report: &mut LayerReport) {
         hard_disk(report);
     } else {
         let remedy = Remedy::by_hand(
-            "leave 10 % to 20 % of the drive unused from the start (secure erase first), as spare for its own work",
+            "leave 10 % to 20 % of the drive unused from the start (secure erase \
+                first), as spare for its own work",
         );
         report.block("drive.no-trim", "the drive does not support TRIM", remedy);
     }
@@ -168,7 +173,8 @@ fn known_faults(
         match fault {
             Fault::QueuedTrim if trim == Some("queued") => {
                 let text = format!(
-                    "queued TRIM is in use on a drive whose queued TRIM is known to lose data or to hang ({source})"
+                    "queued TRIM is in use on a drive whose queued TRIM is known to \
+                        lose data or to hang ({source})"
                 );
                 let remedy = Remedy::by_hand(
                     "put libata.force=noncqtrim on the kernel command line, or update the kernel",
@@ -204,14 +210,18 @@ fn known_faults(
 
 /// Switches discards off for a drive that they harm.
 fn no_discards(layer: &Layer) -> Remedy {
-    Remedy::by_hand("mount its filesystems without discard, and with X-fstrim.notrim, so that nothing trims them")
-        .then_run(format!("echo 0 > {}", quoted(&limit_path(layer))))
-        .then("a boot restores that limit: repeat the command at every boot")
+    Remedy::by_hand(
+        "mount its filesystems without discard, and with X-fstrim.notrim, so that \
+        nothing trims them",
+    )
+    .then_run(format!("echo 0 > {}", quoted(&limit_path(layer))))
+    .then("a boot restores that limit: repeat the command at every boot")
 }
 
 fn unqueued(trim: Option<&str>, report: &mut LayerReport) {
     if matches!(trim, Some("unqueued" | "forced_unqueued")) {
-        let text = "TRIM is not queued: each one waits for all other commands and they for it; trim in batches or in idle time rather than online";
+        let text = "TRIM is not queued: each one waits for all other commands and they for it; \
+            trim in batches or in idle time rather than online";
         report.note("ata.unqueued", text);
     }
 }
@@ -223,8 +233,11 @@ fn nvme(root: &Root, layer: &Layer, report: &mut LayerReport) {
         && report.findings.iter().all(|finding| finding.severity < Severity::Serious)
     {
         report.why = "the drive does not offer Dataset Management (Deallocate)".to_owned();
-        let remedy = Remedy::run(format!("nvme id-ctrl --human-readable {}", quoted(&layer.node())))
-            .then("see whether ONCS has bit 2 (Data Set Management Supported): if not, a firmware update of the drive may add it");
+        let remedy =
+            Remedy::run(format!("nvme id-ctrl --human-readable {}", quoted(&layer.node()))).then(
+                "see whether ONCS has bit 2 (Data Set Management Supported): if not, a \
+                firmware update of the drive may add it",
+            );
         report.serious("nvme.no-deallocate", report.why.clone(), remedy);
     }
 }
@@ -242,8 +255,10 @@ fn virtio(root: &Root, layer: &Layer, report: &mut LayerReport) {
     let is_of_machine = report.findings.iter().any(|finding| finding.code == "virtio.no-discard");
     if let Some(machine) = machine_without_discards(root).filter(|_| is_of_machine) {
         let remedy = Remedy::by_hand(format!(
-            "on the host: give the virtual machine a machine type of QEMU 4.0 or later, since {machine} switches discards off for virtio-blk \
-             (or set discard=on on its device virtio-blk-pci), and discard='unmap' on the disk; then stop and start it"
+            "on the host: give the virtual machine a machine type of QEMU 4.0 or \
+                later, since {machine} switches discards off for virtio-blk (or set \
+                discard=on on its device virtio-blk-pci), and discard='unmap' on the disk; \
+                then stop and start it"
         ));
         report.findings.iter_mut().for_each(|finding| finding.remedy = Some(remedy.clone()));
     }
@@ -254,7 +269,8 @@ fn beyond_the_guest(root: &Root, layer: &Layer, bus: Bus, report: &mut LayerRepo
     if report.gate == Gate::Passes
         && matches!(Provider::of(root, layer, bus), Some(Provider::Hypervisor(_) | Provider::Array))
     {
-        let text = "what the host or the array makes of it cannot be seen from here; run trimtab doctor there too";
+        let text = "what the host or the array makes of it cannot be seen from here; run \
+            trimtab doctor there too";
         report.note("virtual.host-unknown", text);
     }
 }

@@ -37,17 +37,21 @@ impl Fault {
     pub const fn note(self) -> &'static str {
         match self {
             Self::QueuedTrim => {
-                "the drive's queued TRIM is known to be faulty; the kernel does not use it, so there is nothing to do"
+                "the drive's queued TRIM is known to be faulty; the kernel does not \
+                    use it, so there is nothing to do"
             }
             Self::LargeTrim => {
-                "the drive locks up on large TRIMs; the kernel limits them to 128 MiB, so there is nothing to do"
+                "the drive locks up on large TRIMs; the kernel limits them to 128 \
+                    MiB, so there is nothing to do"
             }
             Self::Trim => "TRIM is known to fail on this drive; the kernel sends none",
             Self::EmmcTrim => {
-                "the drive's TRIM command is known to be faulty; the kernel discards by other commands, so there is nothing to do"
+                "the drive's TRIM command is known to be faulty; the kernel discards \
+                    by other commands, so there is nothing to do"
             }
             Self::Zeroes => {
-                "the drive says that trimmed blocks read as zeroes, which is not always so: do not rely on it"
+                "the drive says that trimmed blocks read as zeroes, which is not \
+                    always so: do not rely on it"
             }
             Self::Hangs => "TRIM is known to hang this drive; the kernel sends none at present",
             Self::LosesData => {
@@ -131,7 +135,8 @@ pub fn trim_refusal(
     let (layer, (_, source)) = stack.drives().find_map(|layer| Some((layer, found(layer)?)))?;
     let name = drive_name(root, layer);
     Some(format!(
-        "{name} is known to lose data when it is trimmed ({source}); {LOSES_DATA} under [doctor] ignore allows it"
+        "{name} is known to lose data when it is trimmed ({source}); {LOSES_DATA} \
+            under [doctor] ignore allows it"
     ))
 }
 

@@ -163,7 +163,9 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
             report.block("fs.no-discards", "this filesystem driver discards nothing", remedy);
         }
         None if mount.fs_type == "fuseblk" => {
-            report.why = "a FUSE driver: only a trim shows whether it discards (ntfs-3g does, exfat-fuse does not)".to_owned();
+            report.why = "a FUSE driver: only a trim shows whether it discards (ntfs-3g does, \
+                exfat-fuse does not)"
+                .to_owned();
             let remedy = Remedy::run(format!("trimtab trim {}", word(&mount.mount_point)));
             let text = "unknown until a trim is tried: trimtab trim counts what reaches the drive";
             report.caution(UNTRIED, text, remedy);
@@ -177,12 +179,14 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         "btrfs" => btrfs(root, mount, online, &mut report),
         "f2fs" => f2fs(root, stack, online, &mut report),
         "ntfs3" => {
-            let text = "only a trim of the whole filesystem is safe: asked for a range (fstrim --offset or --length), Linux discards what is in use; \
-                        it blocks the filesystem until done, and suspend with it";
+            let text = "only a trim of the whole filesystem is safe: asked for a range (fstrim \
+                --offset or --length), Linux discards what is in use; it blocks the \
+                filesystem until done, and suspend with it";
             report.note("fs.trim-whole-only", text);
         }
         "exfat" | "vfat" => {
-            let text = "a trim of the whole filesystem in one call blocks it until done, and suspend with it; trimtab trim goes in windows";
+            let text = "a trim of the whole filesystem in one call blocks it until done, and \
+                suspend with it; trimtab trim goes in windows";
             report.note("fs.trim-blocks", text);
         }
         _ => {}
@@ -234,10 +238,12 @@ fn not_recovered(
     };
     report.why = match report.gate {
         Gate::Unknown => format!(
-            "mounted with {option}, without its journal; Linux 5.1 and later refuse every trim (FITRIM) of it, and earlier ones may"
+            "mounted with {option}, without its journal; Linux 5.1 and later refuse \
+                every trim (FITRIM) of it, and earlier ones may"
         ),
         _ => format!(
-            "mounted with {option}, without its journal: the kernel refuses every trim (FITRIM) of it"
+            "mounted with {option}, without its journal: the kernel refuses every \
+                trim (FITRIM) of it"
         ),
     };
     let severity = if report.gate == Gate::Blocks { Severity::Serious } else { Severity::Caution };
@@ -343,11 +349,13 @@ fn ext4(
         report.caution("ext4.errors", text, Remedy::by_hand("unmount it").then_run(check));
     }
     if online == OnlineDiscardMode::Sync && !mount.has_option("discard") {
-        let text = "online discard is a default of this filesystem (tune2fs -o discard): mount shows nothing of it";
+        let text = "online discard is a default of this filesystem (tune2fs -o discard): mount \
+            shows nothing of it";
         report.note("ext4.discard-by-default", text);
     }
     if online == OnlineDiscardMode::Sync && kernel_version(root).is_some_and(|v| v >= (5, 15)) {
-        let text = "online discard sends freed space together with adjoining free space of its block group; deleting many files sends the same space many times";
+        let text = "online discard sends freed space together with adjoining free space of its \
+            block group; deleting many files sends the same space many times";
         report.note("ext4.discard-amplification", text);
     }
     if root
@@ -371,7 +379,8 @@ fn xfs(root: &Root, mount: &Mount, report: &mut LayerReport) {
         );
     }
     if kernel_version(root).is_some_and(|v| v >= (6, 10)) {
-        let text = "on this kernel a plain fstrim skips most small free extents; trimtab trim goes by allocation groups and sends them all";
+        let text = "on this kernel a plain fstrim skips most small free extents; trimtab trim \
+            goes by allocation groups and sends them all";
         report.note("xfs.fstrim-incomplete", text);
     }
 }
@@ -386,11 +395,13 @@ fn btrfs(root: &Root, mount: &Mount, online: OnlineDiscardMode, report: &mut Lay
     }
     match online {
         OnlineDiscardMode::Sync => {
-            let text = "discard without =async discards within each commit: deleting much can stall for minutes";
+            let text = "discard without =async discards within each commit: deleting much can \
+                stall for minutes";
             report.caution("btrfs.sync-discard", text, remounted(root, mount, "discard=async"));
         }
         OnlineDiscardMode::Async => {
-            let text = "discard=async leaves metadata out; an occasional trim of everything is still of use";
+            let text = "discard=async leaves metadata out; an occasional trim of everything is \
+                still of use";
             report.note("btrfs.async-data-only", text);
             let waiting = root.read_u64(knobs.join("discardable_bytes")).unwrap_or(0);
             if waiting > 1 << 30
@@ -407,7 +418,8 @@ fn btrfs(root: &Root, mount: &Mount, online: OnlineDiscardMode, report: &mut Lay
 
 fn f2fs(root: &Root, stack: &Stack, online: OnlineDiscardMode, report: &mut LayerReport) {
     if online == OnlineDiscardMode::Thread {
-        let text = "mounted with discard (the default), fstrim sends nothing: f2fs takes note of it and sends when the device has been idle";
+        let text = "mounted with discard (the default), fstrim sends nothing: f2fs takes note \
+            of it and sends when the device has been idle";
         report.note("f2fs.sends-later", text);
     }
     let sys = Path::new("/sys/fs/f2fs").join(device_name(stack));

@@ -34,7 +34,8 @@ pub fn rebuilt(root: &Root, remedy: Remedy, why: &str) -> Remedy {
     match tool(root) {
         Some(command) => remedy.then(why).then_run(command),
         None => remedy.then(format!(
-            "{why}: update-initramfs -u -k all (Debian, Ubuntu), dracut --force --regenerate-all (Fedora, RHEL, SUSE) or mkinitcpio -P (Arch)"
+            "{why}: update-initramfs -u -k all (Debian, Ubuntu), dracut --force \
+                --regenerate-all (Fedora, RHEL, SUSE) or mkinitcpio -P (Arch)"
         )),
     }
 }

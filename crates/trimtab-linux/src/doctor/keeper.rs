@@ -49,10 +49,12 @@ impl MountManager {
                 Remedy::by_hand(format!("{verb} the option {option} to {point} in /etc/fstab"))
             }
             Self::Kubernetes => Remedy::by_hand(format!(
-                "write the option {option} to mountOptions of its StorageClass, for new volumes, and of its PersistentVolume; then start its pods again"
+                "write the option {option} to mountOptions of its StorageClass, for \
+                    new volumes, and of its PersistentVolume; then start its pods again"
             )),
             Self::Udisks => Remedy::by_hand(format!(
-                "to keep it, add {option} to {0}_allow and {0}_defaults in /etc/udisks2/mount_options.conf, and mount again",
+                "to keep it, add {option} to {0}_allow and {0}_defaults in \
+                    /etc/udisks2/mount_options.conf, and mount again",
                 mount.fs_type
             )),
         }

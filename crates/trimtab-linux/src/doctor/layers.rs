@@ -82,11 +82,16 @@ fn read_only(root: &Root, layer: &Layer, report: &mut LayerReport) {
         LayerKind::Loop => Remedy::by_hand(format!("unmount {node}"))
             .then_run(format!("losetup --detach {node}"))
             .then("attach the file again without --read-only"),
-        LayerKind::Lvm | LayerKind::Thin => Remedy::run(format!("lvchange --permission rw {}", quoted(&lvm_name(label)))),
-        LayerKind::Crypt => Remedy::by_hand(format!("close {} and open it without --readonly", quoted(label))),
+        LayerKind::Lvm | LayerKind::Thin => {
+            Remedy::run(format!("lvchange --permission rw {}", quoted(&lvm_name(label))))
+        }
+        LayerKind::Crypt => {
+            Remedy::by_hand(format!("close {} and open it without --readonly", quoted(label)))
+        }
         LayerKind::Md(_) => Remedy::run(format!("mdadm --readwrite {node}")),
         _ => Remedy::by_hand(
-            "first find out whether the device is read-only on purpose: a write-protect switch, or the host that presents it",
+            "first find out whether the device is read-only on purpose: a \
+                write-protect switch, or the host that presents it",
         )
         .then_run(format!("blockdev --setrw {node}")),
     };
@@ -101,7 +106,11 @@ fn zeroed(limits: &Limits, report: &mut LayerReport) {
     if report.gate == Gate::NotNeeded || limits.write_zeroes == Some(0) {
         return;
     }
-    report.set(Gate::Unknown, "gets writes of zeroes in place of discards, and whether it frees what they cover is its own affair");
+    report.set(
+        Gate::Unknown,
+        "gets writes of zeroes in place of discards, and whether it frees what they \
+        cover is its own affair",
+    );
     report.evidence.add_some("write_zeroes_max_bytes", limits.write_zeroes);
     report.findings.retain(|finding| finding.severity != Severity::Serious);
 }
@@ -137,20 +146,26 @@ fn from_scratch(layer: &Layer) -> Remedy {
     let name = disk.file_name().and_then(|n| n.to_str()).unwrap_or(&layer.name);
     let node = quoted(&node_of(name));
     let first = Remedy::by_hand(format!(
-        "reboot, since this kernel takes no other value for {node} any more; or unmount everything on it, and continue here"
+        "reboot, since this kernel takes no other value for {node} any more; or \
+            unmount everything on it, and continue here"
     ));
     match block::bus(disk) {
         Bus::Ata | Bus::Usb | Bus::Scsi | Bus::VirtioScsi => first
             .then_run(format!("echo 1 > {}", quoted(&format!("/sys/block/{name}/device/delete"))))
             .then_run("echo '- - -' | tee /sys/class/scsi_host/host*/scan"),
         Bus::Nvme => first
-            .then_run(format!("echo 1 > {}", quoted(&format!("/sys/block/{name}/device/device/remove"))))
+            .then_run(format!(
+                "echo 1 > {}",
+                quoted(&format!("/sys/block/{name}/device/device/remove"))
+            ))
             .then_run("echo 1 > /sys/bus/pci/rescan"),
         // Detaching keeps the limit, and --find returns the same number.
-        _ if layer.kind == LayerKind::Loop => first.then_run(format!("losetup --detach {node}")).then(
-            "attach the file to a loop device whose number ls /sys/block does not show (losetup /dev/loopN FILE): a number in use \
-             before may keep its limit",
-        ),
+        _ if layer.kind == LayerKind::Loop => {
+            first.then_run(format!("losetup --detach {node}")).then(
+                "attach the file to a loop device whose number ls /sys/block does not \
+                show (losetup /dev/loopN FILE): a number in use before may keep its limit",
+            )
+        }
         _ => first.then("detach the device and attach it again"),
     }
 }
@@ -187,11 +202,13 @@ fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mu
         }
         Some(NonBlockStorage::Machine) => {
             format!(
-                "the file is on another machine, and what becomes of its holes shows there: {mount_point}"
+                "the file is on another machine, and what becomes of its holes shows \
+                    there: {mount_point}"
             )
         }
         _ => format!(
-            "what becomes free on {mount_point} reaches the drive when that filesystem is trimmed: trimtab doctor {}",
+            "what becomes free on {mount_point} reaches the drive when that \
+                filesystem is trimmed: trimtab doctor {}",
             quoted(&mount_point)
         ),
     };
@@ -212,24 +229,32 @@ fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerRepo
     let granularity = limits.granularity.unwrap_or(0);
     let unit = aligned_unit(granularity);
     let remedy = Remedy::by_hand(match unit >> 20 {
-        1 => "when it is next created, start the partition on a multiple of 1 MiB (parted -a optimal, fdisk's default)".to_owned(),
+        1 => "when it is next created, start the partition on a multiple of 1 MiB (parted \
+            -a optimal, fdisk's default)"
+            .to_owned(),
         unit => {
-            format!("when it is next created, give the partition a start and a size that are multiples of {unit} MiB, the discard unit")
+            format!(
+                "when it is next created, give the partition a start and a size that are \
+                multiples of {unit} MiB, the discard unit"
+            )
         }
     });
     if start_bytes % physical != 0 {
         let text = format!(
-            "starts at sector {start}, inside a physical block of {physical} B: every write costs a read, and discards are cut"
+            "starts at sector {start}, inside a physical block of {physical} B: \
+                every write costs a read, and discards are cut"
         );
         report.caution("partition.misaligned", text, remedy);
     } else if granularity > 0 && start_bytes % granularity != 0 {
         let text = format!(
-            "starts at sector {start}, not on a multiple of the discard unit of {granularity} B (discard_alignment {offset}): discards are cut at both ends"
+            "starts at sector {start}, not on a multiple of the discard unit of \
+                {granularity} B (discard_alignment {offset}): discards are cut at both ends"
         );
         report.caution("partition.misaligned", text, remedy);
     } else if start_bytes % (1 << 20) != 0 {
         let text = format!(
-            "starts at sector {start}, not on a multiple of 1 MiB: erase blocks may straddle its borders"
+            "starts at sector {start}, not on a multiple of 1 MiB: erase blocks may \
+                straddle its borders"
         );
         match start % 8 {
             0 => report.note("partition.not-on-mib", text),
@@ -259,17 +284,21 @@ fn on_loop(stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerRepo
         layer.below.iter().any(|&i| !matches!(stack.layers[i].kind, LayerKind::File { .. }));
     match (report.gate, on_device) {
         (Gate::Passes, true) => {
-            let text = "a loop device on a block device turns discards into writes of zeroes; whether the drive unmaps them is its own affair";
+            let text = "a loop device on a block device turns discards into writes of zeroes; \
+                whether the drive unmaps them is its own affair";
             report.caution("loop.on-device", text, Remedy::by_hand(WITHOUT_LOOP));
             report.evidence.add_some("write_zeroes_max_bytes", limits.write_zeroes);
         }
         (Gate::Blocks, true) => {
-            let why = "a loop device on a block device takes discards only if that can unmap by writing zeroes";
+            let why = "a loop device on a block device takes discards only if that can unmap \
+                by writing zeroes";
             report.block("loop.on-device", why, Remedy::by_hand(WITHOUT_LOOP));
         }
         (Gate::Blocks, false) => {
-            let why = "the filesystem that holds the file cannot punch holes, or the loop device is read-only";
-            let remedy = "keep the file on a filesystem that can punch holes (ext4, XFS, btrfs, tmpfs), and attach it writable";
+            let why = "the filesystem that holds the file cannot punch holes, or the loop \
+                device is read-only";
+            let remedy = "keep the file on a filesystem that can punch holes (ext4, XFS, btrfs, \
+                tmpfs), and attach it writable";
             report.block("loop.no-holes", why, Remedy::by_hand(remedy));
         }
         _ => {}
@@ -277,8 +306,8 @@ fn on_loop(stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerRepo
 }
 
 /// Targets that pass discards on, as far as the layers below take them.
-const PASSING: &str = "linear striped raid mirror multipath cache writecache clone era integrity crypt delay flakey switch \
-                       snapshot-origin snapshot-merge log-writes";
+const PASSING: &str = "linear striped raid mirror multipath cache writecache clone era integrity crypt \
+    delay flakey switch snapshot-origin snapshot-merge log-writes";
 
 /// Code of the finding about a VDO volume, to which a trim returns free space.
 pub const VDO_KEEPS: &str = "vdo.keeps";
@@ -296,7 +325,8 @@ fn passing(
     };
     if let Some(target) = doctor.tables.table(name).chain(doctor.tables.status(name)).find(keeps) {
         let remedy = Remedy::by_hand(
-            "set it up without the feature no_discard_passdown, on a device that takes discards at least as long as one of its blocks",
+            "set it up without the feature no_discard_passdown, on a device that \
+                takes discards at least as long as one of its blocks",
         );
         let why = format!(
             "dm-{} takes discards and does not pass them down (no_discard_passdown)",
@@ -304,15 +334,26 @@ fn passing(
         );
         report.block("cache.no-passdown", why, remedy);
     } else if kinds.contains(&"vdo") || layer.kind == LayerKind::Mapper("VDO".into()) {
-        let remedy = Remedy::by_hand("leave 10 % to 20 % of the drive below unused; a trim gives VDO its space back")
-            .then("trim it with pauses, since VDO works off discards block by block: trimtab trim --policy idle");
+        let remedy = Remedy::by_hand(
+            "leave 10 % to 20 % of the drive below unused; a trim gives VDO its space back",
+        )
+        .then(
+            "trim it with pauses, since VDO works off discards block by block: \
+                trimtab trim --policy idle",
+        );
         report.block(
             VDO_KEEPS,
             "VDO takes discards back into itself and does not pass them down",
             remedy,
         );
     } else if let Some(unknown) = kinds.iter().find(|kind| !is_listed(PASSING, kind)) {
-        report.set(Gate::Unknown, format!("the device-mapper target {unknown} takes discards; whether it passes them on is not known"));
+        report.set(
+            Gate::Unknown,
+            format!(
+                "the device-mapper target {unknown} takes discards; whether it passes them \
+            on is not known"
+            ),
+        );
     } else {
         report.why = "passes discards on".to_owned();
     }
@@ -340,7 +381,8 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
     let (code, text, remedy) = match kinds.first().copied().or(by_uuid) {
         Some("integrity") if is_of_crypt(doctor.tables.table(&name), &name) => (
             "integrity.of-crypt",
-            "dm-integrity below dm-crypt passes no discards: its checksums are those of the encryption",
+            "dm-integrity below dm-crypt passes no discards: its checksums are those \
+                of the encryption",
             crypt::without_integrity(),
         ),
         Some("integrity") => (
@@ -351,42 +393,66 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         Some("snapshot" | "snapshot-origin") if !is_lvm => (
             "snapshot.of-this-volume",
             "a volume takes no discards while it has an old-style snapshot",
-            Remedy::by_hand("remove the snapshot with the tool that set it up, when it has served its purpose"),
+            Remedy::by_hand(
+                "remove the snapshot with the tool that set it up, when it has served \
+                its purpose",
+            ),
         ),
         Some("snapshot") => (
             "snapshot.no-discards",
             "an old-style snapshot takes no discards",
-            Remedy::by_hand("lvremove it, or lvconvert --merge it, when it has served its purpose; thin snapshots do not have this"),
+            Remedy::by_hand(
+                "lvremove it, or lvconvert --merge it, when it has served its purpose; \
+                thin snapshots do not have this",
+            ),
         ),
         Some("snapshot-origin") => (
             "snapshot.of-this-volume",
             "the volume takes no discards while it has an old-style snapshot",
-            Remedy::run(format!("lvs {}", quoted(lvm_name(&name).split('/').next().unwrap_or_default())))
-                .then("remove the snapshots that it lists (lvremove) when they have served their purpose; thin snapshots do not have this"),
+            Remedy::run(format!(
+                "lvs {}",
+                quoted(lvm_name(&name).split('/').next().unwrap_or_default())
+            ))
+            .then(
+                "remove the snapshots that it lists (lvremove) when they have served \
+                    their purpose; thin snapshots do not have this",
+            ),
         ),
-                Some("verity") => return report.set(Gate::NotNeeded, "read-only: nothing becomes free"),
+        Some("verity") => return report.set(Gate::NotNeeded, "read-only: nothing becomes free"),
         Some("raid") if is_parity(doctor.tables.table(&name)) && !is_lvm => (
             "raid.parity",
-            "dm-raid with parity takes no discards unless its members are known to read zeroes afterwards",
+            "dm-raid with parity takes no discards unless its members are known to \
+                read zeroes afterwards",
             Remedy::by_hand("leave 10 % to 20 % of each member unused"),
         ),
         Some("raid") if is_parity(doctor.tables.table(&name)) => (
             "raid.parity",
-            "dm-raid with parity takes no discards unless its members are known to read zeroes afterwards",
+            "dm-raid with parity takes no discards unless its members are known to \
+                read zeroes afterwards",
             Remedy::run(format!("lvchange --syncaction check {}", quoted(&lvm_name(&name))))
                 .then_run(format!("lvs -o raid_mismatch_count {}", quoted(&lvm_name(&name))))
                 .then(
-                    "only if the count is 0 after the check and all members read zeroes after TRIM: put \
-                     dm_raid.devices_handle_discard_safely=Y on the kernel command line, and reboot: it counts only when the volume is activated",
+                    "only if the count is 0 after the check and all members read \
+                        zeroes after TRIM: put dm_raid.devices_handle_discard_safely=Y on \
+                        the kernel command line, and reboot: it counts only when the volume \
+                        is activated",
                 ),
         ),
-        Some("raid" | "mirror" | "cache" | "era" | "clone" | "multipath" | "linear" | "striped" | "writecache") | None => {
+        Some(
+            "raid" | "mirror" | "cache" | "era" | "clone" | "multipath" | "linear" | "striped"
+            | "writecache",
+        )
+        | None => {
             if report.gate == Gate::Blocks {
                 report.why = "takes no discards: some device below takes none".to_owned();
             }
             return;
         }
-        Some(_) => ("dm.no-discards", "this device-mapper target takes no discards", Remedy::by_hand("see its documentation")),
+        Some(_) => (
+            "dm.no-discards",
+            "this device-mapper target takes no discards",
+            Remedy::by_hand("see its documentation"),
+        ),
     };
     report.block(code, text, remedy);
 }
@@ -414,11 +480,15 @@ fn integrity<'a>(mut targets: impl Iterator<Item = &'a MapperTarget>, name: &str
     let word = quoted(name);
     let first = match targets.next().filter(|target| is_plain(name) && is_whole(target)) {
         Some(_) if targets.next().is_none() => Remedy::run(format!(
-            "dmsetup table {word} | awk '{{$8++; print $0, \"allow_discards\"}}' | dmsetup reload {word} && dmsetup resume {word}"
+            "dmsetup table {word} | awk '{{$8++; print $0, \"allow_discards\"}}' | \
+                dmsetup reload {word} && dmsetup resume {word}"
         )),
         _ => Remedy::by_hand(format!("close {word}, when nothing uses it")),
     };
-    first.then("open it with integritysetup open --allow-discards, and its other options as before, from now on")
+    first.then(
+        "open it with integritysetup open --allow-discards, and its other options as \
+        before, from now on",
+    )
 }
 
 /// True if a dm-raid target stores parity.
@@ -497,15 +567,20 @@ fn apart(stack: &Stack, reports: &mut [LayerReport]) {
         }
         report.gate = if reason.is_some() { Gate::NotNeeded } else { report.gate };
         report.findings.retain(|finding| finding.severity != Severity::Serious);
-        report.why =
-            reason.unwrap_or("gets no discards: it is below a part that holds metadata or a cache, or that is not used").to_owned();
+        report.why = reason
+            .unwrap_or(
+                "gets no discards: it is below a part that holds metadata or a cache, or \
+                that is not used",
+            )
+            .to_owned();
     }
 }
 
 /// Reports outdated limits: a device-mapper volume keeps the limits computed when its table
 /// was loaded.
 fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
-    let text = "takes no discards although what is below takes them: it has kept the limits of when it was activated";
+    let text = "takes no discards although what is below takes them: it has kept the limits of \
+        when it was activated";
     report.why = text.to_owned();
     let name = layer.label.clone().unwrap_or_else(|| layer.name.clone());
     let word = quoted(&name);
@@ -532,7 +607,8 @@ fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         Remedy::run(format!("multipath -r {word}"))
     } else {
         Remedy::by_hand(format!(
-            "reboot; or unmount what is on {word}, then deactivate and activate it with the tool that set it up (LVM: lvchange -an, lvchange -ay)"
+            "reboot; or unmount what is on {word}, then deactivate and activate it \
+                with the tool that set it up (LVM: lvchange -an, lvchange -ay)"
         ))
     };
     report.serious("dm.stale-limits", text, again);

@@ -114,8 +114,9 @@ mod tests {
 
     #[test]
     fn dm_table_parse_reads_each_line() {
-        let text = "home: 0 976740352 crypt aes-xts-plain64 :64:logon:cryptsetup:x 0 8:2 32768 1 allow_discards\n\
-                    vg-root: 0 8388608 linear 8:3 2048\nvg-root: 8388608 100 linear 8:4 2048\nNo devices found\n";
+        let text = "home: 0 976740352 crypt aes-xts-plain64 :64:logon:cryptsetup:x 0 8:2 32768 \
+            1 allow_discards\nvg-root: 0 8388608 linear 8:3 2048\n\
+            vg-root: 8388608 100 linear 8:4 2048\nNo devices found\n";
         let targets = parse(text);
         assert_eq!(targets.len(), 3);
         assert_eq!((targets[0].device.as_str(), targets[0].kind.as_str()), ("home", "crypt"));

@@ -19,10 +19,12 @@ pub fn judge(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) 
     report.evidence.add_some("devices_discard_performance", switch.clone());
     if switch.as_deref() == Some("N") {
         let remedy = Remedy::by_hand(format!(
-            "only if all members carry out short discards fast: put {level}.devices_discard_performance=Y on the kernel command line"
+            "only if all members carry out short discards fast: put \
+                {level}.devices_discard_performance=Y on the kernel command line"
         ));
         let why = format!(
-            "this kernel passes no discards through {level}: {level}.devices_discard_performance is N"
+            "this kernel passes no discards through {level}: \
+                {level}.devices_discard_performance is N"
         );
         report.block("md.raid0-switch", why, remedy);
         return;
@@ -52,34 +54,40 @@ fn with_parity(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport
             " (it is N by now, which counts when the array is next assembled)"
         };
         let text = format!(
-            "assembled with raid456.devices_handle_discard_safely=Y{until}: parity is right only if every member reads zeroes after a discard, each \
-             time; check the array before the first trim: mismatch_cnt has to be 0"
+            "assembled with raid456.devices_handle_discard_safely=Y{until}: parity \
+                is right only if every member reads zeroes after a discard, each time; \
+                check the array before the first trim: mismatch_cnt has to be 0"
         );
         report.note("md.parity-trusts-members", text);
         return;
     }
     if allowed {
-        report.why =
-            "takes no discards: devices_handle_discard_safely was set after the array was assembled, or a member takes none, or none as \
-                      long as a stripe"
-                .to_owned();
+        report.why = "takes no discards: devices_handle_discard_safely was set after the \
+                array was assembled, or a member takes none, or none as long as a stripe"
+            .to_owned();
         let remedy = Remedy::by_hand(
-            "the switch counts only when the array is assembled: reboot; or unmount what is on the array, and continue here",
+            "the switch counts only when the array is assembled: reboot; or unmount \
+                what is on the array, and continue here",
         )
         .then_run(format!("mdadm --stop {}", quoted(&layer.node())))
         .then_run("mdadm --assemble --scan")
-        .then("if the array takes none even then, compare the discard limits of its members with its stripe (lsblk --discard)");
+        .then(
+            "if the array takes none even then, compare the discard limits of its \
+            members with its stripe (lsblk --discard)",
+        );
         report.serious("md.parity-stripe", report.why.clone(), remedy);
     } else {
         report.why = format!(
-            "{level} takes no discards, because a member that does not read zeroes afterwards would spoil the parity"
+            "{level} takes no discards, because a member that does not read zeroes \
+                afterwards would spoil the parity"
         );
         let md = quoted(&format!("/sys/block/{}/md", layer.name));
         let remedy = Remedy::run(format!("echo check > {md}/sync_action"))
             .then_run(format!("cat {md}/mismatch_cnt"))
             .then(
-                "only if the count is 0 after the check and all members read zeroes after TRIM: put \
-                 raid456.devices_handle_discard_safely=Y on the kernel command line, and reboot: it counts only when the array is assembled",
+                "only if the count is 0 after the check and all members read zeroes \
+                    after TRIM: put raid456.devices_handle_discard_safely=Y on the kernel \
+                    command line, and reboot: it counts only when the array is assembled",
             )
             .then("otherwise leave 10 % to 20 % of each member unused");
         report.serious("md.parity", report.why.clone(), remedy);
@@ -95,7 +103,8 @@ fn mismatches(root: &Root, layer: &Layer, parity: bool, report: &mut LayerReport
         return;
     }
     let text = format!(
-        "mismatch_cnt is {count}: the members differed in {count} sectors when they were last compared"
+        "mismatch_cnt is {count}: the members differed in {count} sectors when they \
+            were last compared"
     );
     if parity {
         let repair = format!(

@@ -104,7 +104,8 @@ pub fn swap(
     let word = quoted(&top.node());
     let again = format!("swapoff {word} && swapon --discard {word}");
     let from_now_on = format!("add the option discard to {word} in /etc/fstab");
-    let text = "a swap area; no discard option for it in /etc/fstab, and no trim of filesystems comes here";
+    let text = "a swap area; no discard option for it in /etc/fstab, and no trim of filesystems \
+        comes here";
     let finding = match verdict.kind {
         VerdictKind::Blocked => Finding::new("swap.no-discard", Severity::Note, text),
         _ => Finding::new("swap.no-discard", Severity::Caution, text)
@@ -180,7 +181,8 @@ pub fn judge(
         stacked(online, configured, &by, &mut findings);
     }
     if in_vain && configured.timer.is_quiet && configured.timer.state == UnitState::Enabled {
-        let text = "fstrim.service runs with --quiet-unsupported and does not report that this filesystem cannot be trimmed";
+        let text = "fstrim.service runs with --quiet-unsupported and does not report that this \
+            filesystem cannot be trimmed";
         findings.push(Finding::new("fstrim.quiet", Severity::Note, text));
     }
     if in_vain {

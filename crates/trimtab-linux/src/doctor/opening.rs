@@ -75,8 +75,9 @@ impl Opening {
         match &self.place {
             OptionPlace::Line(file) => format!("add the option discard to {name} in {file}{why}"),
             OptionPlace::Parameter(word) => format!(
-                "add the option discard to {name} beside {word} on {}: cryptdevice=DEVICE:NAME:allow-discards, \
-                 rd.luks.options=UUID=discard or cryptopts=…,discard, whichever opens it{why}",
+                "add the option discard to {name} beside {word} on {}: \
+                    cryptdevice=DEVICE:NAME:allow-discards, rd.luks.options=UUID=discard or \
+                    cryptopts=…,discard, whichever opens it{why}",
                 initramfs::command_line(root)
             ),
         }

@@ -11,12 +11,14 @@ const KINDS: [(&str, Gate, &str); 8] = [
     (
         "zd",
         Gate::Unknown,
-        "a ZFS volume: discards free space in its pool; the drives get them by zpool trim or autotrim=on",
+        "a ZFS volume: discards free space in its pool; the drives get them by zpool \
+            trim or autotrim=on",
     ),
     (
         "drbd",
         Gate::Unknown,
-        "DRBD passes discards on if the backing devices of all nodes take them; run trimtab doctor on those",
+        "DRBD passes discards on if the backing devices of all nodes take them; run \
+            trimtab doctor on those",
     ),
     ("ublkb", Gate::Unknown, "a server in user space decides what becomes of discards"),
     ("nullb", Gate::Unknown, "a test device of the kernel"),
@@ -27,7 +29,8 @@ const KINDS: [(&str, Gate, &str); 8] = [
 const WITHOUT_USE: [(&str, &str); 2] = [
     (
         "pmem",
-        "persistent memory: nothing in it has to be erased before it is written, so it has no use for discards",
+        "persistent memory: nothing in it has to be erased before it is written, so \
+            it has no use for discards",
     ),
     ("ram", "a disk in memory: it has no use for discards"),
 ];
@@ -46,7 +49,11 @@ pub fn judge(layer: &Layer, report: &mut LayerReport) {
     let known = KINDS.iter().find(|(prefix, ..)| layer.name.starts_with(prefix));
     match known {
         Some((_, gate, why)) => report.set(*gate, *why),
-        None => report.set(Gate::Unknown, "a kind of device that is not known: it takes discards, and nothing shows what becomes of them"),
+        None => report.set(
+            Gate::Unknown,
+            "a kind of device that is not known: it takes discards, and nothing shows \
+            what becomes of them",
+        ),
     }
     if report.gate == Gate::Unknown {
         report.note(
@@ -64,13 +71,15 @@ fn without_discards(layer: &Layer, report: &mut LayerReport) {
     report.why = "its driver takes no discards".to_owned();
     let step = match layer.kind {
         LayerKind::Drive(Bus::Nbd) => {
-            "let its server offer TRIM (qemu-nbd --discard=unmap; nbd-server: trim = true), and connect it again"
+            "let its server offer TRIM (qemu-nbd --discard=unmap; nbd-server: trim = \
+                true), and connect it again"
         }
         _ if layer.name.starts_with("drbd") => {
             "run trimtab doctor on the backing devices of all nodes, and mend what it finds there"
         }
         _ => {
-            "see the documentation of its driver; without discards leave 10 % to 20 % of the drive unused"
+            "see the documentation of its driver; without discards leave 10 % to 20 \
+                % of the drive unused"
         }
     };
     report.serious("device.no-discards", report.why.clone(), Remedy::by_hand(step));

@@ -31,58 +31,53 @@ pub struct Hypervisor {
 
 const VIRTUAL_BOX: Hypervisor = Hypervisor {
     name: "VirtualBox",
-    switch: &[
-        "shut the virtual machine down; then on the host: VBoxManage storageattach VM --storagectl CONTROLLER --port N --device 0 \
-               --type hdd --medium DISK.vdi --nonrotational on --discard on (DISK.vdi is a dynamically allocated VDI)",
-    ],
+    switch: &["shut the virtual machine down; then on the host: VBoxManage storageattach \
+            VM --storagectl CONTROLLER --port N --device 0 --type hdd --medium DISK.vdi \
+            --nonrotational on --discard on (DISK.vdi is a dynamically allocated VDI)"],
 };
 const VM_WARE: Hypervisor = Hypervisor {
     name: "VMware",
-    switch: &[
-        "on the host: make the disk thin (Storage vMotion or vmkfstools -i DISK.vmdk -d thin NEW.vmdk), attach it to a VMware \
-               Paravirtual (PVSCSI) or NVMe controller, and use virtual hardware version 13 or later with ESXi 6.5 or later on VMFS 6",
-    ],
+    switch: &["on the host: make the disk thin (Storage vMotion or vmkfstools -i DISK.vmdk \
+            -d thin NEW.vmdk), attach it to a VMware Paravirtual (PVSCSI) or NVMe \
+            controller, and use virtual hardware version 13 or later with ESXi 6.5 or later \
+            on VMFS 6"],
 };
 const HYPER_V: Hypervisor = Hypervisor {
     name: "Hyper-V",
-    switch: &[
-        "on the host: use a thin disk (a dynamically expanding VHDX: Convert-VHD) and attach it to a SCSI controller, not to an IDE \
-               controller",
-    ],
+    switch: &["on the host: use a thin disk (a dynamically expanding VHDX: Convert-VHD) \
+            and attach it to a SCSI controller, not to an IDE controller"],
 };
 const QEMU: Hypervisor = Hypervisor {
     name: "the host (QEMU)",
-    switch: &[
-        "on the host: discard='unmap' on the disk (QEMU 4.0 or later), or attach it through virtio-scsi; QEMU: -drive \
-               ...,discard=unmap; libvirt: <driver name='qemu' type='qcow2' discard='unmap'/>; Proxmox: discard=on for the disk (qm set VMID \
-               --virtio0 or --scsi0 VOLUME,discard=on, the slot that the disk has); then stop and start the virtual machine",
-    ],
+    switch: &["on the host: discard='unmap' on the disk (QEMU 4.0 or later), or attach it \
+            through virtio-scsi; QEMU: -drive ...,discard=unmap; libvirt: <driver \
+            name='qemu' type='qcow2' discard='unmap'/>; Proxmox: discard=on for the disk \
+            (qm set VMID --virtio0 or --scsi0 VOLUME,discard=on, the slot that the disk \
+            has); then stop and start the virtual machine"],
 };
 const XEN: Hypervisor = Hypervisor {
     name: "the Xen host",
-    switch: &[
-        "on the host: Xen offers discards where the storage of the disk takes them (lsblk --discard shows that of a block device) and the \
-               disk's line in the xl configuration does not say no-discard; then stop and start the domain. XenServer and XCP-ng offer none for \
-               a VHD on LVM",
-    ],
+    switch: &["on the host: Xen offers discards where the storage of the disk takes them \
+            (lsblk --discard shows that of a block device) and the disk's line in the xl \
+            configuration does not say no-discard; then stop and start the domain. \
+            XenServer and XCP-ng offer none for a VHD on LVM"],
 };
 const PARALLELS: Hypervisor = Hypervisor {
     name: "Parallels",
-    switch: &[
-        "on the host: use an expanding disk and switch TRIM on for it (Hardware, Hard Disk, Advanced Settings)",
-    ],
+    switch: &["on the host: use an expanding disk and switch TRIM on for it (Hardware, \
+            Hard Disk, Advanced Settings)"],
 };
 const BHYVE: Hypervisor = Hypervisor {
     name: "bhyve",
-    switch: &[
-        "on the host: attach the disk as virtio-blk or nvme, from a file or volume that takes discards",
-    ],
+    switch: &["on the host: attach the disk as virtio-blk or nvme, from a file or volume \
+            that takes discards"],
 };
 /// Behind a virtio disk: QEMU, Firecracker, Cloud Hypervisor …
 const UNNAMED: Hypervisor = Hypervisor {
     name: "the hypervisor",
     switch: &[
-        "let the hypervisor offer discards for this disk, if it can; with QEMU, and with what is built on it:",
+        "let the hypervisor offer discards for this disk, if it can; with QEMU, and \
+            with what is built on it:",
         QEMU.switch[0],
     ],
 };
@@ -121,8 +116,9 @@ const NAMES: &[(Provider, &str)] = &[
     (RaidController(PERC), "dell perc*|dell virtual disk*"),
     (
         RaidController(MEGA_RAID),
-        "lsi *|lsilogic *|avago *|broadcom *|megaraid*|smc smc*|cisco ucs*raid*|lenovo raid*|ibm serveraid*|\
-         intel rs2*|intel rs3*|intel rms2*|intel rms3*|fts praid*|hpe mr2*|hpe mr4*|hpe mr9*",
+        "lsi *|lsilogic *|avago *|broadcom *|megaraid*|smc smc*|cisco \
+            ucs*raid*|lenovo raid*|ibm serveraid*|intel rs2*|intel rs3*|intel rms2*|intel \
+            rms3*|fts praid*|hpe mr2*|hpe mr4*|hpe mr9*",
     ),
     (RaidController(SMART_ARRAY), "hp logical volume*|hpe logical volume*"),
     (RaidController(ADAPTEC), "mscc logical volume*|adaptec *"),
@@ -132,11 +128,13 @@ const NAMES: &[(Provider, &str)] = &[
     ),
     (
         Array,
-        "lio-org *|netapp lun*|netapp inf-01*|netapp ontap*|pure flasharray*|pure storage*|dgc *|emc *|dellemc *|\
-         compelnt *|eqlogic *|dell md3*|dell me4*|hitachi open*|hp hsv*|hp p2000*|hp* msa*|3pardata vv*|ibm 2145*|\
-         ibm 2107*|ibm 2810*|ibm flashsystem*|huawei xsg*|nimble server*|nfinidat *|xtremio *|lenovo de_series*|\
-         fujitsu eternus*|nec disk array*|datacore *|synology *|qnap *|truenas *|freenas *|freebsd iscsi*|\
-         iet virtual-disk*|scst_*|nexenta *|sun comstar*",
+        "lio-org *|netapp lun*|netapp inf-01*|netapp ontap*|pure flasharray*|pure \
+            storage*|dgc *|emc *|dellemc *|compelnt *|eqlogic *|dell md3*|dell me4*|hitachi \
+            open*|hp hsv*|hp p2000*|hp* msa*|3pardata vv*|ibm 2145*|ibm 2107*|ibm 2810*|ibm \
+            flashsystem*|huawei xsg*|nimble server*|nfinidat *|xtremio *|lenovo \
+            de_series*|fujitsu eternus*|nec disk array*|datacore *|synology *|qnap \
+            *|truenas *|freenas *|freebsd iscsi*|iet virtual-disk*|scst_*|nexenta *|sun \
+            comstar*",
     ),
 ];
 
@@ -213,7 +211,8 @@ impl Provider {
                     quoted(&format!("/sys/block/{}/device/rescan", layer.name))
                 );
                 let remedy = Remedy::by_hand(
-                    "on the array: make the LUN thin and switch space reclamation (UNMAP) on for it",
+                    "on the array: make the LUN thin and switch space reclamation \
+                        (UNMAP) on for it",
                 );
                 (
                     Gate::Blocks,
@@ -224,7 +223,9 @@ impl Provider {
                 )
             }
             Self::RaidController(step) if rotational => {
-                let why = "the RAID controller takes no discards, and whether SSDs behind it need any cannot be seen from here".to_owned();
+                let why = "the RAID controller takes no discards, and whether SSDs behind it \
+                    need any cannot be seen from here"
+                    .to_owned();
                 (
                     Gate::Unknown,
                     Severity::Caution,
@@ -256,9 +257,12 @@ impl Provider {
 
 /// Passes the drives of a RAID controller through by this step.
 fn without_raid(step: &str) -> Remedy {
-    Remedy::by_hand("if SSDs are behind the controller: back the data up first, since this destroys the RAID volume")
-        .then(step)
-        .then("or leave 10 % to 20 % of each SSD unused")
+    Remedy::by_hand(
+        "if SSDs are behind the controller: back the data up first, since this destroys \
+        the RAID volume",
+    )
+    .then(step)
+    .then("or leave 10 % to 20 % of each SSD unused")
 }
 
 fn by_name(root: &Root, layer: &Layer) -> Option<Provider> {

@@ -244,7 +244,8 @@ mod tests {
     #[test]
     fn crypt_refresh_keeps_performance_options() {
         let tables = Tables::of_text(
-            "home: 0 8 crypt aes :64:logon:x 0 8:2 32768 3 allow_discards no_write_workqueue same_cpu_crypt\n",
+            "home: 0 8 crypt aes :64:logon:x 0 8:2 32768 3 allow_discards \
+                no_write_workqueue same_cpu_crypt\n",
         );
         assert_eq!(
             kept_options(&tables, "home"),

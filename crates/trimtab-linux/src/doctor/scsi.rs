@@ -91,8 +91,10 @@ fn perhaps_hard_disk(layer: &Layer, report: &mut LayerReport) {
         report.findings.iter_mut().filter(|finding| finding.severity == Severity::Serious)
     {
         finding.severity = Severity::Caution;
-        let ask = Remedy::run(format!("smartctl --info {}", quoted(&layer.node())))
-            .then("continue only if its Rotation Rate is that of an SSD (Solid State Device): a hard disk has no use for TRIM");
+        let ask = Remedy::run(format!("smartctl --info {}", quoted(&layer.node()))).then(
+            "continue only if its Rotation Rate is that of an SSD (Solid State \
+                Device): a hard disk has no use for TRIM",
+        );
         finding.remedy = Some(finding.remedy.take().unwrap_or_default().after(ask));
     }
 }
@@ -123,11 +125,13 @@ fn not_used(
     report.why = format!("takes {command}, but the kernel's provisioning mode is {}", mode.word);
     let text = if mode.word == "disabled" {
         format!(
-            "provisioning_mode is disabled: the kernel stops after the device refuses a discard; it takes {command} ({bit} = 1)"
+            "provisioning_mode is disabled: the kernel stops after the device \
+                refuses a discard; it takes {command} ({bit} = 1)"
         )
     } else {
         format!(
-            "the device takes {command} ({bit} = 1) without announcing it in READ CAPACITY, so the kernel sends none"
+            "the device takes {command} ({bit} = 1) without announcing it in READ \
+                CAPACITY, so the kernel sends none"
         )
     };
     let Some(limit) = limit else {
@@ -175,25 +179,31 @@ fn nothing_offered(
         ),
         (Bus::Usb, Some(contradiction)) => (
             format!(
-                "the USB bridge contradicts itself: {contradiction}; so the kernel sends no discards"
+                "the USB bridge contradicts itself: {contradiction}; so the kernel \
+                    sends no discards"
             ),
-            "update the bridge's firmware (the enclosure's maker has it), use an enclosure whose bridge states a limit (UASP with UNMAP), or attach \
-             the drive directly; with a mode set by hand the kernel sends UNMAPs that the bridge may refuse or carry out wrongly",
+            "update the bridge's firmware (the enclosure's maker has it), use an \
+                enclosure whose bridge states a limit (UASP with UNMAP), or attach the \
+                drive directly; with a mode set by hand the kernel sends UNMAPs that the \
+                bridge may refuse or carry out wrongly",
         ),
         (_, Some(contradiction)) => (
             format!(
                 "the device contradicts itself: {contradiction}; so the kernel sends no discards"
             ),
-            "update the device's firmware, or leave 10 % to 20 % of the drive unused; forcing UNMAP here can destroy data",
+            "update the device's firmware, or leave 10 % to 20 % of the drive \
+                unused; forcing UNMAP here can destroy data",
         ),
         (Bus::Usb, None) => (
             "the USB bridge offers no command that discards".to_owned(),
-            "use another enclosure (UASP with UNMAP), or attach the drive directly; forcing UNMAP here can destroy data",
+            "use another enclosure (UASP with UNMAP), or attach the drive directly; \
+                forcing UNMAP here can destroy data",
         ),
         (_, None) if sata => (
             "the HBA does not translate UNMAP for this SATA drive".to_owned(),
-            "attach the drive to a SATA port of the mainboard, or use an HBA whose firmware translates UNMAP for drives that read \
-             zeroes after TRIM; otherwise leave 10 % to 20 % of the drive unused",
+            "attach the drive to a SATA port of the mainboard, or use an HBA whose \
+                firmware translates UNMAP for drives that read zeroes after TRIM; otherwise \
+                leave 10 % to 20 % of the drive unused",
         ),
         (_, None) => (
             "the device does not offer UNMAP".to_owned(),
@@ -209,10 +219,12 @@ fn not_asked(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, report: 
     report.why = format!("takes no discards (provisioning mode {})", mode.word);
     let text = match mode.word.as_str() {
         "disabled" => {
-            "provisioning_mode is disabled: the kernel stops after the device refuses a discard, or the mode was set by hand"
+            "provisioning_mode is disabled: the kernel stops after the device \
+                refuses a discard, or the mode was set by hand"
         }
         _ => {
-            "the kernel sends no discards, and shows no page that says whether this device offers UNMAP"
+            "the kernel sends no discards, and shows no page that says whether this \
+                device offers UNMAP"
         }
     };
     let node = quoted(&layer.node());
@@ -258,7 +270,8 @@ pub fn contradictions(
     {
         let now = limits.max.unwrap_or(0);
         let why = format!(
-            "discard_max_bytes is {now} B, and page B0h allows {most} B: longer discards fail with an I/O error"
+            "discard_max_bytes is {now} B, and page B0h allows {most} B: longer \
+                discards fail with an I/O error"
         );
         report.set(Gate::Unknown, why.clone());
         report.caution("scsi.limit-above-device", why, limits.set(layer, most));
@@ -275,7 +288,10 @@ fn not_taken(mode: &Mode, against: &str, report: &mut LayerReport) {
         ),
     );
     let remedy = Remedy::run(mode.command("full"))
-        .then("from then on no discards are sent; a udev rule may set the mode again: remove it from the file that this names")
+        .then(
+            "from then on no discards are sent; a udev rule may set the mode again: \
+            remove it from the file that this names",
+        )
         .then_run("grep -r provisioning_mode /etc/udev/rules.d /usr/lib/udev/rules.d");
     report.caution("scsi.mode-against-device", report.why.clone(), remedy);
 }
@@ -285,7 +301,8 @@ fn not_taken(mode: &Mode, against: &str, report: &mut LayerReport) {
 pub fn ata_switched_off(mode: Option<Mode>, report: &mut LayerReport) {
     let Some(mode) = mode else { return };
     let text = format!(
-        "provisioning_mode is {}: set by hand, or by the kernel after the drive refused a discard; look for errors in the kernel log",
+        "provisioning_mode is {}: set by hand, or by the kernel after the drive \
+            refused a discard; look for errors in the kernel log",
         mode.word
     );
     // For an ATA drive, libata accepts only WRITE SAME with the UNMAP bit.
@@ -344,8 +361,10 @@ fn udev_rule(
     };
     let limit = limit.map_or_else(|| "LIMIT".to_owned(), |limit| limit.to_string());
     Some(format!(
-        "to keep it after a reboot, a line in /etc/udev/rules.d/60-trimtab.rules: ACTION==\"add|change\", SUBSYSTEM==\"block\", \
-         ENV{{DEVTYPE}}==\"disk\", {whose}, ATTR{{device/scsi_disk/*/provisioning_mode}}=\"{}\", ATTR{{queue/discard_max_bytes}}=\"{limit}\"",
+        "to keep it after a reboot, a line in /etc/udev/rules.d/60-trimtab.rules: \
+            ACTION==\"add|change\", SUBSYSTEM==\"block\", ENV{{DEVTYPE}}==\"disk\", \
+            {whose}, ATTR{{device/scsi_disk/*/provisioning_mode}}=\"{}\", \
+            ATTR{{queue/discard_max_bytes}}=\"{limit}\"",
         method.mode()
     ))
 }

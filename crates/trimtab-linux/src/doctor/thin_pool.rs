@@ -47,7 +47,8 @@ pub fn judge_pool(
     } else if says("no_discard_passdown") || told("no_discard_passdown") {
         let asked = !told("no_discard_passdown") && tables.table(&name).next().is_some();
         let why = if asked {
-            "the pool was told to pass discards down, but does not: its data device takes none, or none as long as a chunk"
+            "the pool was told to pass discards down, but does not: its data device \
+                takes none, or none as long as a chunk"
         } else {
             "the pool takes discards back into itself and does not pass them down"
         };
@@ -60,7 +61,8 @@ pub fn judge_pool(
             // The layer below decides that. If it takes discards now, the pool has not noticed
             // (stale_pool).
             true => Remedy::by_hand(
-                "give the pool a data device that takes discards at least as long as a chunk (chunks are as long as when it was made)",
+                "give the pool a data device that takes discards at least as long as \
+                    a chunk (chunks are as long as when it was made)",
             ),
             false => Remedy::run(down)
                 .done_by(can.then(|| RemedyAction::Passdown { name: name.clone(), pool })),
@@ -70,7 +72,11 @@ pub fn judge_pool(
         report.evidence.add("state", "discard_passdown");
         report.why = format!("passes down whole chunks: {}", limits.words());
     } else if report.gate == Gate::Passes {
-        report.set(Gate::Unknown, "takes discards; whether it passes them down stands in `dmsetup status`, which needs root");
+        report.set(
+            Gate::Unknown,
+            "takes discards; whether it passes them down stands in `dmsetup status`, \
+            which needs root",
+        );
     }
 }
 
@@ -106,7 +112,8 @@ fn while_inactive(mounts: &[Mount], stack: &Stack, pool: &str, down: &str) -> Re
 fn from_rescue(pool: &str, down: &str) -> Remedy {
     let group = pool.split('/').next().unwrap_or_default();
     Remedy::by_hand(
-        "the running system is on this pool, which takes another word only while nothing uses it: boot a rescue system, and continue there",
+        "the running system is on this pool, which takes another word only while \
+            nothing uses it: boot a rescue system, and continue there",
     )
     .then_run(format!("vgchange -an {group}"))
     .then_run(down)
@@ -154,7 +161,8 @@ pub fn stale_pool(doctor: &Doctor<'_>, stack: &Stack, index: usize, reports: &mu
     if !stopped || legs.is_empty() || !legs.iter().all(|&leg| takes(leg)) {
         return;
     }
-    let text = "the pool was told to pass discards down, and found none to take them when it was activated; what is below takes them now";
+    let text = "the pool was told to pass discards down, and found none to take them when it \
+        was activated; what is below takes them now";
     let word = quoted(&name);
     let remedy = Remedy::run(format!(
         "dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"

@@ -230,7 +230,8 @@ fn starts(root: &Root, name: &str, timer: &Unit) -> Answer {
     let has_time = match triggers.as_slice() {
         [] => Answer::no(DOES_NOT_RUN, format!("{name} has no time to run (OnCalendar=)")),
         some if some.iter().all(|(key, _)| AFTER_A_RUN.contains(key)) => Answer::maybe(format!(
-            "{name} counts from the last run of its service, and nothing starts that first after a boot"
+            "{name} counts from the last run of its service, and nothing starts that \
+                first after a boot"
         )),
         some if some.iter().any(certain) => Answer::Yes,
         [(key, value), ..] => Answer::maybe(format!("it is open whether {key}={value} recurs")),

@@ -286,13 +286,19 @@ pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
                 Bytes(layer.bytes().unwrap_or(0))
             )),
             Fate::WrittenAsZeroes if layer.lowest => {
-                remarks.push(format!("the loop device on {name} wrote zeroes instead of discarding; no counter shows them"));
+                remarks.push(format!(
+                    "the loop device on {name} wrote zeroes instead of discarding; no \
+                    counter shows them"
+                ));
             }
             Fate::NotCounted if layer.lowest => {
                 remarks.push(format!("{name} does not count discards"))
             }
             Fate::NotCounted if layer.bytes() == Some(0) && any_below => {
-                remarks.push(format!("{name} does not count the discards it passes on; they were counted at the drives below"));
+                remarks.push(format!(
+                    "{name} does not count the discards it passes on; they were counted \
+                    at the drives below"
+                ));
             }
             _ => {}
         }

@@ -152,8 +152,9 @@ mod tests {
     fn parse_decodes_fstab_escapes() {
         let notrim = parse(b"/dev/sda1 / ext4 rw,X-fstrim.notrim=1 0 1\n");
         assert!(notrim[0].has_option("X-fstrim.notrim") && !notrim[0].has_option("X-fstrim"));
-        let text = b"# /dev/sda9 /none ext4\n/dev/sda1\t/  ext4 defaults 0 1\nUUID=x /with\\040space xfs X-fstrim.notrim\n\
-                     /dev/sda2 none swap sw\nshort line\n/dev/sda3 /bad ext4 defaults 0 one\n/dev/sda4 /worse ext4 # no options\n";
+        let text = b"# /dev/sda9 /none ext4\n/dev/sda1\t/  ext4 defaults 0 1\n\
+            UUID=x /with\\040space xfs X-fstrim.notrim\n/dev/sda2 none swap sw\nshort line\n\
+            /dev/sda3 /bad ext4 defaults 0 one\n/dev/sda4 /worse ext4 # no options\n";
         let entries = parse(text);
         let targets: Vec<&str> = entries.iter().map(|e| e.target.to_str().unwrap()).collect();
         assert_eq!(targets, ["/", "/with space", "none"]);
@@ -187,7 +188,8 @@ mod tests {
     fn unmounted_finds_fstab_mount_point() {
         let tree = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(tree.path().join("etc")).unwrap();
-        let text = "/dev/a / ext4\n/dev/b /srv ext4 noauto\n/dev/c /srv/data\\040x xfs\nUUID=1 none swap sw\n";
+        let text = "/dev/a / ext4\n/dev/b /srv ext4 noauto\n/dev/c /srv/data\\040x xfs\n\
+            UUID=1 none swap sw\n";
         std::fs::write(tree.path().join("etc/fstab"), text).unwrap();
         let root = Root::recorded(tree.path()).unwrap();
         let on = |mount_point: &str, path: &str| {

@@ -346,10 +346,15 @@ fn judge_io(
 fn likely_source(other: u64, others: &ForeignActivity) -> String {
     match (&others.greediest, others.io_bytes) {
         (Some((name, most)), _) if *most >= other / 2 => {
-            format!(" ({name} did the most I/O of all programs, {} on this or another device)", Bytes(*most))
+            format!(
+                " ({name} did the most I/O of all programs, {} on this or another device)",
+                Bytes(*most)
+            )
         }
         (_, Some(bytes)) if bytes < other / 2 => {
-            " (no program did that much I/O: it is the filesystem's own, or earlier buffered writes)".to_owned()
+            " (no program did that much I/O: it is the filesystem's own, or earlier \
+                buffered writes)"
+                .to_owned()
         }
         _ => String::new(),
     }

@@ -439,8 +439,8 @@ not a mount line
 
     #[test]
     fn swap_sources_reads_first_field() {
-        let table =
-            b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/sda2   partition\t8388604\t\t0\t\t-2\n/my\\040swap file 1 0 -3\n\n";
+        let table = b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+                /dev/sda2   partition\t8388604\t\t0\t\t-2\n/my\\040swap file 1 0 -3\n\n";
         assert_eq!(
             swap_sources(table).collect::<Vec<_>>(),
             [Path::new("/dev/sda2"), Path::new("/my swap")]

@@ -40,7 +40,8 @@ impl DiscardChange {
         let (before, point) = (&self.before, self.before.mount_point.display());
         match note.put_back()? {
             UndoResult::Changed => bail!(
-                "another process has remounted {point} or changed its options meanwhile: they stay as they are; it had {} before",
+                "another process has remounted {point} or changed its options \
+                    meanwhile: they stay as they are; it had {} before",
                 DiscardOption::of(before)
             ),
             UndoResult::PutBack | UndoResult::Nothing | UndoResult::Left | UndoResult::Failed => {}

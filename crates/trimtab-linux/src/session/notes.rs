@@ -245,7 +245,8 @@ impl NotesDirectory {
             NoteContent::Unknown => {
                 let note = self.0.path().join(name);
                 let text = format!(
-                    "{} says what a process that was killed had changed, but not so that it can be read here",
+                    "{} says what a process that was killed had changed, but not so \
+                        that it can be read here",
                     note.display()
                 );
                 Some(ChangeSettlement { undone: UndoResult::Failed, text })

@@ -131,7 +131,10 @@ impl Dir {
                     FileType::RegularFile => {}
                     FileType::Directory => return Err(Errno::ISDIR.into()),
                     _ => {
-                        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+                        return Err(io::Error::new(
+                            io::ErrorKind::InvalidInput,
+                            "it is not a file",
+                        ));
                     }
                 }
                 named.real_path()?
@@ -429,7 +432,8 @@ impl Dir {
         }
         let uid = rustix::fs::fstat(file)?.st_uid;
         let why = format!(
-            "others may write where it is, and it is not this user's alone (owner {uid}, more names, or a mode for others)"
+            "others may write where it is, and it is not this user's alone (owner \
+                {uid}, more names, or a mode for others)"
         );
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }

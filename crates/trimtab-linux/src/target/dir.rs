@@ -86,7 +86,8 @@ impl DirOptions {
             .find(|(_, size)| *size == 0 || !size.is_multiple_of(direct::ALIGNMENT))
         {
             Some((which, size)) => Err(format!(
-                "direct I/O needs blocks of a multiple of {} bytes, and the {which} blocks have {size}",
+                "direct I/O needs blocks of a multiple of {} bytes, and the {which} \
+                    blocks have {size}",
                 direct::ALIGNMENT
             )),
             None => Ok(()),

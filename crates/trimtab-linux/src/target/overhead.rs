@@ -79,7 +79,8 @@ impl Overhead {
                     severity: Severity::Caution,
                     facts,
                     text: format!(
-                        "{:.0} % of the time of '{}' is the tool's own: {:.0} ns per operation, {:.2} ns per byte of data",
+                        "{:.0} % of the time of '{}' is the tool's own: {:.0} ns per \
+                            operation, {:.2} ns per byte of data",
                         share * 100.0,
                         phase.name,
                         self.op_ns,

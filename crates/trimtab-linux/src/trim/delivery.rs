@@ -14,7 +14,8 @@ use serde::Serialize;
 use trimtab_drive::units::Bytes;
 
 /// Reason why a trim of f2fs proves nothing.
-const SENDS_LATER: &str = "nothing is sent yet: mounted with discard, f2fs only takes note of free space and sends when the device is idle; mount -o remount,nodiscard makes a trim send at once";
+const SENDS_LATER: &str = "nothing is sent yet: mounted with discard, f2fs only takes note of free space and \
+    sends when the device is idle; mount -o remount,nodiscard makes a trim send at once";
 /// Reason why a trim proves nothing if the devices do not count.
 const NOT_COUNTED: &str = "not proved: not every device below counts discards";
 
@@ -151,7 +152,8 @@ impl Evidence {
             (Some(0), _) if self.sends_later => say(Delivery::NotProved, SENDS_LATER),
             (Some(0), _) if self.on_top && self.thin => say(
                 Delivery::NothingToSend,
-                "the pool had nothing to pass down: the free space had been discarded before, or in pieces smaller than a chunk",
+                "the pool had nothing to pass down: the free space had been \
+                    discarded before, or in pieces smaller than a chunk",
             ),
             (Some(0), lost) if self.on_top || lost.is_some() => {
                 let at = lost.clone().unwrap_or_else(|| "the drive".to_owned());

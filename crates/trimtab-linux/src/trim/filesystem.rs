@@ -56,14 +56,26 @@ pub struct WindowRefusal {
 impl std::fmt::Display for WindowRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.errno {
-            _ if self.cut_short => {
-                f.write_str("cut short repeatedly (process frozen or system suspended); repeat the trim when the system runs freely")
+            _ if self.cut_short => f.write_str(
+                "cut short repeatedly (process frozen or system suspended); repeat \
+                    the trim when the system runs freely",
+            ),
+            Errno::PERM | Errno::ACCESS => {
+                f.write_str("trimming (FITRIM) needs root; run it with sudo")
             }
-            Errno::PERM | Errno::ACCESS => f.write_str("trimming (FITRIM) needs root; run it with sudo"),
-            Errno::NOTTY | Errno::NOSYS => f.write_str("this filesystem does not support trimming (no FITRIM)"),
-            Errno::OPNOTSUPP => f.write_str("the device below takes no discards (see trimtab doctor)"),
-            Errno::ROFS => f.write_str("refused: mounted without replaying the journal (norecovery); mount it without that option"),
-            _ if self.is_gone() => f.write_str("the filesystem or its device is gone; mount it again and repeat the trim"),
+            Errno::NOTTY | Errno::NOSYS => {
+                f.write_str("this filesystem does not support trimming (no FITRIM)")
+            }
+            Errno::OPNOTSUPP => {
+                f.write_str("the device below takes no discards (see trimtab doctor)")
+            }
+            Errno::ROFS => f.write_str(
+                "refused: mounted without replaying the journal (norecovery); mount it \
+                without that option",
+            ),
+            _ if self.is_gone() => f.write_str(
+                "the filesystem or its device is gone; mount it again and repeat the trim",
+            ),
             errno => write!(f, "{}", std::io::Error::from(errno)),
         }
     }
@@ -175,7 +187,8 @@ impl Filesystem {
         let mount = mount.map_err(|error| {
             of_named(error, path, "cannot find", "name a mount point or a directory")
         })?;
-        let not_here = "not in the mount table of this process; run it in the mount namespace that this filesystem is mounted in (nsenter --mount)";
+        let not_here = "not in the mount table of this process; run it in the mount namespace that \
+            this filesystem is mounted in (nsenter --mount)";
         let mount = mount
             .cloned()
             .with_context(|| format!("the mount of '{}' is {not_here}", path.display()))?;
@@ -188,20 +201,23 @@ impl Filesystem {
         if stack.tops.is_empty() {
             if mount.source.starts_with("/dev") {
                 bail!(
-                    "{shown} ({}) is on {}, which /sys does not show: run the command where /sys is that of this machine",
+                    "{shown} ({}) is on {}, which /sys does not show: run the \
+                        command where /sys is that of this machine",
                     mount.fs_type,
                     mount.source.display()
                 );
             }
             bail!(
-                "{shown} ({}) is not on a block device, so there is nothing to trim; name a filesystem that is (findmnt --real)",
+                "{shown} ({}) is not on a block device, so there is nothing to trim; \
+                    name a filesystem that is (findmnt --real)",
                 mount.fs_type
             );
         }
         let file = open_mount(&mount).with_context(|| format!("cannot open {shown}"))?;
         let Some(file) = file else {
             bail!(
-                "{shown} is covered by another mount; unmount that, or name another mount point of the filesystem (findmnt)"
+                "{shown} is covered by another mount; unmount that, or name another \
+                    mount point of the filesystem (findmnt)"
             )
         };
         let layout = WindowLayout::read(&root, &mount, &stack, &file)?;
@@ -344,7 +360,8 @@ impl Filesystem {
     pub fn refuses_min_extent(&self, min_extent: Bytes) -> Option<String> {
         let group = self.layout.group.filter(|group| min_extent > *group)?;
         Some(format!(
-            "a minimum extent of {min_extent} is larger than an allocation group of {}, which {} does not accept",
+            "a minimum extent of {min_extent} is larger than an allocation group of \
+                {}, which {} does not accept",
             binary(group.0),
             self.mount.fs_type
         ))

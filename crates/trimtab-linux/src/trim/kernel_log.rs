@@ -137,7 +137,8 @@ mod tests {
     fn parse_accepts_only_kernel_records() {
         let error =
             |device, discard| Some(IoError { at: Duration::from_micros(34), device, discard });
-        let line = "I/O error, dev sda, sector 65538 op 0x3:(DISCARD) flags 0x800 phys_seg 1 prio class 2\n SUBSYSTEM=block\n";
+        let line = "I/O error, dev sda, sector 65538 op 0x3:(DISCARD) flags 0x800 phys_seg 1 \
+            prio class 2\n SUBSYSTEM=block\n";
         for (record, expected) in [
             (format!("3,12,34,-;{line}"), error("sda", true)),
             (

@@ -46,24 +46,39 @@ impl WindowLayout {
         let granule = Bytes(cut_unit(root, stack));
         match mount.fs_type.as_str() {
             "ext4" | "ext3" | "ext2" => Ok(match ext4::Ext4Superblock::of_device(stack) {
-                Ok(superblock) => Self::ext4(&superblock, if marks_whole_groups_only(root) { granule } else { Bytes::MAX }),
-                Err(error) => {
-                    Self::whole(format!("cannot read the superblock ({error}); trimmed in one request instead of by block groups"))
-                }
+                Ok(superblock) => Self::ext4(
+                    &superblock,
+                    if marks_whole_groups_only(root) { granule } else { Bytes::MAX },
+                ),
+                Err(error) => Self::whole(format!(
+                    "cannot read the superblock ({error}); trimmed in one request \
+                        instead of by block groups"
+                )),
             }),
-            "xfs" => Ok(Self::xfs(&xfs_geometry(file).context("cannot read the geometry of the XFS filesystem")?, granule)),
-            "btrfs" => Ok(Self::btrfs(&btrfs::chunks(file).context("cannot read the chunk tree of the btrfs filesystem")?)),
+            "xfs" => Ok(Self::xfs(
+                &xfs_geometry(file).context("cannot read the geometry of the XFS filesystem")?,
+                granule,
+            )),
+            "btrfs" => Ok(Self::btrfs(
+                &btrfs::chunks(file)
+                    .context("cannot read the chunk tree of the btrfs filesystem")?,
+            )),
             // Ranges would destroy data (`super::fitrim`).
-            "ntfs3" => {
-                Ok(Self::whole("ntfs3 is trimmed in one request, because Linux discards space in use when given a range".to_owned()))
-            }
+            "ntfs3" => Ok(Self::whole(
+                "ntfs3 is trimmed in one request, because Linux discards space in \
+                    use when given a range"
+                    .to_owned(),
+            )),
             "f2fs" | "exfat" | "vfat" | "jfs" | "nilfs2" => {
-                let stat = rustix::fs::fstatvfs(file).context("cannot read the size of the filesystem")?;
+                let stat =
+                    rustix::fs::fstatvfs(file).context("cannot read the size of the filesystem")?;
                 let size = stat.f_blocks.saturating_mul(stat.f_frsize);
                 let device = stack.top_layers().map(|l| l.size.0).max().unwrap_or(0);
                 Ok(Self::ranges(size, device))
             }
-            other => Ok(Self::whole(format!("the windows of {other} are unknown; trimmed in one request"))),
+            other => Ok(Self::whole(format!(
+                "the windows of {other} are unknown; trimmed in one request"
+            ))),
         }
     }
 

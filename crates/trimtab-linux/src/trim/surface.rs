@@ -84,7 +84,8 @@ impl Account {
 
     /// The reason why the counts are a minimum.
     pub fn minimum_remark(&self) -> String {
-        "discards that were in flight at the end, or belonged to requests that failed, are not counted: the drives may have received more"
+        "discards that were in flight at the end, or belonged to requests that \
+            failed, are not counted: the drives may have received more"
             .to_owned()
     }
 

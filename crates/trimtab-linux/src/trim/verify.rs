@@ -187,9 +187,10 @@ fn prove_repeatedly(
             }
             AttemptResult::Undisturbed | AttemptResult::Disturbed => {
                 if reused > 0 {
-                    proof
-                        .remarks
-                        .push(format!("other processes reused the freed space in {reused} of {number} attempts; the proof was repeated"));
+                    proof.remarks.push(format!(
+                        "other processes reused the freed space in {reused} of \
+                            {number} attempts; the proof was repeated"
+                    ));
                 }
                 return Ok(());
             }
@@ -357,7 +358,8 @@ impl Probe {
                     &mut content,
                 )?;
                 if content.written != 1 {
-                    let text = "the blocks at the addresses that the filesystem names do not hold the file (data in the journal, encrypted or transformed on the way)";
+                    let text = "the blocks at the addresses that the filesystem names do not \
+                        hold the file (data in the journal, encrypted or transformed on the way)";
                     bail!(UnmappableFileError(text.into()));
                 }
             }

@@ -318,7 +318,8 @@ fn smartctl_document_without_figures_gives_reason() {
     for said in [
         "/dev/sdb: Unknown USB bridge [0x1234:0x5678 (0x100)]",
         "/dev/sdb: Unable to detect device type",
-        "Smartctl open device: /dev/sda failed: DELL or MegaRaid controller, please try adding '-d megaraid,N'",
+        "Smartctl open device: /dev/sda failed: DELL or MegaRaid controller, please \
+            try adding '-d megaraid,N'",
     ] {
         assert!(
             matches!(error(smartctl(1, said)), ReadError::NeedsType(line) if line == said),

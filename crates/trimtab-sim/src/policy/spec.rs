@@ -403,7 +403,8 @@ mod tests {
             ("none:share=1%", "no setting 'share'"),
             (
                 "batched:share=1%",
-                "batched:share: trim policy batched has no setting 'share'; known settings: every, nightly, shutdown, min-",
+                "batched:share: trim policy batched has no setting 'share'; known \
+                    settings: every, nightly, shutdown, min-",
             ),
             ("idle:polll=1s", "did you mean 'poll'?"),
             ("adaptive:share=lots", "75%"),

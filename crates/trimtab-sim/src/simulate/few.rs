@@ -36,7 +36,10 @@ pub fn superblocks(full: &DriveSpec, small: &DriveSpec) -> Option<Warning> {
             Field::new("enough-bytes", enough.0.to_string()),
         ],
         text: format!(
-            "at this capacity the drive has {count} superblocks (full drive: {of_full}), and the {idle} open or free ones take {} % of the spare space (full drive: {} %), so write amplification is too high; use at least {enough}",
+            "at this capacity the drive has {count} superblocks (full drive: \
+                {of_full}), and the {idle} open or free ones take {} % of the spare space \
+                (full drive: {} %), so write amplification is too high; use at least \
+                {enough}",
             three_digits(100.0 * share),
             three_digits(100.0 * share_of_full),
         ),

@@ -121,7 +121,8 @@ impl PtsPlan {
         let share = |parts: u64| capacity.0 / parts / largest * largest;
         if share(POINTS_PER_CAPACITY) == 0 {
             let problem = format!(
-                "a drive of {capacity} is too small: each test point transfers 1/{POINTS_PER_CAPACITY} of it"
+                "a drive of {capacity} is too small: each test point transfers \
+                    1/{POINTS_PER_CAPACITY} of it"
             );
             return Err(UsageError::new(problem).hint("use at least --capacity 64MiB"));
         }
@@ -312,7 +313,8 @@ pub fn describe(run: &mut Run, plan: &PtsPlan, rounds: &PtsRounds) {
     metric(EXCURSION, Unit::Percent, Better::Lower, vec![window.excursion * 100.0]);
     if state.window().is_none() {
         let text = format!(
-            "not steady after {count} rounds: the figures are the last five rounds, not a steady level"
+            "not steady after {count} rounds: the figures are the last five rounds, \
+                not a steady level"
         );
         run.warnings.push(Warning::new("steady-state.not-reached", Severity::Caution, text));
     }

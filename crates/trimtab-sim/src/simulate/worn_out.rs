@@ -66,9 +66,13 @@ pub fn describe(run: &mut Run) {
         run.warnings.push(Warning {
             code: WORN_OUT.to_owned(),
             severity: Severity::Note,
-            facts: vec![Field::new("written-bytes", written.to_string()), Field::new("retired-superblocks", retired.to_string())],
+            facts: vec![
+                Field::new("written-bytes", written.to_string()),
+                Field::new("retired-superblocks", retired.to_string()),
+            ],
             text: format!(
-                "the drive wore out after {} of host writes and takes no more: {retired} superblocks are retired, the first after {}. The run ends there",
+                "the drive wore out after {} of host writes and takes no more: \
+                    {retired} superblocks are retired, the first after {}. The run ends there",
                 Bytes(written),
                 Bytes(first)
             ),

@@ -25,7 +25,8 @@ impl IologState {
                 "fio version 3 iolog" => 3,
                 _ => {
                     return Err(LineError::new(
-                        "the log does not begin with 'fio version 2 iolog' or 'fio version 3 iolog'",
+                        "the log does not begin with 'fio version 2 iolog' or 'fio \
+                            version 3 iolog'",
                     ));
                 }
             };

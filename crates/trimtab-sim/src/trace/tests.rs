@@ -50,7 +50,8 @@ fn holds(name: &str, text: &str, expected: &[TraceRecord]) {
 
 #[test]
 fn msr_with_and_without_header_reads_file_times() {
-    let text = "128166372003061629,hm,1,Read,383496192,32768,413\n128166372016382155,hm,1,Write,2822144,4096,1217\n";
+    let text = "128166372003061629,hm,1,Read,383496192,32768,413\n\
+        128166372016382155,hm,1,Write,2822144,4096,1217\n";
     let disk = named("hm,1", 1);
     let expected = [
         record(0, disk.clone(), TraceOpKind::Read, 383_496_192, 32_768),
@@ -129,8 +130,9 @@ fn fiu_processes_may_have_spaces() {
 
 #[test]
 fn systor17_requests_without_response_are_skipped() {
-    let text = "Timestamp,Response,IOType,LUN,Offset,Size\n1455592160.000037000,0.000257000,W,0,5678080,4096\n\
-                1455592160.000137000,,,0,0,512\n1455592161.000037000,0.000257,R,2,512,512\n";
+    let text = "Timestamp,Response,IOType,LUN,Offset,Size\n\
+        1455592160.000037000,0.000257000,W,0,5678080,4096\n1455592160.000137000,,,0,0,512\n\
+        1455592161.000037000,0.000257,R,2,512,512\n";
     let expected = [
         record(0, number(0), TraceOpKind::Write, 5_678_080, 4096),
         record(1_000_000_000, number(2), TraceOpKind::Read, 512, 512),
@@ -173,8 +175,9 @@ fn columns_have_trims_and_need_whole_sectors() {
 
 #[test]
 fn iolog_waits_are_milliseconds_since_the_start() {
-    let two = "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda write 4096 8192\n/dev/sda wait 1000 0\n/dev/sda trim 0 4096\n\
-               /dev/sda wait 1500 0\n/dev/sda sync 0 0\n/dev/sda wait 200 0\n/dev/sda read 0 512\n/dev/sda close\n";
+    let two = "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda write 4096 8192\n\
+        /dev/sda wait 1000 0\n/dev/sda trim 0 4096\n/dev/sda wait 1500 0\n\
+        /dev/sda sync 0 0\n/dev/sda wait 200 0\n/dev/sda read 0 512\n/dev/sda close\n";
     let expected = [
         record(0, named("/dev/sda", 0), TraceOpKind::Write, 4096, 8192),
         record(1_000_000_000, named("/dev/sda", 0), TraceOpKind::Trim, 0, 4096),
@@ -186,8 +189,9 @@ fn iolog_waits_are_milliseconds_since_the_start() {
 
 #[test]
 fn iolog_version_3_has_microseconds_and_every_sync() {
-    let three = "fio version 3 iolog\n0 /dev/sda add\n10 /dev/sda open\n20 /dev/sda read 512 512\n45 /dev/sdb write 0 4096\n\
-                 50 /dev/sda datasync 0 0\n60 /dev/sda sync_file_range 512 0\n70 /dev/sda syncfs 0 0\n80 /dev/sda close\n";
+    let three = "fio version 3 iolog\n0 /dev/sda add\n10 /dev/sda open\n\
+        20 /dev/sda read 512 512\n45 /dev/sdb write 0 4096\n50 /dev/sda datasync 0 0\n\
+        60 /dev/sda sync_file_range 512 0\n70 /dev/sda syncfs 0 0\n80 /dev/sda close\n";
     let expected = [
         record(0, named("/dev/sda", 0), TraceOpKind::Read, 512, 512),
         record(25_000, named("/dev/sdb", 1), TraceOpKind::Write, 0, 4096),
@@ -268,7 +272,8 @@ fn blkparse_f_before_the_operation_is_flush_and_after_it_fua() {
 
 #[test]
 fn blkparse_other_events_are_counted_and_can_be_chosen() {
-    let text = "202,16 7 50007 675.722691803 661 D W 95839968 + 80 [kswapd0]\n202,16 7 50008 675.822691803 661 C R 8 + 8 [0]\n";
+    let text = "202,16 7 50007 675.722691803 661 D W 95839968 + 80 [kswapd0]\n\
+        202,16 7 50008 675.822691803 661 C R 8 + 8 [0]\n";
     const SDB: Volume = Volume::Device(202, 16);
     assert_eq!(recognised(text).as_deref(), Some("blkparse"));
     assert_eq!(
@@ -350,9 +355,12 @@ fn skipped_requests_are_counted_by_reason() {
         ("systor17", "1.5,0.1,W,0,0,512\n1.6,,,0,0,512\n", "1 line is left out: no response (1)"),
         (
             "blkparse",
-            "8,0 1 1 0.1 1 Q W 8 + 8 [x]\n8,0 1 1 0.1 1 Q ZR 8 + 0 [x]\n8,0 1 1 0.1 1 D ZR 8 + 0 [x]\n8,0 1 1 0.1 1 Q ZAS 8 + 8 [x]\n\
-             8,0 1 1 0.1 1 Q WZS 8 + 8 [x]\n8,0 1 1 0.1 1 Q R 36 (12 00 ..) [x]\n8,0 1 1 0.1 1 Q N 0 [x]\n8,0 1 1 0.2 1 G W 8 + 8 [x]\n",
-            "5 lines are left out: passed-through command (2), zone command (2), write zeroes, which sends no data (1)",
+            "8,0 1 1 0.1 1 Q W 8 + 8 [x]\n8,0 1 1 0.1 1 Q ZR 8 + 0 [x]\n\
+                8,0 1 1 0.1 1 D ZR 8 + 0 [x]\n8,0 1 1 0.1 1 Q ZAS 8 + 8 [x]\n\
+                8,0 1 1 0.1 1 Q WZS 8 + 8 [x]\n8,0 1 1 0.1 1 Q R 36 (12 00 ..) [x]\n\
+                8,0 1 1 0.1 1 Q N 0 [x]\n8,0 1 1 0.2 1 G W 8 + 8 [x]\n",
+            "5 lines are left out: passed-through command (2), zone command (2), \
+                write zeroes, which sends no data (1)",
         ),
     ] {
         let (given, warnings) = read_all(name, None, text).unwrap();
@@ -403,7 +411,8 @@ fn volumes_of_the_same_number_are_separated_by_name() {
         );
     }
     assert_eq!(read("msr", Some("src,1".parse().unwrap()), hosts), Ok((2, false)));
-    let files = "fio version 3 iolog\n1 /dev/sdb write 0 512\n2 /dev/sdc write 0 512\n3 /dev/sdc write 0 512\n";
+    let files = "fio version 3 iolog\n1 /dev/sdb write 0 512\n2 /dev/sdc write 0 512\n\
+        3 /dev/sdc write 0 512\n";
     for volume in ["/dev/sdc", "1"] {
         assert_eq!(read("fio", Some(volume.parse().unwrap()), files), Ok((2, false)), "{volume}");
     }

@@ -186,13 +186,15 @@ impl Job {
         let block = u64::from(self.block);
         if !self.block.is_multiple_of(logical_block) {
             return wrong(format!(
-                "bs is {block} bytes, but the target has blocks of {logical_block} bytes; set a multiple"
+                "bs is {block} bytes, but the target has blocks of {logical_block} \
+                    bytes; set a multiple"
             ));
         }
         let offset = match self.offset {
             JobSize::Bytes(bytes) if bytes % u64::from(logical_block) != 0 => {
                 return wrong(format!(
-                    "offset is {bytes} bytes, but the target has blocks of {logical_block} bytes; set a multiple"
+                    "offset is {bytes} bytes, but the target has blocks of \
+                        {logical_block} bytes; set a multiple"
                 ));
             }
             offset => offset.of(target.0) / u64::from(logical_block) * u64::from(logical_block),
@@ -201,13 +203,15 @@ impl Job {
         let size = self.size.map_or(rest, |size| size.of(target.0));
         if size > rest {
             return wrong(format!(
-                "size is {size} bytes from offset {offset}, but the target has {}; set a smaller size",
+                "size is {size} bytes from offset {offset}, but the target has {}; \
+                    set a smaller size",
                 target.0
             ));
         }
         if size < block {
             return wrong(format!(
-                "size is {size} bytes, less than one request of {block}; set a larger size or a smaller bs"
+                "size is {size} bytes, less than one request of {block}; set a \
+                    larger size or a smaller bs"
             ));
         }
         Ok((offset, size / block * block))

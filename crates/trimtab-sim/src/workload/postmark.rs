@@ -102,7 +102,8 @@ pub enum PostmarkSettingsError {
     },
     /// The text or the table does not fit into memory.
     #[error(
-        "cannot get {0} of memory for the text pool and the table of files; use fewer or smaller files"
+        "cannot get {0} of memory for the text pool and the table of files; use \
+            fewer or smaller files"
     )]
     Memory(Bytes),
 }

@@ -171,7 +171,11 @@ impl LearnMeasurements {
     fn origin(&self, day: &str, fitted: &FitResult) -> Origin {
         let odd = worst(&fitted.odd).into_iter().map(|(one, shown)| {
             let (found, shown) = (time(&one.name, one.value_ns), time(&one.name, *shown));
-            format!("{}: measured {found}, twin {shown}; no modelled drive matches both this and the other figures", one.name)
+            format!(
+                "{}: measured {found}, twin {shown}; no modelled drive matches both this \
+                and the other figures",
+                one.name
+            )
         });
         let more = fitted.odd.len().saturating_sub(ODD_MAX);
         let odd = odd.chain(
@@ -246,7 +250,9 @@ fn doubts(fitted: &FitResult) -> Vec<String> {
     let mut doubts = Vec::new();
     if !fitted.is_explained() {
         doubts.push(format!(
-            "no modelled drive explains the figures: the nearest misses them by {} times their tolerance, and one figure in three by more than {:.0} %; its intervals are unreliable",
+            "no modelled drive explains the figures: the nearest misses them by {} \
+                times their tolerance, and one figure in three by more than {:.0} %; its \
+                intervals are unreliable",
             three_digits(libm::sqrt(fitted.misfit)),
             100.0 * fitted.off()
         ));
@@ -254,18 +260,22 @@ fn doubts(fitted: &FitResult) -> Vec<String> {
     let misfit = fitted.misfit_of_all();
     if fitted.is_explained() && misfit > OF_THE_RIGHT_KIND {
         doubts.push(format!(
-            "the best drive fits worse (misfit {}) than a drive of the right kind: dies, rows or caches may be wrong and intervals too narrow; verify with 'drive check'",
+            "the best drive fits worse (misfit {}) than a drive of the right kind: \
+                dies, rows or caches may be wrong and intervals too narrow; verify with \
+                'drive check'",
             three_digits(misfit)
         ));
     }
     let (explained, members) = (fitted.explained as usize, fitted.members.len());
     if explained == 0 {
         doubts.push(format!(
-            "none of the {members} members explains the figures: all are variants of the nearest drive, in properties that no probe identifies"
+            "none of the {members} members explains the figures: all are variants of \
+                the nearest drive, in properties that no probe identifies"
         ));
     } else if explained < members {
         doubts.push(format!(
-            "only {explained} of {members} members are distinct drives; the rest are variants of them, in properties that no probe identifies"
+            "only {explained} of {members} members are distinct drives; the rest are \
+                variants of them, in properties that no probe identifies"
         ));
     }
     let in_part = fitted.members.iter().filter(|one| one.hidden.maps_in_part).count();
@@ -276,7 +286,8 @@ fn doubts(fitted: &FitResult) -> Vec<String> {
             ""
         };
         doubts.push(format!(
-            "{in_part} of {members} members keep only part of the map in memory, like DRAM-less drives: access to the whole drive is slower on these{hint}"
+            "{in_part} of {members} members keep only part of the map in memory, \
+                like DRAM-less drives: access to the whole drive is slower on these{hint}"
         ));
     }
     doubts

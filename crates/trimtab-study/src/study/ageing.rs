@@ -480,17 +480,21 @@ impl Months {
         if let Some(TransientRateReason::Heat { .. }) = later {
             note(
                 "steady-state.warming-up",
-                "sustained random writes were measured before thermal throttling: the drive was still warming up towards its throttling temperature",
+                "sustained random writes were measured before thermal throttling: \
+                    the drive was still warming up towards its throttling temperature",
             );
         } else if let Some(TransientRateReason::Life { .. }) = later {
             note(
                 "steady-state.life-throttle",
-                "sustained random writes were measured before the drive throttles to protect its endurance; a longer load would be throttled",
+                "sustained random writes were measured before the drive throttles to \
+                    protect its endurance; a longer load would be throttled",
             );
         } else if self.sustained.iter().any(|one| !one.steady) {
             note(
                 "steady-state.not-reached",
-                "the rate of sustained random writes did not reach steady state (SNIA PTS: five rounds, range within 20 %, slope within 10 %, constant amount of erased flash); the figure is the mean of the last 13 of 25 rounds",
+                "the rate of sustained random writes did not reach steady state \
+                    (SNIA PTS: five rounds, range within 20 %, slope within 10 %, constant \
+                    amount of erased flash); the figure is the mean of the last 13 of 25 rounds",
             );
         }
     }

@@ -140,8 +140,13 @@ impl Setup {
         let size = setup.volume.size.map_or(room, |size| size.0);
         match VolumeLayout::new(&setup.volume, size) {
             Ok(_) => Ok(setup),
-            Err(error) => Err(UsageError::new(format!("the filesystem does not fit on {label}: {error} bytes"))
-                .hint("a study needs a drive of at least 64 MiB; capacity_bytes sets the size in a specification")),
+            Err(error) => Err(UsageError::new(format!(
+                "the filesystem does not fit on {label}: {error} bytes"
+            ))
+            .hint(
+                "a study needs a drive of at least 64 MiB; capacity_bytes sets the \
+                    size in a specification",
+            )),
         }
     }
 }

@@ -85,7 +85,8 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
                 } = ageing.as_ref();
                 let (volume, seed) = (&setup.volume, setup.seed);
                 format!(
-                    "files {policy:?} {volume:?} {fill} {mix:?} {drive_writes} {daily} {size:?} {thorough} {seed}"
+                    "files {policy:?} {volume:?} {fill} {mix:?} {drive_writes} \
+                        {daily} {size:?} {thorough} {seed}"
                 )
             }
         };

@@ -218,7 +218,8 @@ impl<'a> PlanReader<'a> {
 
     fn plan(&self) -> Result<Plan, PlanError> {
         let whole = DeTable::parse(self.text).map_err(|error| {
-            let more = "; to set other parameters too, write drive.name = \"…\" (or policy.name, workload.name, volume.name)";
+            let more = "; to set other parameters too, write drive.name = \"…\" (or \
+                policy.name, workload.name, volume.name)";
             let more = if error.message().contains("cannot extend value") { more } else { "" };
             PlanError {
                 line: error.span().map(|span| self.line(span.start)),
@@ -282,7 +283,8 @@ impl<'a> PlanReader<'a> {
                 (trimtab_drive::units::grouped(cells), trimtab_drive::units::grouped(CELLS_MAX));
             let all = if cells == u64::MAX { "more than 10^19".to_owned() } else { all };
             let text = format!(
-                "the plan has {all} cells; the limit is {most}: use fewer steps or a sampling design (random, sobol)"
+                "the plan has {all} cells; the limit is {most}: use fewer steps or a \
+                    sampling design (random, sobol)"
             );
             return Err(PlanError { line: None, key: String::new(), text });
         }
@@ -402,7 +404,8 @@ impl<'a> PlanReader<'a> {
                 return self.wrong(
                     at,
                     key,
-                    "an axis is a list of values, or { from = A, to = B, steps = N }; a single value belongs in [base]",
+                    "an axis is a list of values, or \
+                        { from = A, to = B, steps = N }; a single value belongs in [base]",
                 );
             }
         };

@@ -168,10 +168,13 @@ impl<'a> SweepView<'a> {
             .map(one)
             .collect();
         let text = if self.drawn() {
-            "The policy with the best mean at each place; several if they are within 1 % or two standard errors, because points are sampled and cells of a place also differ \
-             in the other axes. Blank if a policy has fewer than two cells there; use a grid, repeats do not help."
+            "The policy with the best mean at each place; several if they are within \
+                1 % or two standard errors, because points are sampled and cells of a place \
+                also differ in the other axes. Blank if a policy has fewer than two cells \
+                there; use a grid, repeats do not help."
         } else {
-            "The policy with the best mean at each place; several if they are within 1 %. Blank if policies have different numbers of cells there."
+            "The policy with the best mean at each place; several if they are within \
+                1 %. Blank if policies have different numbers of cells there."
         };
         (!shown.is_empty()).then(|| {
             Section::new(
@@ -357,11 +360,15 @@ impl<'a> SweepView<'a> {
     fn sensitivity(&self, rows: &[SweepRow]) -> Option<Section> {
         let text = match self.plan.design.kind {
             DesignKind::Grid => {
-                "Share of the variance over the grid that disappears if only this axis is known (alone), and that remains if all others are known (with others). All values count as \
-                 equally likely; variation between them is ignored."
+                "Share of the variance over the grid that disappears if only this \
+                    axis is known (alone), and that remains if all others are known (with \
+                    others). All values count as equally likely; variation between them is \
+                    ignored."
             }
             DesignKind::Sensitivity => {
-                "Sobol' indices: share of the variance that disappears if only this axis is known (alone), and that remains if all others are known (with others), with its standard error."
+                "Sobol' indices: share of the variance that disappears if only this \
+                    axis is known (alone), and that remains if all others are known (with \
+                    others), with its standard error."
             }
             DesignKind::Random | DesignKind::Sobol => return None,
         };
@@ -464,7 +471,8 @@ impl<'a> SweepView<'a> {
             );
         }
         let more = format!(
-            "The first {LISTED} of {} cells; results.parquet and 'trimtab sweep export' have all cells and figures.",
+            "The first {LISTED} of {} cells; results.parquet and 'trimtab sweep \
+                export' have all cells and figures.",
             grouped(rows.len() as u64)
         );
         let text = (rows.len() > LISTED).then_some(SectionBlock::Text(more));

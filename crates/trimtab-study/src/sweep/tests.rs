@@ -91,7 +91,8 @@ impl Sources for Shipped {
     }
 }
 
-const BASE: &str = "[base]\ndrive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"8GiB\"\nworkload.name = \"random\"\n";
+const BASE: &str = "[base]\ndrive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"8GiB\"\n\
+    workload.name = \"random\"\n";
 
 fn plan(rest: &str) -> Plan {
     let text = format!("{BASE}{rest}");
@@ -116,8 +117,9 @@ fn shown(plan: &Plan) -> Vec<String> {
 #[test]
 fn grid_equals_nested_loops() {
     let mut plan = plan(
-        "[axes]\n\"drive.over_provisioning_percent\" = { from = 7, to = 28, steps = 4 }\npolicy = [\"none\", \"batched:every=1h\"]\n\
-         workload.queue_depth = { from = 1, to = 64, steps = 3, log = true }\n",
+        "[axes]\n\"drive.over_provisioning_percent\" = \
+            { from = 7, to = 28, steps = 4 }\npolicy = [\"none\", \"batched:every=1h\"]\n\
+            workload.queue_depth = { from = 1, to = 64, steps = 3, log = true }\n",
     );
     plan.repeats = 2;
     let mut expected = Vec::new();
@@ -138,8 +140,10 @@ fn grid_equals_nested_loops() {
 #[test]
 fn plan_values_reach_the_cell() {
     let plan = plan(
-        "drive.flash.nand.program_ns = \"700us\"\nworkload.until_written = \"2x\"\n[axes]\ndrive.flash.ftl.victim = [\"fifo\", { d-choices = 10 }]\n\
-         drive.over_provisioning_percent = [12.5]\npolicy = [\"idle:budget=5ms\"]\nworkload.trim_percent = [10]\n",
+        "drive.flash.nand.program_ns = \"700us\"\nworkload.until_written = \"2x\"\n\
+            [axes]\ndrive.flash.ftl.victim = [\"fifo\", { d-choices = 10 }]\n\
+            drive.over_provisioning_percent = [12.5]\npolicy = [\"idle:budget=5ms\"]\n\
+            workload.trim_percent = [10]\n",
     );
     let cell = plan.cell(&plan.place(1), &Shipped).unwrap();
     let flash = cell.drive.flash().unwrap();
@@ -163,8 +167,10 @@ fn plan_values_reach_the_cell() {
 #[test]
 fn churn_plan_varies_files_and_filesystem() {
     let plan = Plan::parse(
-        "[base]\ndrive = \"sata-tlc-500gb\"\nworkload.name = \"churn\"\nworkload.drive_writes = 0.3\n[axes]\nvolume.atime = [\"noatime\", \"strictatime\"]\n\
-         workload.fill_percent = [50, 80]\npolicy = [\"none\", \"online\"]\n",
+        "[base]\ndrive = \"sata-tlc-500gb\"\nworkload.name = \"churn\"\n\
+            workload.drive_writes = 0.3\n[axes]\n\
+            volume.atime = [\"noatime\", \"strictatime\"]\n\
+            workload.fill_percent = [50, 80]\npolicy = [\"none\", \"online\"]\n",
     )
     .unwrap();
     plan.check(&Shipped).unwrap();
@@ -185,15 +191,18 @@ fn errors_give_line_and_key() {
     for (rest, expected) in [
         (
             "[axes]\ndrive.over_provisoning_percent = [7]\n",
-            "line 6: drive.over_provisoning_percent: a drive has no setting 'over_provisoning_percent'; did you mean 'over_provisioning_percent'?",
+            "line 6: drive.over_provisoning_percent: a drive has no setting \
+                'over_provisoning_percent'; did you mean 'over_provisioning_percent'?",
         ),
         (
             "[axes]\ndrive.flash.nand.progam_ns = [7]\n",
-            "line 6: drive.flash.nand.progam_ns: unknown field 'progam_ns'; did you mean 'program_ns'?",
+            "line 6: drive.flash.nand.progam_ns: unknown field 'progam_ns'; did you \
+                mean 'program_ns'?",
         ),
         (
             "[axes]\nworkload.queue_dept = [7]\n",
-            "line 6: workload.queue_dept: workload random has no setting 'queue_dept'; did you mean 'queue_depth'?",
+            "line 6: workload.queue_dept: workload random has no setting \
+                'queue_dept'; did you mean 'queue_depth'?",
         ),
         (
             "[axes]\npolicy = [\n  \"none\",\n  \"bached\",\n]\n",
@@ -280,7 +289,9 @@ fn errors_give_line_and_key() {
         ("[axes\n", "line 5: "),
         ("policy = \"idle\"\npolicy.budget = \"1ms\"\n", "write drive.name = "),
         (
-            "[axes]\ndrive.flash.nand.read_ns = { from = 1, to = 1000000, steps = 1000000 }\nworkload.queue_depth = { from = 1, to = 1000, steps = 1000 }\n",
+            "[axes]\ndrive.flash.nand.read_ns = \
+                { from = 1, to = 1000000, steps = 1000000 }\n\
+                workload.queue_depth = { from = 1, to = 1000, steps = 1000 }\n",
             "the plan has 1,000,000,000 cells; the limit is 10,000,000",
         ),
     ] {
@@ -382,7 +393,8 @@ fn joint_failure_is_a_failed_cell_not_a_plan_error() {
 #[test]
 fn rows_become_columns_with_units() {
     let plan = plan(
-        "workload.drive_writes = 0.2\nworkload.fill_percent = 20\n[axes]\ndrive.over_provisioning_percent = [7, 12.5]\npolicy = [\"none\"]\n",
+        "workload.drive_writes = 0.2\nworkload.fill_percent = 20\n[axes]\n\
+            drive.over_provisioning_percent = [7, 12.5]\npolicy = [\"none\"]\n",
     );
     let cell = plan.cell(&plan.place(0), &Shipped).unwrap();
     let (run, _) = cell.run(&mut ()).unwrap();
@@ -466,7 +478,8 @@ fn known(plan: &Plan) -> Vec<SweepRow> {
 fn report_matches_rows() {
     use crate::document::{ChartKind, SHADES, SectionBlock};
     let plan = plan(
-        "[axes]\ndrive.over_provisioning_percent = [10, 20, 30]\nworkload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\"]\n",
+        "[axes]\ndrive.over_provisioning_percent = [10, 20, 30]\n\
+            workload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\"]\n",
     );
     let document = super::report::document(&plan, &known(&plan), &[]);
     assert_eq!(document.subtitle[1], "12 cells: 12 finished, 0 failed, 0 missing");
@@ -532,7 +545,9 @@ fn report_matches_rows() {
 fn sampled_points_give_no_policy_an_accidental_win() {
     use crate::document::SectionBlock;
     let plan = plan(
-        "[axes]\ndrive.over_provisioning_percent = { from = 10, to = 40 }\nworkload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\", \"idle\"]\n[design]\nkind = \"random\"\npoints = 600\n",
+        "[axes]\ndrive.over_provisioning_percent = { from = 10, to = 40 }\n\
+            workload.queue_depth = [1, 4]\npolicy = [\"none\", \"online\", \"idle\"]\n\
+            [design]\nkind = \"random\"\npoints = 600\n",
     );
     let winners = |idle_adds: f64| {
         let row = |cell| {
@@ -588,9 +603,8 @@ fn cell_with_small_drive_fails_after_name_errors() {
     assert_eq!(few("drive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"40GiB\""), None);
     assert_eq!(few("drive.name = \"crucial-m4-128gb\""), None);
     assert_eq!(
-        few(
-            "drive.name = \"sata-tlc-500gb\"\ndrive.capacity = \"2GiB\"\ndrive.flash.geometry.pages_per_block = 32"
-        ),
+        few("drive.name = \"sata-tlc-500gb\"\ndrive.capacity = \"2GiB\"\n\
+                drive.flash.geometry.pages_per_block = 32"),
         said
     );
     let short = |base: &str| {
@@ -616,7 +630,9 @@ fn cell_with_small_drive_fails_after_name_errors() {
 #[test]
 fn sensitivity_design_gives_indices() {
     let plan = plan(
-        "[axes]\ndrive.over_provisioning_percent = { from = 10, to = 20 }\nworkload.fill_percent = { from = 0, to = 1 }\n[design]\nkind = \"sensitivity\"\npoints = 256\n",
+        "[axes]\ndrive.over_provisioning_percent = { from = 10, to = 20 }\n\
+            workload.fill_percent = { from = 0, to = 1 }\n[design]\nkind = \"sensitivity\"\n\
+            points = 256\n",
     );
     let row = |cell| {
         let v: Vec<f64> =
@@ -649,7 +665,8 @@ fn sensitivity_design_gives_indices() {
 fn sweep_over_over_provisioning_agrees_with_theory() {
     let text = BASE.replace("8GiB", "1GiB");
     let plan = Plan::parse(&format!(
-        "{text}drive.flash.geometry.pages_per_block = 32\nworkload.drive_writes = 4\n[axes]\ndrive.over_provisioning_percent = [10, 28]\n"
+        "{text}drive.flash.geometry.pages_per_block = 32\nworkload.drive_writes = 4\n\
+            [axes]\ndrive.over_provisioning_percent = [10, 28]\n"
     ))
     .unwrap();
     for cell in 0..2 {

@@ -206,7 +206,8 @@ pub(super) fn ends(
     }
     let (Value::Text(a), Value::Text(b)) = (from, to) else {
         return Err(format!(
-            "from {from} to {to} is not a range: both ends must be numbers, or both sizes, or both durations"
+            "from {from} to {to} is not a range: both ends must be numbers, or both \
+                sizes, or both durations"
         ));
     };
     match (a.parse::<Bytes>(), b.parse::<Bytes>(), a.parse::<Nanos>(), b.parse::<Nanos>()) {

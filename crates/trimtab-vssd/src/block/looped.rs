@@ -85,10 +85,16 @@ impl LoopOnFuse {
                 shown.display()
             ));
         }
-        match device.detach(*served, force).with_context(|| format!("cannot detach {}", shown.display()))? {
-            DetachResult::InUse if !force => anyhow::bail!("{} is busy: another process has it open", shown.display()),
+        match device
+            .detach(*served, force)
+            .with_context(|| format!("cannot detach {}", shown.display()))?
+        {
+            DetachResult::InUse if !force => {
+                anyhow::bail!("{} is busy: another process has it open", shown.display())
+            }
             DetachResult::Foreign => problems.push(format!(
-                "{} has another backing file now and was left unchanged: the drive's file was detached and another one attached",
+                "{} has another backing file now and was left unchanged: the drive's \
+                    file was detached and another one attached",
                 shown.display()
             )),
             DetachResult::Free | DetachResult::InUse => {}

@@ -31,7 +31,12 @@ impl FromStr for Speed {
                 .and_then(|factor| factor.parse::<f64>().ok())
                 .filter(|factor| (0.001..=1000.0).contains(factor))
                 .map(Self::Times)
-                .ok_or_else(|| format!("speed is realtime, off, or a factor from 0.001x to 1000x such as 10x, not '{text}'")),
+                .ok_or_else(|| {
+                    format!(
+                        "speed is realtime, off, or a factor from 0.001x to 1000x such as \
+                    10x, not '{text}'"
+                    )
+                }),
         }
     }
 }

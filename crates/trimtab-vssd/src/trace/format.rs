@@ -230,7 +230,8 @@ impl<R: Read> RecordingReader<R> {
                 return Err(wrong(
                     16,
                     format!(
-                        "{name} in the header is not a name of letters, digits and '.-_+', at most 64 of them"
+                        "{name} in the header is not a name of letters, digits and \
+                            '.-_+', at most 64 of them"
                     ),
                 ));
             }

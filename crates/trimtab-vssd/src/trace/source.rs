@@ -309,7 +309,10 @@ mod tests {
 
     #[test]
     fn open_recognises_text_traces_and_names_wrong_lines() {
-        let (_dir, path) = written(b"1,hm,1,Write,4096,4096,1\n20001,hm,1,Read,4096,512,1\nrubbish\n20002,hm,1,Read,4096,512,1\n");
+        let (_dir, path) = written(
+            b"1,hm,1,Write,4096,4096,1\n20001,hm,1,Read,4096,512,1\nrubbish\n\
+            20002,hm,1,Read,4096,512,1\n",
+        );
         let mut source = TraceSource::open(&path, &TraceReadOptions::default()).unwrap();
         assert_eq!(source.next().unwrap().unwrap().kind, TraceOpKind::Write);
         let read = source.next().unwrap().unwrap();

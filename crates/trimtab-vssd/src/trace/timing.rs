@@ -31,7 +31,13 @@ pub fn check(timing: Timing, path: &Path, reading: &TraceReadOptions) -> anyhow:
     if requests < 2 {
         return Ok(());
     }
-    Err(UsageError::new(format!("{} has no times: all of its {requests} requests would come at once", path.display()))
-        .hint("--rate 1000 issues 1,000 per second, --closed-loop 1 issues each when the previous one completes")
-        .into())
+    Err(UsageError::new(format!(
+        "{} has no times: all of its {requests} requests would come at once",
+        path.display()
+    ))
+    .hint(
+        "--rate 1000 issues 1,000 per second, --closed-loop 1 issues each when the \
+            previous one completes",
+    )
+    .into())
 }

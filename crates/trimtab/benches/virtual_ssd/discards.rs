@@ -61,10 +61,12 @@ fn slowdown() -> bool {
     keep("ext4 in real time", "delete, sync and discards, discard", "s", &[discarding]);
     keep("ext4 in real time", "time of the discards in the model", "s", &[busy]);
     println!(
-        "  ext4 in real time: delete, sync and discards take {plain:.2} s without and {discarding:.2} s with discard;"
+        "  ext4 in real time: delete, sync and discards take {plain:.2} s without \
+            and {discarding:.2} s with discard;"
     );
     println!(
-        "  the model says that {} discards took {busy:.2} s: a factor of {predicted:.1}, measured {measured:.1}",
+        "  the model says that {} discards took {busy:.2} s: a factor of \
+            {predicted:.1}, measured {measured:.1}",
         of(&trims["count"])
     );
     claim(

@@ -34,7 +34,8 @@ pub fn run() -> bool {
                 let of = |pick| median(each(pick));
                 let (model, seen, error) = (of(|b| b.0), of(|b| b.1), of(|b| b.1 - b.0));
                 println!(
-                    "  4 KiB {side:<6} QD{depth:<4} {name:>6} {model:>9.1} µs {seen:>9.1} µs {error:>9.1} µs"
+                    "  4 KiB {side:<6} QD{depth:<4} {name:>6} {model:>9.1} µs \
+                        {seen:>9.1} µs {error:>9.1} µs"
                 );
                 let holds = error.abs() <= ABSOLUTE_US.max(RELATIVE * model);
                 held &= claim(holds, "within 5 % or 100 µs of the model's");

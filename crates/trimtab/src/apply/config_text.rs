@@ -70,7 +70,8 @@ pub fn with_policy(
     }
     if Config::parse(file, &after).as_ref() != Ok(&expected) {
         bail!(
-            "{}: cannot add a rule to a file in this form; set the policy {policy} for '{path}' by hand",
+            "{}: cannot add a rule to a file in this form; set the policy {policy} \
+                for '{path}' by hand",
             file.display()
         );
     }
@@ -100,7 +101,8 @@ mod tests {
             changed,
             "already has this rule"
         );
-        let odd = "[default]\npolicy = 'none' # x\n[[filesystem]]\n  policy='batched' # why\n  path='/srv/'";
+        let odd = "[default]\npolicy = 'none' # x\n\
+            [[filesystem]]\n  policy='batched' # why\n  path='/srv/'";
         assert_eq!(with(odd, "/srv", "idle").unwrap(), odd.replace("'batched'", "\"idle\""));
         assert!(
             with(odd, "/a \"quoted\" \\ path", "none").unwrap().ends_with("policy = \"none\"\n")

@@ -35,7 +35,8 @@ mod tests {
 
     #[test]
     fn with_discard_adds_one_option_to_one_line() {
-        let text = "# home of users\nhome\tUUID=1  none luks,timeout=9\nroot /dev/sda2 /key\nswap /dev/sda3\n";
+        let text = "# home of users\nhome\tUUID=1  none luks,timeout=9\nroot /dev/sda2 /key\n\
+            swap /dev/sda3\n";
         let changed = |name: &str| {
             let after = with_discard(text, name).unwrap();
             assert_eq!(with_discard(&after, name).unwrap(), after, "a second time changes nothing");

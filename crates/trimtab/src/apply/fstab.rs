@@ -147,8 +147,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TEXT: &str = "# a comment / with words\nUUID=1\t/\text4\tdefaults,noatime\t0 1\n/dev/b /my\\040home xfs discard,rw 0 2\n\
-        /dev/c /srv btrfs\nnone /tmp tmpfs size=1g\n/dev/d none swap sw";
+    const TEXT: &str = "# a comment / with words\nUUID=1\t/\text4\tdefaults,noatime\t0 1\n\
+        /dev/b /my\\040home xfs discard,rw 0 2\n/dev/c /srv btrfs\nnone /tmp tmpfs size=1g\n\
+        /dev/d none swap sw";
 
     fn changed(path: &str, wanted: Option<&str>) -> String {
         let after = with_discard(TEXT, Path::new(path), wanted).unwrap();
@@ -182,8 +183,9 @@ mod tests {
 
     #[test]
     fn lines_of_finds_lines_by_mount_and_device() {
-        let text = "UUID=2 / btrfs subvol=@ 0 0\nUUID=2 /home btrfs subvol=@home 0 0\nLABEL=x /srv btrfs subvol=@srv 0 0\n\
-                    UUID=3 /data ext4 rw 0 2\n/data /var/www none bind 0 0\n/data /x ext4 rbind 0 0\n";
+        let text = "UUID=2 / btrfs subvol=@ 0 0\nUUID=2 /home btrfs subvol=@home 0 0\n\
+            LABEL=x /srv btrfs subvol=@srv 0 0\nUUID=3 /data ext4 rw 0 2\n\
+            /data /var/www none bind 0 0\n/data /x ext4 rbind 0 0\n";
         let at =
             |points: &[&str]| lines_of(text, &points.iter().map(PathBuf::from).collect::<Vec<_>>());
         assert_eq!(at(&["/home"]), [Path::new("/"), Path::new("/home")]);

@@ -175,9 +175,13 @@ fn note_compressed_share(run: &mut Run, data: DataClass, share: f64) {
         run.warnings.push(Warning {
             code: "data.compresses-otherwise".to_owned(),
             severity: Severity::Serious,
-            facts: vec![Field::new("asked-percent", three_digits(asked)), Field::new("found-percent", three_digits(percent))],
+            facts: vec![
+                Field::new("asked-percent", three_digits(asked)),
+                Field::new("found-percent", three_digits(percent)),
+            ],
             text: format!(
-                "the data read back compresses to {} % instead of {} %: it is not the data that was written, or was overwritten since",
+                "the data read back compresses to {} % instead of {} %: it is not \
+                    the data that was written, or was overwritten since",
                 three_digits(percent),
                 three_digits(asked)
             ),

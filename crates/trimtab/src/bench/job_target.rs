@@ -118,7 +118,8 @@ fn holes(path: &Path, jobs: &[Job]) -> Option<Warning> {
     let reads = jobs.iter().any(|job| matches!(job.mix, JobMix::Read | JobMix::ReadWrite(_)));
     let (stored, size) = (Bytes(found.blocks() * BLOCKS_UNIT), Bytes(found.len()));
     let text = format!(
-        "the filesystem stores only {stored} of the file's {size}: reads of the rest do not reach the drive; write the whole file first"
+        "the filesystem stores only {stored} of the file's {size}: reads of the rest \
+            do not reach the drive; write the whole file first"
     );
     reads.then(|| Warning::new("target.holes", Severity::Serious, text))
 }

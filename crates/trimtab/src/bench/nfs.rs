@@ -125,7 +125,8 @@ fn note_overhead(request: &BenchNfsArgs, run: &mut Run) -> anyhow::Result<()> {
     if own > OVERHEAD_MAX * fastest {
         let share = own / fastest * 100.0;
         let text = format!(
-            "up to {share:.0} % of the response times is the tool's own cost: {own:.0} ns per operation on average"
+            "up to {share:.0} % of the response times is the tool's own cost: \
+                {own:.0} ns per operation on average"
         );
         run.warnings.push(Warning::new("tool.overhead", Severity::Caution, text));
     }
@@ -212,7 +213,8 @@ impl<'a> Sweep<'a> {
         if would > may {
             let hint = "raise --written, or lower --peak, --seconds, --points or --repeats";
             let message = format!(
-                "at {peak:.0} operations/s the loads would write about {would}, more than the {may} that --written allows"
+                "at {peak:.0} operations/s the loads would write about {would}, more \
+                    than the {may} that --written allows"
             );
             return Err(UsageError::new(message).hint(hint).into());
         }
@@ -262,7 +264,9 @@ impl<'a> Sweep<'a> {
         run.warnings.push(Warning::new(
             "nfs.emulation",
             Severity::Note,
-            "an emulation of SPECsfs2008's operation mix on a local directory, not SPEC's benchmark; not comparable with published SPECsfs results".to_owned(),
+            "an emulation of SPECsfs2008's operation mix on a local directory, not \
+                SPEC's benchmark; not comparable with published SPECsfs results"
+                .to_owned(),
         ));
         for load in &self.loads {
             let mean = |what: &str| {
@@ -280,7 +284,8 @@ impl<'a> Sweep<'a> {
             }
             if let Some(response) = response.filter(|ns| *ns > RESPONSE_MAX.as_f64()) {
                 let text = format!(
-                    "{}: the response time of {} is above the {RESPONSE_MAX} that SPECsfs2008 allows",
+                    "{}: the response time of {} is above the {RESPONSE_MAX} that \
+                        SPECsfs2008 allows",
                     load.name,
                     Nanos(response as u64)
                 );

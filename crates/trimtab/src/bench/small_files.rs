@@ -113,7 +113,8 @@ impl PostmarkJob<'_> {
             || self.request.direct
             || self.request.fsync != Fsync::Never
         {
-            let problem = "on a modelled drive, postmark has one stream, through the page cache, without fsync";
+            let problem = "on a modelled drive, postmark has one stream, through the page cache, \
+                without fsync";
             return Err(UsageError::new(problem)
                 .hint("leave --threads, --direct and --fsync out")
                 .into());

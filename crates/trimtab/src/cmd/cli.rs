@@ -9,8 +9,13 @@ use trimtab_linux::output;
 mod refused;
 mod wrap;
 
-const EXAMPLES: &str = "\
-Exit status: 0 done; 1 failed, or a named file, drive or run does not exist or cannot be used; 2 wrong usage (an unknown option, a bad value, an unknown policy); 130 interrupted (SIGINT, SIGTERM or SIGHUP). doctor and verify also report their verdict: 3 TRIM is blocked, lost or does damage; 4 unknown or not proved. The same fault has the same status in every command. With --json, an error is a JSON document on standard output (schema trimtab.error), unless the result was printed before it. Run 'trimtab COMMAND --help' for details.";
+const EXAMPLES: &str = "Exit status: 0 done; 1 failed, or a named file, drive or run does not exist or \
+    cannot be used; 2 wrong usage (an unknown option, a bad value, an unknown policy); 130 \
+    interrupted (SIGINT, SIGTERM or SIGHUP). doctor and verify also report their verdict: 3 \
+    TRIM is blocked, lost or does damage; 4 unknown or not proved. The same fault has the \
+    same status in every command. With --json, an error is a JSON document on standard \
+    output (schema trimtab.error), unless the result was printed before it. Run 'trimtab \
+    COMMAND --help' for details.";
 
 /// Measures what TRIM, fill and time do to a drive, recommends a trim policy, and keeps the
 /// drive trimmed.
@@ -198,7 +203,8 @@ mod tests {
             assert_eq!(
                 what,
                 format!(
-                    "invalid value '{value}' for '--repeats <N>': expected a whole number from 1 to 1000"
+                    "invalid value '{value}' for '--repeats <N>': expected a whole \
+                        number from 1 to 1000"
                 )
             );
             assert_eq!(hint, "'trimtab study --help' says more");
@@ -240,19 +246,23 @@ mod tests {
             ),
             (
                 &["study", "--polices", "x"],
-                "error: unexpected argument '--polices' found; a similar argument exists: '--policies'",
+                "error: unexpected argument '--polices' found; a similar argument \
+                    exists: '--policies'",
             ),
             (
                 &["verify"],
-                "error: the following required arguments were not provided: <PATH>; usage: trimtab verify <PATH>",
+                "error: the following required arguments were not provided: <PATH>; \
+                    usage: trimtab verify <PATH>",
             ),
             (
                 &["trim"],
-                "error: the following required arguments were not provided: <PATHS>...; usage: trimtab trim [OPTIONS] <PATHS...|--all>",
+                "error: the following required arguments were not provided: \
+                    <PATHS>...; usage: trimtab trim [OPTIONS] <PATHS...|--all>",
             ),
             (
                 &["trim", "--all", "/"],
-                "error: the argument '--all' cannot be used with '[PATHS]...'; 'trimtab trim --help' says more",
+                "error: the argument '--all' cannot be used with '[PATHS]...'; \
+                    'trimtab trim --help' says more",
             ),
         ] {
             let words: Vec<String> =

@@ -47,7 +47,8 @@ const NOTHING_FINISHED: &str =
     "Interrupted before the first run finished: there is no result, and nothing is kept.";
 
 /// The accepted targets, for errors.
-const TAKES: &str = "TARGET is a directory on a mounted filesystem, drive:NAME or drive:FILE.toml; without TARGET, three modelled drives are studied";
+const TAKES: &str = "TARGET is a directory on a mounted filesystem, drive:NAME or drive:FILE.toml; \
+    without TARGET, three modelled drives are studied";
 
 /// Arguments of `trimtab study`.
 #[derive(Debug, clap::Args)]
@@ -168,7 +169,8 @@ impl StudyArgs {
             ("--fill", self.fill.is_some()),
             ("--aged-size", self.aged_size.is_some()),
         ];
-        let hint = "on a directory a study measures only deleting, on the filesystem as it is; 'trimtab bench age' ages a real drive";
+        let hint = "on a directory a study measures only deleting, on the filesystem as it is; \
+            'trimtab bench age' ages a real drive";
         let question = self.questions.iter().find(|question| **question != QuestionArg::Deleting);
         let option = given
             .into_iter()
@@ -412,7 +414,8 @@ fn scale(
             let quick = with_repeats(QUICK);
             let written = chosen.plan(&jobs, policies).written;
             context.remark(&format!(
-                "The default study would write {written}; {reason}. Without consent (--yes), a quick study runs instead."
+                "The default study would write {written}; {reason}. Without consent \
+                    (--yes), a quick study runs instead."
             ));
             return Ok((quick, quick.jobs(args.seed)?));
         }

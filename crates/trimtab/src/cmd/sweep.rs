@@ -166,7 +166,8 @@ fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
     Estimate::of(&checked)?;
     if let Some(other) = Directory::of_another(&args.output, &checked) {
         context.remark(&format!(
-            "{} held the sweep '{}' of another plan or model, {} cells. Its finished cells are kept for that plan; the plan and the table are now those of this sweep.",
+            "{} held the sweep '{}' of another plan or model, {} cells. Its finished \
+                cells are kept for that plan; the plan and the table are now those of this sweep.",
             args.output.display(),
             other.name,
             grouped(other.cells)

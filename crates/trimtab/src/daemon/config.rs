@@ -332,7 +332,11 @@ mod tests {
 
     #[test]
     fn rule_for_finds_mount_point() {
-        let config = parse("[default]\npolicy = \"none\"\n[[filesystem]]\npath = \"/home/\"\npolicy = \"idle:budget=2ms\"\n").unwrap();
+        let config = parse(
+            "[default]\npolicy = \"none\"\n[[filesystem]]\npath = \"/home/\"\n\
+            policy = \"idle:budget=2ms\"\n",
+        )
+        .unwrap();
         assert_eq!(config.rule_for(Path::new("/home")).unwrap().policy.name(), "idle");
         assert_eq!(config.rule_for(Path::new("/srv")).unwrap().policy.name(), "none");
         assert_eq!(parse("").unwrap().rule_for(Path::new("/")), None);
@@ -353,7 +357,8 @@ mod tests {
             ),
             ("[[filesystem]]\npath = \"/a/../b\"\npolicy = \"idle\"\n", 2, "path:"),
             (
-                "[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\n\n[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\n",
+                "[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\n\n[[filesystem]]\n\
+                    path = \"/\"\npolicy = \"idle\"\n",
                 6,
                 "named twice",
             ),

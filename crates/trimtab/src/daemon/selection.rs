@@ -61,7 +61,10 @@ impl Selection {
         if let Some((first, _)) = self.wanted.iter().find(same) {
             if rule.path.is_some() {
                 let first = first.mount_point.display();
-                self.remarks.push(format!("{shown} is the same filesystem as {first}: its rule is ignored, the rule of {first} applies"));
+                self.remarks.push(format!(
+                    "{shown} is the same filesystem as {first}: its rule is ignored, the \
+                    rule of {first} applies"
+                ));
             }
             return;
         }

@@ -69,7 +69,8 @@ impl UnderlyingDrive {
         let (drive, bus) = lowest(&place.stack, top, &shown.to_string())?;
         if is_disk(root, drive, bus) {
             let what = format!(
-                "{} below {shown} is a disk (rotational according to the kernel), which cannot have a twin",
+                "{} below {shown} is a disk (rotational according to the kernel), \
+                    which cannot have a twin",
                 drive.name
             );
             return Err(UsageError::missing(what).hint("a twin is of a solid-state drive").into());
@@ -222,7 +223,8 @@ fn reported(root: &Root, layer: &Layer, bus: Option<Bus>) -> ReportedProperties 
 fn notes(stack: &Stack, bus: Option<Bus>) -> Vec<String> {
     let mut notes = Vec::new();
     if matches!(bus, Some(Bus::Virtio | Bus::VirtioScsi | Bus::Nbd)) {
-        let virtual_disk = "this is a virtual disk: the hardware below it and its other users are not visible; the twin covers all of it together";
+        let virtual_disk = "this is a virtual disk: the hardware below it and its other users are not \
+            visible; the twin covers all of it together";
         notes.push(virtual_disk.to_owned());
     }
     for layer in &stack.layers {

@@ -149,7 +149,12 @@ mod tests {
     fn trace_replays_at_its_times_until_enough_written() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trace.csv");
-        std::fs::write(&path, "0,h,0,Write,0,1048576,1\n10000000,h,0,Read,0,4096,1\n20000000,h,0,Write,1048576,4096,1\n").unwrap();
+        std::fs::write(
+            &path,
+            "0,h,0,Write,0,1048576,1\n10000000,h,0,Read,0,4096,1\n\
+            20000000,h,0,Write,1048576,4096,1\n",
+        )
+        .unwrap();
         let plan = |until_written, path: &std::path::Path| DriveSimulationPlan {
             load: DriveLoad::Trace(TraceInput {
                 path: path.to_owned(),

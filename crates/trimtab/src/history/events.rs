@@ -147,7 +147,10 @@ fn wanted(path: &Path, context: &Context) -> anyhow::Result<FilesystemQuery> {
     }
     if mount.mount_point != real {
         let (path, point) = (path.display(), mount.mount_point.display());
-        context.remark(&format!("{path} is on the filesystem mounted at {point}: this is the history of the whole filesystem"));
+        context.remark(&format!(
+            "{path} is on the filesystem mounted at {point}: this is the history of the \
+            whole filesystem"
+        ));
     }
     let mut same: Vec<&Mount> = mounts
         .iter()

@@ -93,7 +93,8 @@ impl Records {
             }
         }
         bail!(
-            "another process of trimtab, or a program that one has started, is mending or undoing: wait for it"
+            "another process of trimtab, or a program that one has started, is \
+                mending or undoing: wait for it"
         )
     }
 
@@ -327,7 +328,11 @@ pub fn unfinished() -> Vec<String> {
             };
             all.extend(record.steps.iter().filter(|step| !step.done).map(|step| {
                 let what = words::told(&step.action).does;
-                format!("mending {} was killed at: {what}; trimtab doctor --undo undoes what it has done", record.subject)
+                format!(
+                    "mending {} was killed at: {what}; trimtab doctor --undo undoes what \
+                    it has done",
+                    record.subject
+                )
             }));
         }
         Ok(all)

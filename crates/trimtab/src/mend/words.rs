@@ -49,7 +49,8 @@ fn does(action: &RemedyAction) -> String {
 fn costs(action: &RemedyAction) -> Option<&'static str> {
     match action {
         RemedyAction::AllowDiscards { .. } => Some(
-            "from then on, anyone with access to the drive can see which blocks are free; cryptsetup asks for the passphrase",
+            "from then on, anyone with access to the drive can see which blocks are \
+                free; cryptsetup asks for the passphrase",
         ),
         RemedyAction::RefreshCrypt { .. } => Some("it asks for the passphrase"),
         RemedyAction::ReloadTable { .. } => Some("what uses the volume waits for a moment"),
@@ -116,7 +117,8 @@ mod tests {
         });
         assert_eq!(
             mode.does,
-            "echo unmap > /sys/d/provisioning_mode (it is full), and echo 2147450880 > /sys/block/sda/queue/discard_max_bytes"
+            "echo unmap > /sys/d/provisioning_mode (it is full), and echo 2147450880 \
+                > /sys/block/sda/queue/discard_max_bytes"
         );
         assert!(mode.costs.unwrap().contains("backup") && mode.lasts.contains("started again"));
         assert_eq!(

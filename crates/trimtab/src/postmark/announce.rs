@@ -95,7 +95,8 @@ impl AnnouncerState<'_> {
 }
 
 const DONE: &str = "Done\n";
-const OUT_OF_FILES: &str = "out of files!\nFor this workload, either increase the number of files or\ndecrease the number of transactions.\n";
+const OUT_OF_FILES: &str = "out of files!\nFor this workload, either increase the number of files or\n\
+    decrease the number of transactions.\n";
 const LABELS: [(&str, &str); 5] = [
     (phase::MAKE_DIRS, "Creating subdirectories..."),
     (phase::CREATE, "Creating files..."),
@@ -211,7 +212,9 @@ mod tests {
         let (text, _) = output(&settings);
         assert_eq!(
             text,
-            "Creating subdirectories...Done\nCreating files...Done\nPerforming transactions..........Done\nDeleting files...Done\nDeleting subdirectories...Done\n"
+            "Creating subdirectories...Done\nCreating files...Done\n\
+                Performing transactions..........Done\nDeleting files...Done\n\
+                Deleting subdirectories...Done\n"
         );
     }
 }

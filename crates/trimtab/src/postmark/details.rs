@@ -56,7 +56,8 @@ fn out_of_files(
             Field::new("configured", settings.transactions.to_string()),
         ],
         text: format!(
-            "the files ran out{which} after {} of {} transactions: start with more files, ask for fewer transactions, or create more often than delete",
+            "the files ran out{which} after {} of {} transactions: start with more \
+                files, ask for fewer transactions, or create more often than delete",
             counts.transactions, settings.transactions
         ),
     }

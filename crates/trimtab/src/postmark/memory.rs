@@ -12,10 +12,11 @@ pub fn check(settings: &PostmarkSettings, threads: u32) -> Result<(), UsageError
 
 fn enough(needed: Bytes, available: Option<Bytes>) -> Result<(), UsageError> {
     match available {
-        Some(available) if needed > available => {
-            Err(UsageError::new(format!("the table of files and the text need {needed} of memory, but only {available} is available"))
-                .hint("use fewer or smaller files, or fewer threads"))
-        }
+        Some(available) if needed > available => Err(UsageError::new(format!(
+            "the table of files and the text need {needed} of memory, but only \
+                {available} is available"
+        ))
+        .hint("use fewer or smaller files, or fewer threads")),
         _ => Ok(()),
     }
 }

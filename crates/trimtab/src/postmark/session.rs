@@ -117,7 +117,10 @@ impl<'a> Session<'a> {
 
     fn note_cut(&mut self, line: &InputLine, input: &str) {
         if line.cut_at_end {
-            self.complain(&format!("the last line of {input} has no newline, so its last character was dropped, as in the original"));
+            self.complain(&format!(
+                "the last line of {input} has no newline, so its last character was \
+                dropped, as in the original"
+            ));
         }
     }
 

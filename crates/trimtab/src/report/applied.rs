@@ -93,7 +93,8 @@ mod tests {
         let new = "--- /dev/null\n+++ /etc/t\n@@ -0,0 +1,4 @@\n+# what this is\n+\n+[a]\n+b = 1\n";
         assert_eq!(
             without_comments(new),
-            "--- /dev/null\n+++ /etc/t\n@@ -0,0 +1,4 @@\n+[a]\n+b = 1\n(and 2 lines of comments that explain the file)"
+            "--- /dev/null\n+++ /etc/t\n@@ -0,0 +1,4 @@\n+[a]\n+b = 1\n\
+                (and 2 lines of comments that explain the file)"
         );
         let removed =
             "--- /etc/t\n+++ /dev/null\n@@ -1,4 +0,0 @@\n-# what this is\n-\n-[a]\n-b = 1\n";

@@ -32,7 +32,9 @@ pub fn document(
                 && row.comparison.verdict == ComparisonVerdict::CannotTell
         }) {
             blocks.push(SectionBlock::Text(
-                "No verdict without an interval. An interval needs two repeats per side and positive figures.".to_owned(),
+                "No verdict without an interval. An interval needs two repeats per \
+                    side and positive figures."
+                    .to_owned(),
             ));
         }
         if against.figures.is_empty() {

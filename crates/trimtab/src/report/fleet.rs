@@ -198,9 +198,10 @@ fn wear(fleet: &Fleet) -> Option<Section> {
         striking,
     );
     let explained = format!(
-        "WAF is the write amplification since the earlier reading of the host, else over the drive's life. Life left is at the \
-         present rate, else at the mean rate so far. Service is the time under power until the rated life is used up; planned are {} \
-         years.",
+        "WAF is the write amplification since the earlier reading of the host, else \
+            over the drive's life. Life left is at the present rate, else at the mean rate \
+            so far. Service is the time under power until the rated life is used up; \
+            planned are {} years.",
         fleet.planned_years
     );
     let blocks = [SectionBlock::Table(policies)]

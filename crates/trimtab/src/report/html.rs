@@ -36,9 +36,13 @@ pub fn render(document: &Document) -> String {
     let _ = write!(
         html,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; style-src '{}'; script-src '{}'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta name=\"referrer\" content=\"no-referrer\">\n<link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n",
+            <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+            base-uri 'none'; form-action 'none'; img-src data: blob:; style-src '{}'; \
+            script-src '{}'\">\n<meta name=\"viewport\" content=\"width=device-width, \
+            initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+            <meta name=\"referrer\" content=\"no-referrer\">\n\
+            <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n\
+            <style>{style}</style>\n</head>\n<body>\n",
         hash(&style),
         hash(&script)
     );
@@ -178,7 +182,8 @@ fn look_style() -> String {
     let mut dark = |light: &str, dark: &str| {
         let _ = writeln!(
             style,
-            "@media screen and (prefers-color-scheme:dark){{svg [stroke=\"{light}\"]{{stroke:{dark}}}svg [fill=\"{light}\"]{{fill:{dark}}}}}"
+            "@media screen and (prefers-color-scheme:dark){{svg \
+                [stroke=\"{light}\"]{{stroke:{dark}}}svg [fill=\"{light}\"]{{fill:{dark}}}}}"
         );
     };
     palette::LIGHT.iter().zip(palette::DARK).for_each(|(a, b)| dark(a, b));
@@ -219,7 +224,8 @@ fn look_style() -> String {
 fn write_answer(html: &mut String, answer: &StudyAnswer) {
     let _ = writeln!(
         html,
-        "<section class=\"answer\" aria-label=\"The answer\">\n<p class=\"origin\"><strong>{}</strong> <span>{}</span></p>",
+        "<section class=\"answer\" aria-label=\"The answer\">\n\
+            <p class=\"origin\"><strong>{}</strong> <span>{}</span></p>",
         escape(&answer.subject),
         prose(&answer.origin)
     );
@@ -392,7 +398,8 @@ fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usi
                     (prose(&line.name), prose(&chart.x_label), prose(&chart.y_label));
                 let _ = writeln!(
                     html,
-                    "<p class=\"sub\">{name} has only one value, shown as a dot: {} ({y_label}) at {} ({x_label}).</p>",
+                    "<p class=\"sub\">{name} has only one value, shown as a dot: {} \
+                        ({y_label}) at {} ({x_label}).</p>",
                     plain(*y),
                     plain(*x)
                 );
@@ -415,7 +422,8 @@ fn write_still(
     let title = prose(title);
     let _ = writeln!(
         html,
-        "<figure class=\"{class}\" data-chart=\"{live}\">\n<figcaption>{title}</figcaption>\n<div class=\"still\">"
+        "<figure class=\"{class}\" data-chart=\"{live}\">\n\
+            <figcaption>{title}</figcaption>\n<div class=\"still\">"
     );
     match picture {
         Some(picture) => drop(writeln!(html, "<div class=\"plot\">{picture}</div>")),
@@ -444,7 +452,9 @@ fn write_film(html: &mut String, film: &Film, live: usize) {
         };
         let _ = write!(
             html,
-            "<li><svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect x=\"1\" y=\"1\" width=\"10\" height=\"10\" fill=\"{fill}\" stroke=\"#333333\"/>{strike}</svg>{name}</li>"
+            "<li><svg class=\"swatch\" viewBox=\"0 0 12 12\" \
+                aria-hidden=\"true\"><rect x=\"1\" y=\"1\" width=\"10\" height=\"10\" \
+                fill=\"{fill}\" stroke=\"#333333\"/>{strike}</svg>{name}</li>"
         );
     }
     if film.drives.iter().any(|(_, map)| map.one_bit.contains(&1)) {
@@ -460,12 +470,15 @@ fn write_heat(html: &mut String, heat: &LatencyHeatmap, live: usize) {
     for shade in svg::SHADES {
         let _ = write!(
             html,
-            "<svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect width=\"12\" height=\"12\" fill=\"{shade}\"/></svg>"
+            "<svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect \
+                width=\"12\" height=\"12\" fill=\"{shade}\"/></svg>"
         );
     }
     let _ = write!(
         html,
-        "few to many at that time</li><li><svg class=\"swatch\" viewBox=\"0 0 28 10\" aria-hidden=\"true\"><rect y=\"3\" width=\"28\" height=\"5\" fill=\"{}\"/></svg>a trim was in progress</li></ul>\n</figure>\n",
+        "few to many at that time</li><li><svg class=\"swatch\" viewBox=\"0 0 28 \
+            10\" aria-hidden=\"true\"><rect y=\"3\" width=\"28\" height=\"5\" \
+            fill=\"{}\"/></svg>a trim was in progress</li></ul>\n</figure>\n",
         svg::TRIMMING
     );
 }
@@ -513,12 +526,14 @@ fn write_legend(html: &mut String, chart: &Chart) {
             format!("<rect width=\"28\" height=\"10\" fill=\"{colour}\"/>")
         } else {
             format!(
-                "<line x1=\"0\" y1=\"5\" x2=\"28\" y2=\"5\" stroke=\"{colour}\" stroke-width=\"3\"/>"
+                "<line x1=\"0\" y1=\"5\" x2=\"28\" y2=\"5\" stroke=\"{colour}\" \
+                    stroke-width=\"3\"/>"
             )
         };
         let _ = write!(
             html,
-            "<li><svg class=\"swatch\" viewBox=\"0 0 28 10\" aria-hidden=\"true\">{swatch}</svg>{}</li>",
+            "<li><svg class=\"swatch\" viewBox=\"0 0 28 10\" \
+                aria-hidden=\"true\">{swatch}</svg>{}</li>",
             escape(name)
         );
     }

@@ -328,8 +328,11 @@ mod tests {
         assert!(shown(44).lines().all(|line| width_of(line) <= 44), "{}", shown(44));
         assert_eq!(
             shown(24),
-            "policy      4 KiB random\n          writes, steady\n────────────────────────\nnone            27,900/s\nbatched    148 ms (3.1×)\n\n\
-             policy   what it is\n────────────────────────\nnone     nothing is\n         trimmed\nbatched  one trim of the\n         whole\n         filesystem\n"
+            "policy      4 KiB random\n          writes, steady\n\
+                ────────────────────────\nnone            27,900/s\n\
+                batched    148 ms (3.1×)\n\npolicy   what it is\n────────────────────────\n\
+                none     nothing is\n         trimmed\n\
+                batched  one trim of the\n         whole\n         filesystem\n"
         );
         assert_eq!(
             table(&sample(NarrowLayout::Records), Some(24)).lines().next_back(),

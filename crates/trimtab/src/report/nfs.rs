@@ -47,7 +47,8 @@ pub fn document(run: &Run) -> Document {
     }
     if mean("ort").is_some() {
         blocks.push(SectionBlock::Text(format!(
-            "Peak {}, overall response time {}: the area under the curve from the origin, divided by the peak.",
+            "Peak {}, overall response time {}: the area under the curve from the \
+                origin, divided by the peak.",
             shown("peak.rate", Unit::OpsPerSecond),
             shown("ort", Unit::Seconds)
         )));

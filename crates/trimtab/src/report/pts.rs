@@ -110,7 +110,8 @@ fn proof(run: &Run, capacity: Bytes, point_bytes: Bytes) -> Vec<SectionBlock> {
 fn conditions(run: &Run, capacity: Bytes, point_bytes: Bytes) -> String {
     let rounds = if run.workload == IOPS {
         format!(
-            "Two sequential capacities of 128 KiB writes came first. Each test point transferred {point_bytes}"
+            "Two sequential capacities of 128 KiB writes came first. Each test point \
+                transferred {point_bytes}"
         )
     } else {
         format!("Each round wrote {point_bytes}")

@@ -35,7 +35,8 @@ pub fn document(run: &Run) -> Document {
         let smaller = Field::find(&run.environment, trimtab_study::study::modelled::AGED_SIZE);
         let of_smaller = |size| {
             SectionBlock::Text(format!(
-                "Of the drive as modelled, at {size}; bytes and trim times above are converted to its own size."
+                "Of the drive as modelled, at {size}; bytes and trim times above are \
+                    converted to its own size."
             ))
         };
         sections.push(Section::new(

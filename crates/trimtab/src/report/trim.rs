@@ -113,7 +113,8 @@ fn dry_text(report: &TrimReport) -> String {
             Bytes(f.asked_bytes).to_string()
         };
         let mut text = format!(
-            "{} [{}]: {} {}, {}, over {asked} of addresses, {} free (blocks reserved for root included)",
+            "{} [{}]: {} {}, {}, over {asked} of addresses, {} free (blocks reserved \
+                for root included)",
             f.path,
             f.fs_type,
             f.windows,
@@ -129,7 +130,9 @@ fn dry_text(report: &TrimReport) -> String {
                 w.extents,
                 if w.extents == 1 { "extent" } else { "extents" }
             ),
-            None => "\n  the amount to send is unknown: this filesystem does not report its free extents".to_owned(),
+            None => "\n  the amount to send is unknown: this filesystem does not report its \
+                free extents"
+                .to_owned(),
         };
         if f.would_send.as_ref().is_some_and(|w| w.at_most) {
             text += " (less if parts were trimmed since mounting; ext4 does not show which)";
@@ -163,8 +166,10 @@ mod tests {
 
     #[test]
     fn on_screen_breaks_between_words() {
-        let text = "/mnt/x [ext4]: 24 requests, block groups of 128 MiB\n  would send at most 3.09 GB in 24 extents";
-        let narrow = "/mnt/x [ext4]: 24\n    requests, block groups of\n    128 MiB\n  would send at most\n      3.09 GB in 24 extents";
+        let text = "/mnt/x [ext4]: 24 requests, block groups of 128 MiB\n  would send at most \
+            3.09 GB in 24 extents";
+        let narrow = "/mnt/x [ext4]: 24\n    requests, block groups of\n    128 MiB\n  would send \
+            at most\n      3.09 GB in 24 extents";
         assert_eq!(on_screen(text, Some(30)), narrow);
         assert_eq!(on_screen(text, None), text);
     }

@@ -198,7 +198,8 @@ impl Store {
         }
         let path = self.path.display();
         Err(StoreError::Other(format!(
-            "run {id} in store {path} was altered: its present content has the id {found}; remove it with trimtab results delete {id}"
+            "run {id} in store {path} was altered: its present content has the id \
+                {found}; remove it with trimtab results delete {id}"
         )))
     }
 
@@ -233,7 +234,8 @@ impl Store {
                 .or_else(|| Field::find(&run.environment, key))
                 .map(str::to_owned)
         };
-        let of_study = "SELECT studies.id FROM study_runs JOIN studies USING (study) WHERE run = ?1 ORDER BY studies.saved DESC LIMIT 1";
+        let of_study = "SELECT studies.id FROM study_runs JOIN studies USING (study) WHERE run = ?1 \
+            ORDER BY studies.saved DESC LIMIT 1";
         let study = self.rows(of_study, [row], |r| r.get::<_, String>(0))?.pop();
         let id = self.id(id)?;
         Ok(Summary {
@@ -265,7 +267,8 @@ impl Store {
     /// Reads the columns, which override the body. They differ only if either was altered, and
     /// the hash detects that.
     fn columns(&self, row: i64) -> Result<Columns> {
-        let sql = "SELECT workload, target_label, policy, started_unix_ms, label, body FROM runs WHERE run = ?1";
+        let sql = "SELECT workload, target_label, policy, started_unix_ms, label, body FROM \
+            runs WHERE run = ?1";
         let read = |r: &Row<'_>| {
             let (mut run, readable) = match body::unpack(&r.get::<_, Vec<u8>>("body")?) {
                 Ok(run) => (run, Ok(())),

@@ -34,7 +34,8 @@ impl Store {
                         )));
                     }
                     if touch {
-                        let next = "UPDATE runs SET saved = (SELECT max(saved) + 1 FROM runs), saved_unix_ms = ?2 WHERE run = ?1";
+                        let next = "UPDATE runs SET saved = (SELECT max(saved) + 1 FROM runs), \
+                            saved_unix_ms = ?2 WHERE run = ?1";
                         transaction.execute(next, params![row, now()]).map_err(error)?;
                     }
                 }

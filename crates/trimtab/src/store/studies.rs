@@ -111,7 +111,8 @@ impl Store {
             self.rows("SELECT study, id, target, complete FROM studies ORDER BY saved", [], read)?;
         let mut studies = Vec::new();
         for (row, id, target, complete) in heads {
-            let sql = "SELECT part, id FROM study_runs JOIN runs USING (run) WHERE study = ?1 ORDER BY position";
+            let sql = "SELECT part, id FROM study_runs JOIN runs USING (run) WHERE study = ?1 \
+                ORDER BY position";
             let runs: Vec<(String, String)> =
                 self.rows(sql, [row], |row| Ok((row.get(0)?, row.get(1)?)))?;
             let runs = runs

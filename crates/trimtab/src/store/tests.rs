@@ -201,8 +201,12 @@ fn store_of_another_version_is_refused_unchanged() {
 #[test]
 fn store_refuses_other_files_and_databases() {
     let (directory, path) = scratch();
-    fs::write(&path, "a shopping list, longer than the header of a database, which has one hundred bytes, as everybody knows by heart")
-        .unwrap();
+    fs::write(
+        &path,
+        "a shopping list, longer than the header of a database, which has one hundred \
+        bytes, as everybody knows by heart",
+    )
+    .unwrap();
     assert!(
         message(Store::create_or_open(&path).unwrap_err()).contains("is not a store of trimtab")
     );

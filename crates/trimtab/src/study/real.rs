@@ -193,7 +193,8 @@ impl Possibilities {
             DiscardOption::online(&self.mount.fs_type)
         };
         let question = format!(
-            "For some runs, {} will be remounted with {other}, and afterwards with {} again. This affects all its users. Continue?",
+            "For some runs, {} will be remounted with {other}, and afterwards with \
+                {} again. This affects all its users. Continue?",
             self.mount.mount_point.display(),
             self.discard
         );
@@ -441,7 +442,8 @@ impl Rig for RealRig<'_> {
         }
         if taken.is_empty() && found > 0 {
             self.context.remark(
-                "None of them matches these settings and this filesystem, mounted and filled as it is now: everything is measured.",
+                "None of them matches these settings and this filesystem, mounted \
+                    and filled as it is now: everything is measured.",
             );
         }
     }

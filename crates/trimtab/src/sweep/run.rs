@@ -169,7 +169,10 @@ impl CellRunner<'_> {
                     self.budget.total()
                 );
                 Err(UsageError::missing(what)
-                    .hint("all other cells are finished; run the sweep again on a machine with more memory")
+                    .hint(
+                        "all other cells are finished; run the sweep again on a machine \
+                        with more memory",
+                    )
                     .into())
             }
             None => Ok(books.done),

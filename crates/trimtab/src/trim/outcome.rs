@@ -105,7 +105,8 @@ pub fn refusal(outcome: &FilesystemOutcome) -> Option<String> {
     let (refused, all) =
         (outcome.refused.len() as u64, outcome.refused.len() as u64 + outcome.requests);
     Some(format!(
-        "{}: {refused} of {all} requests refused, the first at {}+{}: {}; the kernel's log says more (dmesg)",
+        "{}: {refused} of {all} requests refused, the first at {}+{}: {}; the \
+            kernel's log says more (dmesg)",
         outcome.path, first.start, first.len, first.why
     ))
 }
@@ -125,7 +126,8 @@ pub fn finish(outcome: &mut FilesystemOutcome, account: &Account, started: Insta
     outcome.sent_twice_bytes = account.trials.0;
     if account.trials > Bytes::ZERO {
         outcome.remarks.push(format!(
-            "{} of this were parts of block groups sent first to measure the cost of a command; they were sent once more with the rest of their groups",
+            "{} of this were parts of block groups sent first to measure the cost of \
+                a command; they were sent once more with the rest of their groups",
             account.trials
         ));
     }
@@ -143,7 +145,9 @@ pub fn finish(outcome: &mut FilesystemOutcome, account: &Account, started: Insta
     outcome.refused = refused.collect();
     if account.excess > Bytes::ZERO {
         outcome.remarks.push(format!(
-            "the device counted {} more than was requested: another trim ran at the same time (fstrim), the filesystem's own discards were still draining, or a layer counts twice",
+            "the device counted {} more than was requested: another trim ran at the \
+                same time (fstrim), the filesystem's own discards were still draining, or a \
+                layer counts twice",
             account.excess
         ));
     }

@@ -41,7 +41,8 @@ pub fn whole(
         ));
         outcome.remarks.extend(other_settings(&earlier.policy, &request.how.to_string()));
         outcome.remarks.push(format!(
-            "an interrupted pass had sent {} before; blocks freed since then in that part wait for the next trim (--restart starts over)",
+            "an interrupted pass had sent {} before; blocks freed since then in that \
+                part wait for the next trim (--restart starts over)",
             Bytes(earlier.sent_bytes)
         ));
     }
@@ -87,7 +88,12 @@ pub fn whole(
 
 /// Remark on a pass that was resumed with other settings.
 fn other_settings(began: &str, now: &str) -> Option<String> {
-    (began != now).then(|| format!("the pass began with {began}; the rest was trimmed with {now} (--restart trims all of it with {now})"))
+    (began != now).then(|| {
+        format!(
+            "the pass began with {began}; the rest was trimmed with {now} (--restart trims \
+        all of it with {now})"
+        )
+    })
 }
 
 /// Estimates the longest duration of an idle pass; `None` if it is bounded or has nothing to
@@ -98,7 +104,9 @@ fn duration(settings: &IdleSettings, sendable: &SendableSpace) -> Option<String>
     }
     let busy = Nanos(settings.patience.0.saturating_mul(sendable.extents));
     Some(format!(
-        "up to {} in {} free extents; cheap commands are sent at once, expensive ones in idle moments. The first commands show which they are. Worst case {busy}: each extent waits {} for an idle moment; --finish-within TIME limits it",
+        "up to {} in {} free extents; cheap commands are sent at once, expensive \
+            ones in idle moments. The first commands show which they are. Worst case \
+            {busy}: each extent waits {} for an idle moment; --finish-within TIME limits it",
         Bytes(sendable.bytes),
         grouped(sendable.extents),
         settings.patience

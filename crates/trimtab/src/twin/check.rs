@@ -88,8 +88,11 @@ pub fn run(request: &DriveCheckArgs, context: &Context) -> anyhow::Result<ExitCo
 /// Warning about a twin that does not explain the figures it was learned from: its intervals
 /// prove nothing.
 fn unexplained_twin(origin: &Origin) -> Option<String> {
-    (!origin.is_explained())
-        .then(|| "no drive explained the measurements behind this twin, so neither its predictions nor held intervals mean much".to_owned())
+    (!origin.is_explained()).then(|| {
+        "no drive explained the measurements behind this twin, so neither its \
+            predictions nor held intervals mean much"
+            .to_owned()
+    })
 }
 
 /// Fewer members give a poor estimate of the 90 % interval.
@@ -100,7 +103,8 @@ fn few(twin: &Twin, request: &DriveCheckArgs) -> Option<String> {
     let (asked, all) = (request.members as usize, twin.members.len());
     if asked.min(all) < MEMBERS_ENOUGH {
         return Some(format!(
-            "intervals of {} members are wide, so holding means little; use at least {MEMBERS_ENOUGH}",
+            "intervals of {} members are wide, so holding means little; use at least \
+                {MEMBERS_ENOUGH}",
             asked.min(all)
         ));
     }
@@ -390,7 +394,8 @@ fn text(
     let held = lines.iter().filter(|line| line.holds()).count();
     let tried = size.map_or_else(String::new, |size| format!("; tried at {size} each"));
     let sum = format!(
-        "{}{held} of {} intervals contain the measurement{}. Predictions from before: {} (SHA-256 {hash}){tried}.",
+        "{}{held} of {} intervals contain the measurement{}. Predictions from \
+            before: {} (SHA-256 {hash}){tried}.",
         if size.is_some() { "MODELLED, in virtual time: " } else { "" },
         lines.len(),
         if held < lines.len() { " (deviation: prediction relative to measurement)" } else { "" },

@@ -163,7 +163,8 @@ fn say(
             0..5 => String::new(),
             off => {
                 format!(
-                    " The best explains two of three to within {:.0} %; predictions are less certain by this amount.",
+                    " The best explains two of three to within {:.0} %; predictions \
+                        are less certain by this amount.",
                     off as f64 / 10.0
                 )
             }
@@ -171,22 +172,32 @@ fn say(
         let explains = twin.origin.is_explained();
         let time = if twin.origin.which.is_none() { "MODELLED, in virtual time: " } else { "" };
         let head = format!(
-            "{time}{}, budget {}; {} written. {} candidates were tried, {} drives explain the figures.{unexplained}",
+            "{time}{}, budget {}; {} written. {} candidates were tried, {} drives \
+                explain the figures.{unexplained}",
             figures(measured.observations().count()),
             twin.origin.budget,
             Bytes(measured.written()),
             fitted.tried,
             if explains { fitted.explained } else { 0 }
         );
-        let head = if explains { head } else { format!("{head} The following is about the nearest drives; its intervals mean little.") };
-        let notes: String = twin.origin.notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
+        let head = if explains {
+            head
+        } else {
+            format!("{head} The following is about the nearest drives; its intervals mean little.")
+        };
+        let notes: String =
+            twin.origin.notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
         let path = output::plain(&written.display().to_string()).into_owned();
         let end = if explains {
             format!("Written to {path}. Use it as drive:{path}")
         } else {
-            format!("Written to {path}. It explains little of the drive, so predictions on it mean little")
+            format!(
+                "Written to {path}. It explains little of the drive, so predictions on \
+                it mean little"
+            )
         };
-        [prose(&head), on_screen(&parameters(&twin.parameters)), prose(LEGEND), notes, prose(&end)].concat()
+        [prose(&head), on_screen(&parameters(&twin.parameters)), prose(LEGEND), notes, prose(&end)]
+            .concat()
     })?;
     Ok(ExitCode::SUCCESS)
 }

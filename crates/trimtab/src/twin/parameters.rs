@@ -6,9 +6,9 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_study::document::{NarrowLayout, Table};
 
 /// Legend for [`parameters`].
-pub const LEGEND: &str = "\
-The estimate is the best-fitting drive's. Measured: identified by the probes; the fitting drives hardly differ. Bounded: the probes leave a range. \
-Typical: no probe identifies it; the interval is that of the class. Spare space excludes the SLC cache.";
+pub const LEGEND: &str = "The estimate is the best-fitting drive's. Measured: identified by the probes; the \
+    fitting drives hardly differ. Bounded: the probes leave a range. Typical: no probe \
+    identifies it; the interval is that of the class. Spare space excludes the SLC cache.";
 
 /// A table of the twin's parameters.
 pub fn parameters(parameters: &[Parameter]) -> Table {

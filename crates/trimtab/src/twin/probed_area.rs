@@ -186,10 +186,13 @@ impl AreaRequest<'_> {
         let pieces = self.largest(&extents, size).ok_or_else(|| {
             let (size, area) = (Bytes(size), Bytes(AREA_MIN));
             let what = format!(
-                "{} is so fragmented that a file of {size} does not contain {area} in whole pieces of 1 MiB on the drive",
+                "{} is so fragmented that a file of {size} does not contain {area} \
+                    in whole pieces of 1 MiB on the drive",
                 path.display()
             );
-            UsageError::missing(what).hint("free contiguous space, or name a directory on another filesystem of the drive")
+            UsageError::missing(what).hint(
+                "free contiguous space, or name a directory on another filesystem of the drive",
+            )
         })?;
         drive.set_pieces(pieces);
         Ok(ProbedArea { drive, workspace: Some(workspace), written: size })

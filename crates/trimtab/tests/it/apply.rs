@@ -7,11 +7,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-const FSTAB: &str = "# <what> <where>\nUUID=1 / ext4 errors=remount-ro 0 1\nUUID=2\t/home\txfs\trw,discard\t0\t2\nUUID=3 /my\\040data btrfs \
-    subvol=a,discard=async\nUUID=7 /bare btrfs\n";
-const MOUNTS: &str = "25 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n26 25 8:2 / /home rw,relatime - xfs /dev/sda2 rw,discard\n\
-    27 25 0:40 /a /my\\040data rw - btrfs /dev/sda3 rw,discard=async\n28 25 0:5 / /proc rw - proc proc rw\n29 25 8:4 / /loose rw - ext4 /dev/sda4 rw\n\
-    30 25 0:41 / /pool rw - btrfs /dev/sda5 rw,ssd,discard=async\n31 25 0:42 / /off rw - btrfs /dev/sda6 rw,ssd\n\
+const FSTAB: &str = "# <what> <where>\nUUID=1 / ext4 errors=remount-ro 0 1\n\
+    UUID=2\t/home\txfs\trw,discard\t0\t2\nUUID=3 /my\\040data btrfs subvol=a,discard=async\n\
+    UUID=7 /bare btrfs\n";
+const MOUNTS: &str = "25 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n\
+    26 25 8:2 / /home rw,relatime - xfs /dev/sda2 rw,discard\n\
+    27 25 0:40 /a /my\\040data rw - btrfs /dev/sda3 rw,discard=async\n\
+    28 25 0:5 / /proc rw - proc proc rw\n29 25 8:4 / /loose rw - ext4 /dev/sda4 rw\n\
+    30 25 0:41 / /pool rw - btrfs /dev/sda5 rw,ssd,discard=async\n\
+    31 25 0:42 / /off rw - btrfs /dev/sda6 rw,ssd\n\
     32 25 0:43 / /bare rw - btrfs /dev/sda7 rw,ssd,discard=async\n";
 
 struct System(tempfile::TempDir);
@@ -173,14 +177,17 @@ fn apply_none_on_discarding_default_needs_nodiscard() {
 
 #[test]
 fn apply_of_a_daemon_policy_ends_default_discards() {
-    let mounts = "25 1 8:1 / / rw - ext4 /dev/sda1 rw\n26 25 0:40 / /b rw - btrfs /dev/sda2 rw,discard=async\n\
-                  27 25 8:3 / /f rw - f2fs /dev/sda3 rw,discard\n28 25 8:4 / /e rw - ext4 /dev/sda4 rw\n\
-                  29 25 8:5 / /n rw - ntfs3 /dev/sda5 rw\n30 25 0:41 / /loose rw - btrfs /dev/sda6 rw,discard=async\n\
-                  31 25 8:16 / /z rw - f2fs /dev/sdb rw,discard\n";
-    let fstab = "UUID=1 / ext4 rw,discard 0 1\nUUID=2 /b btrfs rw 0 0\nUUID=3 /f f2fs rw 0 0\nUUID=4 /e ext4 rw 0 0\nUUID=5 /n ntfs3 rw 0 0\n\
-                 UUID=6 /z f2fs rw 0 0\n";
-    let after = "UUID=1 / ext4 rw 0 1\nUUID=2 /b btrfs rw,nodiscard 0 0\nUUID=3 /f f2fs rw,nodiscard 0 0\nUUID=4 /e ext4 rw,nodiscard 0 0\n\
-                 UUID=5 /n ntfs3 rw,discard 0 0\nUUID=6 /z f2fs rw,discard 0 0\n";
+    let mounts = "25 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+        26 25 0:40 / /b rw - btrfs /dev/sda2 rw,discard=async\n\
+        27 25 8:3 / /f rw - f2fs /dev/sda3 rw,discard\n\
+        28 25 8:4 / /e rw - ext4 /dev/sda4 rw\n29 25 8:5 / /n rw - ntfs3 /dev/sda5 rw\n\
+        30 25 0:41 / /loose rw - btrfs /dev/sda6 rw,discard=async\n\
+        31 25 8:16 / /z rw - f2fs /dev/sdb rw,discard\n";
+    let fstab = "UUID=1 / ext4 rw,discard 0 1\nUUID=2 /b btrfs rw 0 0\nUUID=3 /f f2fs rw 0 0\n\
+        UUID=4 /e ext4 rw 0 0\nUUID=5 /n ntfs3 rw 0 0\nUUID=6 /z f2fs rw 0 0\n";
+    let after = "UUID=1 / ext4 rw 0 1\nUUID=2 /b btrfs rw,nodiscard 0 0\n\
+        UUID=3 /f f2fs rw,nodiscard 0 0\nUUID=4 /e ext4 rw,nodiscard 0 0\n\
+        UUID=5 /n ntfs3 rw,discard 0 0\nUUID=6 /z f2fs rw,discard 0 0\n";
     for policy in ["batched", "idle", "adaptive"] {
         let system = with_tables(mounts, fstab);
         let write = |path: &str, text: &str| {
@@ -271,10 +278,12 @@ fn with_tables(mounts: &str, fstab: &str) -> System {
 #[test]
 fn apply_changes_all_lines_of_one_btrfs() {
     let mounts = "27 1 0:31 /@ / rw,relatime - btrfs /dev/nvme0n1p3 rw,discard=async,subvol=/@\n\
-                  36 27 0:31 /@home /home rw,relatime - btrfs /dev/nvme0n1p3 rw,discard=async,subvol=/@home\n\
-                  37 27 0:32 / /other rw,relatime - btrfs /dev/nvme0n1p4 rw,discard=async\n";
-    let fstab = "UUID=2 / btrfs subvol=@,discard=async 0 0\nLABEL=x /home btrfs subvol=@home 0 0\nUUID=2 /snap btrfs noauto,subvol=@s 0 0\n\
-                 UUID=4 /other btrfs rw 0 0\n";
+        36 27 0:31 /@home /home rw,relatime - btrfs /dev/nvme0n1p3 \
+        rw,discard=async,subvol=/@home\n\
+        37 27 0:32 / /other rw,relatime - btrfs /dev/nvme0n1p4 rw,discard=async\n";
+    let fstab = "UUID=2 / btrfs subvol=@,discard=async 0 0\n\
+        LABEL=x /home btrfs subvol=@home 0 0\nUUID=2 /snap btrfs noauto,subvol=@s 0 0\n\
+        UUID=4 /other btrfs rw 0 0\n";
     let system = with_tables(mounts, fstab);
     fs::write(
         system.0.path().join("proc/cmdline"),
@@ -282,8 +291,9 @@ fn apply_changes_all_lines_of_one_btrfs() {
     )
     .unwrap();
     let done = system.json(&["none", "/home"]);
-    let expected = "UUID=2 / btrfs subvol=@,nodiscard 0 0\nLABEL=x /home btrfs subvol=@home,nodiscard 0 0\n\
-                    UUID=2 /snap btrfs noauto,subvol=@s,nodiscard 0 0\nUUID=4 /other btrfs rw 0 0\n";
+    let expected = "UUID=2 / btrfs subvol=@,nodiscard 0 0\n\
+        LABEL=x /home btrfs subvol=@home,nodiscard 0 0\n\
+        UUID=2 /snap btrfs noauto,subvol=@s,nodiscard 0 0\nUUID=4 /other btrfs rw 0 0\n";
     assert_eq!(system.text("etc/fstab"), expected);
     let remarks = done["remarks"].to_string();
     assert!(
@@ -305,7 +315,8 @@ fn apply_changes_all_lines_of_one_btrfs() {
 
 #[test]
 fn apply_on_bind_mount_changes_line_of_the_filesystem() {
-    let mounts = "27 1 8:1 / / rw - ext4 /dev/sda1 rw\n30 27 8:2 / /data rw - ext4 /dev/sda2 rw\n31 27 8:2 /www /var/www rw - ext4 /dev/sda2 rw\n";
+    let mounts = "27 1 8:1 / / rw - ext4 /dev/sda1 rw\n30 27 8:2 / /data rw - ext4 /dev/sda2 rw\n\
+        31 27 8:2 /www /var/www rw - ext4 /dev/sda2 rw\n";
     let fstab =
         "UUID=1 / ext4 rw 0 1\nUUID=2 /data ext4 rw 0 2\n/data/www /var/www none bind 0 0\n";
     let system = with_tables(mounts, fstab);
@@ -328,7 +339,8 @@ fn apply_reports_enabled_fstrim_timer() {
     unit("fstrim.timer", "[Timer]\nOnCalendar=weekly\n[Install]\nWantedBy=timers.target\n");
     unit(
         "fstrim.service",
-        "[Service]\nExecStart=/sbin/fstrim --listed-in /etc/fstab:/proc/self/mountinfo --verbose --quiet-unsupported\n",
+        "[Service]\nExecStart=/sbin/fstrim --listed-in \
+            /etc/fstab:/proc/self/mountinfo --verbose --quiet-unsupported\n",
     );
     let wants = system.0.path().join("etc/systemd/system/timers.target.wants");
     fs::create_dir_all(&wants).unwrap();

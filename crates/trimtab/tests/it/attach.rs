@@ -427,8 +427,9 @@ fn attach_names_missing_kernel_device_in_one_line() {
         return skip("root and util-linux");
     }
     // A private /dev without `$1`.
-    const HIDE: &str = "mount -t tmpfs none /mnt && for d in null zero urandom fuse loop-control; do [ $1 = $d ] || cp -a /dev/$d /mnt/; done \
-        && mkdir /mnt/shm && mount --move /mnt /dev && shift && exec \"$@\"";
+    const HIDE: &str = "mount -t tmpfs none /mnt && for d in null zero urandom fuse loop-control; do [ \
+        $1 = $d ] || cp -a /dev/$d /mnt/; done && mkdir /mnt/shm && mount --move /mnt /dev \
+        && shift && exec \"$@\"";
     for (missing, expected) in [
         ("fuse", "/dev/fuse does not exist (try `modprobe fuse`)"),
         ("loop-control", "try `modprobe loop`"),

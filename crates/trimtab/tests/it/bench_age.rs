@@ -8,7 +8,8 @@ fn bench_age_measures_every_phase_and_leaves_nothing() {
     let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else {
         return skip("root, loop devices and mkfs");
     };
-    let small = "bench age --total 60MB --rounds 3 --test-size 4MiB --test-time 300ms --idle 0s --reserve 0 --json";
+    let small = "bench age --total 60MB --rounds 3 --test-size 4MiB --test-time 300ms --idle 0s \
+        --reserve 0 --json";
     let output = trimtab().args(small.split(' ')).arg(mount.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -44,7 +45,8 @@ fn bench_age_measures_every_phase_and_leaves_nothing() {
 #[test]
 fn bench_age_on_tmpfs_reports_trim_as_not_measured() {
     let Some(mount) = LoopMount::tmpfs(128) else { return skip("root") };
-    let small = "bench age --total 20MB --rounds 2 --test-size 4MiB --test-time 100ms --idle 0s --reserve 0";
+    let small = "bench age --total 20MB --rounds 2 --test-size 4MiB --test-time 100ms --idle 0s \
+        --reserve 0";
     trimtab()
         .args(small.split(' '))
         .arg(mount.path())

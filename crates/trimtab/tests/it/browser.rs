@@ -80,7 +80,8 @@ fn report_chart_reacts_to_pointer_zoom_and_toggles() {
     browser.hover(&over, 0.0, 0.0);
     let said = browser.text(READOUT);
     assert!(said.contains("GB") && said.contains("none ") && said.contains("batched "), "{said}");
-    let range = "(() => { const s = document.querySelector('#s1 figure[data-chart]').chart.plot().scales.x; return s.max - s.min; })()";
+    let range = "(() => \
+        { const s = document.querySelector('#s1 figure[data-chart]').chart.plot().scales.x; return s.max - s.min; })()";
     let whole = browser.number(range);
     browser.drag(&over, -100.0, 100.0);
     let zoomed = browser.number(range);
@@ -96,7 +97,8 @@ fn report_chart_reacts_to_pointer_zoom_and_toggles() {
     let before = browser.text(
         "document.querySelector('#s0 .u-over').parentNode.querySelector('canvas').toDataURL()",
     );
-    browser.value("(() => { const s = document.querySelector('#s0 select'); s.value = '1'; s.dispatchEvent(new Event('change')); })()");
+    browser.value("(() => \
+        { const s = document.querySelector('#s0 select'); s.value = '1'; s.dispatchEvent(new Event('change')); })()");
     let after = browser.text(
         "document.querySelector('#s0 .u-over').parentNode.querySelector('canvas').toDataURL()",
     );
@@ -115,7 +117,8 @@ fn report_superblock_map_plays_over_time() {
         (browser.text(picture), "document.querySelector('.film .moment').textContent");
     let late = browser.text(moment);
     browser.value(
-        "(() => { const s = document.querySelector('.film input[type=range]'); s.value = '0'; s.dispatchEvent(new Event('input')); })()",
+        "(() => \
+            { const s = document.querySelector('.film input[type=range]'); s.value = '0'; s.dispatchEvent(new Event('input')); })()",
     );
     assert_eq!(browser.text(moment), "0 GB written since filled");
     let first = browser.text(picture);
@@ -131,7 +134,10 @@ fn report_superblock_map_plays_over_time() {
     );
     browser.value("document.querySelector('.film button[title=\"Play or pause\"]').click()");
     browser.until("Number(document.querySelector('.film input[type=range]').value) > 2");
-    browser.until("document.querySelector('.film button[title=\"Play or pause\"]').getAttribute('aria-pressed') === 'false'");
+    browser.until(
+        "document.querySelector('.film button[title=\"Play or \
+        pause\"]').getAttribute('aria-pressed') === 'false'",
+    );
     assert_eq!(browser.text(moment), late);
     assert_eq!(browser.text(picture), last, "played to the end it is as before");
     let kept = |text: &str| {
@@ -159,11 +165,11 @@ fn report_keyboard_reaches_every_control() {
         return skip("chromium");
     }
     let mut browser = open(&MADE.1, 1200);
-    let unreachable = "(() => { document.querySelectorAll('details').forEach((d) => { d.open = true; }); \
-        return [...document.querySelectorAll('a[href], button, select, summary, input, [tabindex=\"0\"]')].filter((e) => e.offsetParent !== null) \
-        .filter((e) => { e.focus(); return document.activeElement !== e; }).map((e) => e.outerHTML.slice(0, 80)); })()";
+    let unreachable = "(() => \
+        { document.querySelectorAll('details').forEach((d) => { d.open = true; }); return [...document.querySelectorAll('a[href], button, select, summary, input, [tabindex=\"0\"]')].filter((e) => e.offsetParent !== null) .filter((e) => { e.focus(); return document.activeElement !== e; }).map((e) => e.outerHTML.slice(0, 80)); })()";
     assert_eq!(browser.value(unreachable), json!([]));
-    let nameless = "[...document.querySelectorAll('button, select, input')].filter((e) => !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).length";
+    let nameless = "[...document.querySelectorAll('button, select, input')].filter((e) => \
+        !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).length";
     assert_eq!(browser.number(nameless), 0.0);
     browser.value(&format!("document.querySelector('{LINES} .canvas').focus()"));
     browser.key("ArrowRight");
@@ -171,7 +177,8 @@ fn report_keyboard_reaches_every_control() {
     browser.key("ArrowRight");
     let second = browser.text(READOUT);
     assert!(first.contains("none ") && first != second, "{first}; {second}");
-    let range = "(() => { const s = document.querySelector('#s1 figure[data-chart]').chart.plot().scales.x; return s.max - s.min; })()";
+    let range = "(() => \
+        { const s = document.querySelector('#s1 figure[data-chart]').chart.plot().scales.x; return s.max - s.min; })()";
     let whole = browser.number(range);
     browser.key("+");
     assert!(browser.number(range) < whole * 0.6);
@@ -204,16 +211,14 @@ fn report_data_and_pictures_can_be_downloaded() {
         let mut browser = open(path, 1200);
         // A picture must be drawn before it can be saved, and drawing time varies.
         let pressed = browser.number(
-            "(() => { window.saved = []; const blobs = new Map(); let number = 0; \
-             URL.createObjectURL = (blob) => { blobs.set('b' + ++number, blob); return '#b' + number; }; \
-             HTMLAnchorElement.prototype.click = function () { saved.push([this.download, blobs.get(this.getAttribute('href').slice(1))]); }; \
-             document.querySelectorAll('details').forEach((d) => { d.open = true; }); \
-             const buttons = [...document.querySelectorAll('button.csv, .outputs button')].filter((b) => b.textContent !== 'Copy data'); \
-             buttons.forEach((b) => b.click()); return buttons.length; })()",
+            "(() => \
+                { window.saved = []; const blobs = new Map(); let number = 0; URL.createObjectURL = (blob) => { blobs.set('b' + ++number, blob); return '#b' + number; }; HTMLAnchorElement.prototype.click = function () { saved.push([this.download, blobs.get(this.getAttribute('href').slice(1))]); }; document.querySelectorAll('details').forEach((d) => { d.open = true; }); const buttons = [...document.querySelectorAll('button.csv, .outputs button')].filter((b) => b.textContent !== 'Copy data'); buttons.forEach((b) => b.click()); return buttons.length; })()",
         );
         browser.until(&format!("window.saved.length === {pressed}"));
-        let saved = browser
-            .value("Promise.all(window.saved.map(async ([name, blob]) => [name, blob.size, blob.type, (await blob.text()).slice(0, 60)]))");
+        let saved = browser.value(
+            "Promise.all(window.saved.map(async ([name, blob]) => [name, blob.size, \
+                blob.type, (await blob.text()).slice(0, 60)]))",
+        );
         let saved = saved.as_array().unwrap();
         let of =
             |kind: &str| saved.iter().filter(|s| s[2].as_str().unwrap().starts_with(kind)).count();
@@ -249,20 +254,25 @@ fn report_copied_data_equal_downloaded_csv() {
     let each = |how: &str| {
         format!(
             "(async () => {{ {how} const pairs = []; let saved = null; \
-             URL.createObjectURL = (blob) => {{ saved = blob; return '#'; }}; HTMLAnchorElement.prototype.click = function () {{}}; \
-             document.querySelectorAll('details').forEach((d) => {{ d.open = true; }}); \
-             for (const outputs of document.querySelectorAll('.outputs')) {{ \
-               const named = (text) => [...outputs.querySelectorAll('button')].find((b) => b.textContent === text); \
-               named('CSV').click(); await clip.clear(); named('Copy data').click(); await new Promise((done) => setTimeout(done, 100)); \
-               pairs.push([await saved.text(), await clip.read()]); }} return pairs; }})()"
+                URL.createObjectURL = (blob) => {{ saved = blob; return '#'; }}; \
+                HTMLAnchorElement.prototype.click = function () {{}}; \
+                document.querySelectorAll('details').forEach((d) => {{ d.open = true; }}); \
+                for (const outputs of document.querySelectorAll('.outputs')) {{ const named \
+                = (text) => [...outputs.querySelectorAll('button')].find((b) => \
+                b.textContent === text); named('CSV').click(); await clip.clear(); \
+                named('Copy data').click(); await new Promise((done) => setTimeout(done, \
+                100)); pairs.push([await saved.text(), await clip.read()]); }} return \
+                pairs; }})()"
         )
     };
     // Twice: with the clipboard API, and with the browser's copy command for pages without
     // clipboard access.
-    let asked = "const clip = { clear: () => navigator.clipboard.writeText(''), read: () => navigator.clipboard.readText() };";
-    let denied = "let copied = ''; document.addEventListener('copy', () => { copied = document.activeElement.value; }); \
-                  navigator.clipboard.writeText = () => Promise.reject(new Error('no')); \
-                  const clip = { clear: async () => { copied = ''; }, read: async () => copied };";
+    let asked = "const clip = \
+        { clear: () => navigator.clipboard.writeText(''), read: () => navigator.clipboard.readText() };";
+    let denied = "let copied = ''; document.addEventListener('copy', () => \
+        { copied = document.activeElement.value; }); navigator.clipboard.writeText = () => \
+        Promise.reject(new Error('no')); const clip = \
+        { clear: async () => { copied = ''; }, read: async () => copied };";
     for how in [asked, denied] {
         // Simulates a user gesture, because a page may not copy without one.
         let pressed = json!({ "expression": each(how), "returnByValue": true, "awaitPromise": true, "userGesture": true });
@@ -297,8 +307,10 @@ fn report_of_two_runs_compares_and_overlays_them() {
             && page.contains("All in one picture"),
         "{page}"
     );
-    let names =
-        browser.value("[...document.querySelectorAll('figure[data-chart] .toggles')].map((t) => t.innerText.replace(/\\s+/g, ' ').trim())");
+    let names = browser.value(
+        "[...document.querySelectorAll('figure[data-chart] .toggles')].map((t) => \
+            t.innerText.replace(/\\s+/g, ' ').trim())",
+    );
     assert!(names.as_array().unwrap().iter().any(|names| names == "A B"), "{names}");
     check_quiet(&browser);
 }
@@ -328,11 +340,14 @@ fn report_fits_phone_dark_mode_and_print() {
                 );
                 // In the stacked layout the column name precedes each figure.
                 let named = format!(
-                    "[...{main}.querySelectorAll('td')].every((c) => (getComputedStyle(c, '::before').content.length > 6) === ({width} < 720))"
+                    "[...{main}.querySelectorAll('td')].every((c) => \
+                        (getComputedStyle(c, '::before').content.length > 6) === ({width} < 720))"
                 );
                 assert_eq!(browser.value(&named), json!(true), "{width}");
             }
-            let small = "[...document.querySelectorAll('figure')].filter((f) => f.offsetParent && !f.closest('details') && ![...f.querySelectorAll('canvas, .plot svg')].some((c) => c.getBoundingClientRect().height > 80)).length";
+            let small = "[...document.querySelectorAll('figure')].filter((f) => f.offsetParent \
+                && !f.closest('details') && ![...f.querySelectorAll('canvas, .plot \
+                svg')].some((c) => c.getBoundingClientRect().height > 80)).length";
             assert_eq!(browser.number(small), 0.0, "every picture is drawn at {width}");
         }
         let paper = "getComputedStyle(document.body).backgroundColor";
@@ -344,7 +359,10 @@ fn report_fits_phone_dark_mode_and_print() {
         let pdf = base64::engine::general_purpose::STANDARD.decode(pdf).unwrap();
         assert!(pdf.starts_with(b"%PDF") && pdf.len() > 20_000, "{}", pdf.len());
         browser.media("print", "light");
-        let still = "[...document.querySelectorAll('figure')].filter((f) => !f.closest('details')).every((f) => f.querySelector('.plot svg').getBoundingClientRect().height > 80 && ![...f.querySelectorAll('button, .live')].some((b) => b.offsetParent))";
+        let still = "[...document.querySelectorAll('figure')].filter((f) => \
+            !f.closest('details')).every((f) => f.querySelector('.plot \
+            svg').getBoundingClientRect().height > 80 && ![...f.querySelectorAll('button, \
+            .live')].some((b) => b.offsetParent))";
         assert_eq!(
             browser.value(still),
             json!(true),
@@ -364,7 +382,8 @@ fn report_tables_are_not_cut_on_wide_screen() {
     for path in [&MADE.1, &MADE.2] {
         let mut browser = open(path, 1200);
         browser.value("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
-        let cut = "[...document.querySelectorAll('.scroll')].filter((s) => s.offsetParent && s.scrollWidth > s.clientWidth).map((s) => s.innerText.slice(0, 80))";
+        let cut = "[...document.querySelectorAll('.scroll')].filter((s) => s.offsetParent && \
+            s.scrollWidth > s.clientWidth).map((s) => s.innerText.slice(0, 80))";
         assert_eq!(browser.value(cut), json!([]));
         check_quiet(&browser);
     }
@@ -384,8 +403,8 @@ fn report_mark_labels_do_not_overlap() {
             "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))",
         );
         let names = browser.value(
-            "(() => { const chart = document.querySelector('#s0 figure[data-chart]').chart; const box = chart.plot().bbox; \
-             return chart.names().map((n) => [n.name, n.left - box.left, n.right - box.left, n.at - box.top, box.width, box.height]); })()",
+            "(() => \
+                { const chart = document.querySelector('#s0 figure[data-chart]').chart; const box = chart.plot().bbox; return chart.names().map((n) => [n.name, n.left - box.left, n.right - box.left, n.at - box.top, box.width, box.height]); })()",
         );
         let names = names.as_array().unwrap();
         let number = |name: &serde_json::Value, at: usize| name[at].as_f64().unwrap();
@@ -423,7 +442,8 @@ fn report_lines_keep_number_and_unit_together() {
     }
     let mut browser = open(&MADE.1, 400);
     // The text breaks wherever the next character lies lower.
-    let broken = "(() => { const found = []; const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);         while (walk.nextNode()) { const node = walk.currentNode; if (node.parentElement.closest('code, script, pre, svg, table') || !node.parentElement.offsetParent) continue;         for (const at of node.data.matchAll(/\\d (ns|µs|ms|s|min|h|B|kB|MB|GB|%)(?![\\w%])/g)) {         const place = (i) => { const r = document.createRange(); r.setStart(node, i); r.setEnd(node, i + 1); return r.getBoundingClientRect().top; };         if (place(at.index + 2) > place(at.index) + 5) found.push(node.data.slice(Math.max(0, at.index - 20), at.index + 12)); } } return found; })()";
+    let broken = "(() => \
+        { const found = []; const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);         while (walk.nextNode()) { const node = walk.currentNode; if (node.parentElement.closest('code, script, pre, svg, table') || !node.parentElement.offsetParent) continue;         for (const at of node.data.matchAll(/\\d (ns|µs|ms|s|min|h|B|kB|MB|GB|%)(?![\\w%])/g)) {         const place = (i) => { const r = document.createRange(); r.setStart(node, i); r.setEnd(node, i + 1); return r.getBoundingClientRect().top; };         if (place(at.index + 2) > place(at.index) + 5) found.push(node.data.slice(Math.max(0, at.index - 20), at.index + 12)); } } return found; })()";
     let expression = broken.replace("\\\\", "\\");
     let all = "document.querySelectorAll('details').forEach((d) => { d.open = true; })";
     browser.value(all);
@@ -468,7 +488,9 @@ fn report_without_scripts_shows_answer_and_charts() {
         answer.contains("USE") && answer.contains("Rule") && answer.contains("trimtab apply"),
         "{answer}"
     );
-    let drawn = "[...document.querySelectorAll('section figure')].map((f) => Math.round([...f.querySelectorAll('.plot svg')].map((s) => s.getBoundingClientRect().height).reduce((a, b) => Math.max(a, b), 0)))";
+    let drawn = "[...document.querySelectorAll('section figure')].map((f) => \
+        Math.round([...f.querySelectorAll('.plot svg')].map((s) => \
+        s.getBoundingClientRect().height).reduce((a, b) => Math.max(a, b), 0)))";
     let drawn = browser.value(drawn);
     assert!(
         drawn.as_array().unwrap().len() >= 5

@@ -93,7 +93,8 @@ impl Set {
     fn config(&self, rules: &str) -> PathBuf {
         let path = self.directory.path().join("trimtab.toml");
         let text = format!(
-            "[daemon]\nstate = \"{0}/state\"\nmetrics = \"{0}/trimtab.prom\"\nmetrics-every = \"1s\"\n{rules}",
+            "[daemon]\nstate = \"{0}/state\"\nmetrics = \"{0}/trimtab.prom\"\n\
+                metrics-every = \"1s\"\n{rules}",
             self.directory.path().display()
         );
         fs::write(&path, text).unwrap();

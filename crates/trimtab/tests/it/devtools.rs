@@ -172,14 +172,18 @@ impl Browser {
             "Emulation.setDeviceMetricsOverride",
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false }),
         );
-        self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))");
+        self.value(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() \
+            => done(true))))",
+        );
     }
 
     /// The centre of an element, after scrolling it into view.
     fn place(&mut self, selector: &str) -> (f64, f64) {
         let place = format!(
-            "(() => {{ const e = document.querySelector({selector:?}); e.scrollIntoView({{ block: 'center' }}); const r = e.getBoundingClientRect(); \
-             return [r.x + r.width / 2, r.y + r.height / 2]; }})()"
+            "(() => {{ const e = document.querySelector({selector:?}); \
+                e.scrollIntoView({{ block: 'center' }}); const r = \
+                e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; }})()"
         );
         let place = self.value(&place);
         (place[0].as_f64().unwrap(), place[1].as_f64().unwrap())

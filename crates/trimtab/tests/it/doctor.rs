@@ -375,19 +375,15 @@ fn doctor_of_hostile_tree_reads_nothing_outside() {
     let sda = "/sys/devices/pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/block/sda";
     let text = format!(
         "/proc/self/mountinfo = 27 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
-         disk {sda} 8:0 99999999999999999999\n\
-         part {sda}/sda1 8:1 -5 18446744073709551615\n\
-         queue {sda} discard_granularity=-1 discard_max_bytes=99999999999999999999999 rotational=maybe\n\
-         {sda}/device/model -> {secret}\n\
-         {sda}/device/vendor -> {up}{secret}\n\
-         {sda}/device/rev = \\x1b]0;owned\\x07\n\
-         /etc/fstab -> {secret}\n\
-         /etc/crypttab -> /etc/crypttab\n\
-         below {sda}/sda1 sda sda1\n\
-         below {sda} sda1 sda\n\
-         /sys/block/evil -> ../../../../../../../..\n\
-         /sys/block/loopy -> loopy\n\
-         /sys/class/hwmon -> /\n"
+            disk {sda} 8:0 99999999999999999999\n\
+            part {sda}/sda1 8:1 -5 18446744073709551615\n\
+            queue {sda} discard_granularity=-1 discard_max_bytes=99999999999999999999999 \
+            rotational=maybe\n{sda}/device/model -> {secret}\n\
+            {sda}/device/vendor -> {up}{secret}\n{sda}/device/rev = \\x1b]0;owned\\x07\n\
+            /etc/fstab -> {secret}\n/etc/crypttab -> /etc/crypttab\n\
+            below {sda}/sda1 sda sda1\nbelow {sda} sda1 sda\n\
+            /sys/block/evil -> ../../../../../../../..\n/sys/block/loopy -> loopy\n\
+            /sys/class/hwmon -> /\n"
     );
     let tree = unpack(&text);
     fs::create_dir_all(tree.path().join("sys/fs/ext4/sda1/lifetime_write_kbytes")).unwrap();

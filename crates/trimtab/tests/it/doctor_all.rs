@@ -26,7 +26,8 @@ const TAKES_NONE: &str =
 
 fn volume(name: &str, dev: &str, queue: &str, rest: &str) -> String {
     format!(
-        "disk /sys/devices/virtual/block/{name} {dev} 8388608\nqueue /sys/devices/virtual/block/{name} {queue}\n{rest}\n"
+        "disk /sys/devices/virtual/block/{name} {dev} 8388608\n\
+            queue /sys/devices/virtual/block/{name} {queue}\n{rest}\n"
     )
 }
 
@@ -50,13 +51,18 @@ fn verdicts(document: &Value) -> Vec<(String, String)> {
 
 #[test]
 fn doctor_all_judges_unused_volumes() {
-    let crypt = "/sys/devices/virtual/block/dm-0/dm/name = data\n/sys/devices/virtual/block/dm-0/dm/uuid = CRYPT-LUKS2-ab-data\nbelow /sys/devices/virtual/block/dm-0 nvme0n1p3";
-    let pool = "/sys/devices/virtual/block/dm-1/dm/name = vg-pool-tpool\n/sys/devices/virtual/block/dm-1/dm/uuid = LVM-x-tpool\nbelow /sys/devices/virtual/block/dm-1 nvme0n1p3";
+    let crypt = "/sys/devices/virtual/block/dm-0/dm/name = data\n\
+        /sys/devices/virtual/block/dm-0/dm/uuid = CRYPT-LUKS2-ab-data\n\
+        below /sys/devices/virtual/block/dm-0 nvme0n1p3";
+    let pool = "/sys/devices/virtual/block/dm-1/dm/name = vg-pool-tpool\n\
+        /sys/devices/virtual/block/dm-1/dm/uuid = LVM-x-tpool\n\
+        below /sys/devices/virtual/block/dm-1 nvme0n1p3";
     for (body, subject, verdict, status) in [
         (volume("dm-0", "254:0", TAKES_NONE, crypt), "/dev/dm-0", "blocked", 3),
         (
             volume("dm-1", "254:1", TAKES, pool)
-                + "/dmsetup-table = vg-pool-tpool: 0 8388608 thin-pool 259:3 259:3 128 0 1 no_discard_passdown\n",
+                + "/dmsetup-table = vg-pool-tpool: 0 8388608 thin-pool 259:3 259:3 128 \
+                    0 1 no_discard_passdown\n",
             "/dev/dm-1",
             "blocked",
             3,
@@ -79,10 +85,14 @@ fn doctor_all_judges_unused_volumes() {
 
 #[test]
 fn doctor_all_lists_zfs_and_skipped_devices() {
-    let zfs = "/proc/self/mountinfo = 27 1 0:30 / / rw - zfs rpool/ROOT/a rw\\n28 27 0:31 / /home rw - zfs rpool/home rw\\n29 27 0:32 / /srv rw - zfs tank/srv rw\\n30 27 0:33 / /net rw - nfs4 server:/x rw\n";
+    let zfs = "/proc/self/mountinfo = 27 1 0:30 / / rw - zfs rpool/ROOT/a rw\\n28 27 0:31 / \
+        /home rw - zfs rpool/home rw\\n29 27 0:32 / /srv rw - zfs tank/srv rw\\n30 27 0:33 \
+        / /net rw - nfs4 server:/x rw\n";
     let body =
         format!("{}{}", volume("zram1", "253:1", TAKES, ""), volume("loop3", "7:3", TAKES, ""));
-    let boot = "disk /sys/devices/platform/mmc_host/mmc0/mmc0:0001/block/mmcblk0boot0 179:32 8192\nqueue /sys/devices/platform/mmc_host/mmc0/mmc0:0001/block/mmcblk0boot0 discard_granularity=0 discard_max_bytes=0\n";
+    let boot = "disk /sys/devices/platform/mmc_host/mmc0/mmc0:0001/block/mmcblk0boot0 179:32 \
+        8192\nqueue /sys/devices/platform/mmc_host/mmc0/mmc0:0001/block/mmcblk0boot0 \
+        discard_granularity=0 discard_max_bytes=0\n";
     let swap = "/proc/swaps = Filename Type Size Used Priority\\n/dev/zram1 partition 100 0 -1\n";
     let tree = unpack(&format!("{BASE}{zfs}{body}{boot}{swap}"));
     let (code, document) = examine(&tree, &["--all"]);
@@ -106,7 +116,8 @@ fn doctor_all_lists_zfs_and_skipped_devices() {
 fn doctor_of_bcachefs_sees_every_device() {
     for options in ["rw,discard", "rw"] {
         let mounts = format!(
-            "/proc/self/mountinfo = 27 1 259:2 / / rw - ext4 /dev/nvme0n1p2 rw\\n36 27 0:44 / /srv rw - bcachefs /dev/nvme0n1p3:/dev/xvdb {options}\n"
+            "/proc/self/mountinfo = 27 1 259:2 / / rw - ext4 /dev/nvme0n1p2 rw\\n36 \
+                27 0:44 / /srv rw - bcachefs /dev/nvme0n1p3:/dev/xvdb {options}\n"
         );
         let tree = unpack(&format!("{BASE}{mounts}{}", volume("xvdb", "202:16", TAKES, "")));
         let (_, document) = examine(&tree, &["/srv"]);
@@ -118,8 +129,12 @@ fn doctor_of_bcachefs_sees_every_device() {
 
 #[test]
 fn doctor_sysroot_accepts_device_names_of_the_tree() {
-    let lv = "/sys/devices/virtual/block/dm-4/dm/name = my--vg-root\n/sys/devices/virtual/block/dm-4/dm/uuid = LVM-abc\nbelow /sys/devices/virtual/block/dm-4 nvme0n1p3";
-    let cciss = "disk /sys/devices/pci0000:00/0000:00:03.0/cciss0/c0d0/block/cciss!c0d0 104:0 143305920\nqueue /sys/devices/pci0000:00/0000:00:03.0/cciss0/c0d0/block/cciss!c0d0 discard_granularity=512 discard_max_bytes=65536\n";
+    let lv = "/sys/devices/virtual/block/dm-4/dm/name = my--vg-root\n\
+        /sys/devices/virtual/block/dm-4/dm/uuid = LVM-abc\n\
+        below /sys/devices/virtual/block/dm-4 nvme0n1p3";
+    let cciss = "disk /sys/devices/pci0000:00/0000:00:03.0/cciss0/c0d0/block/cciss!c0d0 104:0 \
+        143305920\nqueue /sys/devices/pci0000:00/0000:00:03.0/cciss0/c0d0/block/cciss!c0d0 \
+        discard_granularity=512 discard_max_bytes=65536\n";
     let tree = unpack(&format!("{BASE}{}{cciss}", volume("dm-4", "254:4", TAKES, lv)));
     for name in ["dm-4", "/dev/dm-4", "/dev/mapper/my--vg-root", "/dev/my-vg/root", "my-vg/root"] {
         let (_, document) = examine(&tree, &[name]);
@@ -170,7 +185,8 @@ fn boot_area_of_an_emmc_needs_no_trim() {
             "/sys/devices/platform/fe340000.mmc/mmc_host/mmc0/mmc0:0001/block/mmcblk0/{name}"
         );
         format!(
-            "disk {dir} {dev} 8192\nqueue {dir} discard_granularity=0 discard_max_bytes=0 rotational=0 physical_block_size=512\n{dir}/ro = 1\n"
+            "disk {dir} {dev} 8192\nqueue {dir} discard_granularity=0 \
+                discard_max_bytes=0 rotational=0 physical_block_size=512\n{dir}/ro = 1\n"
         )
     };
     let tree = unpack(&format!(
@@ -239,9 +255,11 @@ fn loop_device_on_a_file_in_memory_frees_memory() {
         [("tmpfs", "tmpfs", false), ("ext4", "/dev/nvme0n1p3", true)]
     {
         let tree = format!(
-            "{BASE}/proc/self/mountinfo = 26 1 0:22 / /run/images rw - {fs_type} {source} rw\\n27 1 7:3 / /mnt rw,relatime - ext4 /dev/loop3 rw\n\
-             disk {dir} 7:3 131072\nqueue {dir} discard_granularity=4096 discard_max_bytes=4294966784 rotational=0 physical_block_size=512\n\
-             {dir}/loop/backing_file = /run/images/disk\n"
+            "{BASE}/proc/self/mountinfo = 26 1 0:22 / /run/images rw - {fs_type} \
+                {source} rw\\n27 1 7:3 / /mnt rw,relatime - ext4 /dev/loop3 rw\n\
+                disk {dir} 7:3 131072\nqueue {dir} discard_granularity=4096 \
+                discard_max_bytes=4294966784 rotational=0 physical_block_size=512\n\
+                {dir}/loop/backing_file = /run/images/disk\n"
         );
         let (_, document) = examine(&unpack(&tree), &["/mnt"]);
         let layers = document["diagnoses"][0]["layers"].to_string();
@@ -281,7 +299,9 @@ fn doctor_ignores_findings_accepted_by_configuration() {
 
 #[test]
 fn doctor_summary_is_one_line_each_within_80_columns() {
-    let long = "/proc/self/mountinfo = 27 1 259:2 / / rw - ext4 /dev/nvme0n1p2 rw\\n28 27 259:3 / /a/very/long/mount/point/that/does/not/fit/into/its/column rw - fuse.something.long /dev/nvme0n1p3 rw\n";
+    let long = "/proc/self/mountinfo = 27 1 259:2 / / rw - ext4 /dev/nvme0n1p2 rw\\n28 27 259:3 \
+        / /a/very/long/mount/point/that/does/not/fit/into/its/column rw - \
+        fuse.something.long /dev/nvme0n1p3 rw\n";
     let tree = unpack(&format!("{BASE}{long}{}", volume("strange0", "240:0", TAKES_NONE, "")));
     let root = Root::recorded(tree.path()).unwrap();
     let diagnoses = Doctor::new(&root).unwrap().survey().diagnoses;

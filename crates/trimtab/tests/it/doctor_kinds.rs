@@ -84,7 +84,8 @@ fn fitrim_without_the_journal_is_blocked() {
 fn usb_disk_that_hides_its_rotation_is_unknown() {
     let tree = |rotational: u8, name: [&str; 2], more: &str| {
         let device = format!(
-            "{USB}/device/vendor = {}\n{USB}/device/model = {}\n{USB}/device/scsi_disk/4:0:0:0/provisioning_mode = full\n{more}",
+            "{USB}/device/vendor = {}\n{USB}/device/model = {}\n\
+                {USB}/device/scsi_disk/4:0:0:0/provisioning_mode = full\n{more}",
             name[0], name[1]
         );
         let line = mounted("27 1 8:16 / /media/d rw,relatime - ext4 /dev/sdb rw");
@@ -114,7 +115,8 @@ fn ata_drive_without_the_attribute_trim_is_judged_by_limits() {
     let line = mounted("27 1 8:0 / / rw,relatime - ext4 /dev/sda rw");
     let tree = |queue: &str, mode: &str| {
         let mode = format!(
-            "{SATA}/device/scsi_disk/0:0:0:0/provisioning_mode = {mode}\n/etc/fstab = /dev/sda / ext4 defaults 0 1"
+            "{SATA}/device/scsi_disk/0:0:0:0/provisioning_mode = {mode}\n\
+                /etc/fstab = /dev/sda / ext4 defaults 0 1"
         );
         line.clone() + &drive(SATA, "8:0", &format!("{queue} rotational=0"), &mode)
     };
@@ -190,7 +192,8 @@ fn doctor_names_file_that_keeps_the_mount_option() {
 #[test]
 fn covered_mount_gets_no_advice() {
     let line = mounted(
-        "27 1 8:1 / / rw,relatime - ext4 /dev/x rw\\n28 27 259:0 / /srv rw - ext4 /dev/nvme0n1 rw\\n29 28 0:40 / /srv rw - tmpfs tmpfs rw",
+        "27 1 8:1 / / rw,relatime - ext4 /dev/x rw\\n28 27 259:0 / /srv rw - ext4 \
+            /dev/nvme0n1 rw\\n29 28 0:40 / /srv rw - tmpfs tmpfs rw",
     );
     let tree = unpack(&(line + &nvme()));
     let root = Root::recorded(tree.path()).unwrap();
@@ -223,7 +226,8 @@ fn virtio_disk_is_of_the_hypervisor_that_the_firmware_names() {
         ),
         ("/sys/class/dmi/id/sys_vendor = QEMU", "the host (QEMU) does not offer"),
         (
-            "/sys/class/dmi/id/sys_vendor = QEMU\n/sys/class/dmi/id/product_version = pc-i440fx-3.1",
+            "/sys/class/dmi/id/sys_vendor = QEMU\n\
+                /sys/class/dmi/id/product_version = pc-i440fx-3.1",
             "since pc-i440fx-3.1 switches discards off",
         ),
         (
@@ -299,7 +303,8 @@ fn found(diagnosis: &Diagnosis) -> Vec<(&'static str, String)> {
 #[test]
 fn container_filesystem_may_be_trimmed_by_the_host() {
     let line = mounted(
-        "27 1 259:0 / /data rw,relatime - ext4 /dev/nvme0n1 rw\\n28 1 0:40 / / rw - overlay overlay rw",
+        "27 1 259:0 / /data rw,relatime - ext4 /dev/nvme0n1 rw\\n28 1 0:40 / / rw - \
+            overlay overlay rw",
     );
     let said = found(&diagnose(&format!("{line}{}\n/.dockerenv = \n", nvme()), "/data"));
     assert!(
@@ -320,8 +325,10 @@ fn docker_mark_on_own_root_filesystem_is_no_container() {
 
 #[test]
 fn trimtab_service_trims_configured_filesystems_only() {
-    let unit = "/usr/lib/systemd/system/trimtab.service = [Service]\\nExecStart=/usr/bin/trimtab daemon\n\
-                /etc/systemd/system/multi-user.target.wants/trimtab.service -> /usr/lib/systemd/system/trimtab.service\n";
+    let unit = "/usr/lib/systemd/system/trimtab.service = \
+        [Service]\\nExecStart=/usr/bin/trimtab daemon\n\
+        /etc/systemd/system/multi-user.target.wants/trimtab.service -> \
+        /usr/lib/systemd/system/trimtab.service\n";
     let line = mounted("27 1 259:0 / / rw,relatime - ext4 /dev/nvme0n1 rw");
     for (config, expected) in [
         ("", false),
@@ -347,8 +354,9 @@ fn trimtab_service_trims_configured_filesystems_only() {
 #[test]
 fn container_filesystem_is_not_named_by_its_hosts_file() {
     let line = mounted(
-        "27 1 0:40 / / rw - overlay overlay rw\\n28 27 259:0 /c/1/hosts /etc/hosts rw - ext4 /dev/nvme0n1 rw\\n\
-         29 27 259:0 /volumes/data /data rw - ext4 /dev/nvme0n1 rw",
+        "27 1 0:40 / / rw - overlay overlay rw\\n28 27 259:0 /c/1/hosts /etc/hosts \
+            rw - ext4 /dev/nvme0n1 rw\\n29 27 259:0 /volumes/data /data rw - ext4 \
+            /dev/nvme0n1 rw",
     );
     for (line, expected) in [
         (line.clone(), "/data"),

@@ -54,7 +54,8 @@ fn daily_reading_of_an_nvme_drive_is_kept_under_its_serial() {
     let hex: String = log.iter().map(|byte| format!("{byte:02x}")).collect();
     let (_, text) = fixtures().into_iter().find(|(name, _)| name == "nvme").unwrap();
     let more = format!(
-        "{NVME}/device/model = Example\n{NVME}/device/serial = S1\nhex /nvme-smart-log/nvme0n1 {hex}"
+        "{NVME}/device/model = Example\n{NVME}/device/serial = S1\n\
+            hex /nvme-smart-log/nvme0n1 {hex}"
     );
     let tree = unpack(&format!("{text}\n{more}"));
     let (root, state) = (Root::recorded(tree.path()).unwrap(), tempfile::tempdir().unwrap());

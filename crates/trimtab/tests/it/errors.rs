@@ -332,7 +332,8 @@ fn daemon_check_reports_place_and_names_unmounted() {
             .unwrap();
     };
     write(
-        "[[filesystem]]\npath = \"home\"\npolicy = \"idel\"\n[[filesystem]]\npath = \"/\"\npolicy = \"adaptive:share=150%\"\n",
+        "[[filesystem]]\npath = \"home\"\npolicy = \"idel\"\n[[filesystem]]\n\
+            path = \"/\"\npolicy = \"adaptive:share=150%\"\n",
     );
     let run = check().assert().code(2).stdout("");
     let said = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
@@ -349,7 +350,8 @@ fn daemon_check_reports_place_and_names_unmounted() {
         "{document}"
     );
     write(
-        "[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\n[[filesystem]]\npath = \"/no/such/mount\"\npolicy = \"none\"\n",
+        "[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\n[[filesystem]]\n\
+            path = \"/no/such/mount\"\npolicy = \"none\"\n",
     );
     let absent = predicate::str::contains("/no/such/mount: none; not mounted now");
     check().assert().success().stdout(absent.and(predicate::str::contains("not mounted").count(1)));
@@ -363,8 +365,14 @@ fn daemon_lines_have_time_unless_journal_adds_it() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("t.toml");
     let state = dir.path().join("state");
-    std::fs::write(&config, format!("[daemon]\nstate = {state:?}\n[[filesystem]]\npath = \"/no/such/mount\"\npolicy = \"idle\"\n"))
-        .unwrap();
+    std::fs::write(
+        &config,
+        format!(
+            "[daemon]\nstate = {state:?}\n[[filesystem]]\npath = \"/no/such/mount\"\n\
+        policy = \"idle\"\n"
+        ),
+    )
+    .unwrap();
     std::fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     let lines = |journal: bool| {
         let file = std::fs::File::create(dir.path().join("log")).unwrap();
@@ -548,7 +556,8 @@ fn impossible_drive_settings_are_refused_before_run() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("slow.toml");
     let show = |engine: u64| {
-        let drive = "name = \"slow\"\ndescription = \"t\"\ncapacity_bytes = 1073741824\n[flash.compression]\nstored_permille_min = 140\ngranularity_bytes = 4096\n";
+        let drive = "name = \"slow\"\ndescription = \"t\"\ncapacity_bytes = 1073741824\n\
+            [flash.compression]\nstored_permille_min = 140\ngranularity_bytes = 4096\n";
         std::fs::write(&file, format!("{drive}engine_bytes_per_s = {engine}\n")).unwrap();
         trimtab().args(["drive", "show"]).arg(&file).assert()
     };

@@ -76,11 +76,16 @@ fn bench_fio_counts_equal_those_of_fio() {
     }
     let scratch = tempfile::tempdir().unwrap();
     let sections = [
-        "[a]\nrw=write\n[b]\nrw=randread\nio_size=2500k\n[c]\nstonewall\nrw=randrw\nrwmixread=70\nloops=3\n",
-        "[a]\nrw=randwrite\nnumjobs=3\nnumber_ios=100\nloops=2\n[b]\nrw=trim\n[c]\nrw=trimwrite\nnumber_ios=50\n",
-        "[a]\nrw=write\nfsync=32\n[b]\nstonewall\nrw=randwrite\nio_size=3m\nloops=2\n[c]\nrw=randtrim\nloops=2\n",
-        "[a]\nrw=rw\nsize=1000000\nio_size=2000k\n[b]\nrw=randwrite\nnorandommap\nrandom_distribution=zipf:1.2\nio_size=800k\n",
-        "[a]\nrw=randread\niodepth=16\noffset=128k\n[b]\nrw=randwrite\nrate_iops=4000\nnumber_ios=200\nthinktime=10\n",
+        "[a]\nrw=write\n[b]\nrw=randread\nio_size=2500k\n[c]\nstonewall\nrw=randrw\n\
+            rwmixread=70\nloops=3\n",
+        "[a]\nrw=randwrite\nnumjobs=3\nnumber_ios=100\nloops=2\n[b]\nrw=trim\n[c]\n\
+            rw=trimwrite\nnumber_ios=50\n",
+        "[a]\nrw=write\nfsync=32\n[b]\nstonewall\nrw=randwrite\nio_size=3m\nloops=2\n\
+            [c]\nrw=randtrim\nloops=2\n",
+        "[a]\nrw=rw\nsize=1000000\nio_size=2000k\n[b]\nrw=randwrite\nnorandommap\n\
+            random_distribution=zipf:1.2\nio_size=800k\n",
+        "[a]\nrw=randread\niodepth=16\noffset=128k\n[b]\nrw=randwrite\n\
+            rate_iops=4000\nnumber_ios=200\nthinktime=10\n",
     ];
     for (nth, text) in sections.iter().enumerate() {
         for block in [4096, 20_480] {
@@ -150,7 +155,8 @@ fn simulated_jobs_have_the_rates_of_fio_on_the_virtual_ssd() {
         (
             "mix",
             0.01,
-            "[fill]\nrw=write\nbs=256k\n[mix]\nstonewall\nrw=randrw\nrwmixread=70\niodepth=4\nnumber_ios=1500\n",
+            "[fill]\nrw=write\nbs=256k\n[mix]\nstonewall\nrw=randrw\nrwmixread=70\n\
+                iodepth=4\nnumber_ios=1500\n",
         ),
         ("rate", 1.0, "[rate]\nrw=randwrite\nrate_iops=500\niodepth=4\nnumber_ios=1000\n"),
     ] {
@@ -215,8 +221,12 @@ fn unsupported_job_file_is_one_line_with_file_line_and_key() {
 #[test]
 fn jobs_on_a_file_and_a_modelled_drive_report_and_store() {
     let scratch = tempfile::tempdir().unwrap();
-    fs::write(scratch.path().join("j.fio"), "[w]\nioengine=libaio\nrw=randwrite\nsize=1m\niodepth=8\n[r]\nstonewall\nrw=read\nsize=1m\n")
-        .unwrap();
+    fs::write(
+        scratch.path().join("j.fio"),
+        "[w]\nioengine=libaio\nrw=randwrite\nsize=1m\niodepth=8\n[r]\nstonewall\n\
+        rw=read\nsize=1m\n",
+    )
+    .unwrap();
     fs::write(scratch.path().join("file"), vec![0; 1 << 20]).unwrap();
     let store = scratch.path().join("store.db");
     let run = |args: &[&str]| {

@@ -109,8 +109,10 @@ impl FuseMount {
         let port =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let config = format!(
-            "ListenAddress 127.0.0.1\nPort {port}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\n\
-             PermitRootLogin yes\nPasswordAuthentication no\nSubsystem sftp internal-sftp\n",
+            "ListenAddress 127.0.0.1\nPort {port}\nHostKey {}\n\
+                AuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\n\
+                PermitRootLogin yes\nPasswordAuthentication no\n\
+                Subsystem sftp internal-sftp\n",
             file("host"),
             file("authorized")
         );

@@ -235,7 +235,11 @@ fn unreadable_history_error_advises_moving_it_away() {
             trimtab().env("TRIMTAB_STATE_DIR", state.path()).arg("history").assert().code(1);
         assert.stderr(contains(expected).and(contains("--store").not()));
     };
-    fs::write(&file, "something else, and long enough for a header of a database, which has a hundred bytes: so it is read as one\n")
-        .unwrap();
+    fs::write(
+        &file,
+        "something else, and long enough for a header of a database, which has a hundred \
+        bytes: so it is read as one\n",
+    )
+    .unwrap();
     said("is not a history of trimtab; move it away to start a new one");
 }

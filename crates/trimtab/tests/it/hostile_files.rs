@@ -50,7 +50,8 @@ const RUBBISH: [&[u8]; 12] = [
     b"0:0",
     b"999999999999999999999999",
     b"1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n1 2",
-    b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n1 0 8:1 / / rw - btrfs /dev/sda1 rw\n2 2 8:1 /\\777 /\\1 - - - - -\n",
+    b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n1 0 8:1 / / rw - btrfs /dev/sda1 rw\n\
+        2 2 8:1 /\\777 /\\1 - - - - -\n",
 ];
 
 #[test]

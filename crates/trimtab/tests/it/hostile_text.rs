@@ -312,7 +312,8 @@ fn configurations_are_printed_without_control_characters() {
     // PostMark prints exactly the original's bytes, except for bytes that are not text: a
     // terminal may follow the pipe.
     let commands = format!(
-        "set {EVIL}\n{EVIL}\nset location /{EVIL}\nset location +/{EVIL} 3\nshow\nload {EVIL}\nrun /nonexistent/{EVIL}\n"
+        "set {EVIL}\n{EVIL}\nset location /{EVIL}\nset location +/{EVIL} 3\nshow\n\
+            load {EVIL}\nrun /nonexistent/{EVIL}\n"
     );
     let file = scratch.write(&EVIL.replace('/', ""), commands.replace("load", "x"));
     let eight_bits = [commands.as_bytes(), b"set location /\x9b2J\nshow\n"].concat();
@@ -473,7 +474,8 @@ fn imported_runs_are_printed_without_control_characters() {
     assert!(harm(&fs::read(html).unwrap()).is_none());
     // A spreadsheet is no terminal, but no cell may start a formula.
     let csv = format!(
-        "workload,target_label,metric,unit,value,setting.x\n\"=HYPERLINK(1){EVIL}\",\"@x\",\"+m\",s,-5,\"-2+3\"\n"
+        "workload,target_label,metric,unit,value,setting.x\n\
+            \"=HYPERLINK(1){EVIL}\",\"@x\",\"+m\",s,-5,\"-2+3\"\n"
     );
     let file = scratch.write("runs.csv", csv);
     results(&["import", &file]);

@@ -10,9 +10,10 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// A small drive with a high cost per TRIM command.
-const DRIVE: &str = "name = \"odd\"\ndescription = \"odd\"\ncapacity_bytes = 4_294_967_296\n[interface]\nrate_bytes_per_s = 300_000_000\n\
-    [flash.geometry]\nchannels = 4\ndies_per_channel = 1\nsuperblock_dies = 4\npages_per_block = 128\nblocks_per_plane = 320\n\
-    [flash.trim]\ncommand_ns = 7_000_000\n";
+const DRIVE: &str = "name = \"odd\"\ndescription = \"odd\"\ncapacity_bytes = 4_294_967_296\n[interface]\n\
+    rate_bytes_per_s = 300_000_000\n[flash.geometry]\nchannels = 4\ndies_per_channel = 1\n\
+    superblock_dies = 4\npages_per_block = 128\nblocks_per_plane = 320\n[flash.trim]\n\
+    command_ns = 7_000_000\n";
 
 fn learn(directory: &Path, args: &[&str]) -> assert_cmd::assert::Assert {
     fs::write(directory.join("odd.toml"), DRIVE).unwrap();
@@ -221,8 +222,10 @@ fn drive_learn_refuses_unusable_target() {
 #[test]
 fn twin_with_invalid_member_is_refused_by_its_number() {
     let text = format!(
-        "{DRIVE}[twin.origin]\nmodel = \"x\"\nlearned = \"2026-01-01\"\nbudget = \"small\"\nseed = 1\nwritten_bytes = 1\nmisfit_permille = 1\n\
-         [twin.members]\nfields = [\"flash.geometry.channels\", \"flash.nand.suspend_ns\"]\nvalues = [[4, \"none\"], [0, 5]]\n"
+        "{DRIVE}[twin.origin]\nmodel = \"x\"\nlearned = \"2026-01-01\"\n\
+            budget = \"small\"\nseed = 1\nwritten_bytes = 1\nmisfit_permille = 1\n\
+            [twin.members]\nfields = [\"flash.geometry.channels\", \
+            \"flash.nand.suspend_ns\"]\nvalues = [[4, \"none\"], [0, 5]]\n"
     );
     let problem = trimtab_drive::spec::file::parse(&text).unwrap_err();
     assert!(
@@ -247,10 +250,13 @@ fn twin_with_invalid_member_is_refused_by_its_number() {
 }
 
 /// A drive so slow that the overhead between program and drive hardly matters.
-const SLOW: &str = "name = \"slow\"\ndescription = \"slow\"\ncapacity_bytes = 2_147_483_648\n[interface]\nrate_bytes_per_s = 200_000_000\n\
-    command_overhead_ns = 20_000\nlatency_ns = 100_000\n[flash.geometry]\nchannels = 4\ndies_per_channel = 2\nsuperblock_dies = 8\n\
-    pages_per_block = 64\nblocks_per_plane = 160\n[flash.nand]\nread_ns = 3_000_000\nprogram_ns = 4_000_000\n[flash.write_cache]\nbytes = 1_048_576\n\
-    flush_ns = 1_000_000\n[flash.trim]\ncommand_ns = 20_000_000\nunit_ns = 100_000\ngb_ns = 8_000_000_000\n";
+const SLOW: &str = "name = \"slow\"\ndescription = \"slow\"\ncapacity_bytes = 2_147_483_648\n\
+    [interface]\nrate_bytes_per_s = 200_000_000\ncommand_overhead_ns = 20_000\n\
+    latency_ns = 100_000\n[flash.geometry]\nchannels = 4\ndies_per_channel = 2\n\
+    superblock_dies = 8\npages_per_block = 64\nblocks_per_plane = 160\n[flash.nand]\n\
+    read_ns = 3_000_000\nprogram_ns = 4_000_000\n[flash.write_cache]\nbytes = 1_048_576\n\
+    flush_ns = 1_000_000\n[flash.trim]\ncommand_ns = 20_000_000\nunit_ns = 100_000\n\
+    gb_ns = 8_000_000_000\n";
 
 /// Time that a busy machine may add to one request through the loop device and the server. 15
 /// ms occurred while other tests ran, less than 1 ms on a quiet machine. No answer may come
@@ -603,8 +609,9 @@ fn drive_list_reports_unusable_twin_files() {
     let twins = directory.path().join("trimtab/twins");
     fs::create_dir_all(&twins).unwrap();
     let twin = format!(
-        "{DRIVE}[twin.origin]\nmodel = \"x\"\nlearned = \"2026-01-01\"\nbudget = \"small\"\nseed = 1\nwritten_bytes = 1\nmisfit_permille = 1\n\
-         [twin.members]\nfields = []\nvalues = [[]]\n"
+        "{DRIVE}[twin.origin]\nmodel = \"x\"\nlearned = \"2026-01-01\"\n\
+            budget = \"small\"\nseed = 1\nwritten_bytes = 1\nmisfit_permille = 1\n\
+            [twin.members]\nfields = []\nvalues = [[]]\n"
     );
     let called = DRIVE.lines().next().unwrap();
     let named = |file: &str, name: &str| {

@@ -429,8 +429,10 @@ fn shell_pipes_are_read_and_written() {
     for script in [
         "$1 results export --output /dev/stdout | cat",
         "$1 results export --output /dev/stdout > $2/b; cat $2/b",
-        "echo first > $2/c; $1 results export --output /dev/stdout >> $2/c; grep -q first $2/c && cat $2/c",
-        "$1 results export --output >(cat > $2/d); for n in $(seq 100); do [ -s $2/d ] && break; sleep 0.05; done; cat $2/d",
+        "echo first > $2/c; $1 results export --output /dev/stdout >> $2/c; grep -q \
+            first $2/c && cat $2/c",
+        "$1 results export --output >(cat > $2/d); for n in $(seq 100); do [ -s $2/d \
+            ] && break; sleep 0.05; done; cat $2/d",
     ] {
         assert!(shell(script).contains("\"trimtab.runs\""), "{script}");
     }

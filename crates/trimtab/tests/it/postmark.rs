@@ -276,7 +276,8 @@ fn postmark_random_settings_match_original() {
     for _ in 0..40 {
         let low = rng.between(1, 60);
         session += &format!(
-            "set size {low} {}\nset number {}\nset transactions {}\nset seed {}\nset read {}\nset write {}\n",
+            "set size {low} {}\nset number {}\nset transactions {}\nset seed {}\n\
+                set read {}\nset write {}\n",
             low + rng.below(4000),
             rng.between(1, 40),
             rng.between(10, 400),
@@ -655,8 +656,14 @@ fn postmark_explains_out_of_files_on_stderr() {
         .assert()
         .success();
     assert
-        .stdout(predicate::str::ends_with("out of files!\nFor this workload, either increase the number of files or\ndecrease the number of transactions.\nDeleting files...Done\npm>"))
-        .stderr(predicate::str::contains("the files ran out after 100 of 101 transactions").and(predicate::str::contains("99.9 %")));
+        .stdout(predicate::str::ends_with(
+            "out of files!\nFor this workload, either increase the number of files or\n\
+            decrease the number of transactions.\nDeleting files...Done\npm>",
+        ))
+        .stderr(
+            predicate::str::contains("the files ran out after 100 of 101 transactions")
+                .and(predicate::str::contains("99.9 %")),
+        );
 }
 
 #[test]

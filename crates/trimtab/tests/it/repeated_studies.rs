@@ -121,7 +121,8 @@ fn repeated_studies_succeed_and_restore_the_mount() {
                 check(fs_type, &output, &path, &before);
             }
             println!(
-                "{fs_type}: {times} studies {kind:?}: none failed, the mount was as before each time"
+                "{fs_type}: {times} studies {kind:?}: none failed, the mount was as \
+                    before each time"
             );
         }
     }

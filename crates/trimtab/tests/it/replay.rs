@@ -193,12 +193,17 @@ fn exported_trace_has_same_requests_and_fio_replays_it() {
 fn replay_refuses_damaged_traces_and_bad_options() {
     let scratch = tempfile::tempdir().unwrap();
     let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
-    let text = "fio version 3 iolog\n0 x add\n0 x open\n5 x write 0 4096\n9 x trim 0 4096\n12 x write 1073741824 4096\n";
+    let text = "fio version 3 iolog\n0 x add\n0 x open\n5 x write 0 4096\n9 x trim 0 4096\n\
+        12 x write 1073741824 4096\n";
     std::fs::write(path("big"), text).unwrap();
     std::fs::write(path("odd"), "fio version 3 iolog\n0 x add\n0 x open\n5 x wrote 0 4096\n")
         .unwrap();
-    std::fs::write(path("timeless"), "fio version 2 iolog\nx add\nx open\nx write 0 4096\nx write 4096 4096\nx read 0 4096\nx close\n")
-        .unwrap();
+    std::fs::write(
+        path("timeless"),
+        "fio version 2 iolog\nx add\nx open\nx write 0 4096\nx write 4096 4096\n\
+        x read 0 4096\nx close\n",
+    )
+    .unwrap();
     std::fs::write(path("two"), "1,hm,1,Write,4096,4096,1\n20001,hm,2,Read,4096,512,1\n").unwrap();
     std::fs::write(path("no-trace"), "Lorem ipsum\n").unwrap();
     std::fs::write(path("cut"), b"TRIMTRC1\x40\x00").unwrap();

@@ -259,7 +259,8 @@ fn compare_of_unlike_workloads_is_refused() {
     {
         scratch.enter([workload, "x", "total", "s"], seconds);
     }
-    let said = "different workloads cannot be compared: A is tree, B is postmark; choose runs of one workload from 'trimtab results list'";
+    let said = "different workloads cannot be compared: A is tree, B is postmark; choose runs \
+        of one workload from 'trimtab results list'";
     for args in [
         &["compare", "last~1", "last"][..],
         &["compare", "last~1", "last", "--json"],

@@ -354,10 +354,12 @@ fn postmark_does_not_follow_swapped_directories() {
             fs::write(victim.path().join(n.to_string()), "precious").unwrap();
         }
         let location = directory_of(0, 0o777);
-        let swap = "mv $1/s0 $1/aside && ln -s $2 $1/s0 && sleep 0.0$(($$ % 5)) && rm $1/s0; mv -T $1/aside $1/s0";
+        let swap = "mv $1/s0 $1/aside && ln -s $2 $1/s0 && sleep 0.0$(($$ % 5)) && rm $1/s0; mv \
+            -T $1/aside $1/s0";
         let _attacker = attacker(swap, &[location.path(), victim.path()]);
         let config = format!(
-            "set location {}\nset number 1000\nset transactions 2000\nset subdirectories 2\nset buffering {}\nrun\n",
+            "set location {}\nset number 1000\nset transactions 2000\n\
+                set subdirectories 2\nset buffering {}\nrun\n",
             location.path().display(),
             round % 2 == 0
         );
@@ -390,7 +392,8 @@ fn drive_learn_does_not_follow_swapped_directory() {
         std::os::unix::fs::chown(&place, Some(ATTACKER), Some(ATTACKER)).unwrap();
         let other = if round % 2 == 0 { "ln -s $2 $1/place" } else { "mkdir $1/place" };
         let script = format!(
-            "mv -T $1/place $1/aside && {other} && sleep 0.0$(($$ % 5)); rm -d $1/place; mv -T $1/aside $1/place"
+            "mv -T $1/place $1/aside && {other} && sleep 0.0$(($$ % 5)); rm -d \
+                $1/place; mv -T $1/aside $1/place"
         );
         let attacker = attacker(&script, &[open.path(), victim.path()]);
         let mut learn = Command::new("timeout");
@@ -432,7 +435,8 @@ fn directory_that_replaced_a_workspace_is_not_removed() {
             break;
         }
         let ground = directory_of(0, 0o777);
-        let swap = "for w in $1/trimtab-work-*; do [ ! -d $w ] || { mv $w $1/aside && mkdir -p $w/run && echo precious > $w/run/canary; }; done";
+        let swap = "for w in $1/trimtab-work-*; do [ ! -d $w ] || \
+            { mv $w $1/aside && mkdir -p $w/run && echo precious > $w/run/canary; }; done";
         let attacker = attacker(swap, &[ground.path()]);
         let mut command = trimtab();
         command
@@ -502,8 +506,9 @@ fn destroy_does_not_follow_a_link_swapped_in() {
     let file = ground.path().join("f");
     // The targets: the attacker's own empty file, a link, and a directory on the path that is a
     // link.
-    let swap = "truncate -s 16M $1/own; mv -fT $1/own $1/f; ln -s $2 $1/link; mv -fT $1/link $1/f; mkdir $1/d; cp $1/own $1/d/f; \
-        mv -T $1/d $1/e; ln -s ${2%/*} $1/d; rm -rf $1/d $1/e";
+    let swap = "truncate -s 16M $1/own; mv -fT $1/own $1/f; ln -s $2 $1/link; mv -fT $1/link \
+        $1/f; mkdir $1/d; cp $1/own $1/d/f; mv -T $1/d $1/e; ln -s ${2%/*} $1/d; rm -rf \
+        $1/d $1/e";
     let _attacker = attacker(swap, &[ground.path(), &canary]);
     let mut destroyed_own = 0;
     // On a busy machine the attacker may win the race for a while.
@@ -804,7 +809,8 @@ fn limit_of_killed_command_is_restored_despite_locks() {
     drop(notes.leave("limit", change).unwrap());
     fs::write(&limit, "65536").unwrap();
     // Locks every file that it can open.
-    let script = "for f in \"$@\"; do (exec 9< \"$f\" && flock -n 9 && exec sleep 600) & done; echo tried; wait";
+    let script = "for f in \"$@\"; do (exec 9< \"$f\" && flock -n 9 && exec sleep 600) & done; \
+        echo tried; wait";
     let mut command = Command::new("sh");
     command
         .args(["-c", script, "sh"])

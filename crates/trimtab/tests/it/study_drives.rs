@@ -89,7 +89,8 @@ fn plausible(name: &str, part: &str, run: &Value, file: &toml::Table) {
         );
         assert!(
             part != "ageing" || rate >= least * 0.95,
-            "{name}, {policy}: {rate:.0}/s at WAF {waf:.2}, and the flash takes {least:.0}/s at least"
+            "{name}, {policy}: {rate:.0}/s at WAF {waf:.2}, and the flash takes \
+                {least:.0}/s at least"
         );
         let wear = metric(run, "erase-cycles.per-tb").unwrap();
         // With compressible data the months may not fill the flash once. A warning must then mark

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-const BASE: &str = "name = \"small\"\n[base]\ndrive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"128MiB\"\ndrive.flash.geometry.pages_per_block = 8\n\
+const BASE: &str = "name = \"small\"\n[base]\ndrive.name = \"crucial-m4-128gb\"\n\
+    drive.capacity = \"128MiB\"\ndrive.flash.geometry.pages_per_block = 8\n\
     workload.name = \"random\"\nworkload.drive_writes = 0.5\n";
-const AXES: &str = "[axes]\ndrive.over_provisioning_percent = { from = 10, to = 40, steps = 3 }\npolicy = [\"none\", \"online\"]\nworkload.trim_percent = [0, 20]\n";
+const AXES: &str = "[axes]\ndrive.over_provisioning_percent = { from = 10, to = 40, steps = 3 }\n\
+    policy = [\"none\", \"online\"]\nworkload.trim_percent = [0, 20]\n";
 
 /// A private directory with a plan in it.
 fn place(plan: &str) -> (TempDir, PathBuf) {
@@ -126,7 +128,9 @@ fn sweep_results_are_identical_for_any_sharding() {
 #[test]
 fn sweep_cell_matches_drive_simulate() {
     let (scratch, plan) = place(
-        "[base]\ndrive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"8GiB\"\nworkload.drive_writes = 0.02\n[axes]\nworkload.name = [\"random\", \"zipf:1.1\"]\n",
+        "[base]\ndrive.name = \"crucial-m4-128gb\"\ndrive.capacity = \"8GiB\"\n\
+            workload.drive_writes = 0.02\n[axes]\n\
+            workload.name = [\"random\", \"zipf:1.1\"]\n",
     );
     let out = at(&scratch, "out");
     sweep(&["run", plan.to_str().unwrap(), "--output", &out]).success();
@@ -308,7 +312,8 @@ fn sweep_plan_error_is_one_line_before_the_run() {
         (String::new(), "a plan without axes"),
         (
             format!("{BASE}[axes]\nworkload.queue_dept = [1]\n"),
-            "line 9: workload.queue_dept: workload random has no setting 'queue_dept'; did you mean 'queue_depth'?",
+            "line 9: workload.queue_dept: workload random has no setting \
+                'queue_dept'; did you mean 'queue_depth'?",
         ),
         (
             format!("{BASE}[axes]\nworkload.fill_percent = [nan]\n"),
@@ -316,7 +321,9 @@ fn sweep_plan_error_is_one_line_before_the_run() {
         ),
         (
             format!(
-                "{BASE}[axes]\nworkload.queue_depth = {{ from = 1, to = 1000, steps = 1000 }}\ndrive.flash.nand.read_ns = {{ from = 1, to = 1000000, steps = 1000000 }}\n"
+                "{BASE}[axes]\nworkload.queue_depth = {{ from = 1, to = 1000, steps \
+                    = 1000 }}\ndrive.flash.nand.read_ns = {{ from = 1, to = 1000000, steps \
+                    = 1000000 }}\n"
             ),
             "the plan has 1,000,000,000 cells",
         ),

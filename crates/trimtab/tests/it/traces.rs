@@ -52,7 +52,8 @@ fn refused(text: impl AsRef<[u8]>, options: &[&str], code: i32, expected: &str) 
 fn trace_formats_are_recognised() {
     for (text, expected) in [
         (
-            "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n128166372003061629,hm,1,Read,383496192,32768,413\n",
+            "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n\
+                128166372003061629,hm,1,Read,383496192,32768,413\n",
             ("msr", [(1, 32_768), (0, 0), (0, 0)], 0),
         ),
         (
@@ -64,7 +65,8 @@ fn trace_formats_are_recognised() {
             ("fiu", [(0, 0), (1, 4096), (0, 0)], 0),
         ),
         (
-            "\u{feff}Timestamp,Response,IOType,LUN,Offset,Size\n1455592160.000037000,0.000257000,W,0,5678080,4096\n",
+            "\u{feff}Timestamp,Response,IOType,LUN,Offset,Size\n\
+                1455592160.000037000,0.000257000,W,0,5678080,4096\n",
             ("systor17", [(0, 0), (1, 4096), (0, 0)], 0),
         ),
         (
@@ -72,16 +74,20 @@ fn trace_formats_are_recognised() {
             ("tencent", [(0, 0), (1, 4096), (0, 0)], 0),
         ),
         (
-            "Input file sda.blktrace.0 added\nTrace started at Tue Mar  3 12:00:00 2020\n\n  8,16   3      101     0.000000000   812  Q FWFS \
-             17574472760 + 8 [jbd2/sdb-8]\n  8,16   3      110     0.010000000   812  Q  FN [kworker/3:1H]\n  8,16   3      114     0.050000000   \
-             812  Q  DS 1024 + 8 [fstrim]\nCPU0 (sdb):\n Allocation wait:        0\n",
+            "Input file sda.blktrace.0 added\n\
+                Trace started at Tue Mar  3 12:00:00 2020\n\
+                \n  8,16   3      101     0.000000000   812  Q FWFS 17574472760 + 8 \
+                [jbd2/sdb-8]\n  8,16   3      110     0.010000000   812  Q  FN \
+                [kworker/3:1H]\n  8,16   3      114     0.050000000   812  Q  DS 1024 + 8 \
+                [fstrim]\nCPU0 (sdb):\n Allocation wait:        0\n",
             ("blkparse", [(0, 0), (1, 4096), (1, 4096)], 2),
         ),
     ] {
         let (format, kinds, flushes) = expected;
         assert_eq!(shape(&summary(text, &[])), (format.to_owned(), kinds, flushes), "{text}");
     }
-    let alibaba = "device_id,opcode,offset,length,timestamp\n419,W,8792731648,16384,1577808144360767\n725,R,4096,4096,1577808144360813\n";
+    let alibaba = "device_id,opcode,offset,length,timestamp\n\
+        419,W,8792731648,16384,1577808144360767\n725,R,4096,4096,1577808144360813\n";
     assert_eq!(shape(&summary(alibaba, &["--volume", "419"])).1, [(0, 0), (1, 16_384), (0, 0)]);
     refused(
         alibaba,
@@ -120,7 +126,8 @@ fn trace_of_bare_numbers_needs_format_option() {
 
 #[test]
 fn blkparse_devices_are_volumes_and_events_are_chosen() {
-    let issued = "202,16 7 50007 675.722691803 661 D W 95839968 + 80 [kswapd0]\n202,16 7 50008 675.822691803 661 D R 95840048 + 8 [kswapd0]\n";
+    let issued = "202,16 7 50007 675.722691803 661 D W 95839968 + 80 [kswapd0]\n\
+        202,16 7 50008 675.822691803 661 D R 95840048 + 8 [kswapd0]\n";
     refused(
         issued,
         &[],
@@ -143,7 +150,8 @@ fn cut_last_line_is_a_warning() {
         [(0, 0), (1, 65_536), (0, 0)]
     );
     let scratch = tempfile::tempdir().unwrap();
-    let log = "fio version 3 iolog\r\n29 x add\r\n270 x write 0 65536\r\n300 x sync_file_range 0 65536\r\n961 x wri";
+    let log = "fio version 3 iolog\r\n29 x add\r\n270 x write 0 65536\r\n\
+        300 x sync_file_range 0 65536\r\n961 x wri";
     fs::write(scratch.path().join("cut.log"), log).unwrap();
     let trace = |args: &[&str]| {
         trimtab()
@@ -205,7 +213,8 @@ fn iolog_requests_and_duration_match_fio() {
     // A wait lasts until its time since the start: 400 ms in total here, or 600 ms if waits
     // added up.
     let waits = format!(
-        "{data} write 0 4096\n{data} wait 200 0\n{data} write 4096 4096\n{data} wait 400 0\n{data} write 8192 4096\n"
+        "{data} write 0 4096\n{data} wait 200 0\n{data} write 4096 4096\n\
+            {data} wait 400 0\n{data} write 8192 4096\n"
     );
     fs::write(&log, format!("fio version 2 iolog\n{data} add\n{data} open\n{waits}{data} close\n"))
         .unwrap();
@@ -232,7 +241,8 @@ fn exported_iologs_name_no_file_of_the_trace() {
 
 #[test]
 fn trace_skipped_and_reordered_lines_are_reported() {
-    let text = "20000,hm,1,Write,0,512,1\n10000,hm,1,Write,0,512,1\n30000,hm,1,Write,0,0,1\n40000,hm,1,Write,0,512,1\n";
+    let text = "20000,hm,1,Write,0,512,1\n10000,hm,1,Write,0,512,1\n30000,hm,1,Write,0,0,1\n\
+        40000,hm,1,Write,0,512,1\n";
     let summary = summary(text, &[]);
     assert_eq!((&summary["took_ns"], &summary["write"]["count"]), (&3_000_000.into(), &3.into()));
     let warnings = summary["warnings"].to_string();

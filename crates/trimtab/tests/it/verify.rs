@@ -273,7 +273,8 @@ fn verify_under_foreground_io_never_blames_the_drive() {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         println!(
-            "verify on a busy {fs_type}: {tries} runs, {proved} proved, {again} of them after another try, {unknown} unknown, the drive blamed in none"
+            "verify on a busy {fs_type}: {tries} runs, {proved} proved, {again} of \
+                them after another try, {unknown} unknown, the drive blamed in none"
         );
     }
 }

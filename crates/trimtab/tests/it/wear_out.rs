@@ -5,9 +5,12 @@ use serde_json::Value;
 use std::path::Path;
 
 /// 32 MiB of flash; each superblock lasts about 20 erases.
-const SPEC: &str = "name = \"mortal\"\ndescription = \"a small SSD that wears out\"\ncapacity_bytes = 25165824\n[flash.geometry]\nchannels = 2\n\
-    dies_per_channel = 1\nplanes = 1\npage_bytes = 4096\npages_per_block = 32\nblocks_per_plane = 128\nsuperblock_dies = 2\n\
-    [flash.ftl.streams]\nseparate_gc = SEPARATE\n[flash.ftl.wear]\nerase_limit = 20\n[flash.write_cache]\nbytes = 65536\n[sources]\nflash = \"assumed: all of it\"\n";
+const SPEC: &str = "name = \"mortal\"\ndescription = \"a small SSD that wears out\"\n\
+    capacity_bytes = 25165824\n[flash.geometry]\nchannels = 2\ndies_per_channel = 1\n\
+    planes = 1\npage_bytes = 4096\npages_per_block = 32\nblocks_per_plane = 128\n\
+    superblock_dies = 2\n[flash.ftl.streams]\nseparate_gc = SEPARATE\n[flash.ftl.wear]\n\
+    erase_limit = 20\n[flash.write_cache]\nbytes = 65536\n[sources]\n\
+    flash = \"assumed: all of it\"\n";
 /// The bytes that its flash accepts in 22 erases, the most that any superblock survives.
 const FLASH_LIFE: f64 = 22.0 * 33_554_432.0;
 
@@ -99,8 +102,9 @@ fn sweep_cell_of_worn_out_drive_has_columns() {
         (scratch.path().join("plan.toml"), scratch.path().join("out").display().to_string());
     let drive = spec(scratch.path(), false);
     let text = format!(
-        "name = \"mortal\"\n[base]\ndrive.name = \"{drive}\"\nworkload.name = \"random\"\nworkload.until_written = \"10GB\"\n\
-         [axes]\ndrive.flash.ftl.wear.erase_limit = [10, 20]\n"
+        "name = \"mortal\"\n[base]\ndrive.name = \"{drive}\"\n\
+            workload.name = \"random\"\nworkload.until_written = \"10GB\"\n[axes]\n\
+            drive.flash.ftl.wear.erase_limit = [10, 20]\n"
     );
     std::fs::write(&plan, text).unwrap();
     trimtab().args(["sweep", "run", plan.to_str().unwrap(), "--output", &out]).assert().success();

@@ -332,7 +332,8 @@ fn sources(measured: &CatalogueRates, fitted: &RateFit) -> BTreeMap<String, Sour
     {
         let (least, most) = fitted.bounds[number];
         let text = format!(
-            "six rates ({published}); nine of ten such drives of this arrangement have {least:.0} to {most:.0}"
+            "six rates ({published}); nine of ten such drives of this arrangement \
+                have {least:.0} to {most:.0}"
         );
         all.insert(classes::PARAMETERS[number].field.into(), of(SourceKind::Fitted, &text));
     }

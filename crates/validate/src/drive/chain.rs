@@ -157,9 +157,11 @@ pub fn text(rows: &[ChainRow]) -> String {
         format!("{outside} outside limits (marked !)")
     };
     let what = format!(
-        "File creation and deletion on a filesystem under a trim policy. Metadata: share of journal, bitmaps and inode tables in the writes. \
-         Live: existing files; u: mapped pages; both over physical pages. Theory: formula at u, with metadata as hot data in the same log. \
-         Of lives: theory from counted page lifetimes (limit {LIMIT_OF_LIVES_PERCENT} %)."
+        "File creation and deletion on a filesystem under a trim policy. Metadata: \
+            share of journal, bitmaps and inode tables in the writes. Live: existing files; \
+            u: mapped pages; both over physical pages. Theory: formula at u, with metadata \
+            as hot data in the same log. Of lives: theory from counted page lifetimes \
+            (limit {LIMIT_OF_LIVES_PERCENT} %)."
     );
     let verdict = format!("{} comparisons: {verdict}.", rows.len());
     [prose(&what), on_screen(&table), prose(&verdict)].concat()

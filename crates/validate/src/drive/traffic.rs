@@ -51,13 +51,14 @@ impl FromStr for Traffic {
             ["uniform"] => Some(Self::Uniform),
             ["trim", q] => between(q, 0.0, 0.5).map(|q| Self::Trim { q }),
             ["trim-any", q] => between(q, 0.0, 1.0).map(|q| Self::TrimAny { q }),
-            ["hot", pages, writes] => {
-                between(pages, 0.0, 1.0).zip(between(writes, 0.0, 1.0)).map(|(pages, writes)| Self::HotCold { pages, writes })
-            }
+            ["hot", pages, writes] => between(pages, 0.0, 1.0)
+                .zip(between(writes, 0.0, 1.0))
+                .map(|(pages, writes)| Self::HotCold { pages, writes }),
             _ => None,
         }
         .ok_or_else(|| {
-            "traffic must be uniform, trim:Q with Q below 0.5, trim-any:Q with Q below 1, or hot:F:R with shares between 0 and 1, such as hot:0.2:0.8"
+            "traffic must be uniform, trim:Q with Q below 0.5, trim-any:Q with Q \
+                below 1, or hot:F:R with shares between 0 and 1, such as hot:0.2:0.8"
                 .into()
         })
     }

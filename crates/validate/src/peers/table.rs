@@ -52,7 +52,8 @@ impl fmt::Display for PeerVerdict {
             let all = ratios.len();
             writeln!(
                 f,
-                "{name}: {ours} against {theirs} in {all} cells: more than 5 % worse in {worse}, more than 5 % better in {better}, lower in {lower}"
+                "{name}: {ours} against {theirs} in {all} cells: more than 5 % worse \
+                    in {worse}, more than 5 % better in {better}, lower in {lower}"
             )?;
         }
         Ok(())

@@ -41,8 +41,10 @@ pub fn notes(comparison: &PublishedComparison) -> Vec<String> {
     let score = &comparison.score;
     let independent = score.predicted.total() + score.held_out.total() + score.fitted.total();
     let mut notes = vec![format!(
-        "{} free parameters, fitted to these figures or chosen with knowledge of them, compare with {independent} independent figures. {} figures are \
-         only shown, because they follow from others or cannot be missed; {} more repeat an earlier row and count there, with the worst outcome.",
+        "{} free parameters, fitted to these figures or chosen with knowledge of \
+            them, compare with {independent} independent figures. {} figures are only \
+            shown, because they follow from others or cannot be missed; {} more repeat an \
+            earlier row and count there, with the worst outcome.",
         score.parameters, score.not_scored, score.repeats
     )];
     for past in &comparison.history {
@@ -50,7 +52,11 @@ pub fn notes(comparison: &PublishedComparison) -> Vec<String> {
             format!("{within} of {}", within + rest.iter().sum::<usize>())
         };
         let [predicted, held_out, fitted] = [past.predicted, past.held_out, past.fitted].map(of);
-        notes.push(format!("Until {}: {predicted} predicted, {held_out} held out, {fitted} fitted. Difference: {}.", past.until, past.why));
+        notes.push(format!(
+            "Until {}: {predicted} predicted, {held_out} held out, {fitted} fitted. \
+            Difference: {}.",
+            past.until, past.why
+        ));
     }
     if score.fitted_after_a_miss > 0 {
         notes.push(format!(
@@ -211,17 +217,21 @@ pub fn title(workload: &str) -> &'static str {
 
 /// Glossary for screen and Markdown.
 pub const WORDS: [&str; 4] = [
-    "A figure is fitted if a parameter of the drive or filesystem was set with it. The parameter is named, and the figure says nothing \
-     about the model. All other figures are predicted. Predictions on drives without any fitted parameter are held out and scored \
-     separately. A figure that the model does not produce is missed.",
-    "'off' is the deviation of the model from the published figure, or from the nearest end of a published range. A figure is met if it is \
-     within its target. 'As read only' is outside the target, but within the uncertainty of the published reading: PostMark's times are \
-     differences of a clock with whole seconds, so 1 means anything from 0 to 2. Figures with the same modelled value on the same drive \
-     count once, with the worst outcome.",
-    "A dated file that is not changed because of results (frozen.toml) defines what is compared and how it counts. Entries of 2026-11-21 \
-     were written while the figures were being compared, so their predictions are not blind. MB = 10^6 bytes.",
-    "Not compared: the counts of PostMark, which are exact and a property of the workload (tested elsewhere), and the figures of whole NAS \
-     systems, which are not drives.",
+    "A figure is fitted if a parameter of the drive or filesystem was set with it. \
+        The parameter is named, and the figure says nothing about the model. All other \
+        figures are predicted. Predictions on drives without any fitted parameter are held \
+        out and scored separately. A figure that the model does not produce is missed.",
+    "'off' is the deviation of the model from the published figure, or from the \
+        nearest end of a published range. A figure is met if it is within its target. 'As \
+        read only' is outside the target, but within the uncertainty of the published \
+        reading: PostMark's times are differences of a clock with whole seconds, so 1 means \
+        anything from 0 to 2. Figures with the same modelled value on the same drive count \
+        once, with the worst outcome.",
+    "A dated file that is not changed because of results (frozen.toml) defines what \
+        is compared and how it counts. Entries of 2026-11-21 were written while the figures \
+        were being compared, so their predictions are not blind. MB = 10^6 bytes.",
+    "Not compared: the counts of PostMark, which are exact and a property of the \
+        workload (tested elsewhere), and the figures of whole NAS systems, which are not drives.",
 ];
 
 const HEAD: &str = "\

@@ -321,7 +321,8 @@ fn compare_fill(
         compared.nearly += usize::from(most < 1.2 * least);
         if rate < 0.95 * least || rate > 1.05 * most {
             wrong.push(std::format!(
-                "{}, {class:?}, {command} bytes, {depth} in flight, {} from {:.3e} to {:.3e}: {:.1} MB/s, predicted {:.1} to {:.1}",
+                "{}, {class:?}, {command} bytes, {depth} in flight, {} from {:.3e} \
+                    to {:.3e}: {:.1} MB/s, predicted {:.1} to {:.1}",
                 spec.name,
                 phase.name,
                 phase.from,

@@ -89,14 +89,18 @@ fn visited(machine: Machine<'_>, call: &Call) -> Vec<String> {
     trimmed.map(|visit| visit.entry.target.display().to_string()).collect()
 }
 
-const MOUNTS: &str = "27 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw\n36 27 8:3 / /home rw,relatime - ext4 /dev/sda3 rw\n\
-                      37 27 8:4 / /srv ro,relatime - ext4 /dev/sda4 rw\n38 27 8:3 /x /mnt rw,relatime - ext4 /dev/sda3 rw\n";
+const MOUNTS: &str = "27 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw\n\
+    36 27 8:3 / /home rw,relatime - ext4 /dev/sda3 rw\n\
+    37 27 8:4 / /srv ro,relatime - ext4 /dev/sda4 rw\n\
+    38 27 8:3 /x /mnt rw,relatime - ext4 /dev/sda3 rw\n";
 
 #[test]
 fn fstrim_visits_mounts_of_a_table() {
-    let fstab = "UUID=2 /home ext4 ro 0 2\nUUID=3 /home ext4 X-fstrim.notrim 0 2\nUUID=4 /srv ext4 defaults 0 2\n/dev/sda9 none swap sw 0 0\n";
+    let fstab = "UUID=2 /home ext4 ro 0 2\nUUID=3 /home ext4 X-fstrim.notrim 0 2\n\
+        UUID=4 /srv ext4 defaults 0 2\n/dev/sda9 none swap sw 0 0\n";
     assert_eq!(trimmed(fstab, MOUNTS, "-A"), ["/"]);
-    let fstab = "/dev/sda4 /srv ext4 defaults 0 2\n/dev/sda4 /data ext4 defaults 0 2\n/dev/sda2 / ext4 defaults 0 1\n";
+    let fstab = "/dev/sda4 /srv ext4 defaults 0 2\n/dev/sda4 /data ext4 defaults 0 2\n\
+        /dev/sda2 / ext4 defaults 0 1\n";
     let mounts = format!("{MOUNTS}39 27 8:4 / /data rw,relatime - ext4 /dev/sda4 rw\n");
     assert_eq!(
         trimmed(fstab, &mounts, "-A"),
@@ -110,11 +114,13 @@ fn fstrim_visits_mounts_of_a_table() {
 
 #[test]
 fn fstrim_skips_covered_and_duplicate_mounts() {
-    let mounts = "27 1 8:2 / / rw - ext4 /dev/sda2 rw\n36 27 8:3 / /a/b rw - ext4 /dev/sda3 rw\n37 27 8:4 / /a rw - ext4 /dev/sda4 rw\n\
-                  38 27 8:2 /x /inner rw - ext4 /dev/sda2 rw\n39 37 8:5 / /a/c rw - ext4 /dev/sda5 rw\n";
+    let mounts = "27 1 8:2 / / rw - ext4 /dev/sda2 rw\n36 27 8:3 / /a/b rw - ext4 /dev/sda3 rw\n\
+        37 27 8:4 / /a rw - ext4 /dev/sda4 rw\n38 27 8:2 /x /inner rw - ext4 /dev/sda2 rw\n\
+        39 37 8:5 / /a/c rw - ext4 /dev/sda5 rw\n";
     assert_eq!(trimmed("", mounts, "-a"), ["/", "/a", "/a/c"]);
     assert_eq!(trimmed("/dev/sda3 /a/b ext4 defaults\n/x /inner ext4 bind\n", mounts, "-A"), ["/"]);
-    let btrfs = "27 1 0:25 /@ / rw - btrfs /dev/sda2 rw,subvolid=256\n36 27 0:25 /@home /home rw - btrfs /dev/sda2 rw,subvolid=257\n";
+    let btrfs = "27 1 0:25 /@ / rw - btrfs /dev/sda2 rw,subvolid=256\n\
+        36 27 0:25 /@home /home rw - btrfs /dev/sda2 rw,subvolid=257\n";
     // The root filesystem has the same source and comes later.
     assert_eq!(trimmed("UUID=1 /home btrfs subvol=@home\n", btrfs, "-A"), ["/home"]);
 }
@@ -127,8 +133,9 @@ fn fstrim_answer_for_covered_mount_names_the_cover() {
         .unwrap();
     let root = Root::recorded(tree.path()).unwrap();
     let mounts = mountinfo::parse(
-        b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /a rw - ext4 /dev/sda2 rw\n3 2 8:3 / /a/b rw - ext4 /dev/sda3 rw\n\
-          4 2 0:40 / /a rw - tmpfs tmpfs rw\n5 1 8:5 / /c rw - ext4 /dev/sda5 rw\n",
+        b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /a rw - ext4 /dev/sda2 rw\n\
+            3 2 8:3 / /a/b rw - ext4 /dev/sda3 rw\n4 2 0:40 / /a rw - tmpfs tmpfs rw\n\
+            5 1 8:5 / /c rw - ext4 /dev/sda5 rw\n",
     );
     let machine = Machine { root: &root, mounts: &mounts, visited: &VisitCache::new(&mounts) };
     for (id, reason) in [
@@ -145,8 +152,10 @@ fn fstrim_answer_for_covered_mount_names_the_cover() {
 fn fstrim_visits_are_computed_once_per_call() {
     let tree = tempfile::tempdir().unwrap();
     let root = Root::recorded(tree.path()).unwrap();
-    let mounts =
-        mountinfo::parse(b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /a rw - ext4 /dev/sda2 rw\n3 1 8:2 / /b rw - ext4 /dev/sda2 rw\n");
+    let mounts = mountinfo::parse(
+        b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /a rw - ext4 /dev/sda2 rw\n\
+            3 1 8:2 / /b rw - ext4 /dev/sda2 rw\n",
+    );
     let visited = VisitCache::new(&mounts);
     let machine = Machine { root: &root, mounts: &mounts, visited: &visited };
     let all = parse(&words("--all")).unwrap();
@@ -164,7 +173,9 @@ fn fstrim_visits_are_computed_once_per_call() {
 #[test]
 fn reached_returns_the_covering_mount() {
     let mounts = mountinfo::parse(
-        b"1 0 8:1 / / rw - ext4 x rw\n2 1 8:2 / /a rw - ext4 x rw\n3 2 8:3 / /a/b rw - ext4 x rw\n4 2 8:4 / /a rw - ext4 x rw\n5 1 8:5 / /c rw - ext4 x rw\n",
+        b"1 0 8:1 / / rw - ext4 x rw\n2 1 8:2 / /a rw - ext4 x rw\n\
+            3 2 8:3 / /a/b rw - ext4 x rw\n4 2 8:4 / /a rw - ext4 x rw\n\
+            5 1 8:5 / /c rw - ext4 x rw\n",
     );
     let index = MountIndex::new(&mounts);
     let reached = |path: &str| index.reached(&mounts, Path::new(path)).map(|at| mounts[at].id);

@@ -78,7 +78,8 @@ impl Change {
         let Self::MountOption(option) = self else { return None };
         let (before, set) = option.values();
         Some(format!(
-            "{option} is {set} for a while and was {before} before: a process of trimtab changed it, and puts it back when it ends"
+            "{option} is {set} for a while and was {before} before: a process of \
+                trimtab changed it, and puts it back when it ends"
         ))
     }
 
@@ -101,14 +102,16 @@ fn undo_attribute(file: &Path, before: &str, set: &[String]) -> ChangeSettlement
         Ok(Some(now)) if !set.contains(&now) => (
             UndoResult::Changed,
             format!(
-                "{shown} was changed from {before} by a process that was killed, and to {now} by another process since: it stays as it is"
+                "{shown} was changed from {before} by a process that was killed, and \
+                    to {now} by another process since: it stays as it is"
             ),
         ),
         Ok(Some(now)) => put_back_attribute(file, before, &now),
         Err(error) => (
             UndoResult::Failed,
             format!(
-                "{shown} was {before} before a process changed it that was killed, and cannot be read: {error}"
+                "{shown} was {before} before a process changed it that was killed, \
+                    and cannot be read: {error}"
             ),
         ),
     };
@@ -124,14 +127,16 @@ fn put_back_attribute(file: &Path, before: &str, now: &str) -> (UndoResult, Stri
             (
                 UndoResult::PutBack,
                 format!(
-                    "{shown} is {after} again{nearest}: a process that was killed had left it at {now}"
+                    "{shown} is {after} again{nearest}: a process that was killed \
+                        had left it at {now}"
                 ),
             )
         }
         Err(error) => (
             UndoResult::Failed,
             format!(
-                "{shown} is {now} and was {before} before a process changed it that was killed; any command of trimtab's puts it back as root ({error})"
+                "{shown} is {now} and was {before} before a process changed it that \
+                    was killed; any command of trimtab's puts it back as root ({error})"
             ),
         ),
     }

@@ -103,19 +103,22 @@ impl MountOption {
                 (
                     UndoResult::Left,
                     format!(
-                        "{self}, {where_it_is}, is {set} and was {before} before {killed}; {there} puts it back"
+                        "{self}, {where_it_is}, is {set} and was {before} before \
+                            {killed}; {there} puts it back"
                     ),
                 )
             }
             Ok(SuperblockLocation::Hidden) => {
                 let what = format!(
-                    "what is mounted from {} is in use, but not mounted where it can be seen from here",
+                    "what is mounted from {} is in use, but not mounted where it can \
+                        be seen from here",
                     self.device()
                 );
                 (
                     UndoResult::Left,
                     format!(
-                        "{self} was {before} before {killed}: {what}; where it is, 'trimtab doctor' puts it back"
+                        "{self} was {before} before {killed}: {what}; where it is, \
+                            'trimtab doctor' puts it back"
                     ),
                 )
             }
@@ -170,7 +173,8 @@ impl MountOption {
             return Some((UndoResult::Nothing, format!("{shown} is {before}")));
         }
         let by_others = format!(
-            "{shown} was changed from {before} by a process that was killed, and to {now} by another process since: it stays as it is"
+            "{shown} was changed from {before} by a process that was killed, and to \
+                {now} by another process since: it stays as it is"
         );
         (now != set).then_some((UndoResult::Changed, by_others))
     }
@@ -191,7 +195,8 @@ impl MountOption {
             return (UndoResult::Nothing, format!("{shown} is {now}"));
         }
         let text = format!(
-            "{shown} was changed from {before} to {set} by a process that was killed, but {why}: it stays as it is, {now}; it was {before} before"
+            "{shown} was changed from {before} to {set} by a process that was \
+                killed, but {why}: it stays as it is, {now}; it was {before} before"
         );
         (UndoResult::Changed, text)
     }

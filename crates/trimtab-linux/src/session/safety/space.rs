@@ -93,11 +93,13 @@ fn why_not(total: Bytes, free: Bytes, reserve: Bytes, space: Bytes) -> String {
             format!(" ({reserve} of it stay free: --reserve)")
         };
         return format!(
-            "{is}; delete something, {missing} at least{kept}, or name a directory on another filesystem"
+            "{is}; delete something, {missing} at least{kept}, or name a directory \
+                on another filesystem"
         );
     }
     format!(
-        "{is}, and {reserve} have to stay free; delete something, {missing} at least, ask for less, or set another --reserve"
+        "{is}, and {reserve} have to stay free; delete something, {missing} at \
+            least, ask for less, or set another --reserve"
     )
 }
 
@@ -116,7 +118,8 @@ pub fn is_full(path: &Path) -> Option<String> {
     );
     let writable = !stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
     let (full, shown) = (free.0 < total / FULL_SHARE, path.display());
-    let what_to_do = "the drive has next to nothing to work with beside its own spare; delete what is not needed, then trim";
+    let what_to_do = "the drive has next to nothing to work with beside its own spare; delete what is \
+        not needed, then trim";
     let trim = format!("trimtab trim {}", quoted(&shown.to_string()));
     (writable && full)
         .then(|| format!("{shown}: {free} of {} are free: {what_to_do} ({trim})", Bytes(total)))
@@ -207,18 +210,26 @@ mod tests {
     fn no_space_message_advises_a_reserve_that_fits() {
         let gb = |n: u64| Bytes(n * 100_000_000);
         let beside = why_not(gb(100), gb(50), gb(10), gb(45));
-        assert!(beside.starts_with("only 5.00 GB are free, and 1.00 GB have to stay free; delete something, 500 MB at least"), "{beside}");
+        assert!(
+            beside.starts_with(
+                "only 5.00 GB are free, and 1.00 GB have to stay free; delete something, 500 \
+            MB at least"
+            ),
+            "{beside}"
+        );
         // A filesystem smaller than the reserve: deleting files makes no room.
         let small = why_not(gb(10), gb(9), gb(11), gb(1));
         assert_eq!(
             small,
-            "only 900 MB are free, the whole filesystem has 1.00 GB, and 1.10 GB have to stay free; set --reserve to 800 MB or less"
+            "only 900 MB are free, the whole filesystem has 1.00 GB, and 1.10 GB \
+                have to stay free; set --reserve to 800 MB or less"
         );
         // Regression: "429 MB or less", which was then refused.
         let exact = why_not(Bytes(500_000_000), Bytes(430_999_999), gb(11), Bytes(2_100_000));
         assert!(exact.ends_with("set --reserve to 428 MB or less"), "{exact}");
         let never = why_not(gb(3), gb(2), gb(2), gb(5));
-        let all = "only 200 MB are free, the whole filesystem has 300 MB, and 200 MB have to stay free; ask for less, or name a directory on a larger one";
+        let all = "only 200 MB are free, the whole filesystem has 300 MB, and 200 MB have to \
+            stay free; ask for less, or name a directory on a larger one";
         assert_eq!(never, all);
         for (total, free, reserve, space) in
             [(3, 2, 11, 1), (3, 2, 11, 5), (3, 0, 11, 1), (3, 3, 3, 1)]
@@ -235,7 +246,13 @@ mod tests {
             "{full}"
         );
         let kept = why_not(gb(20), gb(2), gb(1), gb(3));
-        assert!(kept.contains("only 200 MB are free; delete something, 200 MB at least (100 MB of it stay free: --reserve)"), "{kept}");
+        assert!(
+            kept.contains(
+                "only 200 MB are free; delete something, 200 MB at least (100 MB of it stay \
+            free: --reserve)"
+            ),
+            "{kept}"
+        );
     }
 
     #[test]

@@ -186,7 +186,8 @@ fn remove(
             let now =
                 if at == path { String::new() } else { format!(" (it is at {})", at.display()) };
             Err(anyhow!(
-                "{} is not the directory that was made there, so it was left alone{now}; ours was moved and is empty now",
+                "{} is not the directory that was made there, so it was left \
+                    alone{now}; ours was moved and is empty now",
                 path.display()
             ))
         }
@@ -198,7 +199,8 @@ fn not_removed(error: std::io::Error, path: &Path) -> anyhow::Error {
     let next_run = format!("the next run in {parent} offers to remove it");
     let what_to_do = match error.kind() {
         std::io::ErrorKind::CrossesDevices => {
-            "something is mounted in it, which was not touched: unmount that, and remove the rest by hand"
+            "something is mounted in it, which was not touched: unmount that, and \
+                remove the rest by hand"
         }
         std::io::ErrorKind::ResourceBusy => {
             "end the process that has these files open, then remove the directory"
@@ -326,14 +328,16 @@ pub fn deal_with_leftovers(context: &Context, ground: &TargetDirectory) -> anyho
         let shown = path.display();
         match &leftover.state {
             LeftoverState::Alive => {}
-            LeftoverState::Elsewhere(host) => {
-                context.remark(&format!("{shown} was made on {host}; if nothing runs there any more, remove it."))
-            }
-            LeftoverState::Unknown => {
-                context.remark(&format!("{shown} is named like a directory of trimtab's but does not say that it is one; left alone."))
-            }
+            LeftoverState::Elsewhere(host) => context.remark(&format!(
+                "{shown} was made on {host}; if nothing runs there any more, remove it."
+            )),
+            LeftoverState::Unknown => context.remark(&format!(
+                "{shown} is named like a directory of trimtab's but does not say \
+                    that it is one; left alone."
+            )),
             LeftoverState::Copy => context.remark(&format!(
-                "{shown} is named like a directory of trimtab's, but its marker is another one's: it is a copy, or was renamed; left alone."
+                "{shown} is named like a directory of trimtab's, but its marker is \
+                    another one's: it is a copy, or was renamed; left alone."
             )),
             LeftoverState::Dead => deal_with_dead(context, ground, leftover, &path)?,
         }
@@ -387,7 +391,10 @@ fn deal_with_dead(
     let few =
         few.map(|foreign| path.join(foreign).display().to_string()).collect::<Vec<_>>().join(", ");
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    context.remark(&format!("{few}{more}: no run made that, so it stays, and {shown} with it; move it away, and the rest can be removed."));
+    context.remark(&format!(
+        "{few}{more}: no run made that, so it stays, and {shown} with it; move it away, \
+        and the rest can be removed."
+    ));
     Ok(())
 }
 

@@ -191,7 +191,8 @@ fn open(named: &ResolvedTarget, writable: bool) -> anyhow::Result<OwnedFd> {
             }
             Err(Errno::BUSY) => {
                 bail!(
-                    "{} is in use: mounted, swap, or part of another device, in a way that is not visible from here; nothing was written",
+                    "{} is in use: mounted, swap, or part of another device, in a \
+                        way that is not visible from here; nothing was written",
                     named.label
                 )
             }

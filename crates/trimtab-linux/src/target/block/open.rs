@@ -142,7 +142,8 @@ impl BlockFile {
         let depth = options.queue_depth_max;
         if depth == 0 || depth > QUEUE_DEPTH_MAX || options.bytes_in_flight_max > IN_FLIGHT_MAX {
             bail!(
-                "cannot keep {depth} operations and {} bytes in flight: at most {QUEUE_DEPTH_MAX} and 1 GiB",
+                "cannot keep {depth} operations and {} bytes in flight: at most \
+                    {QUEUE_DEPTH_MAX} and 1 GiB",
                 options.bytes_in_flight_max
             );
         }
@@ -256,24 +257,27 @@ fn page_cache(why: &str) -> Warning {
 fn no_uring(error: &std::io::Error) -> Warning {
     let facts = vec![Field::new("errno", error.raw_os_error().unwrap_or(0).to_string())];
     let text = format!(
-        "No io_uring here ({error}): threads with blocking calls were used, which cost more CPU and latency per operation."
+        "No io_uring here ({error}): threads with blocking calls were used, which \
+            cost more CPU and latency per operation."
     );
     warning("target.no-io-uring", Severity::Caution, facts, text)
 }
 
 fn unregistered() -> Warning {
-    let text = "Memory could not be registered with io_uring (the limit of locked memory, ulimit -l): it was pinned again for every operation.";
+    let text = "Memory could not be registered with io_uring (the limit of locked memory, \
+        ulimit -l): it was pinned again for every operation.";
     warning("target.unregistered-memory", Severity::Note, Vec::new(), text.to_owned())
 }
 
 fn lone_calls_used() -> Warning {
-    let text = "This filesystem always blocks, so io_uring hands every operation to a kernel thread: lone operations used blocking \
-                calls instead.";
+    let text = "This filesystem always blocks, so io_uring hands every operation to a kernel \
+        thread: lone operations used blocking calls instead.";
     warning("target.blocking-calls", Severity::Note, Vec::new(), text.to_owned())
 }
 
 pub(super) fn blocking_trims() -> Warning {
-    let text = "This kernel cannot discard through io_uring (Linux 6.12 can): trims were done one at a time, at any queue depth.";
+    let text = "This kernel cannot discard through io_uring (Linux 6.12 can): trims were done \
+        one at a time, at any queue depth.";
     warning("target.blocking-trims", Severity::Caution, Vec::new(), text.to_owned())
 }
 

@@ -27,7 +27,8 @@ pub fn of_file(file: &File) -> anyhow::Result<Vec<MappedExtent>> {
         Ok(found) => found,
         Err(Errno::NOTTY | Errno::OPNOTSUPP) => {
             bail!(
-                "this filesystem does not report file extents (no FIEMAP); 'trimtab doctor' works without them"
+                "this filesystem does not report file extents (no FIEMAP); 'trimtab \
+                    doctor' works without them"
             )
         }
         Err(errno) => return Err(errno).context("cannot read the extents of the file (FIEMAP)"),

@@ -122,7 +122,8 @@ pub fn judge(observed: &ProofObservations) -> (VerdictKind, String) {
         observed;
     if kept.written != kept.total() {
         let text = format!(
-            "{} of {} blocks that were NOT freed have changed: TRIM destroys data on this drive; stop using it here",
+            "{} of {} blocks that were NOT freed have changed: TRIM destroys data on \
+                this drive; stop using it here",
             kept.total() - kept.written,
             kept.total()
         );
@@ -131,7 +132,9 @@ pub fn judge(observed: &ProofObservations) -> (VerdictKind, String) {
     if freed.total() == 0 {
         return (
             VerdictKind::Unknown,
-            "no freed block could be read back: the discard unit is larger than what was freed; give a larger --size".to_owned(),
+            "no freed block could be read back: the discard unit is larger than what \
+                was freed; give a larger --size"
+                .to_owned(),
         );
     }
     let unsteady = freed != again;
@@ -161,8 +164,9 @@ pub fn judge(observed: &ProofObservations) -> (VerdictKind, String) {
                 .iter()
                 .any(|layer| layer.discards.fate == Fate::WrittenAsZeroes) =>
             {
-                let text = "unknown: every freed block reads as zeroes, because a loop device on a block device writes zeroes instead of \
-                            discards; it is not visible from here whether the drive freed anything";
+                let text = "unknown: every freed block reads as zeroes, because a loop device \
+                    on a block device writes zeroes instead of discards; it is not visible \
+                    from here whether the drive freed anything";
                 (VerdictKind::Unknown, text.to_owned())
             }
             None => (
@@ -173,7 +177,8 @@ pub fn judge(observed: &ProofObservations) -> (VerdictKind, String) {
             Some(lost) => {
                 let by = lost.by.as_ref().map_or("a layer above it".to_owned(), Clone::clone);
                 let text = format!(
-                    "the discards never arrived at {}: {by} did not pass them on, and returns zeroes for the freed blocks",
+                    "the discards never arrived at {}: {by} did not pass them on, \
+                        and returns zeroes for the freed blocks",
                     lost.at
                 );
                 (VerdictKind::Swallowed, text)
@@ -182,7 +187,8 @@ pub fn judge(observed: &ProofObservations) -> (VerdictKind, String) {
     }
     if let Some(cache) = cached_by.as_ref().filter(|_| freed.written > 0 && lost.is_none()) {
         let text = format!(
-            "unknown: the layers counted the discards, and {}, which may come from the cache of {cache}: it still holds freed blocks",
+            "unknown: the layers counted the discards, and {}, which may come from \
+                the cache of {cache}: it still holds freed blocks",
             read_as(freed)
         );
         return (VerdictKind::Unknown, text);
@@ -208,16 +214,22 @@ pub fn judge(observed: &ProofObservations) -> (VerdictKind, String) {
 /// No device is at fault.
 fn not_sent(remedy: &str) -> String {
     format!(
-        "nothing was sent: mounted without discard, this filesystem sends discards only when it is trimmed. This result says nothing about \
-         the drive; run trimtab verify without --as-mounted to test it. To discard on every delete: {remedy}"
+        "nothing was sent: mounted without discard, this filesystem sends discards \
+            only when it is trimmed. This result says nothing about the drive; run trimtab \
+            verify without --as-mounted to test it. To discard on every delete: {remedy}"
     )
 }
 
 /// The text if other processes disturbed all attempts.
 pub fn disturbed_text(reused: u32, tries: u32) -> String {
     let why = match reused {
-        0 => "the data read back differed between attempts, and other processes wrote to the filesystem".to_owned(),
-        n => format!("other processes reused the blocks before they could be read back, in {n} of {tries} attempts"),
+        0 => "the data read back differed between attempts, and other processes wrote to \
+            the filesystem"
+            .to_owned(),
+        n => format!(
+            "other processes reused the blocks before they could be read back, in {n} of \
+            {tries} attempts"
+        ),
     };
     format!(
         "unknown: {why}; that says nothing about the drive. Try again when there are fewer writes"
@@ -264,13 +276,16 @@ fn partly(freed: &BlockContents, promise: Promise) -> String {
 fn still_there(promise: Promise) -> String {
     let legal = match promise {
         Promise::Zeroes => {
-            "the drive promises zeroes but breaks that promise: it ignores TRIM, or forgets only its mapping"
+            "the drive promises zeroes but breaks that promise: it ignores TRIM, or \
+                forgets only its mapping"
         }
         Promise::Same => {
-            "legal: the drive promises only that they read the same each time; it may have dropped its mapping all the same"
+            "legal: the drive promises only that they read the same each time; it \
+                may have dropped its mapping all the same"
         }
         Promise::Unknown => {
-            "may be legal: a drive may return old data until it has erased them, or ignore TRIM altogether"
+            "may be legal: a drive may return old data until it has erased them, or \
+                ignore TRIM altogether"
         }
     };
     format!("the discards arrived, but all freed blocks still hold the data written; {legal}")
@@ -372,25 +387,29 @@ mod tests {
                 content(0, 0, 10, 0),
                 Some("sda"),
                 10,
-                "nothing has been sent yet: this filesystem sends two minutes later; give --wait 3min",
+                "nothing has been sent yet: this filesystem sends two minutes later; \
+                    give --wait 3min",
             ),
             (
                 content(4, 0, 6, 0),
                 Some("sda"),
                 170,
-                "not everything has been sent yet: this filesystem sends two minutes later; give --wait 3min",
+                "not everything has been sent yet: this filesystem sends two minutes \
+                    later; give --wait 3min",
             ),
             (
                 content(6, 0, 4, 0),
                 None,
                 180,
-                "not everything has been sent yet: this filesystem sends two minutes later; give --wait 6min",
+                "not everything has been sent yet: this filesystem sends two minutes \
+                    later; give --wait 6min",
             ),
             (
                 content(4, 0, 6, 0),
                 Some("+sda"),
                 600,
-                "not everything has been sent yet: this filesystem sends two minutes later; give --wait 20min",
+                "not everything has been sent yet: this filesystem sends two minutes \
+                    later; give --wait 20min",
             ),
         ] {
             let (kind, text) = judged(freed, lost_at, waited);

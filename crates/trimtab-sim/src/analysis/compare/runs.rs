@@ -393,7 +393,8 @@ fn sums(sides: &[Side<'_>], found: &mut Vec<Warning>) {
                 Field::new("target", run.target_label.clone()),
             ];
             let text = format!(
-                "{} ({}) is a sum of {} independent systems, and sums of independent systems are not one system: compare the figures per system",
+                "{} ({}) is a sum of {} independent systems, and sums of independent \
+                    systems are not one system: compare the figures per system",
                 side.label, run.target_label, run.systems
             );
             found.push(Warning {
@@ -442,7 +443,8 @@ fn unfinished(sides: &[Side<'_>], found: &mut Vec<Warning>) {
             (format!("{} and ", rest.join(", ")), "were")
         };
         let text = format!(
-            "{labels}{last} {were} modelled: the figures have no spread and do not show how much real ones would vary"
+            "{labels}{last} {were} modelled: the figures have no spread and do not \
+                show how much real ones would vary"
         );
         found.push(Warning {
             code: "run.modelled".to_owned(),

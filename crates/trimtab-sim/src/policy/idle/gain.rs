@@ -35,8 +35,9 @@ impl SkippedExtents {
     pub(super) fn remark(self) -> String {
         let Self { below, waiting, gain } = self;
         format!(
-            "free extents below {below} were skipped: trimming them costs {waiting} of foreground latency per GB and saves the drive {gain} until the next pass; \
-             complete=yes trims them too"
+            "free extents below {below} were skipped: trimming them costs {waiting} \
+                of foreground latency per GB and saves the drive {gain} until the next \
+                pass; complete=yes trims them too"
         )
     }
 }

@@ -85,7 +85,8 @@ fn depth_rate_pause_and_runtime_decide_times() {
 
 #[test]
 fn groups_wait_and_clones_share_a_phase() {
-    let text = "[a]\nrw=write\nnumber_ios=10\nnumjobs=3\n[b]\nrw=read\nnumber_ios=20\n[c]\nstonewall\nnumber_ios=5\n";
+    let text = "[a]\nrw=write\nnumber_ios=10\nnumjobs=3\n[b]\nrw=read\nnumber_ios=20\n[c]\n\
+        stonewall\nnumber_ios=5\n";
     let phases = phases(MS, text);
     let shape: Vec<_> = phases
         .iter()

@@ -490,9 +490,17 @@ fn distribution(text: &str) -> Result<Distribution, String> {
             let power = within(0.2, 0.0..1.0, "write pareto:SHARE, above 0 and below 1")?;
             Ok(Distribution::Pattern(Pattern::Pareto { share: power }))
         }
-        "zoned" => zones(value)
-            .ok_or_else(|| unknown(text, "write zoned:REQUESTS/SPACE:REQUESTS/SPACE…, percentages above 0 that each add up to 100")),
-        _ => Err(unknown(text, "write random, zipf:EXPONENT, pareto:SHARE or zoned:REQUESTS/SPACE:…")),
+        "zoned" => zones(value).ok_or_else(|| {
+            unknown(
+                text,
+                "write zoned:REQUESTS/SPACE:REQUESTS/SPACE…, percentages above 0 that \
+                each add up to 100",
+            )
+        }),
+        _ => Err(unknown(
+            text,
+            "write random, zipf:EXPONENT, pareto:SHARE or zoned:REQUESTS/SPACE:…",
+        )),
     }
 }
 

@@ -148,7 +148,8 @@ fn distributions_give_each_part_its_share() {
 
 #[test]
 fn keys_of_global_sections_apply_below() {
-    let text = "; a comment\n[global]\nbs=8k # blocks\nioengine=libaio\nsize=64k\n[a]\nrw=write\n\n[global]\nbs=16k\n[b]\nstonewall\nioengine=psync\ndirect=1\n";
+    let text = "; a comment\n[global]\nbs=8k # blocks\nioengine=libaio\nsize=64k\n[a]\n\
+        rw=write\n\n[global]\nbs=16k\n[b]\nstonewall\nioengine=psync\ndirect=1\n";
     let file = JobFile::parse(text).unwrap();
     let shape: Vec<_> = file
         .jobs

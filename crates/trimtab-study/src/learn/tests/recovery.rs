@@ -497,8 +497,9 @@ fn tell_policies(all: &[Recovered]) {
             .map(|(seed, _)| *seed)
             .collect();
         println!(
-            "policies, judged by {judge}: {} cases, worth a tenth in {}; the best of these is named in {}, one within a tenth of it in {as_good}; \
-             of {} where it is a tenth better than the next, in {}; harmful in {harmful:?}",
+            "policies, judged by {judge}: {} cases, worth a tenth in {}; the best of \
+                these is named in {}, one within a tenth of it in {as_good}; of {} where it \
+                is a tenth better than the next, in {}; harmful in {harmful:?}",
             every.len(),
             worth.len(),
             same(&worth),
@@ -547,7 +548,8 @@ fn tell_one(one: &Recovered) {
         }
     }
     println!(
-        "seed {}: {} candidates, misfit {:.2} ({:.2} of the true one), whole {:.2} ({:.2}), {} members, within 15 % {near:.0} %, held {held:.0} %; {}",
+        "seed {}: {} candidates, misfit {:.2} ({:.2} of the true one), whole {:.2} \
+            ({:.2}), {} members, within 15 % {near:.0} %, held {held:.0} %; {}",
         one.seed,
         one.tried,
         one.misfit,

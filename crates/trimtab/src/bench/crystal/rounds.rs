@@ -42,9 +42,14 @@ impl CrystalRounds {
             run.warnings.push(Warning {
                 code: "steady-state.not-reached".to_owned(),
                 severity: Severity::Note,
-                facts: vec![Field::new("written-bytes", self.written.0.to_string()), Field::new("needed-bytes", steady_size.0.to_string())],
+                facts: vec![
+                    Field::new("written-bytes", self.written.0.to_string()),
+                    Field::new("needed-bytes", steady_size.0.to_string()),
+                ],
                 text: format!(
-                    "no test became steady (SNIA PTS: five rounds, range within 20 %, slope within 10 %, after {steady_size} written and after the last knee); write more"
+                    "no test became steady (SNIA PTS: five rounds, range within 20 \
+                        %, slope within 10 %, after {steady_size} written and after the \
+                        last knee); write more"
                 ),
             });
         }

@@ -81,11 +81,17 @@ mod tests {
 
     #[test]
     fn wrapped_joins_paragraphs_but_not_examples() {
-        let text = "Everything happens in virtual time: the same drive, workload and seed give the same figures on every machine; only\nthe time and the id differ.\n\nExamples:\n  trimtab a --option one                             what that does\n  trimtab b";
+        let text = "Everything happens in virtual time: the same drive, workload and seed give \
+            the same figures on every machine; only\nthe time and the id differ.\n\n\
+            Examples:\n  trimtab a --option one                             what that \
+            does\n  trimtab b";
         let shown = wrapped(text, 60);
         assert_eq!(
             shown,
-            "Everything happens in virtual time: the same drive, workload\nand seed give the same figures on every machine; only the\ntime and the id differ.\n\nExamples:\n  trimtab a --option one\n      what that does\n  trimtab b"
+            "Everything happens in virtual time: the same drive, workload\n\
+                and seed give the same figures on every machine; only the\n\
+                time and the id differ.\n\n\
+                Examples:\n  trimtab a --option one\n      what that does\n  trimtab b"
         );
         assert_eq!(wrapped("short\nlines\nstay", 60), "short\nlines\nstay");
         assert_eq!(wrapped("", 60), "");

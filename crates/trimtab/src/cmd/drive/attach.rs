@@ -127,7 +127,10 @@ fn options(args: &DriveAttachArgs) -> anyhow::Result<AttachOptions> {
         ) && ublk::is_open_to_users())
     {
         return Err(UsageError::new("a block device can only be attached by root")
-            .hint("without root, '--nbd SOCKET --no-block' serves NBD clients; ublk needs permission to open /dev/ublk-control")
+            .hint(
+                "without root, '--nbd SOCKET --no-block' serves NBD clients; ublk needs \
+                permission to open /dev/ublk-control",
+            )
             .into());
     }
     if let Some(id) = &args.id {

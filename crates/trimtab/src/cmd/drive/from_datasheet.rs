@@ -126,7 +126,8 @@ fn comment(steady: &[Steady], args: &Args) -> String {
     let iops = |mbs: f64| mbs * 1e6 / 4096.0 / 1000.0;
     let _ = writeln!(
         text,
-        "# Predicted steady state under uniform 4 KiB writes, with the range over {} draws of the assumed values (seed {}):",
+        "# Predicted steady state under uniform 4 KiB writes, with the range over {} \
+            draws of the assumed values (seed {}):",
         args.draws, args.seed
     );
     let _ = writeln!(

@@ -65,8 +65,9 @@ fn of_rates() -> String {
     for Drive { spec, .. } in drives::measured() {
         table.row([spec.name.clone(), Bytes(spec.capacity_bytes).to_string()]);
     }
-    let what = "Real models with six rates published by their owners (reads and writes, sequential and random), and modelled drives that match these; \
-                their SLC cache, spare space and TRIM costs were not measured, and are typical of the class:";
+    let what = "Real models with six rates published by their owners (reads and writes, \
+        sequential and random), and modelled drives that match these; their SLC cache, \
+        spare space and TRIM costs were not measured, and are typical of the class:";
     [prose(what), on_screen(&table)].concat()
 }
 
@@ -82,15 +83,23 @@ pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
         "notes": odd,
     });
     context.report("drives", 1, &document, || {
-        let mut table = Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]).when_narrow(NarrowLayout::Records);
+        let mut table =
+            Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"])
+                .when_narrow(NarrowLayout::Records);
         for drive in drives::shipped().iter().chain(drives::data_center()) {
             let kinds = [SourceKind::Published, SourceKind::Fitted, SourceKind::Assumed];
             let sources = kinds.map(|kind| sources(drive, kind).to_string()).join("/");
             let Drive { spec, .. } = drive;
-            table.row([spec.name.clone(), Bytes(spec.capacity_bytes).to_string(), sources, spec.description.clone()]);
+            table.row([
+                spec.name.clone(),
+                Bytes(spec.capacity_bytes).to_string(),
+                sources,
+                spec.description.clone(),
+            ]);
         }
-        let hint = "The third column counts the figures' sources by kind; 'trimtab drive show NAME' lists them.\n\
-                    Use a drive as drive:NAME, or your own file as drive:FILE.toml ('trimtab drive show NAME --toml' prints a template).";
+        let hint = "The third column counts the figures' sources by kind; 'trimtab drive show \
+            NAME' lists them.\nUse a drive as drive:NAME, or your own file as \
+            drive:FILE.toml ('trimtab drive show NAME --toml' prints a template).";
         [on_screen(&table), prose(hint), of_rates(), learned(&twins), noticed(&odd)].concat()
     })?;
     Ok(ExitCode::SUCCESS)

@@ -15,7 +15,8 @@ use trimtab_study::document::{NarrowLayout, Table};
 /// Arguments of `trimtab drive show`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  trimtab drive show ocz-vertex-le-100gb\n  trimtab drive show ocz-vertex-le-100gb --toml > mine.toml\n  trimtab drive show ./mine.toml --json"
+    after_help = "Examples:\n  trimtab drive show ocz-vertex-le-100gb\n  trimtab drive show \
+        ocz-vertex-le-100gb --toml > mine.toml\n  trimtab drive show ./mine.toml --json"
 )]
 pub struct DriveShowArgs {
     /// Show this drive: a shipped drive, a twin by its name, or the path of a specification file.

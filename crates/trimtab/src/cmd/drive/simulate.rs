@@ -184,7 +184,8 @@ fn plan(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<DriveSimu
     let shares = given.reads.is_some() || given.trims.is_some() || given.span.is_some();
     let others = shares || given.size.is_some() || given.queue_depth.is_some();
     if others && !matches!(kind, WorkloadKind::Addresses(_)) {
-        let text = "--size, --reads, --trims, --queue-depth and --span only apply to sequential, random, hot-cold and zipf";
+        let text = "--size, --reads, --trims, --queue-depth and --span only apply to \
+            sequential, random, hot-cold and zipf";
         return Err(UsageError::new(text)
             .hint("write settings of crystal after its name: 'crystal:size=1GB:tests=both'")
             .into());

@@ -47,7 +47,8 @@ pub fn run(args: &ResultsReportArgs, context: &Context) -> anyhow::Result<ExitCo
             report::study::document(&Verdict::all(&kept.restored.studies), &kept.around())
         }
         all if all.iter().any(Option::is_some) => {
-            let hint = "'trimtab results compare' compares studies; their runs are in 'trimtab results list --study'";
+            let hint = "'trimtab results compare' compares studies; their runs are in 'trimtab \
+                results list --study'";
             return Err(UsageError::new("a report shows one study").hint(hint).into());
         }
         _ => {

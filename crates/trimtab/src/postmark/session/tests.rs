@@ -193,7 +193,8 @@ fn reports_and_settings_are_appended_to_files() {
     let dir = tempfile::tempdir().unwrap();
     let name = dir.path().join("out").display().to_string();
     let input = format!(
-        "set report terse\nrun {name}\nset location /x 2\nshow {name}\nset bias create 0\nset transactions 2000\nrun {name}\n"
+        "set report terse\nrun {name}\nset location /x 2\nshow {name}\n\
+            set bias create 0\nset transactions 2000\nrun {name}\n"
     );
     let (output, _) = play(&input, &[0], &nothing());
     let file = std::fs::read_to_string(&name).unwrap();

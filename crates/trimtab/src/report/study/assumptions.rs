@@ -262,7 +262,8 @@ pub(super) fn of_ensemble(ensemble: &Ensemble, recommended: Recommendation) -> S
     let all = ensemble.drives.len();
     if ensemble.unexplained {
         return format!(
-            "No drive was found that explains the measurements, so months on the twin say little about the drive. Of the {all} nearest: {}.",
+            "No drive was found that explains the measurements, so months on the \
+                twin say little about the drive. Of the {all} nearest: {}.",
             counted(ensemble)
         );
     }
@@ -286,7 +287,8 @@ pub(super) fn of_ensemble(ensemble: &Ensemble, recommended: Recommendation) -> S
     );
     if !ensemble.of_the_class.is_empty() {
         text += &format!(
-            " No probe identified {}: these values are typical of the class, and a drive unlike its class may lie outside all results.",
+            " No probe identified {}: these values are typical of the class, and a \
+                drive unlike its class may lie outside all results.",
             ensemble.of_the_class.join(", ")
         );
     }
@@ -322,7 +324,8 @@ pub(super) fn drives_section(ensemble: &Ensemble) -> Section {
     };
     let ends = if count < 20 { "minimum and maximum" } else { "the 90 % range" };
     let title = format!(
-        "The same months on each of {count} drives that {which}, and deleting a smaller tree: the median, and {ends}."
+        "The same months on each of {count} drives that {which}, and deleting a \
+            smaller tree: the median, and {ends}."
     );
     let columns = [
         "policy",

@@ -613,7 +613,8 @@ mod tests {
         };
         assert_eq!(
             with(301_536.0),
-            "the trimtab daemon trims small pieces while the drive is idle; trims take 6.98 % of all time"
+            "the trimtab daemon trims small pieces while the drive is idle; trims \
+                take 6.98 % of all time"
         );
         assert_eq!(with(43_200.0), "the trimtab daemon trims small pieces while the drive is idle");
     }

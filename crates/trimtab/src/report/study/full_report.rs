@@ -91,7 +91,12 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
         if predicted {
             return None;
         }
-        not_measured("Ageing", "months of use write a drive several times over. 'trimtab bench age' writes an amount that you choose; 'trimtab study drive:NAME' ages a modelled drive of its class.")
+        not_measured(
+            "Ageing",
+            "months of use write a drive several times over. 'trimtab bench age' writes \
+            an amount that you choose; 'trimtab study drive:NAME' ages a modelled drive of \
+            its class.",
+        )
     }));
     if !study.runs.is_empty() {
         sections.extend(charts(study));
@@ -109,7 +114,8 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
     sections.extend(months::tuning(study).or_else(|| {
         not_measured(
             "Data and tuning",
-            "'trimtab bench crystal --compressible PERCENT' shows the effect of the data; 'trimtab doctor' checks alignment and access times.",
+            "'trimtab bench crystal --compressible PERCENT' shows the effect of the \
+                data; 'trimtab doctor' checks alignment and access times.",
         )
     }));
     if let Some(sensitivity) = &study.sensitivity {

@@ -74,17 +74,24 @@ fn explanation(runs: &[Run]) -> String {
     let value = |key: &str| setting(run, key).unwrap_or("?");
     let aged = Field::find(&run.environment, trimtab_study::study::modelled::AGED_SIZE);
     if run.provenance == Provenance::Measured {
-        return "Files are created, grow and are deleted, the same under each policy. On a real drive this takes months, and its \
-                write amplification is not visible from outside: study a modelled drive ('trimtab study drive:NAME')."
+        return "Files are created, grow and are deleted, the same under each policy. On a \
+            real drive this takes months, and its write amplification is not visible from \
+            outside: study a modelled drive ('trimtab study drive:NAME')."
             .to_owned();
     }
     let burst =
         mean(run, BURST_BYTES).map_or_else(|| "?".to_owned(), |bytes| quantity(bytes, Unit::Bytes));
     format!(
-        "Files are created, grow and are deleted at the stated fill until {} times the drive's capacity has been written, {} of it a day, the same under each policy. Contents are {}. \
-         4 KiB random writes go to a file of a twentieth of the drive at the drive's queue depth, on a copy of the drive. Burst: {burst} after hours of idle time, five times per drive-write. \
-         Under load: three times near the end, after at least a twentieth of the drive was written without a pause, rounds of churn and random writes alternate until five rounds are steady (SNIA PTS: range within 20 %, slope within 10 %). \
-         Run on the same drive scaled to a capacity of {}, {} times faster; bytes, discards and times are converted to the full size.{}",
+        "Files are created, grow and are deleted at the stated fill until {} times \
+            the drive's capacity has been written, {} of it a day, the same under each \
+            policy. Contents are {}. 4 KiB random writes go to a file of a twentieth of the \
+            drive at the drive's queue depth, on a copy of the drive. Burst: {burst} after \
+            hours of idle time, five times per drive-write. Under load: three times near \
+            the end, after at least a twentieth of the drive was written without a pause, \
+            rounds of churn and random writes alternate until five rounds are steady (SNIA \
+            PTS: range within 20 %, slope within 10 %). Run on the same drive scaled to a \
+            capacity of {}, {} times faster; bytes, discards and times are converted to the \
+            full size.{}",
         value("drive-writes"),
         value("drive-writes-a-day"),
         value("data"),
@@ -99,8 +106,11 @@ fn explanation(runs: &[Run]) -> String {
 fn smaller_superblocks(run: &Run) -> Option<String> {
     let share: f64 = Field::find(&run.environment, SUPERBLOCK_SHARE)?.parse().ok()?;
     Some(format!(
-        " Superblocks are scaled down too, to {} % of their size. On four drives that were also modelled large with whole superblocks, this changed erase cycles by -15 % to +4 %, and random writes under load by -5 % to +22 %; \
-         the order of the policies was the same. '--aged-size' sets another capacity, up to the full one; the time grows with it.",
+        " Superblocks are scaled down too, to {} % of their size. On four drives \
+            that were also modelled large with whole superblocks, this changed erase cycles \
+            by -15 % to +4 %, and random writes under load by -5 % to +22 %; the order of \
+            the policies was the same. '--aged-size' sets another capacity, up to the full \
+            one; the time grows with it.",
         three_digits(share * 100.0)
     ))
 }
@@ -109,7 +119,11 @@ fn smaller_superblocks(run: &Run) -> Option<String> {
 fn table(after: &str, fill: &str, runs: &[&Run]) -> Table {
     let mut table = Table::new(
         format!(
-            "After {after} of churn, {} full; means of the last quarter. Under load: 4 KiB random writes once steady by SNIA's rule, or of the later rounds if marked; WAF under load is measured with them. WAF of the churn and wear are the churn's. Burst: random writes after hours of idle time. Life: erase cycles per TB without trimming divided by those under the policy.",
+            "After {after} of churn, {} full; means of the last quarter. Under load: \
+                4 KiB random writes once steady by SNIA's rule, or of the later rounds if \
+                marked; WAF under load is measured with them. WAF of the churn and wear are \
+                the churn's. Burst: random writes after hours of idle time. Life: erase \
+                cycles per TB without trimming divided by those under the policy.",
             spaced(fill)
         ),
         &[
@@ -253,8 +267,10 @@ pub(super) fn states(study: &Study, recommended: Option<&str>) -> Option<Section
     blocks.insert(
         0,
         SectionBlock::Text(
-            "Mapped: blocks that the drive regards as data, needed by the filesystem or not. Stale: overwritten copies, not yet erased. \
-         Free: erased flash. Trimmed: addresses trimmed and not written since; mapped plus trimmed is all that was ever written."
+            "Mapped: blocks that the drive regards as data, needed by the filesystem \
+                or not. Stale: overwritten copies, not yet erased. Free: erased flash. \
+                Trimmed: addresses trimmed and not written since; mapped plus trimmed is \
+                all that was ever written."
                 .to_owned(),
         ),
     );

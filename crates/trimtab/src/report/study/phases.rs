@@ -81,7 +81,8 @@ pub(super) fn latencies(study: &Study) -> Table {
 pub(super) fn by_phase(study: &Study) -> Table {
     let titles = titles(study);
     let mut table = empty(
-        "Means: time of each phase and its ratio to the first column; discards counted by the device.",
+        "Means: time of each phase and its ratio to the first column; discards \
+            counted by the device.",
         "phase",
         &titles,
     );

@@ -53,7 +53,8 @@ pub(super) fn cost_and_gain(verdict: &Verdict<'_>) -> Option<Section> {
         "{} full. Lower and further to the right is better. The recommended policy has a ring.",
         spaced(fill)
     );
-    let text = "Stall: the longest latency of a durable append (write and fsync), one every 5 s, while the policy trims.";
+    let text = "Stall: the longest latency of a durable append (write and fsync), one every 5 \
+        s, while the policy trims.";
     let blocks = vec![
         SectionBlock::Chart(chart),
         SectionBlock::Caption(caption),
@@ -114,8 +115,9 @@ pub(super) fn drive(verdict: &Verdict<'_>) -> Option<Section> {
         drives,
     };
     let text = format!(
-        "Without TRIM, the drive keeps data that the filesystem deleted long ago. It copies this data whenever it collects \
-         garbage, which causes write amplification and wear. The drive is modelled at {}.",
+        "Without TRIM, the drive keeps data that the filesystem deleted long ago. It \
+            copies this data whenever it collects garbage, which causes write amplification \
+            and wear. The drive is modelled at {}.",
         aged.unwrap_or_else(|| "its own size".to_owned())
     );
     let caption =
@@ -157,14 +159,17 @@ pub(super) fn beside_a_trim(verdict: &Verdict<'_>) -> Option<Section> {
         shown: two(&names, &worst, chosen),
         maps,
     };
-    let text = "Each column is a moment, each row a latency, darker where there were more. A stall is a wall: every request \
-                during it waits for its end, and so do the requests behind it.";
+    let text = "Each column is a moment, each row a latency, darker where there were more. A \
+        stall is a wall: every request during it waits for its end, and so do the requests \
+        behind it.";
     let mut blocks = vec![SectionBlock::Heat(heat), SectionBlock::Caption(text.to_owned())];
     let repeats =
         study.runs.iter().filter(|run| run.workload == job).map(repeats).max().unwrap_or(1);
     if repeats > 1 {
-        blocks
-            .push(SectionBlock::Text(format!("This is the first of {repeats} repeats; the first screen shows the worst latency of all.")));
+        blocks.push(SectionBlock::Text(format!(
+            "This is the first of {repeats} repeats; the first screen shows the \
+                worst latency of all."
+        )));
     }
     let worst = metrics
         .policies
@@ -173,8 +178,9 @@ pub(super) fn beside_a_trim(verdict: &Verdict<'_>) -> Option<Section> {
         .filter(|worst| worst.load == AppendLoad::FiftyPerSecond);
     if let Some(worst) = worst.reduce(|a, b| if b.seconds > a.seconds { b } else { a }) {
         blocks.push(SectionBlock::Text(format!(
-            "The first screen counts the latency of an append from its start: the longest is {}. Here it counts from the due \
-             time, so appends that queue behind a slow one are late, too.",
+            "The first screen counts the latency of an append from its start: the \
+                longest is {}. Here it counts from the due time, so appends that queue \
+                behind a slow one are late, too.",
             seconds(worst.seconds)
         )));
     }
@@ -182,8 +188,9 @@ pub(super) fn beside_a_trim(verdict: &Verdict<'_>) -> Option<Section> {
         .worst_latency(policy::NONE)
         .is_some_and(|worst| worst.load == AppendLoad::EveryFiveSeconds)
     {
-        let other = "This load differs from that of the first screen, where one append comes every 5 s and never queues: here, 50 a \
-                     second queue up behind a stall, and their latencies count from their due times.";
+        let other = "This load differs from that of the first screen, where one append comes \
+            every 5 s and never queues: here, 50 a second queue up behind a stall, and \
+            their latencies count from their due times.";
         blocks.push(SectionBlock::Text(other.to_owned()));
     }
     Some(Section::new("During a trim", blocks))

@@ -317,7 +317,8 @@ fn first_screen_of_three_drives_fits_three_widths() {
         "{shown}"
     );
     let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    let sure = "same answer under other TRIM costs and fills, except OCZ with other TRIM costs (then online), OCZ at b full (then no trimming)";
+    let sure = "same answer under other TRIM costs and fills, except OCZ with other TRIM costs \
+        (then online), OCZ at b full (then no trimming)";
     assert!(flat.contains(sure), "{shown}");
 }
 

@@ -35,21 +35,30 @@ pub(super) fn note(months: &TwinMonths, measured: &Verdict<'_>) -> String {
         ""
     };
     // If prediction and measurement disagree, says which to follow.
-    let apart = measured.policy().filter(|here| Some(*here) != verdict.policy()).map_or_else(String::new, |here| {
-        let with = match ensemble.range(here, |shown| shown.rate) {
-            None => String::new(),
-            Some(_) => {
-                let rate = assumptions::range(ensemble, here, |shown| shown.rate);
-                format!(" (with it {rate} random writes/s on the twin)")
+    let apart = measured.policy().filter(|here| Some(*here) != verdict.policy()).map_or_else(
+        String::new,
+        |here| {
+            let with = match ensemble.range(here, |shown| shown.rate) {
+                None => String::new(),
+                Some(_) => {
+                    let rate = assumptions::range(ensemble, here, |shown| shown.rate);
+                    format!(" (with it {rate} random writes/s on the twin)")
+                }
+            };
+            match months.origin.typical_trims {
+                true => format!(
+                    ": where foreground latency matters, follow the measurement, {here}{with}"
+                ),
+                false => format!(
+                    "; the measurement, {here}{with}, is about foreground latency, and \
+                months about gains in the long run"
+                ),
             }
-        };
-        match months.origin.typical_trims {
-            true => format!(": where foreground latency matters, follow the measurement, {here}{with}"),
-            false => format!("; the measurement, {here}{with}, is about foreground latency, and months about gains in the long run"),
-        }
-    });
+        },
+    );
     format!(
-        "predicted on its twin ({origin}), not measured: {decided}{drives}; {rates}{typical}{apart}{doubts}"
+        "predicted on its twin ({origin}), not measured: {decided}{drives}; \
+            {rates}{typical}{apart}{doubts}"
     )
 }
 
@@ -132,11 +141,14 @@ mod tests {
         let mut none = Verdict::of(&study);
         none.recommendation = Recommendation::Use(policy::NONE);
         let text = note(&months(), &none);
-        let says = "; the cost of TRIMs on the twin is typical of its class, not measured: where foreground latency matters, follow the measurement, none (with it 450 (400 to 500) random writes/s on the twin); but";
+        let says = "; the cost of TRIMs on the twin is typical of its class, not measured: \
+            where foreground latency matters, follow the measurement, none (with it 450 \
+            (400 to 500) random writes/s on the twin); but";
         assert!(text.contains(says), "{text}");
         let mut measured = months();
         measured.origin.typical_trims = false;
-        let says = "; the measurement, none (with it 450 (400 to 500) random writes/s on the twin), is about foreground latency";
+        let says = "; the measurement, none (with it 450 (400 to 500) random writes/s on the \
+            twin), is about foreground latency";
         assert!(note(&measured, &none).contains(says));
     }
 
@@ -145,7 +157,14 @@ mod tests {
         let (study, months) = (whole(), months());
         let verdicts = [Verdict::of(&study)];
         let text = note(&months, &verdicts[0]);
-        assert!(text.starts_with("predicted on its twin (ACME 1, learned on 2026-01-02), not measured: cannot be decided: of 3 drives that fit idle on 2, batched on 1; 1,100 (1,000 to 1,200) random writes/s with it"), "{text}");
+        assert!(
+            text.starts_with(
+                "predicted on its twin (ACME 1, learned on 2026-01-02), not measured: cannot \
+            be decided: of 3 drives that fit idle on 2, batched on 1; 1,100 (1,000 to \
+            1,200) random writes/s with it"
+            ),
+            "{text}"
+        );
         assert!(
             text.ends_with("is typical of its class, not measured; but it has another firmware"),
             "{text}"

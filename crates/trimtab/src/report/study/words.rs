@@ -52,7 +52,8 @@ const POLICIES: [PolicyWords; 5] = [
         name: policy::ADAPTIVE,
         means: "trimtab daemon, after writes",
         meaning: "the trimtab daemon trims when writes reach 3/4 of the free space",
-        advice: "Trim after writing three quarters of the free space, not on every delete and not on a schedule.",
+        advice: "Trim after writing three quarters of the free space, not on every delete \
+            and not on a schedule.",
     },
     PolicyWords {
         name: policy::IDLE,
@@ -188,7 +189,8 @@ pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
         }
         Recommendation::NeverDone => (
             "no policy",
-            "TRIM is so expensive here that not even a batched trim finishes before the next is due",
+            "TRIM is so expensive here that not even a batched trim finishes before \
+                the next is due",
         ),
         Recommendation::Blocked => {
             ("no policy yet", "TRIM does not reach the drive; repair that first")
@@ -267,13 +269,16 @@ pub(super) fn headline(verdict: &Verdict<'_>) -> String {
         (Recommendation::Use(policy), _) => words(policy).map_or("", |words| words.advice),
         (Recommendation::Blocked, _) => "TRIM does not reach the device.",
         (Recommendation::NoDifference, Rule::GainsNothing) => {
-            "Trimming makes no measurable difference here, neither to foreground latency nor to the drive over months. Leave it as it is."
+            "Trimming makes no measurable difference here, neither to foreground \
+                latency nor to the drive over months. Leave it as it is."
         }
         (Recommendation::NoDifference, _) => {
-            "Online discard makes no measurable difference to foreground latency here: trim with it or in batches. Gains over months were not studied."
+            "Online discard makes no measurable difference to foreground latency \
+                here: trim with it or in batches. Gains over months were not studied."
         }
         (Recommendation::NeverDone, _) => {
-            "No policy is recommended: TRIM is so expensive on this drive that not even a batched trim finishes before the next is due."
+            "No policy is recommended: TRIM is so expensive on this drive that not \
+                even a batched trim finishes before the next is due."
         }
         (Recommendation::Unknown, Rule::NothingDeleted) => {
             "The cost of trimming was not studied, so no policy is recommended."
@@ -326,37 +331,68 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
     match finding {
         Finding::Months { days, gains, .. } => months(*days, gains),
         Finding::Stall(stall) => format!(
-            "worst latency of one durable append every 5 s: {} during a batched trim, {} during an idle one",
+            "worst latency of one durable append every 5 s: {} during a batched \
+                trim, {} during an idle one",
             seconds(stall.batched_seconds),
             seconds(stall.idle_seconds)
         ),
         Finding::OnlineCost(cost) => {
-            format!("with online discard {} takes {} ({}×)", subject(cost), instead(cost), three_digits(cost.times()))
+            format!(
+                "with online discard {} takes {} ({}×)",
+                subject(cost),
+                instead(cost),
+                three_digits(cost.times())
+            )
         }
-        Finding::NotCompared { policy } => format!("'{policy}' was not tried, so it is not compared"),
+        Finding::NotCompared { policy } => {
+            format!("'{policy}' was not tried, so it is not compared")
+        }
         Finding::TrimTime { trims, least_seconds, most_seconds, append_seconds } => {
             let took = match trims {
                 0 => "an unknown time".to_owned(),
                 1 => seconds(*most_seconds),
-                _ if *most_seconds < least_seconds * 1.5 => format!("up to {}", seconds(*most_seconds)),
+                _ if *most_seconds < least_seconds * 1.5 => {
+                    format!("up to {}", seconds(*most_seconds))
+                }
                 _ => format!("{} to {}", seconds(*least_seconds), seconds(*most_seconds)),
             };
             let append = append_seconds.map(|(with, without)| {
-                format!("; the longest foreground append during it takes {} instead of {}", seconds(with), seconds(without))
+                format!(
+                    "; the longest foreground append during it takes {} instead of {}",
+                    seconds(with),
+                    seconds(without)
+                )
             });
             format!("a batched trim takes {took}{}", append.unwrap_or_default())
         }
         Finding::TooFewRepeats { repeats: count, needed, seen } => {
-            let seen = seen.map(|cost| format!(" ({} took {})", subject(&cost), instead(&cost))).unwrap_or_default();
-            format!("{} cannot show whether online discard costs anything{seen}: run with --repeats {needed}", repeats(*count))
+            let seen = seen
+                .map(|cost| format!(" ({} took {})", subject(&cost), instead(&cost)))
+                .unwrap_or_default();
+            format!(
+                "{} cannot show whether online discard costs anything{seen}: run with \
+                --repeats {needed}",
+                repeats(*count)
+            )
         }
         Finding::Untested(what) => untested(*what),
-        Finding::NoBaseline => "the filesystem was mounted with online discard, and no run without it was possible for comparison".to_owned(),
+        Finding::NoBaseline => {
+            "the filesystem was mounted with online discard, and no run without it was \
+            possible for comparison"
+                .to_owned()
+        }
         Finding::OnlyPolicy { policy, discard } => {
-            format!("only '{}' could be tried, so there is nothing to compare it with", title(policy, *discard))
+            format!(
+                "only '{}' could be tried, so there is nothing to compare it with",
+                title(policy, *discard)
+            )
         }
         Finding::Latency(latency) => {
-            format!("worst latency of one durable append every 5 s under '{}': {}", latency.policy, seconds(latency.seconds))
+            format!(
+                "worst latency of one durable append every 5 s under '{}': {}",
+                latency.policy,
+                seconds(latency.seconds)
+            )
         }
         Finding::LatencyTest { policy, result, limit_seconds, with, without, chance } => {
             let ((long, of), (none_long, none_of)) = (with, without);
@@ -371,16 +407,21 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
                 TestResult::TooFew if *long == 0 => "too few to say".to_owned(),
                 TestResult::TooFew => format!("too few to say ({chance})"),
             };
-            format!("under '{policy}', {long} of {of} foreground appends took longer than {limit}; without trimming, {none_long} of {none_of}: {result}")
+            format!(
+                "under '{policy}', {long} of {of} foreground appends took longer than \
+                {limit}; without trimming, {none_long} of {none_of}: {result}"
+            )
         }
         Finding::NeverDone(behind) => format!(
-            "'{}' never finishes at {} full: in {:.0} of 100 sessions its trim was still running hours later, when the next began, so it is not recommended",
+            "'{}' never finishes at {} full: in {:.0} of 100 sessions its trim was \
+                still running hours later, when the next began, so it is not recommended",
             behind.policy,
             spaced(behind.fill),
             behind.percent
         ),
         Finding::BatchedWouldDo { seconds: worst, limit_seconds, gains_as_much } => format!(
-            "'batched' is enough if an occasional latency of {} is acceptable (limit here: {}){}; a drive with cheaper or queued TRIM has lower latencies",
+            "'batched' is enough if an occasional latency of {} is acceptable (limit \
+                here: {}){}; a drive with cheaper or queued TRIM has lower latencies",
             seconds(*worst),
             seconds(*limit_seconds),
             if *gains_as_much { "; over months it gains the same" } else { "" }
@@ -393,18 +434,29 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
         Finding::Untried(one) => format!("{} {}", untried_part(one), untried_reason(&one.reason)),
         Finding::Interrupted => "the study was interrupted: these are the finished runs".to_owned(),
         Finding::DiscardsQueued { job } => {
-            format!("{job}: the filesystem queues its discards and sends them minutes later; they are not in these figures")
+            format!(
+                "{job}: the filesystem queues its discards and sends them minutes later; \
+                they are not in these figures"
+            )
         }
         Finding::NothingToDiscard { job } => {
-            format!("{job}'s files were deleted before they were written out, so online discard had nothing to discard")
+            format!(
+                "{job}'s files were deleted before they were written out, so online \
+                discard had nothing to discard"
+            )
         }
         Finding::Noise { job, percent } => format!(
-            "{job} did the same work under 'batched' and without trimming, but the times differ by {percent:.0} %: differences of this size are noise or an effect of the order"
+            "{job} did the same work under 'batched' and without trimming, but the \
+                times differ by {percent:.0} %: differences of this size are noise or an \
+                effect of the order"
         ),
-        Finding::Modelled => {
-            "modelled: 'trimtab drive show' marks each figure of the drive as published, fitted or assumed; adaptive and idle trims were forced to coincide with the foreground load, which rarely happens in use".to_owned()
+        Finding::Modelled => "modelled: 'trimtab drive show' marks each figure of the drive as \
+                published, fitted or assumed; adaptive and idle trims were forced to \
+                coincide with the foreground load, which rarely happens in use"
+            .to_owned(),
+        Finding::NoMonths => {
+            "this shows the cost of trimming, not its gain over months of use".to_owned()
         }
-        Finding::NoMonths => "this shows the cost of trimming, not its gain over months of use".to_owned(),
     }
 }
 
@@ -496,7 +548,8 @@ pub fn untried_reason(reason: &untried::OmissionReason) -> &str {
         untried::OmissionReason::NoTrim => "the drive has no TRIM",
         untried::OmissionReason::NoTime => "the quick study ran out of time",
         untried::OmissionReason::ModelledOnly => {
-            "it trims in idle time, which this study does not wait for ('trimtab trim --policy idle' trims now)"
+            "it trims in idle time, which this study does not wait for ('trimtab \
+                trim --policy idle' trims now)"
         }
         untried::OmissionReason::Obstacle(obstacle) => obstacle,
     }

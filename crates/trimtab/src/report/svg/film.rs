@@ -28,7 +28,8 @@ pub fn film(film: &Film) -> Option<String> {
     let width = COLUMNS * (CELL + GAP);
     let (all, height) = (width * 2 + BETWEEN, ABOVE + rows * (CELL + GAP));
     let mut svg = format!(
-        "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {all} {height}\" xmlns=\"http://www.w3.org/2000/svg\">\n",
+        "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {all} {height}\" \
+            xmlns=\"http://www.w3.org/2000/svg\">\n",
         escape(&film.title)
     );
     for (nth, (name, map)) in shown.iter().enumerate() {
@@ -37,7 +38,8 @@ pub fn film(film: &Film) -> Option<String> {
         let at = map.x.last().map_or(0.0, |x| *x as f64 * film.x_scale);
         let _ = writeln!(
             svg,
-            "<text x=\"{left}\" y=\"14\" font-family=\"sans-serif\" font-size=\"13\" fill=\"#333333\">{}: {at:.0} {}</text>",
+            "<text x=\"{left}\" y=\"14\" font-family=\"sans-serif\" font-size=\"13\" \
+                fill=\"#333333\">{}: {at:.0} {}</text>",
             escape(name),
             escape(&film.x_label)
         );

@@ -34,7 +34,8 @@ pub fn heat(heat: &LatencyHeatmap) -> Option<String> {
     let (bottom, top) = (seconds(low).floor(), seconds(high).max(seconds(low).floor() + 1.0));
     let y = |log: f64| TOP + HEIGHT * (1.0 - (log - bottom) / (top - bottom));
     let mut svg = format!(
-        "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {} {}\" xmlns=\"http://www.w3.org/2000/svg\">\n",
+        "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {} {}\" \
+            xmlns=\"http://www.w3.org/2000/svg\">\n",
         escape(&heat.title),
         2.0 * (LEFT + WIDTH) + 10.0,
         TOP + HEIGHT + BOTTOM
@@ -81,7 +82,8 @@ fn label(svg: &mut String, x: f64, y: f64, anchor: &str, text: &str) {
     let text = escape(text);
     let _ = writeln!(
         svg,
-        "<text x=\"{x:.0}\" y=\"{y:.0}\" text-anchor=\"{anchor}\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#333333\">{text}</text>"
+        "<text x=\"{x:.0}\" y=\"{y:.0}\" text-anchor=\"{anchor}\" \
+            font-family=\"sans-serif\" font-size=\"12\" fill=\"#333333\">{text}</text>"
     );
 }
 

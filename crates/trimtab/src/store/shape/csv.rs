@@ -199,7 +199,8 @@ fn check_header(header: &StringRecord) -> Result<(), CsvError> {
             return fault(
                 column,
                 format!(
-                    "not known; columns are {}, {}, setting.NAME, policy.NAME, environment.NAME and specification.NAME",
+                    "not known; columns are {}, {}, setting.NAME, policy.NAME, \
+                        environment.NAME and specification.NAME",
                     HEAD.join(", "),
                     METRIC.join(", ")
                 ),
@@ -355,7 +356,9 @@ mod tests {
 
     #[test]
     fn csv_of_published_table_needs_five_columns() {
-        let text = "workload,target_label,metric,unit,value,systems\nsfs2008,EMC VNX,ops,ops/s,497623,4\nsfs2008,EMC VNX,ort,ns,960000,4\nsfs2008,FAS6240,ops,ops/s,190675,\n";
+        let text = "workload,target_label,metric,unit,value,systems\n\
+            sfs2008,EMC VNX,ops,ops/s,497623,4\nsfs2008,EMC VNX,ort,ns,960000,4\n\
+            sfs2008,FAS6240,ops,ops/s,190675,\n";
         let runs = read(text).unwrap();
         let shown: Vec<_> = runs
             .iter()

@@ -33,7 +33,8 @@ pub enum ImportError {
     Schema(String),
     /// Written by a newer trimtab.
     #[error(
-        "it has version {found} of {schema}, and this trimtab reads versions up to {VERSION}; use a newer trimtab"
+        "it has version {found} of {schema}, and this trimtab reads versions up to \
+            {VERSION}; use a newer trimtab"
     )]
     Version {
         /// The schema.
@@ -43,7 +44,8 @@ pub enum ImportError {
     },
     /// The content does not match its id.
     #[error(
-        "run {number} of {of} has the id {id}, but its content gives {actual}: it was altered; remove the id to import it as another run"
+        "run {number} of {of} has the id {id}, but its content gives {actual}: it \
+            was altered; remove the id to import it as another run"
     )]
     Altered {
         /// Position of the run, from 1.

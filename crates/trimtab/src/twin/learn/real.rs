@@ -160,7 +160,8 @@ fn no_trims(below: &UnderlyingDrive) -> String {
         (_, None) => "the kernel sends this drive no TRIM, so none was probed".to_owned(),
         (Some(fs_type), _) => {
             format!(
-                "no TRIM was probed through {fs_type}, so its cost is typical of the class; name the device to measure it"
+                "no TRIM was probed through {fs_type}, so its cost is typical of the \
+                    class; name the device to measure it"
             )
         }
         (None, _) => "no TRIM was probed".to_owned(),
@@ -288,7 +289,9 @@ fn together_of(made: &[Round], notes: &mut Vec<String>) -> CombinedFindings {
     let all = together(&findings);
     if counted.len() == 1 {
         notes.push(
-            "only one round of probes was possible, so the scatter is unknown; a larger --write-limit or --time allows more".to_owned(),
+            "only one round of probes was possible, so the scatter is unknown; a \
+                larger --write-limit or --time allows more"
+                .to_owned(),
         );
     }
     if !all.unsteady.is_empty() {

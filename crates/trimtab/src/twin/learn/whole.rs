@@ -124,7 +124,8 @@ fn part(
         return Ok(part);
     }
     let what = format!(
-        "{} of {} usable is too little for --budget full, which needs {:.0} % of the drive to observe garbage collection",
+        "{} of {} usable is too little for --budget full, which needs {:.0} % of the \
+            drive to observe garbage collection",
         Bytes(bytes),
         Bytes(of),
         100.0 * SHARE_MIN
@@ -143,13 +144,18 @@ fn emptied(
 ) -> anyhow::Result<()> {
     if matches!(spec, TargetSpec::Directory(_)) {
         notes.push(
-            "free space was assumed to be trimmed; if it was not, the SLC cache and the spare space appear too small (run 'trimtab trim' first to be sure)"
+            "free space was assumed to be trimmed; if it was not, the SLC cache and \
+                the spare space appear too small (run 'trimtab trim' first to be sure)"
                 .to_owned(),
         );
         return Ok(());
     }
     if below.reported.trim.is_none() {
-        notes.push("the drive has no TRIM, so it could not be emptied before its SLC cache and spare space were probed".to_owned());
+        notes.push(
+            "the drive has no TRIM, so it could not be emptied before its SLC cache and \
+            spare space were probed"
+                .to_owned(),
+        );
         return Ok(());
     }
     let size = drive.info().size.0;

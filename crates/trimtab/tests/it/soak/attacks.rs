@@ -236,7 +236,8 @@ fn attack_in(
         canary.check(name);
     }
     println!(
-        "{name}: {tries} tries beside an attacker, {worked} of them worked, nothing of anybody else's was reached"
+        "{name}: {tries} tries beside an attacker, {worked} of them worked, nothing \
+            of anybody else's was reached"
     );
 }
 
@@ -365,7 +366,9 @@ fn trim_verify_and_daemon_under_attack_keep_foreign_files() {
     attack_in(&mount.path(), "daemon with metrics", tries(10), &[], |ground, home| {
         let (config, metrics) = (home.join("trimtab.toml"), ground.path("trimtab.prom"));
         let text = format!(
-            "[daemon]\nstate = \"{}\"\nmetrics = \"{metrics}\"\nmetrics-every = \"1s\"\n[[filesystem]]\npath = \"{}\"\npolicy = \"batched\"\n",
+            "[daemon]\nstate = \"{}\"\nmetrics = \"{metrics}\"\n\
+                metrics-every = \"1s\"\n[[filesystem]]\npath = \"{}\"\n\
+                policy = \"batched\"\n",
             home.join("state").display(),
             mount.path().display()
         );

@@ -81,7 +81,8 @@ fn killed_bench_leftovers_are_removed_by_next_command() {
         ok(&mut with(commands[0]));
         assert_eq!(names(), Vec::<String>::new(), "after {args:?}");
         println!(
-            "{}: killed {} times, something was left {left} times, and all of it was taken away by the next command",
+            "{}: killed {} times, something was left {left} times, and all of it was \
+                taken away by the next command",
             args.join(" "),
             kills()
         );
@@ -167,7 +168,8 @@ fn killed_nbd_server_remains_are_removed_by_next_command() {
         assert!(!socket.exists(), "kill {n}");
     }
     println!(
-        "drive attach --nbd: killed {} times, its socket was left {left} times, and taken away by the next command each time",
+        "drive attach --nbd: killed {} times, its socket was left {left} times, and \
+            taken away by the next command each time",
         kills()
     );
     // A socket that now belongs to another program stays. A server killed before it wrote its
@@ -268,7 +270,8 @@ fn abort_fuse(run: &Path) {
             line.split(' ').nth(4).filter(|mount| Path::new(mount).starts_with(run))
         {
             println!(
-                "{mount}: its server was killed and is still there after 10 s, and its connection is broken"
+                "{mount}: its server was killed and is still there after 10 s, and \
+                    its connection is broken"
             );
             let _ = rustix::mount::unmount(
                 mount,
@@ -298,7 +301,8 @@ fn any_command(run: &Path) -> Command {
 
 fn said(name: &str, kills: u64, changed: u64) {
     println!(
-        "{name}: killed {kills} times, something of the machine's was changed {changed} times, and put back by the next command each time"
+        "{name}: killed {kills} times, something of the machine's was changed \
+            {changed} times, and put back by the next command each time"
     );
 }
 
@@ -539,7 +543,8 @@ fn killed_apply_is_restored_by_next_command() {
         assert!(left.iter().all(|name| name == "log"), "kill {n}: {left:?}");
     }
     println!(
-        "apply and its undoing: killed {} times, {caught} times between the files, and put back by the next command each time",
+        "apply and its undoing: killed {} times, {caught} times between the files, \
+            and put back by the next command each time",
         kills() * 4
     );
 }

@@ -102,7 +102,8 @@ fn lone_write_during_idle_gc_waits_for_one_operation() {
         );
         if longest[0] > cached || longest[1] > flushed {
             wrong.push(std::format!(
-                "{}: maximum write {:.0} ns (limit {cached:.0}), with flush {:.0} ns (limit {flushed:.0})",
+                "{}: maximum write {:.0} ns (limit {cached:.0}), with flush {:.0} ns \
+                    (limit {flushed:.0})",
                 spec.name,
                 longest[0],
                 longest[1]

@@ -197,7 +197,8 @@ fn differs(seed: u64) -> Option<String> {
         let expected = reference.completion(signal);
         if expected != done {
             return Some(std::format!(
-                "seed {seed}: request {nth} {request:?} submitted at {at}: completed at {done}, reference {expected}: {spec:#?}"
+                "seed {seed}: request {nth} {request:?} submitted at {at}: completed \
+                    at {done}, reference {expected}: {spec:#?}"
             ));
         }
     }

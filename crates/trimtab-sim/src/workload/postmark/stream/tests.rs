@@ -137,8 +137,9 @@ fn directories_are_created_first_and_removed_last() {
     };
     assert_eq!(
         dirs(&script_made).join(", "),
-        "# make-directories, mkdir l0, mkdir l1, mkdir l0/s0, mkdir l0/s1, mkdir l1/s0, mkdir l1/s1, \
-         # remove-directories, rmdir l0/s0, rmdir l0/s1, rmdir l1/s0, rmdir l1/s1, rmdir l0, rmdir l1"
+        "# make-directories, mkdir l0, mkdir l1, mkdir l0/s0, mkdir l0/s1, mkdir \
+            l1/s0, mkdir l1/s1, # remove-directories, rmdir l0/s0, rmdir l0/s1, rmdir \
+            l1/s0, rmdir l1/s1, rmdir l0, rmdir l1"
     );
     let script_given = script(&mut Postmark::new(&settings).unwrap().in_existing_locations());
     assert_eq!(

@@ -87,7 +87,8 @@ pub fn whole() -> Study {
             ],
         );
         if *policy == "idle" {
-            let text = "the smallest TRIM takes 148 ms here, above the budget of 5.00 ms: a request that arrives during one waits that long";
+            let text = "the smallest TRIM takes 148 ms here, above the budget of 5.00 ms: a \
+                request that arrives during one waits that long";
             run.warnings.push(Warning {
                 code: "policy.budget-missed".into(),
                 severity: Severity::Caution,
