@@ -1,5 +1,6 @@
-//! Computes a hash of the model sources, so that results of different models are never confused.
-//! A published crate has no sibling sources; there, the version and its own sources identify it.
+//! Computes a hash of the model sources, so that results of different models are never
+//! confused. A published crate has no sibling sources; there, the version and its own
+//! sources identify it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Results from elsewhere, JSON or CSV: any bytes get an answer, and an export contains all
-//! accepted results.
+//! Results from elsewhere, JSON or CSV: any bytes get an answer, and an export contains
+//! all accepted results.
 
 use trimtab::store::RunId;
 use trimtab::store::shape::import::{RUNS_SCHEMA, Results, RunsV1, read};

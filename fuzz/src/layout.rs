@@ -1,6 +1,6 @@
-//! Layout data of filesystems: the superblock of ext4, the geometry of XFS, the chunk items
-//! of btrfs. For any bytes, windows are few and in order, and a pass over them trims each of
-//! their bytes once and nothing else.
+//! Layout data of filesystems: the superblock of ext4, the geometry of XFS, the chunk
+//! items of btrfs. For any bytes, windows are few and in order, and a pass over them
+//! trims each of their bytes once and nothing else.
 
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::sys::filesystem::XfsGeometry;
@@ -11,7 +11,8 @@ use trimtab_sim::target::{TrimOutcome, TrimWindow};
 
 /// Passes with more requests than this are cut off.
 const REQUESTS_MAX: usize = 300;
-/// The most windows of a [`WindowLayout`], with separate windows for the realtime section of XFS.
+/// The most windows of a [`WindowLayout`], with separate windows for the realtime section
+/// of XFS.
 const WINDOWS_MAX: usize = 2 * (1 << 14) + 1;
 
 /// Runs one input.
@@ -136,8 +137,8 @@ fn apart(a: &TrimWindow, b: &TrimWindow) -> bool {
     end(a) <= u128::from(b.start) || end(b) <= u128::from(a.start)
 }
 
-/// True if chunks overlap or are out of order. No real btrfs has such chunks, and a pass may
-/// then meet a byte twice.
+/// True if chunks overlap or are out of order. No real btrfs has such chunks, and a pass
+/// may then meet a byte twice.
 fn overlapping(layout: &WindowLayout) -> bool {
     !layout.windows.windows(2).all(|pair| end(&pair[0]) <= u128::from(pair[1].start))
 }

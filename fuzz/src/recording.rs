@@ -1,5 +1,5 @@
-//! Recordings of the virtual SSD: any bytes are read or refused, as a file and as the content
-//! of a block with a correct checksum.
+//! Recordings of the virtual SSD: any bytes are read or refused, as a file and as the
+//! content of a block with a correct checksum.
 
 use trimtab_vssd::trace::checksum::{compress, crc32};
 use trimtab_vssd::trace::{Packer, RecordingReader, TraceEvent, Writer};
@@ -14,8 +14,8 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// A recording of one block with these raw bytes. If it is valid, packing its events again
-/// gives the same events.
+/// A recording of one block with these raw bytes. If it is valid, packing its events
+/// again gives the same events.
 fn inside(records: u32, raw: &[u8]) {
     let json = br#"{"drive":"x","size":1099511627776,"logical_block":512,"speed":"off","started_unix_ms":0,"tool_version":"0"}"#;
     let stored = compress(raw).expect("memory is enough");

@@ -1,5 +1,5 @@
-//! Drive specification files: any file is read or refused with one line. An accepted drive of
-//! testable size runs, whatever its parameters.
+//! Drive specification files: any file is read or refused with one line. An accepted
+//! drive of testable size runs, whatever its parameters.
 
 use trimtab_drive::data::DataClass;
 use trimtab_drive::hdd::Hdd;
@@ -38,8 +38,8 @@ fn try_it(spec: &DriveSpec) {
     ssd.check_invariants().expect("nothing that a drive goes through breaks it");
 }
 
-/// Writes more than the drive's capacity, with all other commands in between. The drive may
-/// refuse commands but must stay consistent.
+/// Writes more than the drive's capacity, with all other commands in between. The drive
+/// may refuse commands but must stay consistent.
 fn used(drive: &mut dyn Device) {
     let (size, block) = (drive.size().0, u64::from(drive.logical_block()));
     let blocks = size / block;

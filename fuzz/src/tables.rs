@@ -1,6 +1,6 @@
 //! Text that a machine reports about itself: mount table, fstab, swaps, counters, and the
-//! daemon's configuration. All of it is read or refused. A change to fstab is one line, and
-//! an added rule equals the request.
+//! daemon's configuration. All of it is read or refused. A change to fstab is one line,
+//! and an added rule equals the request.
 
 use std::path::Path;
 use trimtab::apply::{config_text, fstab};

@@ -1,5 +1,5 @@
-//! JSON of smartctl and nvme-cli. It is read or refused, figures are finite and in order, and
-//! a reading compared with itself shows no change.
+//! JSON of smartctl and nvme-cli. It is read or refused, figures are finite and in order,
+//! and a reading compared with itself shows no change.
 
 use trimtab_linux::wear;
 use trimtab_linux::wear::assessment::assess;

@@ -23,8 +23,8 @@ macro_rules! counters {
                 Self { $($field: self.$field.wrapping_sub(earlier.$field)),+ }
             }
 
-            /// Restores all counters from values in the order of [`fields`](Self::fields); `None`
-            /// if the number of values differs.
+            /// Restores all counters from values in the order of
+            /// [`fields`](Self::fields); `None` if the number of values differs.
             #[must_use]
             pub fn from_values(values: &[u64]) -> Option<Self> {
                 let mut values = values.iter().copied();
@@ -66,8 +66,8 @@ counters! {
         nand_written_padding_slots,
         /// Mapping pages written back if the mapping does not fit in memory.
         nand_written_map_pages,
-        /// Bytes within [`nand_written_host_slots`](Self::nand_written_host_slots) that the host did
-        /// not send, because a mapped unit was partly overwritten.
+        /// Bytes within [`nand_written_host_slots`](Self::nand_written_host_slots) that
+        /// the host did not send, because a mapped unit was partly overwritten.
         nand_written_rest_bytes,
         /// Rows read for the host.
         nand_read_host_rows,
@@ -93,8 +93,8 @@ counters! {
         stall_queue_ns,
         /// Time that writes waited for room in the write cache.
         stall_cache_ns,
-        /// Time that commands waited inside the drive for a TRIM. Excludes commands that the host
-        /// holds back during a TRIM.
+        /// Time that commands waited inside the drive for a TRIM. Excludes commands that
+        /// the host holds back during a TRIM.
         stall_trim_ns,
         /// Time that flushes took.
         stall_flush_ns,
@@ -142,7 +142,8 @@ impl Counters {
         Bytes(with_permille(data, layout.metadata_permille))
     }
 
-    /// Bytes written to flash per byte written by the host; `None` before the first write.
+    /// Bytes written to flash per byte written by the host; `None` before the first
+    /// write.
     #[must_use]
     pub fn waf(&self, layout: &SsdLayout, page_bytes: u64) -> Option<f64> {
         let host = self.host_written_bytes;

@@ -1,4 +1,5 @@
-//! Data classes: compressibility decides how much flash a write costs on some controllers.
+//! Data classes: compressibility decides how much flash a write costs on some
+//! controllers.
 
 pub mod content;
 
@@ -10,8 +11,9 @@ use core::str::FromStr;
 
 /// Class of the data in a write.
 ///
-/// Modelled drives use only the class and never see bytes. Real targets generate fresh bytes
-/// of the class for every write, because a repeated random block compresses and deduplicates.
+/// Modelled drives use only the class and never see bytes. Real targets generate fresh
+/// bytes of the class for every write, because a repeated random block compresses and
+/// deduplicates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DataClass {
     /// All bytes 0x00.
@@ -23,14 +25,16 @@ pub enum DataClass {
     Compressible(u8),
     /// Printable random text, as written by PostMark.
     Text,
-    /// Live data whose compressed size was measured, in per mille (0 to 1000) of the original.
+    /// Live data whose compressed size was measured, in per mille (0 to 1000) of the
+    /// original.
     Measured(u16),
 }
 
 impl DataClass {
     /// Share of its size that an ideal block compressor cannot remove, in per mille.
     ///
-    /// Text drawn uniformly from 95 characters has an entropy of log2(95)/8 = 82.1 % of its size.
+    /// Text drawn uniformly from 95 characters has an entropy of log2(95)/8 = 82.1 % of
+    /// its size.
     #[must_use]
     pub const fn incompressible_permille(self) -> u16 {
         match self {

@@ -21,8 +21,8 @@ impl Amount {
         Self { count, bytes: Bytes(bytes) }
     }
 
-    /// Increase since `before`. A counter that decreased (device replaced, reset) is taken to
-    /// have restarted from zero.
+    /// Increase since `before`. A counter that decreased (device replaced, reset) is
+    /// taken to have restarted from zero.
     #[must_use]
     pub const fn since(self, before: Self) -> Self {
         const fn delta(now: u64, then: u64) -> u64 {
@@ -77,7 +77,8 @@ pub struct Discards {
 }
 
 impl Discards {
-    /// Adds a successful request. `accepted` becomes unknown once a request was not counted.
+    /// Adds a successful request. `accepted` becomes unknown once a request was not
+    /// counted.
     pub fn carry_out(&mut self, request: Amount, counted: Option<Amount>) {
         let first = self.carried_out().count == 0;
         self.accepted =

@@ -2,9 +2,9 @@
 //! destaging, read-ahead.
 //!
 //! Seek time grows with the square root of short distances and linearly with long ones
-//! (Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 1994). The
-//! platter angle is a function of time, so rotational latency is exact and needs no random
-//! draw.
+//! (Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 1994).
+//! The platter angle is a function of time, so rotational latency is exact and needs no
+//! random draw.
 
 use super::spec::{Disk, DriveSpec, Interface, Medium, SpecError};
 use super::{CLOCK_END_NS, Command, Completion, Device, Extent, Refusal};
@@ -32,7 +32,8 @@ crate::counters::counters! {
         rotation_wait_ns,
         /// Flushes.
         flushes,
-        /// Time that writes and flushes waited for the write cache to drain, in nanoseconds.
+        /// Time that writes and flushes waited for the write cache to drain, in
+        /// nanoseconds.
         cache_stall_ns,
     }
 }
@@ -140,7 +141,8 @@ impl Hdd {
     fn seek_ns(&self, offset: u64) -> u64 {
         let distance = self.head.abs_diff(offset);
         if distance < self.track(offset) {
-            // Same or next track: skew lets the head reach the next one without losing a rotation.
+            // Same or next track: skew lets the head reach the next one without losing a
+            // rotation.
             return if distance == 0 {
                 0
             } else {
@@ -202,7 +204,8 @@ impl Hdd {
     }
 
     fn destage(&mut self, start: u64) -> bool {
-        /// Maximum bytes per mechanical operation, so that a read never waits long for it.
+        /// Maximum bytes per mechanical operation, so that a read never waits long for
+        /// it.
         const PIECE_MAX: u64 = 1 << 20;
         let Some((offset, end)) = self.next_dirty(start) else { return false };
         let len = (end - offset).min(PIECE_MAX);
@@ -241,7 +244,8 @@ impl Hdd {
         let more = passed.min(self.read_on_end.saturating_sub(end));
         self.buffer.len += more;
         self.head += more;
-        // At the end of read-ahead the head stops, and a later read has rotational latency.
+        // At the end of read-ahead the head stops, and a later read has rotational
+        // latency.
         self.media_free_ns = if more == passed {
             now
         } else {

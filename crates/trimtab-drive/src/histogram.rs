@@ -5,8 +5,8 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Latencies from 1 ns to over an hour, in nanoseconds to three significant digits: reported
-/// values are within 0.1 % of a recorded one.
+/// Latencies from 1 ns to over an hour, in nanoseconds to three significant digits:
+/// reported values are within 0.1 % of a recorded one.
 #[derive(Clone)]
 pub struct Histogram(BucketCounts);
 
@@ -86,8 +86,8 @@ impl Histogram {
     /// Maximum value, 2 hours; longer latencies are recorded as this.
     pub const MAX: Nanos = Nanos::from_secs(7200);
 
-    /// Creates an empty histogram. Memory grows from 16 kB to 280 kB with the largest value; a
-    /// parsed histogram takes 16 bytes per bucket.
+    /// Creates an empty histogram. Memory grows from 16 kB to 280 kB with the largest
+    /// value; a parsed histogram takes 16 bytes per bucket.
     #[must_use]
     pub fn new() -> Self {
         Self(BucketCounts::Recording(empty()))
@@ -116,7 +116,8 @@ impl Histogram {
         self.0.all().len()
     }
 
-    /// Latency that `percent` per cent (0 to 100) of the values do not exceed; 0 if empty.
+    /// Latency that `percent` per cent (0 to 100) of the values do not exceed; 0 if
+    /// empty.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Nanos {
         Nanos(self.0.all().value_at_quantile(percent / 100.0))

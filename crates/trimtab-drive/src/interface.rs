@@ -4,7 +4,8 @@ use super::spec::{DriveSpec, Medium, TrimmedReads};
 use super::trim_shape::TrimShape;
 
 const GRANULARITY_MAX: u64 = 1 << 20;
-/// Maximum write that is atomic; larger mapping units may be torn at multiples of this size.
+/// Maximum write that is atomic; larger mapping units may be torn at multiples of this
+/// size.
 const ATOMIC_WRITE_MAX: u64 = 64 << 10;
 
 /// Drive geometry visible to the host.

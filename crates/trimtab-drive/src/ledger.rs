@@ -13,8 +13,8 @@ const MAP_BYTES_MAX: u64 = 32 << 20;
 /// Bits per chunk of the map.
 const CHUNK: u64 = 1 << 16;
 const WORDS: usize = (CHUNK / 64) as usize;
-/// Units per bit, as a power of two, until a change needs finer resolution: 4 KiB pages on
-/// drives with 512-byte logical blocks.
+/// Units per bit, as a power of two, until a change needs finer resolution: 4 KiB pages
+/// on drives with 512-byte logical blocks.
 const SHARED: u32 = 3;
 
 /// Set of units that hold data. Memory use grows with fragmentation.
@@ -152,8 +152,8 @@ impl UnitMap {
         changed
     }
 
-    /// Fast path for one bit; returns the number of changed bits. `None` if its chunk is not a
-    /// bitmap, or becomes full or empty.
+    /// Fast path for one bit; returns the number of changed bits. `None` if its chunk is
+    /// not a bitmap, or becomes full or empty.
     #[inline]
     fn change_one(&mut self, bit: u64, to: bool) -> Option<u64> {
         let len = CHUNK.min((self.units >> self.shared) - bit / CHUNK * CHUNK);
@@ -211,7 +211,8 @@ impl LedgerChunk {
         }
     }
 
-    /// Sets or clears the units of `range` in a chunk of `len` units; returns how many changed.
+    /// Sets or clears the units of `range` in a chunk of `len` units; returns how many
+    /// changed.
     fn change(&mut self, range: Range<u64>, to: bool, len: u64) -> u64 {
         let n = range.end - range.start;
         match (&*self, to) {
@@ -311,8 +312,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Creates a ledger for an empty drive of `size` bytes. A unit is the logical block, or a
-    /// multiple of it if the map could exceed 32 MiB.
+    /// Creates a ledger for an empty drive of `size` bytes. A unit is the logical block,
+    /// or a multiple of it if the map could exceed 32 MiB.
     pub fn new(size: u64, logical_block: u32) -> Self {
         let mut unit_bits = logical_block.next_power_of_two().trailing_zeros();
         while size >> unit_bits >> 3 > MAP_BYTES_MAX {
@@ -334,7 +335,8 @@ impl Ledger {
         offset >> self.unit_bits..(end >> self.unit_bits) + (end & (self.unit() - 1) != 0) as u64
     }
 
-    /// Units completely within a byte range; the end is before the start if there are none.
+    /// Units completely within a byte range; the end is before the start if there are
+    /// none.
     #[inline]
     pub const fn within(&self, offset: u64, len: u64) -> Range<u64> {
         (offset >> self.unit_bits) + (offset & (self.unit() - 1) != 0) as u64
@@ -560,7 +562,8 @@ mod tests {
             changes in prop::collection::vec((0_u64..150_000, 0_u64..140_000, any::<bool>()), 1..40),
             apart in prop_oneof![Just(None), (0_usize..40).prop_map(Some)],
         ) {
-            // Whole pages of eight units, up to the first change that splits a page, if any.
+            // Whole pages of eight units, up to the first change that splits a page, if
+            // any.
             let units = 140_000 * 8;
             let mut map = UnitMap::new(units);
             let mut model = vec![false; units as usize];

@@ -1,8 +1,9 @@
 //! Models of SSDs and hard disks, in virtual time and without I/O.
 //!
-//! A [`spec::DriveSpec`] describes a drive. [`model::Model`] is its state. [`Device::submit`] executes one [`Command`]
-//! and returns the time at which the host sees it complete. The crate is `no_std`: floating-point functions come from
-//! `libm` and random numbers from [`rng`], so a result is byte-identical on every machine.
+//! A [`spec::DriveSpec`] describes a drive. [`model::Model`] is its state.
+//! [`Device::submit`] executes one [`Command`] and returns the time at which the host
+//! sees it complete. The crate is `no_std`: floating-point functions come from `libm` and
+//! random numbers from [`rng`], so a result is byte-identical on every machine.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![no_std]
 #![deny(unsafe_code)]
@@ -48,8 +49,8 @@ pub struct Extent {
     pub len: u64,
 }
 
-/// A request to a block device, such as a drive, a disk image or a benchmark target. Offsets
-/// and lengths are bytes and multiples of the logical block size.
+/// A request to a block device, such as a drive, a disk image or a benchmark target.
+/// Offsets and lengths are bytes and multiples of the logical block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// Reads.
@@ -121,9 +122,9 @@ impl<'a> Command<'a> {
     }
 }
 
-/// End of a drive's clock: 292 years, half the range of a `u64` in nanoseconds. Sums of times
-/// saturate, so work that started earlier cannot overflow. A command that would complete
-/// later is refused.
+/// End of a drive's clock: 292 years, half the range of a `u64` in nanoseconds. Sums of
+/// times saturate, so work that started earlier cannot overflow. A command that would
+/// complete later is refused.
 pub(crate) const CLOCK_END_NS: u64 = 1 << 63;
 
 /// Reason why a drive refuses a command.

@@ -18,7 +18,8 @@ use alloc::vec::Vec;
 
 /// Resizes `spec` to `size`. Over-provisioning, SLC cache, mapping cache and the
 /// endurance-throttle credit scale in proportion. Channels, dies and the write cache
-/// determine speed and stay unchanged. Superblocks shrink if there would be too few of them.
+/// determine speed and stay unchanged. Superblocks shrink if there would be too few of
+/// them.
 ///
 /// # Errors
 /// If no drive of this size is possible; the hint names the nearest possible sizes.
@@ -41,9 +42,9 @@ pub fn sized(spec: DriveSpec, size: Option<Bytes>) -> Result<DriveSpec, UsageErr
     })
 }
 
-/// An SSD `spec` with erase blocks of `pages` pages and proportionally less capacity. The number
-/// of superblocks, the share of spare space and all rates stay, so the steady state of a large
-/// drive needs few writes.
+/// An SSD `spec` with erase blocks of `pages` pages and proportionally less capacity. The
+/// number of superblocks, the share of spare space and all rates stay, so the steady
+/// state of a large drive needs few writes.
 ///
 /// # Errors
 /// If the result is invalid.
@@ -72,7 +73,8 @@ fn possible(spec: &DriveSpec, size: Bytes) -> Result<DriveSpec, SpecError> {
     smaller.into_iter().find(|spec| spec.validate().is_ok()).ok_or(problem)
 }
 
-/// Nearest size in whole MiB at which `spec` is valid, searched in steps of 1/32 of the size.
+/// Nearest size in whole MiB at which `spec` is valid, searched in steps of 1/32 of the
+/// size.
 fn nearest_possible(spec: &DriveSpec, Bytes(size): Bytes, larger: bool) -> Option<Bytes> {
     const MIB: u64 = 1 << 20;
     const STEP_SHARE: u64 = 32;
@@ -90,7 +92,8 @@ fn nearest_possible(spec: &DriveSpec, Bytes(size): Bytes, larger: bool) -> Optio
         .find(|size| size.0 > 0 && possible(spec, *size).is_ok())
 }
 
-/// `spec` with superblocks of 1/2, 1/4, ... the size and the same capacity. Empty for a disk.
+/// `spec` with superblocks of 1/2, 1/4, ... the size and the same capacity. Empty for a
+/// disk.
 pub fn smaller_superblocks(spec: &DriveSpec) -> impl Iterator<Item = DriveSpec> {
     let pages = spec.flash().map_or(0, |flash| flash.geometry.pages_per_block);
     let fewer = core::iter::successors(Some(pages / 2), |pages| Some(pages / 2))
@@ -109,7 +112,8 @@ pub fn smaller_superblocks(spec: &DriveSpec) -> impl Iterator<Item = DriveSpec> 
 pub fn with_pages(flash: &mut Flash, pages: u32) -> f64 {
     let geometry = &mut flash.geometry;
     let before = geometry.pages_per_block;
-    // SLC mode needs a multiple of `bits` pages: 26 TLC pages would leave only 8, 512 leave 170.
+    // SLC mode needs a multiple of `bits` pages: 26 TLC pages would leave only 8, 512
+    // leave 170.
     let bits = if flash.slc_cache.is_some() { u32::from(geometry.bits_per_cell.max(1)) } else { 1 };
     geometry.pages_per_block = (pages / bits * bits).clamp(bits.min(before), before);
     let (left, whole) = (u64::from(geometry.pages_per_block), u64::from(before));
@@ -130,8 +134,8 @@ pub fn over_provisioning_permille(geometry: &Geometry, capacity_bytes: u64) -> u
     u32::try_from(permille).unwrap_or(u32::MAX)
 }
 
-/// `spec` scaled to another capacity as in [`sized`], with the superblock size unchanged. The
-/// result may have too few superblocks to be valid.
+/// `spec` scaled to another capacity as in [`sized`], with the superblock size unchanged.
+/// The result may have too few superblocks to be valid.
 pub fn scaled(mut spec: DriveSpec, Bytes(size): Bytes) -> DriveSpec {
     let block = u64::from(spec.logical_block_bytes);
     let capacity = size / block * block;
@@ -185,15 +189,18 @@ pub trait Model: Device + Send {
     /// All counters and the current occupancy of the medium, by name.
     fn counters(&self) -> BTreeMap<String, u64>;
 
-    /// Bytes written by the host, and bytes written to the medium, since the drive was new.
+    /// Bytes written by the host, and bytes written to the medium, since the drive was
+    /// new.
     fn written(&self) -> (u64, u64);
 
-    /// Time after `now` that the medium stays busy with already counted work; zero if unknown.
+    /// Time after `now` that the medium stays busy with already counted work; zero if
+    /// unknown.
     fn backlog(&self, _now: Nanos) -> Nanos {
         Nanos::ZERO
     }
 
-    /// Thermal specification and temperature in 0.001 degrees Celsius; `None` if not modelled.
+    /// Thermal specification and temperature in 0.001 degrees Celsius; `None` if not
+    /// modelled.
     fn heat(&self) -> Option<(&Thermal, i32)> {
         None
     }
@@ -203,8 +210,8 @@ pub trait Model: Device + Send {
         ThrottleState::default()
     }
 
-    /// Content of each superblock; empty for a disk. The host needs the extents of `_needed`,
-    /// which ascend and do not overlap.
+    /// Content of each superblock; empty for a disk. The host needs the extents of
+    /// `_needed`, which ascend and do not overlap.
     fn superblocks(&self, _needed: &mut dyn Iterator<Item = Extent>) -> Vec<Superblock> {
         Vec::new()
     }
@@ -219,7 +226,8 @@ pub trait Model: Device + Send {
         0
     }
 
-    /// Enables durability tracking. Call it before the first write if power cuts may follow.
+    /// Enables durability tracking. Call it before the first write if power cuts may
+    /// follow.
     fn expect_power_cuts(&mut self) {}
 
     /// Independent copy of the drive in the same state.
@@ -248,7 +256,8 @@ pub struct ThrottleState {
 /// Reason why a measured rate will not last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TransientRateReason {
-    /// At this load the drive will heat up to `heads_for_c` and throttle at `throttles_c`.
+    /// At this load the drive will heat up to `heads_for_c` and throttle at
+    /// `throttles_c`.
     Heat {
         /// Equilibrium temperature in degrees Celsius.
         heads_for_c: f64,
@@ -265,8 +274,9 @@ pub enum TransientRateReason {
 }
 
 impl ThrottleState {
-    /// Predicts a speed change of `drive` under continued load, from the `took_ns` between `from`
-    /// and `self`. Returns `None` for an interval that was only partly throttled.
+    /// Predicts a speed change of `drive` under continued load, from the `took_ns`
+    /// between `from` and `self`. Returns `None` for an interval that was only partly
+    /// throttled.
     pub fn unlasting(
         &self,
         drive: &dyn Model,
@@ -332,7 +342,8 @@ impl Model for Hdd {
     }
 
     fn written(&self) -> (u64, u64) {
-        // Not `media_write_bytes`: cached data are written later, or never if overwritten.
+        // Not `media_write_bytes`: cached data are written later, or never if
+        // overwritten.
         let host = self.counters().host_write_bytes;
         (host, host)
     }
@@ -427,7 +438,8 @@ impl Model for Ssd {
     }
 
     fn power_cut(&mut self, now: Nanos) -> Vec<Extent> {
-        // A range may have been written several times; only the fate of the last write counts.
+        // A range may have been written several times; only the fate of the last write
+        // counts.
         let mut last: BTreeMap<Extent, bool> = BTreeMap::new();
         for fate in self.power_cut(now) {
             last.insert(fate.extent, fate.survives);

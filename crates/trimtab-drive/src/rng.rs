@@ -1,7 +1,8 @@
 //! Seeded random streams whose values never change between versions or machines.
 //!
-//! Each purpose draws from its own stream, derived from the printed seed and the purpose's
-//! name. So an additional draw in one place never shifts the numbers in another.
+//! Each purpose draws from its own stream, derived from the printed seed and the
+//! purpose's name. So an additional draw in one place never shifts the numbers in
+//! another.
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
@@ -23,7 +24,8 @@ impl Stream {
         self.0.next_u64()
     }
 
-    /// A uniform number in `0..bound` with a bias below `bound / 2^64`; 0 for a `bound` of 0.
+    /// A uniform number in `0..bound` with a bias below `bound / 2^64`; 0 for a `bound`
+    /// of 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
@@ -53,7 +55,8 @@ impl Stream {
         normal_quantile(self.unit().clamp(1e-9, 1.0 - 1e-9))
     }
 
-    /// A log-normal number with the given median and standard deviation of its natural log.
+    /// A log-normal number with the given median and standard deviation of its natural
+    /// log.
     pub fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
         median * libm::exp(sigma * normal_quantile(self.unit()))
     }
@@ -67,8 +70,8 @@ impl Stream {
     }
 }
 
-/// A random stream whose state is two numbers, for models with snapshots. The n-th value is
-/// SplitMix64's mix of seed and n (Steele, Lea and Flood 2014).
+/// A random stream whose state is two numbers, for models with snapshots. The n-th value
+/// is SplitMix64's mix of seed and n (Steele, Lea and Flood 2014).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedStream {
     /// Seed.

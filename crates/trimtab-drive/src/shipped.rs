@@ -63,8 +63,8 @@ pub const MEASURED: [&str; 36] = [
     include_str!("../drives/measured/wdc-cl-sn730-sdbqnty-512g-2020.toml"),
 ];
 
-/// Specifications of ten data-centre SSD units whose runs are published (SSD-iq, PVLDB 18(11),
-/// 2025), in name order.
+/// Specifications of ten data-centre SSD units whose runs are published (SSD-iq, PVLDB
+/// 18(11), 2025), in name order.
 pub const DATA_CENTER: [&str; 10] = [
     include_str!("../drives/data-center/aws-i4i-3750gb.toml"),
     include_str!("../drives/data-center/kioxia-cm7-r-3840gb-k4.toml"),

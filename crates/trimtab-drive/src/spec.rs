@@ -1,9 +1,9 @@
 //! Drive specification: plain data, checked by [`DriveSpec::validate`] before a model is
 //! built from it.
 //!
-//! Every field has one meaning, stated here with its unit. Sizes are in bytes, durations in
-//! nanoseconds, shares in per mille. All are integers, so a specification means the same on
-//! every machine. `docs/method/ssd.md` defines the timing arithmetic.
+//! Every field has one meaning, stated here with its unit. Sizes are in bytes, durations
+//! in nanoseconds, shares in per mille. All are integers, so a specification means the
+//! same on every machine. `docs/method/ssd.md` defines the timing arithmetic.
 
 pub mod datasheet;
 mod disk;
@@ -66,14 +66,16 @@ pub enum Medium {
 pub struct Interface {
     /// Payload rate of the link in bytes per second.
     pub rate_bytes_per_s: u64,
-    /// True if reads and writes each get the full rate (PCIe), false if they share it (SATA).
+    /// True if reads and writes each get the full rate (PCIe), false if they share it
+    /// (SATA).
     pub full_duplex: bool,
     /// Queue depth: further commands wait until one completes.
     pub queue_depth: u32,
-    /// Command-processor time per read or write, serialised: its inverse is the maximum IOPS.
+    /// Command-processor time per read or write, serialised: its inverse is the maximum
+    /// IOPS.
     pub command_overhead_ns: u64,
-    /// Command-processor time per write if it differs from a read, because a write updates the
-    /// mapping; `None` means `command_overhead_ns`.
+    /// Command-processor time per write if it differs from a read, because a write
+    /// updates the mapping; `None` means `command_overhead_ns`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_overhead_ns: Option<u64>,
     /// Additional fixed latency per command, which overlaps with other commands.

@@ -54,7 +54,8 @@ struct SuperblockState {
     pos: u32,
 }
 
-/// A modelled SSD, determined by its specification, its state and the commands it receives.
+/// A modelled SSD, determined by its specification, its state and the commands it
+/// receives.
 #[derive(Clone, Debug)]
 pub struct Ssd {
     spec: DriveSpec,
@@ -254,9 +255,9 @@ impl Ssd {
         }
     }
 
-    /// Time after `now` that the flash stays busy with cached writes and scheduled background
-    /// work (collection, folding, wear levelling). Counters already include this work, but its
-    /// time lies after `now`.
+    /// Time after `now` that the flash stays busy with cached writes and scheduled
+    /// background work (collection, folding, wear levelling). Counters already include
+    /// this work, but its time lies after `now`.
     #[must_use]
     pub fn backlog(&self, now: Nanos) -> Nanos {
         Nanos(self.clock.backlog(now.0))

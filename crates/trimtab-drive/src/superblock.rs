@@ -9,7 +9,8 @@ pub struct Superblock {
     pub needed: u64,
     /// Slots with data that the filesystem has freed but not yet trimmed.
     pub unneeded: u64,
-    /// Slots with overwritten or trimmed data that are not yet erased, and unusable slots.
+    /// Slots with overwritten or trimmed data that are not yet erased, and unusable
+    /// slots.
     pub stale: u64,
     /// True in SLC mode.
     pub one_bit: bool,

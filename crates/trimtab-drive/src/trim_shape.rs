@@ -18,7 +18,8 @@ impl TrimShape {
         self.range_bytes_max.saturating_mul(self.ranges_max as u64)
     }
 
-    /// Splits `extents` into as few commands as possible; long extents become several ranges.
+    /// Splits `extents` into as few commands as possible; long extents become several
+    /// ranges.
     pub fn commands(self, extents: &[Extent]) -> impl Iterator<Item = Vec<Extent>> {
         let pieces: Vec<Extent> = extents.iter().flat_map(|extent| self.pieces(*extent)).collect();
         let per_command = self.ranges_max.max(1) as usize;

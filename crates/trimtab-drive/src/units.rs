@@ -12,7 +12,10 @@ use core::str::FromStr;
 macro_rules! quantity {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize,
+            serde::Deserialize
+        )]
         #[serde(transparent)]
         #[repr(transparent)]
         pub struct $name(pub u64);
@@ -114,8 +117,8 @@ impl Nanos {
 }
 
 impl fmt::Display for Nanos {
-    /// Formats three significant digits with a suitable unit, or two units: `850 ns`, `12.3 µs`,
-    /// `5.00 ms`, `1.21 s`, `6 min`, `6 min 17 s`, `2 h 5 min`, `10.4 days`.
+    /// Formats three significant digits with a suitable unit, or two units: `850 ns`,
+    /// `12.3 µs`, `5.00 ms`, `1.21 s`, `6 min`, `6 min 17 s`, `2 h 5 min`, `10.4 days`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ns = self.0;
         let text = match ns {
@@ -149,7 +152,8 @@ fn two(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
 }
 
 impl fmt::Display for Bytes {
-    /// Formats in decimal units with three digits: `512 B`, `4.10 kB`, `493 MB`, `1.80 TB`.
+    /// Formats in decimal units with three digits: `512 B`, `4.10 kB`, `493 MB`, `1.80
+    /// TB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let b = self.0 as f64;
         let text = match self.0 {
@@ -177,8 +181,8 @@ pub fn grouped(number: u64) -> String {
     grouped
 }
 
-/// Formats three significant digits (`1.21`, `12.3`, `123`, `1,230`, `27,900`), or two below
-/// one (`0.98`, `0.016`, `0.0040`, `3.2e-4`).
+/// Formats three significant digits (`1.21`, `12.3`, `123`, `1,230`, `27,900`), or two
+/// below one (`0.98`, `0.016`, `0.0040`, `3.2e-4`).
 #[must_use]
 pub fn three_digits(value: f64) -> String {
     let magnitude = if value < 0.0 { -value } else { value };
@@ -206,7 +210,8 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-/// Formats in the largest unit that gives a whole number, for parsing: `5ms`, `90s`, `7d`.
+/// Formats in the largest unit that gives a whole number, for parsing: `5ms`, `90s`,
+/// `7d`.
 #[must_use]
 pub fn exact(duration: Nanos) -> String {
     const UNITS: [(&str, u64); 7] = [
@@ -236,7 +241,8 @@ pub struct ParseQuantityError {
 impl FromStr for Bytes {
     type Err = ParseQuantityError;
 
-    /// Parses `4096`, `4KiB`, `1.8TB`, `500 MB`. `k` to `T` are decimal, `Ki` to `Ti` binary.
+    /// Parses `4096`, `4KiB`, `1.8TB`, `500 MB`. `k` to `T` are decimal, `Ki` to `Ti`
+    /// binary.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let factor = |unit: &str| {
             let prefix = unit.strip_suffix('b').unwrap_or(unit);
@@ -286,8 +292,8 @@ impl FromStr for Nanos {
     }
 }
 
-/// Parses a non-negative decimal number with a unit of `factor` base units into base units. The error is
-/// true if the value exceeds 64 bits.
+/// Parses a non-negative decimal number with a unit of `factor` base units into base
+/// units. The error is true if the value exceeds 64 bits.
 fn scaled(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Result<u64, bool> {
     let text = text.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());

@@ -10,9 +10,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A request that cannot be carried out: a bad value, a bad combination or a missing consent
-/// (exit status 2), or a named object that does not exist (exit status 1, like other errors
-/// that depend on the system's state).
+/// A request that cannot be carried out: a bad value, a bad combination or a missing
+/// consent (exit status 2), or a named object that does not exist (exit status 1, like
+/// other errors that depend on the system's state).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageError {
     message: String,
@@ -26,8 +26,8 @@ impl UsageError {
         Self { message: message.into(), hint: None, missing: false }
     }
 
-    /// Creates an error for a well-formed name whose object does not exist or has the wrong type:
-    /// a path, a drive, an attached drive.
+    /// Creates an error for a well-formed name whose object does not exist or has the
+    /// wrong type: a path, a drive, an attached drive.
     pub fn missing(message: impl Into<String>) -> Self {
         Self { missing: true, ..Self::new(message) }
     }
@@ -115,9 +115,9 @@ fn edits(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// The character is plain text. Excluded are terminal controls (C0, DEL, C1), characters that
-/// change the direction or position of the text around them, and line separators other than
-/// the line feed. Line feeds and tabs are text.
+/// The character is plain text. Excluded are terminal controls (C0, DEL, C1), characters
+/// that change the direction or position of the text around them, and line separators
+/// other than the line feed. Line feeds and tabs are text.
 #[must_use]
 pub const fn is_text(c: char) -> bool {
     match c {

@@ -11,7 +11,8 @@ pub fn push(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Removes a number from the front of `rest`; `None` if there is none or it exceeds 64 bits.
+/// Removes a number from the front of `rest`; `None` if there is none or it exceeds 64
+/// bits.
 pub fn take(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {

@@ -1,6 +1,6 @@
-//! Diagnoses whether discards pass from a filesystem or device down to the drives: layer by
-//! layer, with the evidence and the command that fixes each problem. Reads only `/sys`,
-//! `/proc` and `/etc`, of the running machine or of a recorded tree.
+//! Diagnoses whether discards pass from a filesystem or device down to the drives: layer
+//! by layer, with the evidence and the command that fixes each problem. Reads only
+//! `/sys`, `/proc` and `/etc`, of the running machine or of a recorded tree.
 
 mod accepted;
 mod answer;
@@ -156,7 +156,8 @@ impl LayerReport {
         self.why = why.into();
     }
 
-    /// Judges that the layer blocks discards, for a reason that is also a serious finding.
+    /// Judges that the layer blocks discards, for a reason that is also a serious
+    /// finding.
     fn block(&mut self, code: &'static str, why: impl Into<String>, remedy: Remedy) {
         self.set(Gate::Blocks, why);
         self.serious(code, self.why.clone(), remedy);
@@ -194,7 +195,8 @@ pub struct Diagnosis {
     pub write_counters: Vec<String>,
     /// Steps to take, most important first; the steps of one remedy are adjacent.
     pub to_do: Vec<RemedyStep>,
-    /// The command that carries out all steps that need no manual work; `None` if there are none.
+    /// The command that carries out all steps that need no manual work; `None` if there
+    /// are none.
     pub fix: Option<String>,
     /// Information that is unreadable without root.
     pub root_would_add: Vec<String>,
@@ -205,8 +207,8 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Layers that do not benefit from discards: hard disks, and layers that stand only on such
-    /// layers. `stack` must be the diagnosed stack.
+    /// Layers that do not benefit from discards: hard disks, and layers that stand only
+    /// on such layers. `stack` must be the diagnosed stack.
     pub fn without_use(&self, stack: &Stack) -> Vec<usize> {
         let mut without: Vec<usize> = Vec::new();
         // The lowest layers come last.
@@ -253,9 +255,9 @@ impl Diagnosis {
             .map(Remedy::line)
     }
 
-    /// Findings that the program can fix itself, lowest layer first: a higher layer may have no
-    /// fault of its own. Skips a layer if every layer directly below it blocks: a fix there would
-    /// have no effect.
+    /// Findings that the program can fix itself, lowest layer first: a higher layer may
+    /// have no fault of its own. Skips a layer if every layer directly below it blocks: a
+    /// fix there would have no effect.
     pub fn actionable(&self) -> impl Iterator<Item = (&Finding, &Remedy)> {
         let reports = self
             .layers
@@ -354,8 +356,8 @@ impl<'a> Doctor<'a> {
         )
     }
 
-    /// Diagnoses a mount that does not respond, from the kernel's information about its devices
-    /// alone.
+    /// Diagnoses a mount that does not respond, from the kernel's information about its
+    /// devices alone.
     fn examine_silent(&self, mount: &Mount) -> Diagnosis {
         let place = Place {
             mount: Some(mount.clone()),
@@ -497,10 +499,11 @@ impl<'a> Doctor<'a> {
     }
 }
 
-/// Changes a layer that takes no discards to [`Gate::NotNeeded`] if no layer below benefits
-/// from them.
+/// Changes a layer that takes no discards to [`Gate::NotNeeded`] if no layer below
+/// benefits from them.
 fn excuse(layers: &mut [LayerReport]) {
-    // Each layer precedes the layers below it, so reverse order visits lower layers first.
+    // Each layer precedes the layers below it, so reverse order visits lower layers
+    // first.
     for i in (0..layers.len()).rev() {
         let below = &layers[i].below;
         let idle = !below.is_empty()
@@ -512,14 +515,15 @@ fn excuse(layers: &mut [LayerReport]) {
     }
 }
 
-/// Returns whether trimtab's own service and `fstrim.timer` are enabled, from files alone.
+/// Returns whether trimtab's own service and `fstrim.timer` are enabled, from files
+/// alone.
 pub fn trim_units(root: &Root) -> (bool, bool) {
     mechanisms::TrimMechanisms::read(root).enabled()
 }
 
 /// Returns whether a filesystem discards freed space by itself with the options in force.
-/// mountinfo omits a default stored in the filesystem (`tune2fs -o discard`); this function
-/// includes it.
+/// mountinfo omits a default stored in the filesystem (`tune2fs -o discard`); this
+/// function includes it.
 pub fn discards_online(root: &Root, mount: &Mount, stack: &Stack) -> bool {
     filesystem::online(root, mount, stack) != filesystem::OnlineDiscardMode::Off
 }

@@ -2,7 +2,8 @@
 //! interference from other processes. Read from `/sys`, `/proc` and `/etc`, never from a
 //! device.
 //!
-//! Every measurement uses [`EnvironmentRecorder`]: call `start` before and `finish` after.
+//! Every measurement uses [`EnvironmentRecorder`]: call `start` before and `finish`
+//! after.
 
 pub mod answers;
 pub mod block;
@@ -113,9 +114,9 @@ pub struct EnvironmentRecorder {
 }
 
 impl EnvironmentRecorder {
-    /// Records the state of the machine, the drive and the filesystem of `path` (directory, file
-    /// or device) and starts watching for interference. Values that cannot be read are omitted.
-    /// Fails only if `path` does not exist.
+    /// Records the state of the machine, the drive and the filesystem of `path`
+    /// (directory, file or device) and starts watching for interference. Values that
+    /// cannot be read are omitted. Fails only if `path` does not exist.
     pub fn start(path: &Path) -> io::Result<Self> {
         let root = Root::live()?;
         let place = Place::of_path(&root, path)?;
@@ -129,9 +130,9 @@ impl EnvironmentRecorder {
         &self.place
     }
 
-    /// Stops watching. Returns the environment with the interference seen during the measurement
-    /// (`interference.*`), and warnings. `own` is the I/O of the measured code; without it, the
-    /// process's own accounting is used.
+    /// Stops watching. Returns the environment with the interference seen during the
+    /// measurement (`interference.*`), and warnings. `own` is the I/O of the measured
+    /// code; without it, the process's own accounting is used.
     pub fn finish(self, own: Option<OwnIo>) -> (Vec<Field>, Vec<Warning>) {
         let after = MachineSample::take(&self.root, &self.place.stack);
         let (fields, warnings) = interference::judge(&self.before, &after, own);

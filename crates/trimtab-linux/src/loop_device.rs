@@ -21,8 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const TAKEN_ERRORS: [i32; 3] = [libc::EBUSY, libc::ENXIO, libc::ENOENT];
 
 impl LoopDevice {
-    /// Attaches an open file that supports discards to an unused loop device, with this block
-    /// size, direct I/O and a partition scan. `name` is the backing name shown by the kernel.
+    /// Attaches an open file that supports discards to an unused loop device, with this
+    /// block size, direct I/O and a partition scan. `name` is the backing name shown by
+    /// the kernel.
     pub fn attach(backing: &File, name: &Path, logical_block: u32) -> anyhow::Result<Self> {
         let control = open_control().context(
             "cannot open /dev/loop-control (is the loop driver there? try `modprobe loop`)",
@@ -36,7 +37,8 @@ impl LoopDevice {
                 .and_then(|device| looping::configure(&device, backing, name, logical_block));
             match configured {
                 Ok(()) if this.takes_discards() => return Ok(this),
-                // Another process had the device open, so it kept its previous queue limits.
+                // Another process had the device open, so it kept its previous queue
+                // limits.
                 Ok(()) => {
                     last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
                     let _ = this.detach(identity, true);
@@ -55,8 +57,8 @@ impl LoopDevice {
         Err(last).context("another process took every loop device that was tried")
     }
 
-    /// A device without a previous user, so that it has no leftover queue limits; if none can be
-    /// added, a free one that has been reset.
+    /// A device without a previous user, so that it has no leftover queue limits; if none
+    /// can be added, a free one that has been reset.
     fn fresh(control: &File) -> io::Result<Self> {
         for number in 0..NUMBER_MAX {
             match looping::add(control, number) {
@@ -90,16 +92,16 @@ impl LoopDevice {
         Ok(File::from(rustix::fs::open(self.path(), flags, Mode::empty())?))
     }
 
-    /// False if limits set for a previous user prevent discards. The driver takes its limits from
-    /// the file, and this file supports discards.
+    /// False if limits set for a previous user prevent discards. The driver takes its
+    /// limits from the file, and this file supports discards.
     fn takes_discards(self) -> bool {
         std::fs::read_to_string(self.sysfs().join("queue/discard_max_bytes"))
             .map_or(true, |text| text.trim() != "0")
     }
 
-    /// Resets the queue settings of this free device, which otherwise persist for the next user.
-    /// A device that was once set to allow no discards accepts no other limit any more (observed
-    /// on Linux 6.18). The device itself is kept only with `keep`.
+    /// Resets the queue settings of this free device, which otherwise persist for the
+    /// next user. A device that was once set to allow no discards accepts no other limit
+    /// any more (observed on Linux 6.18). The device itself is kept only with `keep`.
     fn renew(self, keep: bool) {
         let Ok(control) = open_control() else { return };
         // Fails if another process has already taken the device, which then owns it.
@@ -118,8 +120,9 @@ impl LoopDevice {
         }
     }
 
-    /// Detaches the device if it is backed by `ours`, and returns once it is free. If another
-    /// process has it open, nothing changes; with `force` it is detached on the last close.
+    /// Detaches the device if it is backed by `ours`, and returns once it is free. If
+    /// another process has it open, nothing changes; with `force` it is detached on the
+    /// last close.
     pub fn detach(self, ours: ObjectIdentity, force: bool) -> io::Result<DetachResult> {
         let end = Instant::now() + if force { Duration::ZERO } else { PATIENCE };
         loop {
@@ -134,8 +137,8 @@ impl LoopDevice {
     }
 
     fn try_detach(self, ours: ObjectIdentity, force: bool) -> io::Result<DetachResult> {
-        // An exclusive open fails on a device that is mounted, used as swap, or part of another
-        // device, as far as that is visible here.
+        // An exclusive open fails on a device that is mounted, used as swap, or part of
+        // another device, as far as that is visible here.
         let device = match self.open(if force { OFlags::empty() } else { OFlags::EXCL }) {
             Ok(device) => device,
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
@@ -151,7 +154,8 @@ impl LoopDevice {
             }
             Err(error) => return Err(error),
         };
-        // From here on the backing file cannot change, because that requires no other opener.
+        // From here on the backing file cannot change, because that requires no other
+        // opener.
         match looping::backing(&device)? {
             None => return Ok(DetachResult::Free),
             Some(backing) if backing.file != ours => return Ok(DetachResult::Foreign),
@@ -184,7 +188,8 @@ impl LoopDevice {
 pub enum DetachResult {
     /// The device is free.
     Free,
-    /// In use. With `force` it becomes free on the last close; otherwise it stays attached.
+    /// In use. With `force` it becomes free on the last close; otherwise it stays
+    /// attached.
     InUse,
     /// Now backed by another file, and left unchanged.
     Foreign,

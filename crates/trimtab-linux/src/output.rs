@@ -1,5 +1,5 @@
-//! Standard output: text for people, one JSON document for programs. Progress and errors go
-//! to standard error.
+//! Standard output: text for people, one JSON document for programs. Progress and errors
+//! go to standard error.
 //!
 //! All text for people is printed here. It may contain text from outside, so control
 //! sequences are removed ([`plain()`]).
@@ -143,8 +143,8 @@ pub fn has_reported() -> bool {
     REPORTED.load(Ordering::Relaxed)
 }
 
-/// The document `{"schema": "trimtab.…", "version": version, …value}`, with a final newline.
-/// A value that is not an object becomes a field with the name of the schema.
+/// The document `{"schema": "trimtab.…", "version": version, …value}`, with a final
+/// newline. A value that is not an object becomes a field with the name of the schema.
 pub fn document<T: serde::Serialize>(
     schema: &str,
     version: u32,
@@ -154,7 +154,8 @@ pub fn document<T: serde::Serialize>(
     struct JsonDocument<'a, T> {
         schema: String,
         version: u32,
-        // Serialised directly: an intermediate value would lose the second of two equal keys.
+        // Serialised directly: an intermediate value would lose the second of two equal
+        // keys.
         #[serde(flatten)]
         value: &'a T,
     }
@@ -180,8 +181,8 @@ pub fn complain(text: &str) {
     });
 }
 
-/// Formats `text` for standard error, with a newline: wrapped between words on a terminal,
-/// one line per message in a file.
+/// Formats `text` for standard error, with a newline: wrapped between words on a
+/// terminal, one line per message in a file.
 pub fn on_stderr(text: &str) -> String {
     match size_of(std::io::stderr()).0 {
         Some(width) => lines::paragraph(text, Some(width), "", "  "),
@@ -189,8 +190,8 @@ pub fn on_stderr(text: &str) -> String {
     }
 }
 
-/// Restores the default SIGPIPE action, which Rust ignores at start: a closed pipe then ends
-/// the program silently, as for other filters.
+/// Restores the default SIGPIPE action, which Rust ignores at start: a closed pipe then
+/// ends the program silently, as for other filters.
 pub fn restore_default_sigpipe() {
     ClosedPipe::Ends.set();
 }
@@ -249,8 +250,8 @@ pub fn stdout() -> Box<dyn std::io::Write> {
     if out.is_terminal() { Box::new(PrintableWriter(out.lock())) } else { Box::new(out.lock()) }
 }
 
-/// As [`stdout`], but unlocked, so that other threads can write too, and for text: control
-/// characters are replaced even in a pipe, because a terminal may be behind it.
+/// As [`stdout`], but unlocked, so that other threads can write too, and for text:
+/// control characters are replaced even in a pipe, because a terminal may be behind it.
 pub fn unlocked_stdout() -> std::io::Result<Box<dyn std::io::Write + Send>> {
     let out = std::fs::File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     Ok(Box::new(PrintableWriter(out)))
@@ -281,7 +282,8 @@ pub fn terminal_width() -> Option<usize> {
     size_of(std::io::stdout()).0
 }
 
-/// Columns and rows of the terminal behind `stream`. A terminal of unknown size reports 0.
+/// Columns and rows of the terminal behind `stream`. A terminal of unknown size reports
+/// 0.
 fn size_of(stream: impl AsFd) -> (Option<usize>, Option<usize>) {
     let size = rustix::termios::tcgetwinsize(stream).ok();
     let known = |cells: u16| Some(usize::from(cells)).filter(|cells| *cells > 0);

@@ -70,7 +70,8 @@ impl Observer for ProgressWatch {
     }
 }
 
-/// Returns the run with its metrics, environment and warnings, and the reason why it ended.
+/// Returns the run with its metrics, environment and warnings, and the reason why it
+/// ended.
 pub fn assemble(
     header: RunHeader,
     observer: Option<EnvironmentRecorder>,

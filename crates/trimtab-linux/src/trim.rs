@@ -1,4 +1,5 @@
-//! Trims mounted filesystems: in windows that suit each type, counted, one trim per drive.
+//! Trims mounted filesystems: in windows that suit each type, counted, one trim per
+//! drive.
 
 pub mod activity;
 pub mod btrfs;

@@ -1,6 +1,7 @@
-//! Wear of a drive: data written by the host and to flash memory, rated life used, and the
-//! counters around them. The source is JSON of smartctl or nvme-cli, or the drive's own log.
-//! A value whose unit is not documented is kept as a raw number and never converted.
+//! Wear of a drive: data written by the host and to flash memory, rated life used, and
+//! the counters around them. The source is JSON of smartctl or nvme-cli, or the drive's
+//! own log. A value whose unit is not documented is kept as a raw number and never
+//! converted.
 
 pub mod assessment;
 mod ata;
@@ -125,8 +126,8 @@ impl WafCounters {
         })
     }
 
-    /// Write amplification since `before`. `None` if the sources differ, a counter went back, or
-    /// the host has written nothing.
+    /// Write amplification since `before`. `None` if the sources differ, a counter went
+    /// back, or the host has written nothing.
     pub fn since(&self, before: &Self) -> Option<Waf> {
         if self.source != before.source || self.unit != before.unit {
             return None;
@@ -304,7 +305,8 @@ fn refuse(document: &Value) -> Result<(), ReadError> {
     if said.iter().any(|line| line.starts_with("Device is in ") && line.contains(" mode, exit(")) {
         return Err(ReadError::Asleep);
     }
-    // smartctl names the missing type in several ways, and the option only in its full output.
+    // smartctl names the missing type in several ways, and the option only in its full
+    // output.
     let asks = ["Unable to detect device type", "USB bridge", "USB Bridge", "'-d ", "-d option"];
     if let Some(line) = said.iter().find(|line| asks.iter().any(|part| line.contains(part))) {
         return Err(ReadError::NeedsType(line.clone()));
@@ -318,8 +320,8 @@ fn refuse(document: &Value) -> Result<(), ReadError> {
     }
 }
 
-/// Exit status bits that stand for a failure of smartctl; the others are findings about the
-/// drive.
+/// Exit status bits that stand for a failure of smartctl; the others are findings about
+/// the drive.
 const FATAL: u64 = 0b111;
 
 fn status_bits(document: &Value, fields: &mut Fields) {

@@ -21,8 +21,8 @@ pub struct TaskState {
     pub done: AtomicU64,
 }
 
-/// Counts operations or candidates. A task of several cells passes `&dyn Observer` to each, to
-/// count only cells.
+/// Counts operations or candidates. A task of several cells passes `&dyn Observer` to
+/// each, to count only cells.
 impl Observer for &TaskState {
     fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
         self.done.store(progress.ops, Ordering::Relaxed);
@@ -34,7 +34,8 @@ impl Observer for &TaskState {
     }
 }
 
-/// Runs `work` on a thread of its own. Calls `progress` with the work done so far on changes.
+/// Runs `work` on a thread of its own. Calls `progress` with the work done so far on
+/// changes.
 ///
 /// # Errors
 /// The exception raised by Ctrl-C or by `progress`.

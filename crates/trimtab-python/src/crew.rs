@@ -27,8 +27,9 @@ pub struct Crew<'a> {
 }
 
 impl Crew<'_> {
-    /// Calls `make` for each number below `count` and returns the results in order. Returns `None`
-    /// if stopped, or if a call returned `None`. `needs` gives the memory of each call in bytes.
+    /// Calls `make` for each number below `count` and returns the results in order.
+    /// Returns `None` if stopped, or if a call returned `None`. `needs` gives the memory
+    /// of each call in bytes.
     pub fn run<R: Send>(
         &self,
         count: usize,

@@ -24,7 +24,8 @@ const SPEC_BYTES_MAX: u64 = 1 << 20;
 #[pyclass(frozen, module = "trimtab")]
 pub struct Drive {
     pub drive: file::Drive,
-    /// Warning if the drive was scaled below the size that preserves its write amplification.
+    /// Warning if the drive was scaled below the size that preserves its write
+    /// amplification.
     pub few: Option<Warning>,
 }
 
@@ -34,7 +35,8 @@ pub fn drives() -> Vec<String> {
     shipped::files().filter_map(|text| parse(text).ok()).map(|drive| drive.spec.name).collect()
 }
 
-/// Loads a shipped drive by name, or a specification file (with a `/`, or ending in `.toml`).
+/// Loads a shipped drive by name, or a specification file (with a `/`, or ending in
+/// `.toml`).
 ///
 /// # Errors
 /// Text for an unknown name, an unreadable file, or an invalid specification.
@@ -81,7 +83,8 @@ impl From<file::Drive> for Drive {
 
 #[pymethods]
 impl Drive {
-    /// A shipped drive by its name, or a specification file: anything with a `/` or that ends in `.toml`.
+    /// A shipped drive by its name, or a specification file: anything with a `/` or that
+    /// ends in `.toml`.
     #[new]
     fn new(reference: PathBuf) -> PyResult<Self> {
         let reference = reference.to_str().ok_or_else(|| error("the drive name must be text"))?;
@@ -94,8 +97,8 @@ impl Drive {
         Ok(parse(text).map_err(error)?.into())
     }
 
-    /// The same drive with changed parameters, named as in sweeps: `drive.change({"capacity":
-    /// "8GiB", "flash.trim.command_ns": 0})`.
+    /// The same drive with changed parameters, named as in sweeps:
+    /// `drive.change({"capacity": "8GiB", "flash.trim.command_ns": 0})`.
     fn change(&self, parameters: &Bound<'_, PyDict>) -> PyResult<Self> {
         let mut given = Vec::new();
         values::entries("drive", parameters, &mut given)?;
@@ -106,15 +109,15 @@ impl Drive {
         Ok(Self { drive: changed.drive, few: changed.few.or_else(|| self.few.clone()) })
     }
 
-    /// Text of the specification with the value and source of every field. Accepted by `parse`,
-    /// and by the program as `drive:FILE.toml`.
+    /// Text of the specification with the value and source of every field. Accepted by
+    /// `parse`, and by the program as `drive:FILE.toml`.
     #[getter]
     fn text(&self) -> String {
         text::file(&self.drive)
     }
 
-    /// For a learned drive: `origin`, and `parameters` with their 90 % intervals. `None` for
-    /// others.
+    /// For a learned drive: `origin`, and `parameters` with their 90 % intervals. `None`
+    /// for others.
     #[getter]
     fn twin<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let known = |twin: &Twin| serde_json::json!({ "origin": twin.origin, "parameters": twin.parameters });

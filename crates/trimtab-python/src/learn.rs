@@ -31,7 +31,9 @@ impl CandidateEvaluator for OnThreads<'_> {
 
 /// Learns a twin of a modelled drive: probes it in virtual time and fits drives to it.
 #[pyfunction]
-#[pyo3(signature = (drive, budget="small", *, write_limit_bytes=None, threads=None, progress=None, seed=Whole(1)))]
+#[pyo3(
+    signature = (drive, budget="small", *, write_limit_bytes=None, threads=None, progress=None, seed=Whole(1))
+)]
 pub fn learn(
     py: Python<'_>,
     drive: PyRef<'_, Drive>,

@@ -1,6 +1,7 @@
-//! Python bindings for Trimtab's model: drives, simulations, sweeps, and a drive controlled command
-//! by command. This crate only converts values; the semantics are in `trimtab-drive`, `trimtab-sim`
-//! and `trimtab-study`. Long operations let other Python threads run and stop at Ctrl-C.
+//! Python bindings for Trimtab's model: drives, simulations, sweeps, and a drive
+//! controlled command by command. This crate only converts values; the semantics are in
+//! `trimtab-drive`, `trimtab-sim` and `trimtab-study`. Long operations let other Python
+//! threads run and stop at Ctrl-C.
 
 mod background;
 mod crew;

@@ -1,4 +1,5 @@
-//! Plans of sweeps. Their cells run here on threads, or anywhere a caller sends their numbers.
+//! Plans of sweeps. Their cells run here on threads, or anywhere a caller sends their
+//! numbers.
 
 use crate::crew::{Crew, available};
 use crate::trace::{Timed, Trace};
@@ -27,7 +28,8 @@ pub struct Plan {
     text: String,
     plan: trimtab_study::sweep::Plan,
     directory: PathBuf,
-    /// Contents of drives and traces by path, if passed in; otherwise they are read from files.
+    /// Contents of drives and traces by path, if passed in; otherwise they are read from
+    /// files.
     given: Option<BTreeMap<String, PyBackedBytes>>,
     /// Traces that were already read.
     traces: Mutex<Vec<Known>>,
@@ -106,8 +108,8 @@ fn made(cell: &SweepCell<Timed>, state: &background::TaskState) -> Option<CellOu
 
 #[pymethods]
 impl Plan {
-    /// Parses a plan. Drives and traces named by path are read below `directory`, or taken from
-    /// `files` by path.
+    /// Parses a plan. Drives and traces named by path are read below `directory`, or
+    /// taken from `files` by path.
     #[new]
     #[pyo3(signature = (text, directory=PathBuf::new(), files=None))]
     fn new(
@@ -128,7 +130,8 @@ impl Plan {
         Ok((py.get_type::<Self>(), (self.text.clone(), self.directory.clone(), files)))
     }
 
-    /// Contents of the files named by the plan, by path. With its text, this is the whole plan.
+    /// Contents of the files named by the plan, by path. With its text, this is the whole
+    /// plan.
     #[getter]
     fn files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);

@@ -103,8 +103,8 @@ impl Run {
 
 #[pymethods]
 impl Run {
-    /// Figures by name. Names end with the unit: `waf_ratio`, `write_latency_p99_ns`. Counters
-    /// are integers.
+    /// Figures by name. Names end with the unit: `waf_ratio`, `write_latency_p99_ns`.
+    /// Counters are integers.
     #[getter]
     fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
@@ -143,8 +143,8 @@ impl Run {
         names
     }
 
-    /// A series: axis (`time` in nanoseconds, or `bytes-written`), positions, unit, values.
-    /// `over` selects the axis if there are two.
+    /// A series: axis (`time` in nanoseconds, or `bytes-written`), positions, unit,
+    /// values. `over` selects the axis if there are two.
     #[pyo3(signature = (name, over=None))]
     fn series<'py>(
         &self,

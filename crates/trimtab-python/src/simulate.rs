@@ -30,8 +30,9 @@ impl Sources for Inputs<'_> {
     }
 }
 
-/// Runs a workload on a modelled drive under a trim policy. Settings and figures are those of
-/// sweeps; `workload`, `policy` and `volume` are a name, or a dictionary with a `name`.
+/// Runs a workload on a modelled drive under a trim policy. Settings and figures are
+/// those of sweeps; `workload`, `policy` and `volume` are a name, or a dictionary with a
+/// `name`.
 #[pyfunction]
 #[pyo3(signature = (drive, workload=None, policy=None, *, volume=None, trace=None, seed=Whole(1)))]
 pub fn simulate(

@@ -71,7 +71,8 @@ impl Batch<'_> {
 }
 
 impl Host {
-    /// Submits commands until one is refused. Returns their submission and completion times.
+    /// Submits commands until one is refused. Returns their submission and completion
+    /// times.
     fn serve(
         &mut self,
         batch: &Batch<'_>,
@@ -137,10 +138,10 @@ impl Ssd {
         Ok(Self(Mutex::new(Host { drive, now: Nanos::ZERO })))
     }
 
-    /// Submits commands: kind (0 read, 1 write, 2 trim, 3 flush), offset and length in bytes.
-    /// Submission is at non-decreasing `at_ns`, or with `depth` in flight. Returns arrays of
-    /// submission and completion times. Raises an error at the first refused command; earlier
-    /// ones have been served.
+    /// Submits commands: kind (0 read, 1 write, 2 trim, 3 flush), offset and length in
+    /// bytes. Submission is at non-decreasing `at_ns`, or with `depth` in flight. Returns
+    /// arrays of submission and completion times. Raises an error at the first refused
+    /// command; earlier ones have been served.
     #[pyo3(signature = (kind, offset, length, *, at_ns=None, depth=None, data="random"))]
     #[expect(clippy::too_many_arguments, reason = "the signature is for Python")]
     fn submit<'py>(
@@ -224,7 +225,8 @@ impl Ssd {
         Ok(all)
     }
 
-    /// Write amplification so far (flash bytes per host byte); None before the first write.
+    /// Write amplification so far (flash bytes per host byte); None before the first
+    /// write.
     #[getter]
     fn waf(&self) -> Option<f64> {
         let (host, flash) = self.host().drive.written();

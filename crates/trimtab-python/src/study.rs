@@ -96,7 +96,8 @@ impl Study {
         plain(py, &json!(Verdict::of(&self.study).confidence))
     }
 
-    /// Varied assumptions: name, value, other value, and the recommendation for the latter.
+    /// Varied assumptions: name, value, other value, and the recommendation for the
+    /// latter.
     #[getter]
     fn assumptions(&self) -> Vec<(String, String, String, String)> {
         let rows = self.study.sensitivity.iter().flat_map(|sensitivity| &sensitivity.rows);
@@ -134,7 +135,9 @@ fn shown(runs: &[run::Run]) -> Vec<Run> {
 
 /// Studies a modelled drive like `trimtab study`.
 #[pyfunction]
-#[pyo3(signature = (drive, policies=None, *, filesystem="ext4", fill_percent=60.0, quick=false, questions=None, threads=None, progress=None, seed=Whole(1)))]
+#[pyo3(
+    signature = (drive, policies=None, *, filesystem="ext4", fill_percent=60.0, quick=false, questions=None, threads=None, progress=None, seed=Whole(1))
+)]
 #[expect(clippy::too_many_arguments, reason = "all but the first have names in Python")]
 pub fn study(
     py: Python<'_>,
@@ -245,7 +248,8 @@ fn made(
     for (cell, run) in cells.iter().zip(runs) {
         match run {
             Ok(run) => made.add(cell.question, run),
-            // The baseline policy needs no special support, so its failure fails the study.
+            // The baseline policy needs no special support, so its failure fails the
+            // study.
             Err(reason)
                 if cell.question == Question::Deleting && cell.policy.name() == policy::NONE =>
             {

@@ -60,8 +60,8 @@ impl Table {
 
 #[pymethods]
 impl Table {
-    /// Arrow PyCapsule interface: `pyarrow.table(table)`, `polars.DataFrame(table)`, DuckDB and
-    /// others read the table without a copy.
+    /// Arrow PyCapsule interface: `pyarrow.table(table)`, `polars.DataFrame(table)`,
+    /// DuckDB and others read the table without a copy.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,

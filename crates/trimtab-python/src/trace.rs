@@ -147,8 +147,8 @@ fn event(at_ns: u64, kind: TraceOpKind, offset: u64, len: u64) -> TraceEvent {
 
 #[pymethods]
 impl Trace {
-    /// Creates a trace from arrays: time (nanoseconds, non-decreasing), kind (0 read, 1 write, 2
-    /// trim, 3 flush), offset and length (bytes).
+    /// Creates a trace from arrays: time (nanoseconds, non-decreasing), kind (0 read, 1
+    /// write, 2 trim, 3 flush), offset and length (bytes).
     #[new]
     fn new(
         time_ns: &Bound<'_, PyAny>,
@@ -187,8 +187,8 @@ impl Trace {
         }
     }
 
-    /// Reads a trace in one of the formats of `trimtab drive trace`. A volume is a number, or
-    /// text such as '8,16'; events are 'Q', 'D' or 'C' of blkparse.
+    /// Reads a trace in one of the formats of `trimtab drive trace`. A volume is a
+    /// number, or text such as '8,16'; events are 'Q', 'D' or 'C' of blkparse.
     #[staticmethod]
     #[pyo3(signature = (path, *, format=None, volume=None, events=None))]
     fn load(

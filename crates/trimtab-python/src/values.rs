@@ -94,7 +94,8 @@ pub fn column<'py, T: Element>(
         .map_err(|_| error(format!("{name}: not a column of numbers")))
 }
 
-/// Adds the settings of `given` below `prefix`. Text stands for the name: `policy="idle"`.
+/// Adds the settings of `given` below `prefix`. Text stands for the name:
+/// `policy="idle"`.
 ///
 /// # Errors
 /// A value is not a number, text, boolean or dictionary of those.

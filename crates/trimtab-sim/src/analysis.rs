@@ -16,7 +16,8 @@ pub fn middle(sorted: &[f64]) -> f64 {
     f64::midpoint(sorted[(count - 1) / 2], sorted[count / 2])
 }
 
-/// The knee is the lowest load whose p99 latency exceeds this many times that of the lowest load.
+/// The knee is the lowest load whose p99 latency exceeds this many times that of the
+/// lowest load.
 pub const LATENCY_KNEE: f64 = 10.0;
 
 /// Index of the knee among the p99 latencies of ascending loads; `None` without one.

@@ -1,13 +1,13 @@
-//! Trim policies: step functions that decide when and which window to trim. A policy does no
-//! I/O, never sleeps and has no clock, so modelled and real targets share its code.
+//! Trim policies: step functions that decide when and which window to trim. A policy does
+//! no I/O, never sleeps and has no clock, so modelled and real targets share its code.
 //!
 //! Contract between a policy and the [`Driver`] that calls it:
 //!
 //! * The clock is monotonic. A driver that stores the policy's [state](Policy::state) and
 //!   resumes after a restart needs a clock that continues too, such as time since 1970. A
 //!   nightly policy takes the instant modulo 24 h as the time of day.
-//! * After [`Action::Trim`] the driver trims the window, then calls again with the result in
-//!   [`Observation::last_trim`]. `None` means failure: the policy keeps the window and
+//! * After [`Action::Trim`] the driver trims the window, then calls again with the result
+//!   in [`Observation::last_trim`]. `None` means failure: the policy keeps the window and
 //!   retries later.
 //! * After [`Action::WaitUntil`] the driver calls again no later than that instant, and
 //!   sooner when something changes (forced trim, shutdown, mains power restored).
@@ -42,23 +42,25 @@ use trimtab_drive::units::{Bytes, Nanos};
 pub struct Observation<'a> {
     /// Current time on the target's clock.
     pub now: Nanos,
-    /// Bytes written so far by the best available counter; `None` without a counter. May be
-    /// coarse and restart from 0.
+    /// Bytes written so far by the best available counter; `None` without a counter. May
+    /// be coarse and restart from 0.
     pub written: Option<Bytes>,
     /// Free space of the filesystem.
     pub free: Bytes,
     /// Windows of the filesystem by address, without overlap.
     pub windows: &'a [TrimWindow],
-    /// Smallest part of a window that can be trimmed alone, aligned to its size from the start of
-    /// the window. [`Bytes::MAX`] if only whole windows are safe: unless the range is the whole
-    /// group, ext4 does not mark the group trimmed and sends free space beyond the range.
+    /// Smallest part of a window that can be trimmed alone, aligned to its size from the
+    /// start of the window. [`Bytes::MAX`] if only whole windows are safe: unless the
+    /// range is the whole group, ext4 does not mark the group trimmed and sends free
+    /// space beyond the range.
     pub granule: Bytes,
-    /// A request may cover the tail of a window, from any multiple of this before its end. It
-    /// sends only free space within the tail and does not complete the window. Trial commands use
-    /// it where windows are indivisible; [`Bytes::MAX`] if unsupported.
+    /// A request may cover the tail of a window, from any multiple of this before its
+    /// end. It sends only free space within the tail and does not complete the window.
+    /// Trial commands use it where windows are indivisible; [`Bytes::MAX`] if
+    /// unsupported.
     pub tail: Bytes,
-    /// True if requests can select free extents by size ([`TrimRequest::sizes`]). Several rounds
-    /// with decreasing sizes then never send the same extent twice.
+    /// True if requests can select free extents by size ([`TrimRequest::sizes`]). Several
+    /// rounds with decreasing sizes then never send the same extent twice.
     pub by_size: bool,
     /// Foreground requests in flight or queued on the device now.
     pub in_flight: u32,
@@ -70,9 +72,11 @@ pub struct Observation<'a> {
     pub idle_unsure: Nanos,
     /// Longest foreground wait since the last call; `None` without a foreground request.
     pub foreground_wait_max: Option<Nanos>,
-    /// Result of the last trim, on the first call after it; `None` on that call if it failed.
+    /// Result of the last trim, on the first call after it; `None` on that call if it
+    /// failed.
     pub last_trim: Option<&'a TrimOutcome>,
-    /// The last request was postponed without effect; the policy chooses when to send it again.
+    /// The last request was postponed without effect; the policy chooses when to send it
+    /// again.
     pub put_off: bool,
     /// The user requested a trim.
     pub forced: bool,
@@ -128,19 +132,21 @@ pub struct TrimRequest {
     pub min_extent: Bytes,
     /// Select extents by size; `None` for all. Requires [`Observation::by_size`].
     pub sizes: Option<ExtentSizeClasses>,
-    /// Largest single discard command ([`Bytes::MAX`] for no limit). Other requests can be served
-    /// between two commands, so this bounds their wait. Linux: `queue/discard_max_bytes`.
+    /// Largest single discard command ([`Bytes::MAX`] for no limit). Other requests can
+    /// be served between two commands, so this bounds their wait. Linux:
+    /// `queue/discard_max_bytes`.
     pub command_max: Bytes,
-    /// Stop after this many commands (0: no limit), at the end of the current free extent or
-    /// inside it if windows are divisible. [`TrimOutcome::asked`] reports the position. If the
-    /// free extents are unknown, the whole window is trimmed.
+    /// Stop after this many commands (0: no limit), at the end of the current free extent
+    /// or inside it if windows are divisible. [`TrimOutcome::asked`] reports the
+    /// position. If the free extents are unknown, the whole window is trimmed.
     pub commands_max: u64,
-    /// A trial to measure the cost. The window stays pending, and a refusal is not retried.
+    /// A trial to measure the cost. The window stays pending, and a refusal is not
+    /// retried.
     pub trial: bool,
 }
 
-/// Size classes of free extents, in addition to the minimum extent. The length of an extent
-/// does not depend on window boundaries. An extent in progress is sent to its end.
+/// Size classes of free extents, in addition to the minimum extent. The length of an
+/// extent does not depend on window boundaries. An extent in progress is sent to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentSizeClasses {
     /// Earlier rounds sent extents from this length; [`Bytes::MAX`] in the first round.

@@ -1,5 +1,6 @@
-//! Result of a run: plain data for JSON and the store. Names and order of fields determine
-//! the JSON and so the ids of stored runs; fields added later are omitted when empty.
+//! Result of a run: plain data for JSON and the store. Names and order of fields
+//! determine the JSON and so the ids of stored runs; fields added later are omitted when
+//! empty.
 
 pub mod json;
 pub mod metrics;
@@ -244,8 +245,8 @@ pub struct Series {
 }
 
 impl Series {
-    /// Start of the level whose first value is at `index`. A value over bytes written covers the
-    /// step that ends there, so the level starts with that step.
+    /// Start of the level whose first value is at `index`. A value over bytes written
+    /// covers the step that ends there, so the level starts with that step.
     pub fn begins_at(&self, index: usize) -> u64 {
         let at = if self.axis == Axis::BytesWritten { index.checked_sub(1) } else { Some(index) };
         at.and_then(|at| self.x.get(at)).copied().unwrap_or(0)
@@ -365,9 +366,9 @@ pub struct Run {
     /// Properties of machine, drive and filesystem that may affect the result.
     #[serde(default, with = "entries")]
     pub environment: Vec<Field>,
-    /// Inputs for citing and repeating the run: `command`, its arguments; for modelled runs
-    /// `drive`, the complete specification, and `drive.hash`. Empty for entered runs and version
-    /// 0.1.
+    /// Inputs for citing and repeating the run: `command`, its arguments; for modelled
+    /// runs `drive`, the complete specification, and `drive.hash`. Empty for entered runs
+    /// and version 0.1.
     #[serde(default, with = "entries", skip_serializing_if = "Vec::is_empty")]
     pub specification: Vec<Field>,
     /// Main metrics with repeats.

@@ -41,8 +41,9 @@ pub trait Observer {
 
 /// An observer that also acts on the target between phases: trim policies, counters.
 pub trait Events<T: ?Sized>: Observer {
-    /// Called with the name of the next phase, and with `None` after the last. `recorder` holds
-    /// the phases so far and accepts new ones. Time spent here belongs to those only.
+    /// Called with the name of the next phase, and with `None` after the last. `recorder`
+    /// holds the phases so far and accepts new ones. Time spent here belongs to those
+    /// only.
     fn between(
         &mut self,
         _target: &mut T,

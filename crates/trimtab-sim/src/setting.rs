@@ -1,5 +1,5 @@
-//! Named settings, the only parser of `KEY=VALUE`. Each owner defines names, value types and
-//! ranges, by a table or by one call per setting.
+//! Named settings, the only parser of `KEY=VALUE`. Each owner defines names, value types
+//! and ranges, by a table or by one call per setting.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -46,8 +46,8 @@ impl From<SettingError> for String {
     }
 }
 
-/// Settings as given by the user. The owner applies each one; [`Self::end`] rejects the rest.
-/// Dashes and underscores in keys are the same.
+/// Settings as given by the user. The owner applies each one; [`Self::end`] rejects the
+/// rest. Dashes and underscores in keys are the same.
 #[derive(Clone, Debug)]
 pub struct GivenSettings<'a> {
     /// Precedes keys in error messages: `volume.`, `idle:`.

@@ -1,5 +1,5 @@
-//! Targets execute operations and own the clock: the monotonic clock on real targets, virtual
-//! time on modelled ones. The calling code is the same for both.
+//! Targets execute operations and own the clock: the monotonic clock on real targets,
+//! virtual time on modelled ones. The calling code is the same for both.
 
 pub mod drive;
 
@@ -132,11 +132,12 @@ pub trait BlockTarget: Clock {
     /// Properties of the target.
     fn info(&self) -> &BlockInfo;
 
-    /// Starts `op`. `tag` is below `queue_depth_max` and not in flight. The target may batch
-    /// submissions until the next [`reap`](Self::reap).
+    /// Starts `op`. `tag` is below `queue_depth_max` and not in flight. The target may
+    /// batch submissions until the next [`reap`](Self::reap).
     fn submit(&mut self, tag: u32, op: Command<'static>) -> TargetResult;
 
-    /// Announces an `op` to be submitted soon, so that a simulator can prefetch. No side effects.
+    /// Announces an `op` to be submitted soon, so that a simulator can prefetch. No side
+    /// effects.
     fn expect(&self, _op: &Command<'static>) {}
 
     /// Waits for at least `min` completions since the last call; appends all to `done`.
@@ -145,15 +146,15 @@ pub trait BlockTarget: Clock {
 
 /// A block target that can wait for a time and for completions together.
 pub trait PacedTarget: BlockTarget {
-    /// Waits for one completion, but not beyond `instant`; appends all to `done`. Only called with
-    /// operations in flight.
+    /// Waits for one completion, but not beyond `instant`; appends all to `done`. Only
+    /// called with operations in flight.
     fn reap_until(&mut self, instant: Nanos, done: &mut Vec<BlockCompletion>) -> TargetResult;
 }
 
 /// A file target with full-filesystem trim and a device that counts discards.
 pub trait TrimTarget: FileTarget {
-    /// Trims all free space; the caller excludes concurrent trims. Returns the result and the
-    /// time that discards continued in the background afterwards.
+    /// Trims all free space; the caller excludes concurrent trims. Returns the result and
+    /// the time that discards continued in the background afterwards.
     fn trim_all(&mut self) -> TargetResult<(TrimOutcome, Nanos)>;
 
     /// Discards since the last call (or since opening); `None` if not counted.
@@ -163,8 +164,8 @@ pub trait TrimTarget: FileTarget {
     fn wait_for_discards(&mut self) -> Nanos;
 }
 
-/// A range of a filesystem that one request can trim, in the filesystem's address space (ext4
-/// and XFS: bytes of the device; btrfs: logical addresses).
+/// A range of a filesystem that one request can trim, in the filesystem's address space
+/// (ext4 and XFS: bytes of the device; btrfs: logical addresses).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrimWindow {
     /// First byte.

@@ -1,7 +1,7 @@
 //! Block traces: parsers from published text formats to one record type.
 //!
-//! Reading is streaming: a parser keeps only state that later lines refer to. [`Lines`] also
-//! keeps the volume, and a window of requests for sorting by time.
+//! Reading is streaming: a parser keeps only state that later lines refer to. [`Lines`]
+//! also keeps the volume, and a window of requests for sorting by time.
 
 mod blkparse;
 mod fiu;
@@ -203,7 +203,8 @@ impl Parser {
     /// Parses one line.
     ///
     /// # Errors
-    /// A line not of the format, numbers out of range, or a range that is not whole sectors.
+    /// A line not of the format, numbers out of range, or a range that is not whole
+    /// sectors.
     fn line(&mut self, line: &str) -> Result<TraceLine, LineError> {
         let line = line.trim_end_matches(['\r', '\n']);
         let line = if self.begun { line } else { line.trim_start_matches('\u{feff}') };

@@ -1,15 +1,16 @@
-//! An ext4-like filesystem on a modelled drive, in virtual time. Detailed enough that file
-//! operations produce ext4's block traffic, and no more.
+//! An ext4-like filesystem on a modelled drive, in virtual time. Detailed enough that
+//! file operations produce ext4's block traffic, and no more.
 //!
 //! Modelled: block groups and bitmaps, the allocator with goals and preallocations, inode
-//! tables, directories, extents with delayed allocation, the page cache with writeback, the
-//! journal with commits and checkpoints, a block layer with plugs and a limited queue, two
-//! kinds of online discard, FITRIM. Not modelled: contents, permissions, links, holes,
-//! truncation, metadata reads (all metadata are in memory), quotas, errors.
+//! tables, directories, extents with delayed allocation, the page cache with writeback,
+//! the journal with commits and checkpoints, a block layer with plugs and a limited
+//! queue, two kinds of online discard, FITRIM. Not modelled: contents, permissions,
+//! links, holes, truncation, metadata reads (all metadata are in memory), quotas, errors.
 //!
-//! Foreground operations run one after another; each takes its processor time plus its waits.
-//! The flusher, the journal, the online discard worker and a running FITRIM are events on the
-//! same clock. Before the foreground continues, all earlier events have happened in order.
+//! Foreground operations run one after another; each takes its processor time plus its
+//! waits. The flusher, the journal, the online discard worker and a running FITRIM are
+//! events on the same clock. Before the foreground continues, all earlier events have
+//! happened in order.
 
 mod alloc;
 mod commit;
@@ -137,7 +138,8 @@ pub struct Volume<D> {
     batches_begun: u64,
     /// The last batch accepts more files.
     batch_open: bool,
-    /// Inode blocks to change after their contents were written; waiting for journal space.
+    /// Inode blocks to change after their contents were written; waiting for journal
+    /// space.
     conversions: VecDeque<u32>,
     /// File blocks in the page cache, and a use counter for their order.
     cached_blocks: u64,
@@ -147,7 +149,8 @@ pub struct Volume<D> {
     discards: OnlineDiscards,
     trimming: Option<ActiveTrim>,
     trimmed: Option<TrimRun>,
-    /// A trim with a smaller minimum extent than the last since mount ignores earlier marks.
+    /// A trim with a smaller minimum extent than the last since mount ignores earlier
+    /// marks.
     last_min_extent: u32,
 
     counters: Counters,
@@ -212,8 +215,8 @@ impl<D: Device> Volume<D> {
         Bytes((self.free_blocks - self.reserved) * BLOCK)
     }
 
-    /// Extents in use by files, metadata or a pending transaction; ascending, at most one block
-    /// group long.
+    /// Extents in use by files, metadata or a pending transaction; ascending, at most one
+    /// block group long.
     pub fn needed(&self) -> impl Iterator<Item = Extent> {
         let group_bytes = u64::from(GROUP_BLOCKS) * BLOCK;
         (self.start..).step_by(group_bytes as usize).zip(&self.space.groups).flat_map(

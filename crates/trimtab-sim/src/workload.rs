@@ -20,8 +20,8 @@ use trimtab_drive::units::{Bytes, Nanos};
 pub enum FileStep<'a> {
     /// Starts a phase of this name, timed separately.
     Phase(&'a str),
-    /// Delays the next operation until this long after the phase began: an open-loop rate. If
-    /// that has passed, continue at once; latency counts from the due time.
+    /// Delays the next operation until this long after the phase began: an open-loop
+    /// rate. If that has passed, continue at once; latency counts from the due time.
     NotBefore(Nanos),
     /// Executes this operation.
     Op(FileOp<'a>),

@@ -1,5 +1,6 @@
-//! A report independent of its output format: sections of verdicts, tables and charts. The
-//! terminal and HTML renderers use the same document, so the order and the numbers match.
+//! A report independent of its output format: sections of verdicts, tables and charts.
+//! The terminal and HTML renderers use the same document, so the order and the numbers
+//! match.
 
 use alloc::borrow::ToOwned as _;
 use alloc::format;
@@ -41,7 +42,8 @@ pub struct StudyAnswer {
 /// A line of an answer below its table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Subject of the line, at most eight characters; empty if it continues the line above.
+    /// Subject of the line, at most eight characters; empty if it continues the line
+    /// above.
     pub label: String,
     /// The line.
     pub text: String,
@@ -158,7 +160,8 @@ pub struct Table {
     pub remarks: bool,
     /// Rows that may be left out on a small screen.
     pub dispensable: Vec<usize>,
-    /// A heat map: shades of all cells but the first, up to [`SHADES`]; none, or one entry per row.
+    /// A heat map: shades of all cells but the first, up to [`SHADES`]; none, or one
+    /// entry per row.
     pub shades: Vec<Vec<u8>>,
 }
 
@@ -168,7 +171,8 @@ pub const SHADES: u8 = 8;
 /// Layout of a table that is wider than the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NarrowLayout {
-    /// Columns wrap into panels that repeat the first column: for figures compared down a column.
+    /// Columns wrap into panels that repeat the first column: for figures compared down a
+    /// column.
     #[default]
     Panels,
     /// One record per row, headed by its first cell: for lists of unlike items.
@@ -192,7 +196,8 @@ impl Table {
         self
     }
 
-    /// Column headings prefixed with their group titles, for formats with a single heading row.
+    /// Column headings prefixed with their group titles, for formats with a single
+    /// heading row.
     #[must_use]
     pub fn headings(&self) -> Vec<String> {
         let heading = |(at, heading): (usize, &String)| match self

@@ -9,9 +9,11 @@ use alloc::vec::Vec;
 use documents::{HostDiagnosis, HostDrive, HostFinding, HostLayer, Hosts, UnreadFile};
 use serde::Serialize;
 
-/// A drive with less life left is ending. The alerts in packaging/mixin have the same limit.
+/// A drive with less life left is ending. The alerts in packaging/mixin have the same
+/// limit.
 pub const ENDING_DAYS: f64 = 180.0;
-/// A write amplification above this is high. The alerts in packaging/mixin have the same limit.
+/// A write amplification above this is high. The alerts in packaging/mixin have the same
+/// limit.
 pub const WAF_HIGH: f64 = 5.0;
 /// A reading of this age is old.
 pub const OLD_DAYS: f64 = 30.0;
@@ -113,7 +115,8 @@ pub struct FleetDrive {
     pub device: String,
     /// Model.
     pub model: String,
-    /// Mechanisms that trim the filesystems on it; `None` if the host has no diagnosis of it.
+    /// Mechanisms that trim the filesystems on it; `None` if the host has no diagnosis of
+    /// it.
     pub trimmed_by: Option<String>,
     /// Bytes that the host wrote.
     pub host_written_bytes: Option<u64>,
@@ -409,8 +412,8 @@ impl Fleet {
     }
 }
 
-/// The mechanisms that trim the filesystems on a drive, from the diagnoses of its host. `None`
-/// if none of them has the drive.
+/// The mechanisms that trim the filesystems on a drive, from the diagnoses of its host.
+/// `None` if none of them has the drive.
 fn trimmed_by(diagnoses: Option<&[HostDiagnosis]>, device: &str) -> Option<String> {
     let name = device.strip_prefix("/dev/").unwrap_or(device);
     let is_on = |diagnosis: &&HostDiagnosis| {

@@ -1,10 +1,11 @@
-//! Learns a twin: probes a drive, then finds the modelled drives that explain the measurements.
+//! Learns a twin: probes a drive, then finds the modelled drives that explain the
+//! measurements.
 //!
-//! Probes run on any block target, real or modelled, and produce [`Observation`]s. [`invert`]
-//! derives a first drive from them by arithmetic. [`fit`] then runs the same probes on
-//! modelled drives around it in virtual time. The drives that show the same figures form the
-//! ensemble, and its spread is the remaining uncertainty. Properties that no probe can
-//! identify are drawn from class priors ([`classes`]).
+//! Probes run on any block target, real or modelled, and produce [`Observation`]s.
+//! [`invert`] derives a first drive from them by arithmetic. [`fit`] then runs the same
+//! probes on modelled drives around it in virtual time. The drives that show the same
+//! figures form the ensemble, and its spread is the remaining uncertainty. Properties
+//! that no probe can identify are drawn from class priors ([`classes`]).
 
 pub mod candidate;
 pub mod classes;
@@ -91,7 +92,8 @@ pub struct Observation {
     pub probe: &'static str,
     /// Nanoseconds per command or per byte.
     pub value_ns: f64,
-    /// Standard error of the logarithm: noise, and what a model of another size cannot reproduce.
+    /// Standard error of the logarithm: noise, and what a model of another size cannot
+    /// reproduce.
     pub sigma: f64,
 }
 

@@ -1,8 +1,10 @@
-//! Interprets runs: studies of trim policies, sweeps over plans, and twins of real drives.
+//! Interprets runs: studies of trim policies, sweeps over plans, and twins of real
+//! drives.
 //!
-//! A [`study`] turns runs into a verdict and a [`document`]. A [`sweep`] expands a plan into
-//! cells and collects their results in a table. [`learn`] finds the modelled drives that
-//! explain the measurements of a real one. A [`fleet`] joins the diagnoses of many hosts.
+//! A [`study`] turns runs into a verdict and a [`document`]. A [`sweep`] expands a plan
+//! into cells and collects their results in a table. [`learn`] finds the modelled drives
+//! that explain the measurements of a real one. A [`fleet`] joins the diagnoses of many
+//! hosts.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,8 +1,8 @@
 //! Sweeps: many modelled runs along the axes of a plan, with the results in a table.
 //!
 //! This module runs nothing itself. The caller runs the cells on any number of threads or
-//! machines; the results do not depend on that. Each numbered cell is made from its number
-//! alone, so that no list of millions is stored.
+//! machines; the results do not depend on that. Each numbered cell is made from its
+//! number alone, so that no list of millions is stored.
 
 pub mod cell;
 pub mod design;

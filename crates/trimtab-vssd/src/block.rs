@@ -38,8 +38,8 @@ pub struct AttachContext<'a> {
 }
 
 impl ServedBlockDevice {
-    /// Creates the device over the first transport of `wanted` that works. First records what a
-    /// crash would leave behind. Also returns remarks for the user.
+    /// Creates the device over the first transport of `wanted` that works. First records
+    /// what a crash would leave behind. Also returns remarks for the user.
     pub fn make(
         drive: &Arc<dyn RequestServer>,
         place: &AttachContext<'_>,
@@ -84,8 +84,8 @@ impl ServedBlockDevice {
         }
     }
 
-    /// Sets the queue attributes to those of the drive where they differ. Returns a description
-    /// of each value that the kernel rejected.
+    /// Sets the queue attributes to those of the drive where they differ. Returns a
+    /// description of each value that the kernel rejected.
     pub fn tune(&self, geometry: &Geometry) -> Vec<String> {
         match &self.way {
             FrontEnd::LoopOnFuse(looped) => looped.tune(geometry),
@@ -93,8 +93,8 @@ impl ServedBlockDevice {
         }
     }
 
-    /// Checks that the device is unused, unless `force` is set, and flushes all writes to the
-    /// drive. On error, nothing has changed.
+    /// Checks that the device is unused, unless `force` is set, and flushes all writes to
+    /// the drive. On error, nothing has changed.
     pub fn release(&mut self, force: bool, problems: &mut Vec<String>) -> anyhow::Result<()> {
         if let FrontEnd::LoopOnFuse(looped) = &self.way {
             return looped.release(force, problems);
@@ -176,7 +176,8 @@ fn why_not(missed: &[(Transport, anyhow::Error)]) -> String {
     missed.iter().map(|(transport, why)| format!("; not {transport}: {why:#}")).collect()
 }
 
-/// The last transport's error, which needs no module of its own, with the others as context.
+/// The last transport's error, which needs no module of its own, with the others as
+/// context.
 fn none(mut missed: Vec<(Transport, anyhow::Error)>) -> anyhow::Error {
     let at = missed
         .iter()

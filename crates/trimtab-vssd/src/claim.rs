@@ -11,7 +11,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The result of claiming a block device exclusively.
 pub enum Claim {
-    /// Claimed. Fails if mounted, swap, or part of another device, as far as visible here.
+    /// Claimed. Fails if mounted, swap, or part of another device, as far as visible
+    /// here.
     Alone(File),
     /// The device does not exist any more.
     Gone,
@@ -20,7 +21,8 @@ pub enum Claim {
 }
 
 impl Claim {
-    /// Claims the disk. Waits for processes that scan all devices and have it open briefly.
+    /// Claims the disk. Waits for processes that scan all devices and have it open
+    /// briefly.
     pub fn take(disk: &Disk) -> io::Result<Self> {
         let end = Instant::now() + PATIENCE;
         loop {

@@ -1,9 +1,9 @@
 //! Estimates the compressibility of data at low cost: a compressing drive stores data at
 //! their compressed size.
 //!
-//! Examines at most four blocks of 4 KiB spread over the request. Per block, counts the bytes
-//! in dictionary matches (four bytes or more, as LZ4 finds them, each costing three bytes),
-//! and the order-0 entropy of the rest.
+//! Examines at most four blocks of 4 KiB spread over the request. Per block, counts the
+//! bytes in dictionary matches (four bytes or more, as LZ4 finds them, each costing three
+//! bytes), and the order-0 entropy of the rest.
 
 use std::sync::LazyLock;
 use trimtab_drive::data::DataClass;
@@ -69,11 +69,13 @@ fn stored_share(block: &[u8]) -> f32 {
             at = at.wrapping_add(length);
             matched = matched.wrapping_add(length);
             matches = matches.wrapping_add(1);
-            // Not reset to 0 as in LZ4: rare matches in such data must not slow down the search.
+            // Not reset to 0 as in LZ4: rare matches in such data must not slow down the
+            // search.
             misses = misses.saturating_sub(length.wrapping_mul(MISSES_FORGIVEN));
         } else {
             let step = (misses >> skip_after_log2).wrapping_add(1);
-            // Skipped bytes at hand are still counted, to keep the entropy estimate accurate.
+            // Skipped bytes at hand are still counted, to keep the entropy estimate
+            // accurate.
             let seen = step.min(word.to_le_bytes().len());
             for byte in &word.to_le_bytes()[..seen] {
                 let literal = &mut literals[usize::from(*byte)];
@@ -114,9 +116,9 @@ fn match_length(block: &[u8], earlier: usize, at: usize) -> usize {
             .count()
 }
 
-/// Bits per symbol of `total` symbols with these counts. A small sample shows only some of
-/// the values, so the plain estimate is raised by (k - 1) / (2 n ln 2) for k distinct values
-/// among n symbols (Miller and Madow 1955).
+/// Bits per symbol of `total` symbols with these counts. A small sample shows only some
+/// of the values, so the plain estimate is raised by (k - 1) / (2 n ln 2) for k distinct
+/// values among n symbols (Miller and Madow 1955).
 fn entropy(counts: &[u16; 256], total: usize) -> f32 {
     /// n log2 n.
     static N_LOG_N: LazyLock<[f32; BLOCK + 1]> = LazyLock::new(|| {

@@ -84,7 +84,8 @@ pub struct EngineSnapshot {
     pub discards: Sums,
     /// Bytes that hold data.
     pub mapped_bytes: u64,
-    /// Bytes written by the host, and to the medium on their behalf, since the drive was new.
+    /// Bytes written by the host, and to the medium on their behalf, since the drive was
+    /// new.
     pub written: (u64, u64),
     /// The model's counters.
     pub model: BTreeMap<String, u64>,
@@ -121,8 +122,8 @@ impl Engine {
         }
     }
 
-    /// Makes trimmed space read as zeros from now on. Required by a front end whose host uses the
-    /// same request for TRIM and zero-writes.
+    /// Makes trimmed space read as zeros from now on. Required by a front end whose host
+    /// uses the same request for TRIM and zero-writes.
     pub fn have_trimmed_space_read_as_zeros(&self) {
         self.zeros.store(true, Ordering::Relaxed);
     }

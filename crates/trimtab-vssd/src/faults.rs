@@ -102,9 +102,9 @@ impl FaultInjector {
         }
     }
 
-    /// Enables power cuts that were not requested with `--fault power-cut`. Flushes first,
-    /// because the old content of earlier writes was not saved; later writes are tracked. Returns
-    /// true if cuts were already enabled.
+    /// Enables power cuts that were not requested with `--fault power-cut`. Flushes
+    /// first, because the old content of earlier writes was not saved; later writes are
+    /// tracked. Returns true if cuts were already enabled.
     fn expect_power_cuts(&self, state: &mut FaultState) -> bool {
         if state.undo.is_some() {
             return true;
@@ -141,8 +141,8 @@ impl FaultInjector {
         words
     }
 
-    /// Cuts the power now. Returns the number of pages lost, and whether earlier writes were
-    /// tracked; if not, all earlier writes count as durable.
+    /// Cuts the power now. Returns the number of pages lost, and whether earlier writes
+    /// were tracked; if not, all earlier writes count as durable.
     pub fn cut_power(&self) -> Result<(u64, bool), String> {
         let mut state = self.lock();
         if state.off {

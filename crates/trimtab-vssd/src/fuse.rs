@@ -1,8 +1,8 @@
 //! The front end below the kernel's loop driver: one file, served over FUSE.
 //!
-//! The file is opened for direct I/O, so nothing is cached between the loop device and the
-//! engine: a flush of the device reaches the drive after everything before it, and the drive
-//! sees exactly the requests of the block layer.
+//! The file is opened for direct I/O, so nothing is cached between the loop device and
+//! the engine: a flush of the device reaches the drive after everything before it, and
+//! the drive sees exactly the requests of the block layer.
 
 mod file;
 
@@ -27,8 +27,8 @@ impl FuseSession {
     }
 }
 
-/// Mounts a filesystem with the single file `name`, backed by `drive`, on `mountpoint`, and
-/// serves it until it is unmounted.
+/// Mounts a filesystem with the single file `name`, backed by `drive`, on `mountpoint`,
+/// and serves it until it is unmounted.
 pub fn mount(
     drive: Arc<dyn RequestServer>,
     pacer: &Arc<Pacer>,

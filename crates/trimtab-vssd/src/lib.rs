@@ -1,9 +1,9 @@
 //! The virtual SSD: a modelled drive attached as a real block device.
 //!
-//! One engine with thin front ends. A front end converts what the kernel or an emulator sends
-//! into a [`request::Request`]. The [`engine::Engine`] stores the data, asks the model for
-//! the latency, and returns the completion time; the [`pace::Pacer`] completes the request
-//! then. Faults wrap the engine ([`faults`]); neither side knows about them.
+//! One engine with thin front ends. A front end converts what the kernel or an emulator
+//! sends into a [`request::Request`]. The [`engine::Engine`] stores the data, asks the
+//! model for the latency, and returns the completion time; the [`pace::Pacer`] completes
+//! the request then. Faults wrap the engine ([`faults`]); neither side knows about them.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,9 @@
 //! The front end for emulators and NBD clients: NBD on a Unix socket.
 //!
-//! Fixed newstyle negotiation and simple replies, as in the NBD project's `proto.md`; only the
-//! default export. Requests of a connection are served in order of arrival and answered when due,
-//! in any order. Memory for replies is bounded ([`ReplyMemory`]), whatever clients do.
+//! Fixed newstyle negotiation and simple replies, as in the NBD project's `proto.md`;
+//! only the default export. Requests of a connection are served in order of arrival and
+//! answered when due, in any order. Memory for replies is bounded ([`ReplyMemory`]),
+//! whatever clients do.
 
 mod negotiation;
 mod replies;
@@ -43,7 +44,8 @@ pub struct NbdFront {
 }
 
 impl NbdFront {
-    /// Listens on `path`. Replaces a socket without a listener, and refuses other objects.
+    /// Listens on `path`. Replaces a socket without a listener, and refuses other
+    /// objects.
     pub fn start(
         path: &Path,
         drive: Arc<dyn RequestServer>,
@@ -81,7 +83,8 @@ impl NbdFront {
         std::thread::Builder::new().name("nbd".into()).spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else {
-                    // Out of descriptors, for example, which an immediate retry would not solve.
+                    // Out of descriptors, for example, which an immediate retry would not
+                    // solve.
                     std::thread::sleep(std::time::Duration::from_millis(10));
                     continue;
                 };
@@ -131,8 +134,8 @@ fn is_socket(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Socket
 }
 
-/// Removes the socket of a dead server: the one recorded as `made`, or without a record one
-/// of this user's without a listener. Any other object stays.
+/// Removes the socket of a dead server: the one recorded as `made`, or without a record
+/// one of this user's without a listener. Any other object stays.
 pub fn remove_left(path: &Path, made: Option<ObjectIdentity>) -> io::Result<()> {
     let (directory, name) = match Dir::of_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -74,7 +74,8 @@ impl<T> DelayQueue<T> {
         self.waiting.len()
     }
 
-    /// Time to wait for more before [`rest`](Self::rest); `None` if CPUs may sleep already.
+    /// Time to wait for more before [`rest`](Self::rest); `None` if CPUs may sleep
+    /// already.
     pub fn rest_after(&self) -> Option<Duration> {
         self.latency_guard.is_some().then_some(RELEASE_AFTER)
     }
@@ -121,7 +122,8 @@ struct SharedPacerQueue {
 }
 
 impl SharedPacerQueue {
-    /// Ignores poisoning: a completion that panicked has already been removed from the queue.
+    /// Ignores poisoning: a completion that panicked has already been removed from the
+    /// queue.
     fn lock(&self) -> MutexGuard<'_, PacerQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

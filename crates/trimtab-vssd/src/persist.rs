@@ -33,8 +33,8 @@ pub fn in_memory(
 }
 
 /// The drive whose data are in the file `data`: resumed, or new if the file is new. With
-/// `adopt`, data without a state file become the initial content of a new drive. Also returns
-/// a remark for the user.
+/// `adopt`, data without a state file become the initial content of a new drive. Also
+/// returns a remark for the user.
 pub fn in_file(
     spec: &DriveSpec,
     interface: &Interface,
@@ -81,8 +81,8 @@ pub fn in_file(
     Ok((drive, Some(remark)))
 }
 
-/// Stores the state of a drive next to its data file. A stored state of [`UseFlag::InUse`]
-/// marks a crash when it is found later.
+/// Stores the state of a drive next to its data file. A stored state of
+/// [`UseFlag::InUse`] marks a crash when it is found later.
 pub fn keep(engine: &Engine, spec: &DriveSpec, data: &Path, leave: UseFlag) -> anyhow::Result<()> {
     anyhow::ensure!(
         !engine.is_broken(),
@@ -179,7 +179,8 @@ fn checksum(spec: &DriveSpec) -> u32 {
     crc32(text::figures(spec).as_bytes())
 }
 
-/// Checksum of a sample of the mapped data, which also covers whether each place holds data.
+/// Checksum of a sample of the mapped data, which also covers whether each place holds
+/// data.
 fn sample(store: &Store, size: u64, unit: u64, mapped: &[Range<u64>]) -> Result<u32, Errno> {
     let all: u64 = mapped.iter().map(|run| run.end - run.start).sum();
     let has_data = store.data_extents().next().transpose()?.is_some();
@@ -200,9 +201,9 @@ fn sample(store: &Store, size: u64, unit: u64, mapped: &[Range<u64>]) -> Result<
     Ok(crc32(&bytes))
 }
 
-/// Updates the model to the data file: writes data that the ledger does not know, and trims
-/// ranges that the file no longer holds. Returns the bytes written. (Blocks overwritten
-/// several times since count as one write less than they had.)
+/// Updates the model to the data file: writes data that the ledger does not know, and
+/// trims ranges that the file no longer holds. Returns the bytes written. (Blocks
+/// overwritten several times since count as one write less than they had.)
 fn bring_up_to_data(drive: &mut EngineDrive, interface: &Interface) -> anyhow::Result<u64> {
     let unit = drive.ledger.unit();
     let mut held = Ledger::new(interface.geometry.size, interface.geometry.logical_block);

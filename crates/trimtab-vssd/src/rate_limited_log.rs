@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 const INTERVAL_MIN: Duration = Duration::from_secs(10);
 
-/// Prints at most one line in ten seconds, with the number of lines suppressed in between.
+/// Prints at most one line in ten seconds, with the number of lines suppressed in
+/// between.
 #[derive(Debug, Default)]
 pub struct RateLimitedLog {
     state: Mutex<(Option<Instant>, u64)>,

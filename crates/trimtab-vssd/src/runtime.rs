@@ -1,5 +1,5 @@
-//! Runtime directories of attached drives: one per drive, with a record, a control socket and the
-//! mount point.
+//! Runtime directories of attached drives: one per drive, with a record, a control socket
+//! and the mount point.
 //!
 //! ```text
 //!     /run/trimtab/drives/ID/          for root; $XDG_RUNTIME_DIR/trimtab/drives/ID/ for others
@@ -9,9 +9,9 @@
 //!         log                          messages of the server in the background
 //! ```
 //!
-//! Everything belongs to this user and is private. That is checked on open directories, not by
-//! name, so the contents come from this program. A record of a dead process is the result of a
-//! crash: the next start finds it and removes only what the record lists.
+//! Everything belongs to this user and is private. That is checked on open directories,
+//! not by name, so the contents come from this program. A record of a dead process is the
+//! result of a crash: the next start finds it and removes only what the record lists.
 
 use crate::transport::Transport;
 use crate::{nbd, ublk};
@@ -73,7 +73,8 @@ pub struct ServerRecord {
     pub served: Option<(u64, u64)>,
     /// The path of the NBD socket, if there is one.
     pub nbd: Option<PathBuf>,
-    /// The identity of the socket, once it exists: device number of its filesystem, and inode.
+    /// The identity of the socket, once it exists: device number of its filesystem, and
+    /// inode.
     #[serde(default)]
     pub nbd_socket: Option<(u64, u64)>,
     /// The data file, if there is one.
@@ -140,7 +141,8 @@ impl RuntimeDirectory {
             .with_context(|| format!("cannot write {}", self.dir.path().join(RECORD).display()))
     }
 
-    /// Reads the record; `None` if missing, or not written by this program for this drive.
+    /// Reads the record; `None` if missing, or not written by this program for this
+    /// drive.
     pub fn record(&self) -> Option<ServerRecord> {
         let file = self.dir.open_read(RECORD).ok()?;
         if !Dir::is_trusted_file(&file).ok()? {
@@ -153,7 +155,8 @@ impl RuntimeDirectory {
 
     /// Removes the directory. The mount point must be unmounted.
     pub fn remove(&self) -> io::Result<()> {
-        // Removes known names only, the record last: a mount that still exists is not touched.
+        // Removes known names only, the record last: a mount that still exists is not
+        // touched.
         for name in [CONTROL, LOG] {
             self.remove_file(name)?;
         }
@@ -183,8 +186,8 @@ impl RuntimeDirectory {
         }
     }
 
-    /// Unmounts the served file from the mount point, even if it is busy or dead. Succeeds if
-    /// nothing is mounted. `served` is the file, if known.
+    /// Unmounts the served file from the mount point, even if it is busy or dead.
+    /// Succeeds if nothing is mounted. `served` is the file, if known.
     pub fn unmount(&self, served: Option<ObjectIdentity>) -> anyhow::Result<()> {
         let mount_point = self.mount_point();
         let mounts = mountinfo::read(&Root::live()?).context("cannot read the mount table")?;
@@ -250,7 +253,8 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Opens this user's directory, creating it if needed. Fails if others may write to it.
+    /// Opens this user's directory, creating it if needed. Fails if others may write to
+    /// it.
     pub fn open() -> anyhow::Result<Self> {
         let path = base()?.join("drives");
         let directory = Dir::guarded(&path, true)
@@ -397,7 +401,8 @@ impl Runtime {
         make().with_context(|| format!("cannot make {}", self.directory.path().join(id).display()))
     }
 
-    /// Removes the remains of crashed servers. Returns remarks on what was and was not removed.
+    /// Removes the remains of crashed servers. Returns remarks on what was and was not
+    /// removed.
     pub fn clean_up(&self) -> anyhow::Result<Vec<String>> {
         let mut remarks = Vec::new();
         for entry in self.entries()? {
@@ -461,7 +466,8 @@ fn base() -> anyhow::Result<PathBuf> {
     {
         return Ok(found.join("trimtab"));
     }
-    // Not in a world-writable directory: another user could create a predictable name first.
+    // Not in a world-writable directory: another user could create a predictable name
+    // first.
     let state = std::env::var_os("XDG_STATE_HOME")
         .filter(|directory| !directory.is_empty())
         .map(PathBuf::from);
@@ -627,7 +633,8 @@ mod tests {
         }
         fs::create_dir(outside.path().join("mnt")).unwrap();
         symlink(outside.path(), dir.path().join("link")).unwrap();
-        // Writable by others; with another drive's record; with a record that has a second link.
+        // Writable by others; with another drive's record; with a record that has a
+        // second link.
         let (_, shared) = runtime.claim(Some("shared"), "x").unwrap();
         shared.write_record(&dead("shared")).unwrap();
         fs::set_permissions(dir.path().join("shared"), fs::Permissions::from_mode(0o777)).unwrap();

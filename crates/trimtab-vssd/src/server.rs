@@ -71,7 +71,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates everything; on error, removes what was created. Also returns remarks for the user.
+    /// Creates everything; on error, removes what was created. Also returns remarks for
+    /// the user.
     pub fn start(options: AttachOptions) -> anyhow::Result<(Self, Vec<String>)> {
         let runtime = Runtime::open()?;
         let mut remarks = runtime.clean_up()?;
@@ -85,7 +86,8 @@ impl Server {
             }
             None => persist::in_memory(&options.spec, &interface, options.seed)?,
         };
-        // Memory allocation while writing back to our own device must not wait for writeback.
+        // Memory allocation while writing back to our own device must not wait for
+        // writeback.
         let _ = rustix::process::configure_io_flusher_behavior(true);
         let pacer = Arc::new(Pacer::start().context("cannot start a thread")?);
         let attached_unix_ms = SystemTime::now()
@@ -194,7 +196,8 @@ impl Server {
         let (block, mut remarks) =
             ServedBlockDevice::make(drive, &place, wanted, &mut self.record)?;
         if block.transport() == Transport::Device {
-            // Zero-writes may arrive as TRIM requests, so trimmed space must read as zeros.
+            // Zero-writes may arrive as TRIM requests, so trimmed space must read as
+            // zeros.
             self.engine.have_trimmed_space_read_as_zeros();
         }
         let block = self.block.insert(block);
@@ -283,7 +286,8 @@ impl Server {
         Ok(())
     }
 
-    /// After a detach, stores the drive's state and removes the rest. The error lists what failed.
+    /// After a detach, stores the drive's state and removes the rest. The error lists
+    /// what failed.
     fn finish(&mut self) -> anyhow::Result<()> {
         if let Err(error) = self.engine.finish_recording() {
             self.problems.push(format!("{error:#}"));

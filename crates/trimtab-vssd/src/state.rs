@@ -1,4 +1,5 @@
-//! The state of a drive between attachments, stored next to its data file as `FILE.state`.
+//! The state of a drive between attachments, stored next to its data file as
+//! `FILE.state`.
 //!
 //! ```text
 //! state   = "TTDRIVE1" use header mapped model
@@ -9,7 +10,8 @@
 //! section = u64 length, u32 CRC-32, bytes
 //! ```
 //!
-//! It is written to a new file that then replaces the old one, so a crash leaves one or the other.
+//! It is written to a new file that then replaces the old one, so a crash leaves one or
+//! the other.
 
 use crate::trace::checksum::{compress, crc32, decompressed};
 use anyhow::Context as _;
@@ -187,8 +189,8 @@ impl SavedState {
         Nanos(self.header.model_time_ns)
     }
 
-    /// Passes each run of mapped units to `run`, in order, and returns the model's snapshot,
-    /// which has at most `model_bytes_max` bytes.
+    /// Passes each run of mapped units to `run`, in order, and returns the model's
+    /// snapshot, which has at most `model_bytes_max` bytes.
     pub fn load(
         mut self,
         model_bytes_max: u64,
@@ -429,7 +431,8 @@ mod tests {
         assert_eq!(runs, 1 << 20);
     }
 
-    /// Writes the state of a drive of `units` units, half mapped, and a model of that size.
+    /// Writes the state of a drive of `units` units, half mapped, and a model of that
+    /// size.
     fn large(data: &Path, units: u64) {
         let header = StateHeader { size: units * 512, ..header() };
         let model: Vec<u8> =
@@ -475,7 +478,8 @@ mod tests {
             peak.split_whitespace().next().unwrap().parse().unwrap()
         };
         let (none, small, large) = (peak_kib(0), peak_kib(4 << 20), peak_kib(40 << 20));
-        // The model is read into one buffer that doubles as it grows; the map is not kept here.
+        // The model is read into one buffer that doubles as it grows; the map is not kept
+        // here.
         let (small, large) = (small.saturating_sub(none), large.saturating_sub(none));
         assert!(
             small < 3 * (4 << 10) && large < 3 * (40 << 10),

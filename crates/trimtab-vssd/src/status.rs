@@ -103,7 +103,8 @@ pub struct Status {
     pub mapped_bytes: u64,
     /// Memory or data file space that the data occupy, in bytes.
     pub stored_bytes: u64,
-    /// NAND (or medium) bytes written per host byte since new; `None` before the first write.
+    /// NAND (or medium) bytes written per host byte since new; `None` before the first
+    /// write.
     pub waf: Option<f64>,
     /// Counters of the model over the drive's whole life.
     pub model: BTreeMap<String, u64>,

@@ -1,5 +1,5 @@
-//! The bytes of the drive: sparse, in memory or in a file. Both are an open file; the kernel
-//! allocates pages on write and frees them on trim. No lock of ours is needed.
+//! The bytes of the drive: sparse, in memory or in a file. Both are an open file; the
+//! kernel allocates pages on write and frees them on trim. No lock of ours is needed.
 
 use anyhow::Context as _;
 use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, SeekFrom};
@@ -23,7 +23,8 @@ const MEMORY_RESERVE: u64 = 256 << 20;
 pub struct Store {
     file: File,
     in_memory: bool,
-    /// Bytes that may be written before the free memory is checked again; 0 if memory is short.
+    /// Bytes that may be written before the free memory is checked again; 0 if memory is
+    /// short.
     credit: AtomicU64,
 }
 
@@ -37,7 +38,8 @@ impl Store {
         Ok(Self { file, in_memory: true, credit: AtomicU64::new(0) })
     }
 
-    /// `size` bytes in the file at `path`, created if needed, locked against other servers.
+    /// `size` bytes in the file at `path`, created if needed, locked against other
+    /// servers.
     pub fn in_file(path: &Path, size: u64) -> anyhow::Result<Self> {
         let shown = path.display();
         let file =
@@ -172,8 +174,8 @@ impl Store {
         Ok(())
     }
 
-    /// Refuses new pages when the machine is short of memory: an I/O error for the host is better
-    /// than the OOM killer. Existing pages can still be overwritten.
+    /// Refuses new pages when the machine is short of memory: an I/O error for the host
+    /// is better than the OOM killer. Existing pages can still be overwritten.
     fn check_memory(&self, offset: u64, len: u64) -> Result<(), Errno> {
         let credit = self.credit.load(Ordering::Relaxed);
         if let Some(rest) = credit.checked_sub(len) {
@@ -191,8 +193,8 @@ impl Store {
 }
 
 /// Opens the file and makes it private: it is as sensitive as the drive. Follows no link:
-/// another user could place one to turn any file of the right size, or an empty one, into a
-/// drive. A file that another user placed would be readable to them.
+/// another user could place one to turn any file of the right size, or an empty one, into
+/// a drive. A file that another user placed would be readable to them.
 fn open_private(path: &Path) -> std::io::Result<File> {
     let (directory, name) = Dir::of_file(path)?;
     match directory.open_or_create(name, PRIVATE_FILE) {

@@ -1,9 +1,10 @@
-//! Recordings of the requests of a host: written by the virtual SSD, read by `trimtab drive
-//! replay`, and exported as fio's iolog or blkparse's text.
+//! Recordings of the requests of a host: written by the virtual SSD, read by `trimtab
+//! drive replay`, and exported as fio's iolog or blkparse's text.
 //!
 //! # The format, version 1
 //!
-//! Fixed-width numbers are little-endian; a varint is LEB128 (seven bits a byte, lowest first).
+//! Fixed-width numbers are little-endian; a varint is LEB128 (seven bits a byte, lowest
+//! first).
 //!
 //! ```text
 //! file    = "TRIMTRC1" header block* end
@@ -12,8 +13,9 @@
 //! end     = u32 0, u64 records in the file, u32 CRC-32 of those eight bytes
 //! ```
 //!
-//! The stored bytes of a block are its raw bytes, compressed with deflate. The raw bytes are a
-//! sequence of records; time and position restart at 0, so that each block can be read alone:
+//! The stored bytes of a block are its raw bytes, compressed with deflate. The raw bytes
+//! are a sequence of records; time and position restart at 0, so that each block can be
+//! read alone:
 //!
 //! ```text
 //! record  = u8 kind and flags
@@ -28,7 +30,8 @@
 //!                 bit 4: the next record is another range of the same TRIM command
 //! ```
 //!
-//! A truncated recording (after a crash) has no end; a reader reports it after the last whole block.
+//! A truncated recording (after a crash) has no end; a reader reports it after the last
+//! whole block.
 
 pub mod checksum;
 mod export;

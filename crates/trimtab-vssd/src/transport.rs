@@ -32,8 +32,8 @@ pub enum TransportChoice {
 }
 
 impl TransportChoice {
-    /// The transports to try, best first. ublk exposes all attributes of a drive and needs only
-    /// one thread between request and completion.
+    /// The transports to try, best first. ublk exposes all attributes of a drive and
+    /// needs only one thread between request and completion.
     #[must_use]
     pub fn candidates(self) -> Vec<Transport> {
         match self {

@@ -1,9 +1,9 @@
-//! The front end that is itself a block device: the kernel's ublk driver passes every request
-//! of the block layer to this process through io_uring.
+//! The front end that is itself a block device: the kernel's ublk driver passes every
+//! request of the block layer to this process through io_uring.
 //!
 //! The device has a queue per CPU, and each queue a thread ([`Worker`]). Discards and
-//! zero-writes are separate requests and run concurrently with others. A device is identified
-//! by a mark that the kernel stores with it, never by its number.
+//! zero-writes are separate requests and run concurrently with others. A device is
+//! identified by a mark that the kernel stores with it, never by its number.
 
 mod parameters;
 mod requests;
@@ -111,8 +111,8 @@ impl UblkFront {
             .with_context(|| format!("{} cannot be started", self.disk().path().display()))
     }
 
-    /// Starts a thread for each queue of the device, which can only be opened once. Returns when
-    /// all of them are ready for requests.
+    /// Starts a thread for each queue of the device, which can only be opened once.
+    /// Returns when all of them are ready for requests.
     fn serve_queues(
         &mut self,
         drive: &Arc<dyn RequestServer>,
@@ -249,8 +249,8 @@ fn marked(control: &mut Control, mark: u64) -> io::Result<Vec<Info>> {
         .collect())
 }
 
-/// Removes the devices with this mark, which a dead server left; with `force` also while in use:
-/// the users get I/O errors. There are none without the driver.
+/// Removes the devices with this mark, which a dead server left; with `force` also while
+/// in use: the users get I/O errors. There are none without the driver.
 pub fn remove_left(mark: u64, force: bool) -> anyhow::Result<()> {
     let mut control = match Control::open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

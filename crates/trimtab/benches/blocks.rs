@@ -1,7 +1,9 @@
-//! Block operations against fio, on the same file in the same run; and what the tool itself costs.
+//! Block operations against fio, on the same file in the same run; and what the tool
+//! itself costs.
 //!
-//! `cargo bench --bench blocks`; `TRIMTAB_BENCH_DIR` is where the file on a drive is made (default: the current directory),
-//! `TRIMTAB_BENCH_SECONDS` how long each measurement takes, `TRIMTAB_BENCH_ROUNDS` how often each is repeated.
+//! `cargo bench --bench blocks`; `TRIMTAB_BENCH_DIR` is where the file on a drive is made
+//! (default: the current directory), `TRIMTAB_BENCH_SECONDS` how long each measurement
+//! takes, `TRIMTAB_BENCH_ROUNDS` how often each is repeated.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod figures;
@@ -106,7 +108,8 @@ fn iops(phase: &Phase) -> f64 {
     phase.ops_total() as f64 / phase.took.as_secs_f64()
 }
 
-/// One measurement of ours in a process of its own, so that its CPU time is the process's: `FILE read|write DEPTH SECONDS`.
+/// One measurement of ours in a process of its own, so that its CPU time is the
+/// process's: `FILE read|write DEPTH SECONDS`.
 fn child(args: &[String]) {
     let [file, direction, depth, seconds] = args else { panic!("four arguments") };
     let depth = depth.parse().unwrap();
@@ -167,8 +170,9 @@ fn ours(file: &Path, read: bool, depth: u32, seconds: f64) -> Sample {
     measure(command, |out| out.trim().parse().unwrap())
 }
 
-/// The options under which fio does the same: direct, registered file and memory, no map of places visited, new data for every write.
-/// `batch` lets it submit and take many at a time, as ours does; its default is one at a time.
+/// The options under which fio does the same: direct, registered file and memory, no map
+/// of places visited, new data for every write. `batch` lets it submit and take many at a
+/// time, as ours does; its default is one at a time.
 fn fio(file: &Path, size: Bytes, read: bool, depth: u32, seconds: f64, batch: bool) -> Sample {
     let mut command = Command::new("fio");
     command.args([
@@ -296,7 +300,8 @@ fn null_cost() -> bool {
     held
 }
 
-/// The same operations with and without recording, in many short turns, since a drive is not as steady as the difference is small.
+/// The same operations with and without recording, in many short turns, since a drive is
+/// not as steady as the difference is small.
 fn recording_cost(place: &str, file: &Path, plan: &Plan) -> bool {
     let mut held = true;
     println!("\nrecording at QD32 on {place}");
@@ -358,8 +363,8 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// A median with its 95 % confidence interval, which order statistics give whatever the distribution (the sign test's interval: ranks
-/// `n / 2 -+ 0.98 sqrt(n)`).
+/// A median with its 95 % confidence interval, which order statistics give whatever the
+/// distribution (the sign test's interval: ranks `n / 2 -+ 0.98 sqrt(n)`).
 struct Spread {
     low: f64,
     median: f64,

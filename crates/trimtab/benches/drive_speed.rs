@@ -1,7 +1,9 @@
-//! Speed and memory of the SSD model, its timing on, collection in steady state, one thread.
+//! Speed and memory of the SSD model, its timing on, collection in steady state, one
+//! thread.
 //!
-//! `cargo bench --bench drive_speed`. Rates are per second of processor time, so that other work on the machine counts less; the median of
-//! `TRIMTAB_BENCH_ROUNDS` (default 5).
+//! `cargo bench --bench drive_speed`. Rates are per second of processor time, so that
+//! other work on the machine counts less; the median of `TRIMTAB_BENCH_ROUNDS` (default
+//! 5).
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod figures;
@@ -132,7 +134,8 @@ fn measure(claim: &Claim) -> bool {
         );
     };
     report("first sequential fill", units, None, &mut [bench.timed(|bench| bench.sequential())]);
-    // Steady state: at 10 % over-provisioning two drive writes come within a per cent of it, three within noise.
+    // Steady state: at 10 % over-provisioning two drive writes come within a per cent of
+    // it, three within noise.
     bench.random(3 * units);
     let count = units.min(8 << 20);
     let before = bench.ssd.counters().clone();
@@ -180,7 +183,8 @@ impl Bench {
             .done
     }
 
-    /// Writes `count` random pages with a sliding window of [`QUEUE_DEPTH`]; offsets are drawn a window ahead, as a queue would hold them.
+    /// Writes `count` random pages with a sliding window of [`QUEUE_DEPTH`]; offsets are
+    /// drawn a window ahead, as a queue would hold them.
     fn random(&mut self, count: u64) {
         let units = self.ssd.size().0 / PAGE;
         let mut done = [self.now; QUEUE_DEPTH];
@@ -212,7 +216,8 @@ impl Bench {
     }
 }
 
-/// Drives whose memory is measured: what they are called, raw bytes, bytes of a mapping unit.
+/// Drives whose memory is measured: what they are called, raw bytes, bytes of a mapping
+/// unit.
 const REMEMBERED: [(&str, u64, u64); 2] = [
     ("128 GiB raw, 4 KiB units", 128 << 30, PAGE),
     ("4.4 TB raw, 16 KiB units", 4_400_000_000_000, 16384),
@@ -232,7 +237,8 @@ fn memory() -> bool {
         let measured = String::from_utf8(measured.stdout).unwrap();
         let (bytes, units) = measured.trim().split_once(' ').unwrap();
         let (bytes, units): (u64, u32) = (bytes.parse().unwrap(), units.parse().unwrap());
-        // At most 10 bytes a mapped unit and 64 MiB besides; less than the map alone was not measured.
+        // At most 10 bytes a mapped unit and 64 MiB besides; less than the map alone was
+        // not measured.
         let limit = 10 * u64::from(units) + (64 << 20);
         let holds =
             bytes >= 4 * u64::from(units) && bytes <= limit && (unit == PAGE || bytes <= 3 << 30);

@@ -1,7 +1,9 @@
 //! The SSD model beside MQSim: the same geometry, timing and requests.
 //!
-//! `TRIMTAB_MQSIM=/path/to/MQSim cargo bench --bench mqsim` runs both and prints the table that `docs/mqsim.csv` keeps; without a built MQSim, the figures
-//! kept there stand beside those of this run. MQSim gives mean and longest times in whole microseconds, and no percentiles.
+//! `TRIMTAB_MQSIM=/path/to/MQSim cargo bench --bench mqsim` runs both and prints the
+//! table that `docs/mqsim.csv` keeps; without a built MQSim, the figures kept there stand
+//! beside those of this run. MQSim gives mean and longest times in whole microseconds,
+//! and no percentiles.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod figures;
@@ -36,7 +38,8 @@ const ERASE_NS: u64 = 3_000_000;
 const CHANNEL_MBPS: u64 = 400;
 /// Of the link: MQSim's four lanes of 1 GB/s.
 const LINK_BPS: u64 = 4_000_000_000;
-/// Requests simulated a second, fill and all, against MQSim's, where both do what brings the drive to steady state.
+/// Requests simulated a second, fill and all, against MQSim's, where both do what brings
+/// the drive to steady state.
 const FASTER_MIN: f64 = 50.0;
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mqsim.csv");
 
@@ -46,7 +49,8 @@ struct Case {
     name: &'static str,
     read_percent: u64,
     depth: usize,
-    /// Writes over the whole drive before, in drive capacities: to steady state, or none but the first fill.
+    /// Writes over the whole drive before, in drive capacities: to steady state, or none
+    /// but the first fill.
     drive_writes_before: u64,
     requests: u64,
 }
@@ -202,7 +206,8 @@ fn window(
     last
 }
 
-/// The case on MQSim: what it does before measuring is taken away by a second, shorter run.
+/// The case on MQSim: what it does before measuring is taken away by a second, shorter
+/// run.
 fn theirs(program: &Path, case: &Case) -> Option<Figures> {
     // Of a mix, only the writes bring it to steady state.
     let before = case.drive_writes_before * user_pages() * 100 / (100 - case.read_percent).max(1);
@@ -238,7 +243,8 @@ fn theirs(program: &Path, case: &Case) -> Option<Figures> {
     let programs: f64 =
         kinds.iter().filter_map(|kind| grown(&format!("Issued_Flash_{kind}Program_CMD"))).sum();
     let writes = grown("Write_Request_Count")?;
-    // Its own figure divides by whole seconds, which is nothing for short runs: there Little's law is taken.
+    // Its own figure divides by whole seconds, which is nothing for short runs: there
+    // Little's law is taken.
     let elapsed = |requests: Option<f64>, rate: Option<f64>| {
         Some(requests? / rate.filter(|rate| rate.is_finite() && *rate > 0.0)?)
     };

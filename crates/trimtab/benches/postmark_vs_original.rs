@@ -1,6 +1,8 @@
-//! `trimtab postmark` against Debian's `postmark`: the published configuration, unbuffered, on tmpfs, in turns.
+//! `trimtab postmark` against Debian's `postmark`: the published configuration,
+//! unbuffered, on tmpfs, in turns.
 //!
-//! `cargo bench --bench postmark_vs_original`; `TRIMTAB_BENCH_ROUNDS` is how many pairs are run (default 31), `TRIMTAB_BENCH_POSTMARK` the original.
+//! `cargo bench --bench postmark_vs_original`; `TRIMTAB_BENCH_ROUNDS` is how many pairs
+//! are run (default 31), `TRIMTAB_BENCH_POSTMARK` the original.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod figures;

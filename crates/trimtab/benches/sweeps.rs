@@ -1,7 +1,9 @@
 //! Sweeps: cells a second, two processes against one, and what 10,000 cells take.
 //!
-//! `cargo bench --bench sweeps`, on a quiet machine with two cores or more. `TRIMTAB_BENCH_CELLS` (default 200) is how many cells are measured: they are Sobol points of
-//! drives of 8 GiB, five policies and two workloads, each drive written over eight times.
+//! `cargo bench --bench sweeps`, on a quiet machine with two cores or more.
+//! `TRIMTAB_BENCH_CELLS` (default 200) is how many cells are measured: they are Sobol
+//! points of drives of 8 GiB, five policies and two workloads, each drive written over
+//! eight times.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod figures;

@@ -1,6 +1,8 @@
-//! Trimming against `fstrim`, in the same run: what is sent, what others have of it, and what the daemon costs. As root.
+//! Trimming against `fstrim`, in the same run: what is sent, what others have of it, and
+//! what the daemon costs. As root.
 //!
-//! `cargo bench --bench trimming [-- holes|foreground|daemon|DRIVE]`, where DRIVE is one of those that others write to in the foreground; fails if a claim does not hold.
+//! `cargo bench --bench trimming [-- holes|foreground|daemon|DRIVE]`, where DRIVE is one
+//! of those that others write to in the foreground; fails if a claim does not hold.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, dead_code, unused_imports)]
 
 #[path = "../tests/it/attached_drive.rs"]
@@ -196,7 +198,8 @@ fn holes() -> bool {
         if fs_type == "ext4" {
             held &= claim(again.0 == 0, "the second time sends nothing");
         } else {
-            // Space outside of chunks is sent once for each mount, by whoever comes first.
+            // Space outside of chunks is sent once for each mount, by whoever comes
+            // first.
             let plain = counted(&path, || fstrim(&path));
             row(fs_type, "fstrim, afterwards", plain, all);
             held &= claim(again.1 + (4 << 20) >= plain.1, "as much as fstrim");
@@ -301,8 +304,9 @@ struct Outcome {
     rounds: Vec<InDevice>,
 }
 
-/// What the kernel saw of one round in the device: milliseconds that each write took before and during, how many of the latter were there together with a discard, and
-/// what a discard took at the median.
+/// What the kernel saw of one round in the device: milliseconds that each write took
+/// before and during, how many of the latter were there together with a discard, and what
+/// a discard took at the median.
 #[derive(Clone, Default)]
 struct InDevice {
     before_ms: Vec<f64>,
@@ -415,7 +419,8 @@ static BESIDE: [Beside; 2] = [
     },
 ];
 
-/// A fresh drive with a fragmented filesystem; the foreground before and during `how`. Policies may take until `deadline`.
+/// A fresh drive with a fragmented filesystem; the foreground before and during `how`.
+/// Policies may take until `deadline`.
 fn alongside(beside: &Beside, how: &str, deadline: Duration) -> Outcome {
     let drive = Attached::new(&[beside.drive, "--size", beside.size]);
     let discards = ["online", "btrfs async"].contains(&how);
@@ -500,7 +505,8 @@ fn alongside(beside: &Beside, how: &str, deadline: Duration) -> Outcome {
 
 /// Others write for so long before a trim.
 const BEFORE: Duration = Duration::from_secs(12);
-/// btrfs may take so long to discard by itself: it waits for two minutes before it begins. Tried in the first round only.
+/// btrfs may take so long to discard by itself: it waits for two minutes before it
+/// begins. Tried in the first round only.
 const BTRFS_WITHIN: Duration = Duration::from_secs(180);
 
 /// Seconds of the clock that the trace has.
@@ -534,7 +540,8 @@ impl Sent {
         Self { stop, thread }
     }
 
-    /// Commands, bytes, and after which share of the time nine tenths of the bytes had been sent.
+    /// Commands, bytes, and after which share of the time nine tenths of the bytes had
+    /// been sent.
     fn end(self, from: Instant, to: Instant) -> (u64, u64, f64) {
         self.stop.store(true, Ordering::Relaxed);
         let all = self.thread.join().unwrap();
@@ -564,7 +571,8 @@ fn beside_trims(beside: &Beside) -> bool {
         for (i, how) in
             HOW.iter().enumerate().filter(|(_, how)| round == 0 || **how != "btrfs async")
         {
-            // A hundred and fifty times what fstrim took is what is claimed; a little more shows by how much it is missed.
+            // A hundred and fifty times what fstrim took is what is claimed; a little
+            // more shows by how much it is missed.
             let fstrim = outcomes[1].seconds.last().copied().unwrap_or(1e6);
             let round = alongside(
                 beside,
@@ -631,7 +639,8 @@ fn beside_trims(beside: &Beside) -> bool {
             );
         }
     }
-    // What a round without any trim does not keep, chance takes; of as many writes, since the slowest of more are slower.
+    // What a round without any trim does not keep, chance takes; of as many writes, since
+    // the slowest of more are slower.
     let in_all = |what: &str, holds: &dyn Fn(&InDevice) -> bool| {
         let kept = idle.rounds.iter().filter(|round| holds(round)).count();
         let pairs = none.rounds.iter().zip(&idle.rounds);
@@ -690,7 +699,8 @@ fn worst_met(outcome: &Outcome) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// A pass that nobody notices may take so many times as long as fstrim: commands fill a hundredth of the time, and gaps are waited for.
+/// A pass that nobody notices may take so many times as long as fstrim: commands fill a
+/// hundredth of the time, and gaps are waited for.
 const AT_MOST: f64 = 150.0;
 /// Policies have at least this long.
 const DEADLINE_LEAST: Duration = Duration::from_secs(20);
@@ -753,7 +763,8 @@ fn daemon() -> bool {
     claim(cpu / span < 0.001, "below 0.1 % of a core") & claim(memory < 20 << 10, "below 20 MiB")
 }
 
-/// User and system time of all threads. In nanoseconds as the scheduler has it: clock ticks would be too coarse.
+/// User and system time of all threads. In nanoseconds as the scheduler has it: clock
+/// ticks would be too coarse.
 fn cpu_seconds(process: u32) -> f64 {
     let one = |path: &Path| {
         fs::read_to_string(path.join("schedstat"))

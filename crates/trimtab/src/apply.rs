@@ -1,8 +1,9 @@
-//! `trimtab apply`: writes a trim policy into the system's configuration, and undoes that.
+//! `trimtab apply`: writes a trim policy into the system's configuration, and undoes
+//! that.
 //!
-//! [`plan`] reads and decides without changing anything. [`carry_out`] copies the files and
-//! writes the plan; [`undo`] restores them. Files are replaced atomically. A killed process
-//! may leave some of them replaced: the next command of any kind rolls that back
+//! [`plan`] reads and decides without changing anything. [`carry_out`] copies the files
+//! and writes the plan; [`undo`] restores them. Files are replaced atomically. A killed
+//! process may leave some of them replaced: the next command of any kind rolls that back
 //! ([`put_back_unfinished`]).
 
 pub mod config_text;
@@ -109,7 +110,8 @@ impl System {
             Mode::empty(),
             ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
         ) {
-            // Before Linux 5.6, or in a service with RestrictSUIDSGID=. No link leads out of the live system.
+            // Before Linux 5.6, or in a service with RestrictSUIDSGID=. No link leads out
+            // of the live system.
             Err(Errno::NOSYS | Errno::PERM) if self.root.is_live() => {
                 rustix::fs::openat(&self.directory, inside, flags, Mode::empty())
             }
@@ -247,8 +249,8 @@ struct ApplySubject {
     harm: Option<String>,
 }
 
-/// Plans the changes that make `policy` (as the user wrote it) the policy of the filesystem
-/// mounted at `path`.
+/// Plans the changes that make `policy` (as the user wrote it) the policy of the
+/// filesystem mounted at `path`.
 pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<ApplyPlan> {
     let spec: PolicySpec = policy.parse().map_err(|e| UsageError::new(format!("{e}")))?;
     let fstab = system.read(Path::new(FSTAB))?;
@@ -314,7 +316,8 @@ fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<ApplySubjec
         let mounted_at: Vec<PathBuf> = same.map(|other| other.mount_point.clone()).collect();
         let stack = Stack::of_mount(&system.root, &mounts, mount);
         let option = DiscardOption::of(mount);
-        // The mount table does not show a default stored in the filesystem (tune2fs -o discard).
+        // The mount table does not show a default stored in the filesystem (tune2fs -o
+        // discard).
         let hidden = !option.is_on() && doctor::discards_online(&system.root, mount, &stack);
         return Ok(ApplySubject {
             mount_point: mount.mount_point.clone(),
@@ -346,13 +349,14 @@ fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<ApplySubjec
     })
 }
 
-/// True for filesystems that discard unless mounted with `nodiscard`: btrfs since Linux 6.2.
+/// True for filesystems that discard unless mounted with `nodiscard`: btrfs since Linux
+/// 6.2.
 fn discards_by_default(fs_type: &str) -> bool {
     matches!(fs_type, "btrfs" | "f2fs")
 }
 
-/// The discard option that the policy needs; `None` if none. Removes the option of another
-/// policy, because two mechanisms on one filesystem only add cost.
+/// The discard option that the policy needs; `None` if none. Removes the option of
+/// another policy, because two mechanisms on one filesystem only add cost.
 fn wanted_option(spec: &PolicySpec, subject: &ApplySubject) -> Option<String> {
     let online = DiscardOption::online(&subject.fs_type).to_string();
     let is_online = matches!(spec, PolicySpec::Online) || needs_discard(spec, subject).is_some();
@@ -407,8 +411,8 @@ fn fstab_edit(
     Ok((after != text).then(|| Edit { file: FSTAB.into(), before: Some(text), after: Some(after) }))
 }
 
-/// Remark about several lines for one filesystem, or about the line that decides for a bind
-/// mount.
+/// Remark about several lines for one filesystem, or about the line that decides for a
+/// bind mount.
 fn deciding_line(plan: &ApplyPlan, lines: &[PathBuf]) -> Option<String> {
     let above = |line: &&PathBuf| lines.iter().all(|other| other.starts_with(line));
     let deciding = lines.iter().find(above).or(lines.first())?.display();
@@ -430,8 +434,8 @@ fn deciding_line(plan: &ApplyPlan, lines: &[PathBuf]) -> Option<String> {
     }
 }
 
-/// Remark if the kernel command line mounts the root filesystem with another option, before
-/// fstab is read.
+/// Remark if the kernel command line mounts the root filesystem with another option,
+/// before fstab is read.
 fn root_flags(system: &System, wanted: Option<&str>) -> Option<String> {
     let cmdline = system.root.read("/proc/cmdline")?;
     let flags =
@@ -456,8 +460,8 @@ fn not_listed(plan: &ApplyPlan, wanted: Option<&str>) -> String {
     )
 }
 
-/// The change of the daemon's configuration. A policy without the daemon is written only to
-/// override another rule.
+/// The change of the daemon's configuration. A policy without the daemon is written only
+/// to override another rule.
 fn config_edit(
     system: &System,
     config: Option<String>,

@@ -40,7 +40,8 @@ pub enum CliCommand {
     Sweep(sweep::SweepArgs),
     /// Run PostMark scripts: its command language, exact operations and reports.
     Postmark(postmark::PostmarkArgs),
-    /// Work with modelled drives: specifications, simulation, drives attached as block devices.
+    /// Work with modelled drives: specifications, simulation, drives attached as block
+    /// devices.
     Drive(drive::DriveArgs),
     /// Check whether TRIM reaches the drive, and say how to fix it if it does not.
     Doctor(doctor::DoctorArgs),
@@ -90,8 +91,8 @@ impl CliCommand {
         }
     }
 
-    /// Refuses --store for a command that works with the history, which is always in the state
-    /// directory.
+    /// Refuses --store for a command that works with the history, which is always in the
+    /// state directory.
     fn refuse_store(&self, context: &Context) -> Result<(), UsageError> {
         let name = match self {
             Self::Trim(_) => "trim",

@@ -1,8 +1,8 @@
 //! The daemon: watches mounted filesystems and trims each under its policy.
 //!
-//! The main thread waits for signals and for changes of the mount table. Each filesystem has
-//! its own thread, which sleeps until its policy is due. Filesystems are open only during a
-//! request, so that they can be unmounted.
+//! The main thread waits for signals and for changes of the mount table. Each filesystem
+//! has its own thread, which sleeps until its policy is due. Filesystems are open only
+//! during a request, so that they can be unmounted.
 
 pub mod config;
 mod control;
@@ -250,7 +250,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Asks every policy once, with the system shutting down, one filesystem after the other.
+    /// Asks every policy once, with the system shutting down, one filesystem after the
+    /// other.
     fn shut_down(&mut self) -> anyhow::Result<()> {
         for (mount, rule) in self.wanted()? {
             let control = Arc::new(Control::default());
@@ -293,8 +294,8 @@ impl Daemon {
                 }
             }
         }
-        // A thread that ended for good (always refused) stays in the list, so that it is not
-        // started again each time.
+        // A thread that ended for good (always refused) stays in the list, so that it is
+        // not started again each time.
         let came_back = |w: &Worker| {
             w.control.is_gone() && w.thread.as_ref().is_some_and(JoinHandle::is_finished)
         };
@@ -347,8 +348,8 @@ impl Daemon {
         }
     }
 
-    /// Asks all filesystems for an answer and waits a moment, except for those that did not
-    /// answer the last time.
+    /// Asks all filesystems for an answer and waits a moment, except for those that did
+    /// not answer the last time.
     fn ask_all(&mut self) {
         let until = Instant::now() + FIRST_ANSWER;
         let mut started = Vec::new();
@@ -499,7 +500,8 @@ impl Daemon {
         self.wear_read.map_or(Duration::ZERO, |at| WEAR_EVERY.saturating_sub(at.elapsed()))
     }
 
-    /// Reads the wear of the drives in a thread of its own: a drive may take seconds to answer.
+    /// Reads the wear of the drives in a thread of its own: a drive may take seconds to
+    /// answer.
     fn read_wear(&mut self) {
         if self.until_wear() > Duration::ZERO {
             return;
@@ -534,7 +536,8 @@ impl Daemon {
     }
 }
 
-/// Waits for a thread for a limited time: some filesystems' requests cannot be interrupted.
+/// Waits for a thread for a limited time: some filesystems' requests cannot be
+/// interrupted.
 fn join(thread: JoinHandle<()>, patience: Duration) {
     let until = Instant::now() + patience;
     while !thread.is_finished() && Instant::now() < until {

@@ -1,5 +1,5 @@
-//! Modelled drives: shipped ones and the user's files by name, simulations on them as runs,
-//! and recordings of requests.
+//! Modelled drives: shipped ones and the user's files by name, simulations on them as
+//! runs, and recordings of requests.
 
 pub mod below;
 pub mod crew;
@@ -64,8 +64,8 @@ fn parsed(texts: &[&str]) -> Vec<Drive> {
     drives
 }
 
-/// All drives that are known by name: shipped ones, those of published runs and of published
-/// rates.
+/// All drives that are known by name: shipped ones, those of published runs and of
+/// published rates.
 pub fn known() -> impl DoubleEndedIterator<Item = &'static Drive> {
     shipped().iter().chain(data_center()).chain(measured())
 }
@@ -253,8 +253,8 @@ mod tests {
         shipped().iter().find(|drive| drive.spec.name == name).unwrap()
     }
 
-    /// Each drive at a small size with the same proportions: filled, overwritten at random,
-    /// trimmed, read, flushed.
+    /// Each drive at a small size with the same proportions: filled, overwritten at
+    /// random, trimmed, read, flushed.
     #[test]
     fn every_shipped_drive_runs_all_requests() {
         for drive in shipped() {

@@ -1,5 +1,6 @@
-//! Reads what `trimtab doctor --json` and `trimtab wear --json` printed on many hosts. All of it
-//! is foreign: a file that cannot be used is listed with the reason, and stops nothing.
+//! Reads what `trimtab doctor --json` and `trimtab wear --json` printed on many hosts.
+//! All of it is foreign: a file that cannot be used is listed with the reason, and stops
+//! nothing.
 
 use anyhow::Context as _;
 use rustix::fs::FileType;
@@ -14,7 +15,8 @@ const BYTES_MAX: u64 = 64 << 20;
 const DOCTOR: &str = "doctor";
 const WEAR: &str = "wear";
 
-/// Reads files, and directories with a subdirectory for each host or with files named after hosts.
+/// Reads files, and directories with a subdirectory for each host or with files named
+/// after hosts.
 ///
 /// # Errors
 /// A named path that does not exist or cannot be opened.
@@ -54,8 +56,8 @@ fn is_json(path: &Path) -> bool {
     path.extension() == Some(OsStr::new("json"))
 }
 
-/// The host in a file's name: `web1` of `web1-doctor.json`, `web1.wear.json` and `web1.json`. For
-/// `doctor.json` it is the directory.
+/// The host in a file's name: `web1` of `web1-doctor.json`, `web1.wear.json` and
+/// `web1.json`. For `doctor.json` it is the directory.
 fn host_of(path: &Path, directory: Option<&OsStr>) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let host = [DOCTOR, WEAR].iter().find_map(|kind| stem.strip_suffix(kind)).unwrap_or(&stem);

@@ -73,8 +73,8 @@ impl History {
         Self { path: directory.join(FILE), busy: Mutex::new(()) }
     }
 
-    /// Stores a pass. A file that is damaged or not a history is set aside first; the returned
-    /// message says so.
+    /// Stores a pass. A file that is damaged or not a history is set aside first; the
+    /// returned message says so.
     pub fn save(&self, fs: &Filesystem, pass: &TrimPass<'_>) -> anyhow::Result<Option<String>> {
         let _busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let run = run(fs, pass);
@@ -93,8 +93,8 @@ impl History {
         }
     }
 
-    /// Sets aside a file that is damaged or not a history, and returns a message about it; `None`
-    /// if the file is fine or missing.
+    /// Sets aside a file that is damaged or not a history, and returns a message about
+    /// it; `None` if the file is fine or missing.
     pub fn check(&self) -> anyhow::Result<Option<String>> {
         match Store::open(&self.path) {
             Err(error @ (StoreError::Damaged { .. } | StoreError::Foreign(_))) => {

@@ -1,8 +1,8 @@
-//! All parts of trimtab with side effects: targets, host, store, reports, the virtual SSD,
-//! the command line.
+//! All parts of trimtab with side effects: targets, host, store, reports, the virtual
+//! SSD, the command line.
 //!
-//! The binary is a thin `main` around this library, so that tests and benchmarks use the same
-//! code.
+//! The binary is a thin `main` around this library, so that tests and benchmarks use the
+//! same code.
 #![forbid(unsafe_code)]
 
 pub mod apply;

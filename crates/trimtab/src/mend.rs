@@ -1,6 +1,6 @@
-//! Applies remedies of doctor findings, one change at a time. Each change is recorded durably
-//! before it is made ([`record`]). Undo runs in reverse order and reverts a change only if
-//! the setting still has the value it was given.
+//! Applies remedies of doctor findings, one change at a time. Each change is recorded
+//! durably before it is made ([`record`]). Undo runs in reverse order and reverts a
+//! change only if the setting still has the value it was given.
 //!
 //! [`commands`] builds the program command lines, [`words`] the texts for users; [`look`]
 //! reads the state of the machine. A step counts as done only once the machine shows it.
@@ -27,12 +27,13 @@ use trimtab_linux::doctor::RemedyAction;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::sys::beneath::set_attribute;
 
-/// The only attributes that are ever changed; a record cannot cause a write to another one.
+/// The only attributes that are ever changed; a record cannot cause a write to another
+/// one.
 const ATTRIBUTES: [&str; 2] = ["discard_max_bytes", "provisioning_mode"];
 
-/// Performs the action and verifies that it took effect. Returns the action with the value
-/// read afterwards: the kernel may have rounded a limit. `say` receives the programs'
-/// messages.
+/// Performs the action and verifies that it took effect. Returns the action with the
+/// value read afterwards: the kernel may have rounded a limit. `say` receives the
+/// programs' messages.
 fn perform(action: &RemedyAction, say: &dyn Fn(&str)) -> anyhow::Result<RemedyAction> {
     let machine = Machine::read()?;
     let_alone_if_suspended(&machine, action)?;
@@ -119,8 +120,8 @@ fn provision(
     limited().inspect_err(|_| drop(set(root, file, to, from)))
 }
 
-/// Writes a kernel attribute whose current value must be `from`; returns the action with the
-/// resulting value.
+/// Writes a kernel attribute whose current value must be `from`; returns the action with
+/// the resulting value.
 fn set(root: &Root, file: &Path, from: &str, to: &str) -> anyhow::Result<RemedyAction> {
     let shown = file.display();
     let known = file.starts_with(look::SWITCHES)
@@ -149,8 +150,8 @@ fn is_reloadable(table: &str) -> bool {
 }
 
 /// Reloads a volume's table unchanged, so that the kernel recomputes its limits.
-/// With a new table, resume is one kernel call that suspends, swaps and resumes. A process
-/// killed before that call leaves an inactive table.
+/// With a new table, resume is one kernel call that suspends, swaps and resumes. A
+/// process killed before that call leaves an inactive table.
 fn reload(root: &Root, name: &str, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     let lines = commands::reload(name, look::is_read_only(root, name));
     let table = program::output(&lines.table)?;
@@ -173,7 +174,8 @@ fn reload(root: &Root, name: &str, say: &dyn Fn(&str)) -> anyhow::Result<()> {
         program::run(&lines.resume, None, say)
     };
     swap_in().inspect_err(|_| {
-        // The inactive table is harmless, but a later resume would activate it unintentionally.
+        // The inactive table is harmless, but a later resume would activate it
+        // unintentionally.
         let _ = program::run(&lines.clear, None, say);
     })
 }

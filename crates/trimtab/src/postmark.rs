@@ -42,8 +42,8 @@ struct Shape {
     runs: Vec<RunShape>,
 }
 
-/// Runs the session: the commands in `file` (`.pmrc`, if it exists, by default), then those on
-/// standard input. With `keep`, each run is stored.
+/// Runs the session: the commands in `file` (`.pmrc`, if it exists, by default), then
+/// those on standard input. With `keep`, each run is stored.
 pub fn run(file: Option<&Path>, keep: bool, context: &Context) -> anyhow::Result<ExitCode> {
     let mut shape = Shape { runs: Vec::new() };
     let failed = session(file, keep, context, &mut shape.runs)?;

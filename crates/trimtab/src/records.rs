@@ -32,8 +32,8 @@ impl Records {
         Ok(self.numbers()?.last().copied().unwrap_or(0))
     }
 
-    /// Reads the record in a directory. `None` if either is missing: the process was killed
-    /// before it changed anything, or after it removed the record.
+    /// Reads the record in a directory. `None` if either is missing: the process was
+    /// killed before it changed anything, or after it removed the record.
     pub fn read<T: DeserializeOwned>(
         &self,
         name: &str,
@@ -50,7 +50,8 @@ impl Records {
         Ok(Some(record))
     }
 
-    /// Removes a directory, the record first: the remaining files are meaningless without it.
+    /// Removes a directory, the record first: the remaining files are meaningless without
+    /// it.
     pub fn remove(&self, name: &str) -> anyhow::Result<()> {
         let remove = || {
             let Some(dir) = absent(self.0.open_dir(name))? else { return Ok(()) };

@@ -16,8 +16,8 @@ use trimtab_linux::output::Context;
 use trimtab_linux::sys::{confinement, interrupt};
 use trimtab_sim::run::{Provenance, Run};
 
-/// Repeats the run and compares every byte. A file that the run names is read only if it is
-/// one of `inputs`.
+/// Repeats the run and compares every byte. A file that the run names is read only if it
+/// is one of `inputs`.
 ///
 /// # Errors The run was measured, was interrupted, or fails when repeated.
 pub fn run(
@@ -138,7 +138,8 @@ fn made_again(
     let written = errors.try_clone().context("cannot make a file for the run")?;
     let status = status_of(process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(written))?;
     if !status.success() {
-        // An error message may quote the contents of an input file, and the run chooses the file.
+        // An error message may quote the contents of an input file, and the run chooses
+        // the file.
         anyhow::ensure!(
             inputs.is_empty(),
             "'trimtab {}' failed; run it yourself to see why",

@@ -1,8 +1,8 @@
 //! The result store: one SQLite file.
 //!
 //! Crash-safe at any moment: a rollback journal (no side files at rest, and safe on any
-//! filesystem with working locks), one transaction per change, and a full sync before a save
-//! returns.
+//! filesystem with working locks), one transaction per change, and a full sync before a
+//! save returns.
 
 mod body;
 pub mod id;
@@ -131,11 +131,12 @@ impl Store {
     fn connect(path: &Path, create: OpenFlags) -> Result<Self> {
         let problem =
             |action| move |source| StoreError::Io { action, path: path.to_owned(), source };
-        // SQLite opens by name and replays any journal it finds, which may name files to delete.
+        // SQLite opens by name and replays any journal it finds, which may name files to
+        // delete.
         let real = Dir::sheltered_file(path).map_err(problem("use store"))?;
         if !create.is_empty() {
-            // SQLite would create the file with the umask's mode; the journal inherits the mode of
-            // the store.
+            // SQLite would create the file with the umask's mode; the journal inherits
+            // the mode of the store.
             make_private(&real).map_err(problem("make store"))?;
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
@@ -156,8 +157,8 @@ impl Store {
     fn prepare(&mut self) -> rusqlite::Result<Result<()>> {
         self.connection.busy_timeout(BUSY_TIMEOUT)?;
         self.connection.pragma_update(None, "foreign_keys", true)?;
-        // EXTRA also syncs the directory after removing the journal: a completed save survives a
-        // power cut.
+        // EXTRA also syncs the directory after removing the journal: a completed save
+        // survives a power cut.
         self.connection.pragma_update(None, "synchronous", "EXTRA")?;
         if version(&self.connection)? == VERSION
             && application_id(&self.connection)? == APPLICATION_ID
@@ -312,8 +313,8 @@ pub fn open_to_write(context: &Context) -> Result<Store> {
     Store::create_or_open(&path)
 }
 
-/// Opens the store that `context` selects for reading; `None` if it is the default store and
-/// does not exist yet.
+/// Opens the store that `context` selects for reading; `None` if it is the default store
+/// and does not exist yet.
 pub fn open_to_read(context: &Context) -> Result<Option<Store>> {
     match Store::open(&path(context)?) {
         Err(StoreError::Missing(_)) if context.store.is_none() => Ok(None),
@@ -321,16 +322,16 @@ pub fn open_to_read(context: &Context) -> Result<Option<Store>> {
     }
 }
 
-/// Returns an error if results cannot be stored; called before a benchmark that takes hours.
-/// Creates nothing, because the benchmark may still be refused.
+/// Returns an error if results cannot be stored; called before a benchmark that takes
+/// hours. Creates nothing, because the benchmark may still be refused.
 pub fn check(context: &Context) -> Result<()> {
     let path = path(context)?;
     if path.symlink_metadata().is_ok() {
         open_to_write(context)?;
         return has_room(&path, path.parent().unwrap_or(&path));
     }
-    // Parent directories of the default path are created later; the directory of an explicit
-    // path must exist.
+    // Parent directories of the default path are created later; the directory of an
+    // explicit path must exist.
     let parents = path
         .ancestors()
         .skip(1)
@@ -366,8 +367,8 @@ pub fn check(context: &Context) -> Result<()> {
     }
 }
 
-/// Returns an error if the filesystem of `directory` has too little space to store a run in
-/// `path`. Accepts a filesystem that does not report its free space.
+/// Returns an error if the filesystem of `directory` has too little space to store a run
+/// in `path`. Accepts a filesystem that does not report its free space.
 fn has_room(path: &Path, directory: &Path) -> Result<()> {
     let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     let Ok(stat) = rustix::fs::statvfs(directory) else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Runs studies on real filesystems and on threads, and keeps finished runs. The cells and
-//! their evaluation are in the core ([`trimtab_study::study`]).
+//! Runs studies on real filesystems and on threads, and keeps finished runs. The cells
+//! and their evaluation are in the core ([`trimtab_study::study`]).
 
 pub mod checkpoint;
 pub mod foreground_probe;

@@ -35,8 +35,8 @@ pub struct ValidatedPlan {
 /// Reads and validates a plan.
 ///
 /// # Errors
-/// The file cannot be read; the plan has an error (with line and key); none of its cells is
-/// valid.
+/// The file cannot be read; the plan has an error (with line and key); none of its cells
+/// is valid.
 pub fn read(path: &Path) -> anyhow::Result<ValidatedPlan> {
     let wrong = |what: String| UsageError::new(format!("{}: {what}", path.display()));
     let hint = "name a plan; 'trimtab sweep --help' shows one";

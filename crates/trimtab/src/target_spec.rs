@@ -16,10 +16,11 @@ pub enum TargetSpec {
     File(PathBuf),
     /// A block device.
     Device(PathBuf),
-    /// `drive:NAME` or `drive:FILE.toml`: a modelled drive; holds the text after the colon.
+    /// `drive:NAME` or `drive:FILE.toml`: a modelled drive; holds the text after the
+    /// colon.
     Drive(String),
-    /// `null:` or `null:SIZE`: completes every operation immediately; measures trimtab's own
-    /// overhead.
+    /// `null:` or `null:SIZE`: completes every operation immediately; measures trimtab's
+    /// own overhead.
     Null(Bytes),
 }
 
@@ -32,8 +33,8 @@ impl TargetSpec {
         Self::resolve_as(text, "TARGET is a directory, a file, a block device, drive:NAME or null:")
     }
 
-    /// The same for a command that accepts fewer kinds of target; `takes` lists them for the
-    /// error message.
+    /// The same for a command that accepts fewer kinds of target; `takes` lists them for
+    /// the error message.
     pub fn resolve_as(text: &str, takes: &str) -> anyhow::Result<Self> {
         if let Some(name) = text.strip_prefix("drive:") {
             if name.is_empty() {
@@ -88,8 +89,8 @@ impl TargetSpec {
         }
     }
 
-    /// The error for a target that the command does not accept. A path of the wrong kind is an
-    /// unusable file; any other text is a usage error.
+    /// The error for a target that the command does not accept. A path of the wrong kind
+    /// is an unusable file; any other text is a usage error.
     pub fn refused(&self, message: String) -> UsageError {
         match self {
             Self::Directory(_) | Self::File(_) | Self::Device(_) => UsageError::missing(message),

@@ -130,7 +130,8 @@ impl std::fmt::Display for TrimMode {
 }
 
 impl TrimMode {
-    /// Parses a policy with its settings. `finish_within` and `min_extent` override its settings.
+    /// Parses a policy with its settings. `finish_within` and `min_extent` override its
+    /// settings.
     pub fn of(
         policy: &str,
         finish_within: Option<Nanos>,

@@ -1,7 +1,7 @@
 //! `validate catalogue`: fits drive specifications to six rates published by owners.
 //!
-//! The specifications are `drives/measured`; `docs/catalogue.csv` lists the rates of each,
-//! published and modelled.
+//! The specifications are `drives/measured`; `docs/catalogue.csv` lists the rates of
+//! each, published and modelled.
 
 pub mod fit;
 #[cfg(test)]

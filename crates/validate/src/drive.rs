@@ -45,7 +45,10 @@ pub struct ValidateDriveArgs {
     #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = victim::parse)]
     policy: Vec<VictimPolicy>,
     /// Pages per erase block [default: 64,256].
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=65536))]
+    #[arg(
+        long, value_name = "N", value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(2..=65536)
+    )]
     pages_per_block: Vec<u32>,
     /// Spare factors (T - U) / T.
     #[arg(long, value_name = "SHARE", value_delimiter = ',', value_parser = share)]
@@ -56,9 +59,9 @@ pub struct ValidateDriveArgs {
     /// Utilisation U / T.
     #[arg(long, value_name = "SHARE", value_delimiter = ',', value_parser = share)]
     utilisation: Vec<f64>,
-    /// Traffic: uniform, trim:Q (a TRIM of a mapped page with probability Q, as in Frankie et
-    /// al.), trim-any:Q (a TRIM of any page, mapped or not), hot:F:R (a share F of the pages gets
-    /// a share R of the writes).
+    /// Traffic: uniform, trim:Q (a TRIM of a mapped page with probability Q, as in
+    /// Frankie et al.), trim-any:Q (a TRIM of any page, mapped or not), hot:F:R (a share
+    /// F of the pages gets a share R of the writes).
     #[arg(long, value_name = "TRAFFIC", value_delimiter = ',')]
     traffic: Vec<Traffic>,
     /// Amount of work: quick for a first look, thorough for less noise.
@@ -297,7 +300,8 @@ fn cases(args: &ValidateDriveArgs) -> Vec<IdealCase> {
     for utilisation in or(&utilisations, &[0.88, 0.72, 1.0 / 1.12]) {
         for &traffic in &traffics {
             for &policy in &policies {
-                // In the limit of many blocks, FIFO and random do not depend on the block size.
+                // In the limit of many blocks, FIFO and random do not depend on the block
+                // size.
                 let blocks = match policy {
                     _ if !args.pages_per_block.is_empty() => args.pages_per_block.clone(),
                     Greedy if standard => vec![16, 32, 64, 128, 256, 512, 1024],

@@ -1,6 +1,7 @@
 //! Validation of Trimtab's models. Not published and not part of the program.
 //!
-//! * [`drive`]: write amplification of the modelled SSD against formulas and an independent Monte Carlo simulation.
+//! * [`drive`]: write amplification of the modelled SSD against formulas and an
+//!   independent Monte Carlo simulation.
 //! * [`volume`]: bytes and requests of the modelled filesystem against real ext4.
 //! * [`published`]: results of the models against published measurements.
 //! * [`peers`]: idle trims against trim policies of other authors.

@@ -4,8 +4,8 @@ use trimtab::drives::crew;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::{Progress, ProgressUnit};
 
-/// Runs `work` on each of `items` in parallel; returns the results in order. Shows progress
-/// under `title`.
+/// Runs `work` on each of `items` in parallel; returns the results in order. Shows
+/// progress under `title`.
 ///
 /// # Errors
 /// The first error of `work`.

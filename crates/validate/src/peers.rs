@@ -1,10 +1,10 @@
-//! `validate peers`: compares idle trims with policies of other authors on ten drives under
-//! five loads, in virtual time.
+//! `validate peers`: compares idle trims with policies of other authors on ten drives
+//! under five loads, in virtual time.
 //!
 //! A scaled-down model of each drive carries a used filesystem: 60 % full, free space in
-//! extents of 16 KiB to 16 MiB, all of it written once. The drive is worn by random writes
-//! and by file creation and deletion without trims. Each policy starts from that state and
-//! sees the same work.
+//! extents of 16 KiB to 16 MiB, all of it written once. The drive is worn by random
+//! writes and by file creation and deletion without trims. Each policy starts from that
+//! state and sees the same work.
 
 mod cell;
 mod load;
@@ -55,7 +55,10 @@ pub struct ValidatePeersArgs {
     #[arg(long, value_name = "DRIVE")]
     only: Option<String>,
     /// Run one of every N requests of the full comparison.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     part: u32,
     /// Also write the results to this file.
     #[arg(long, value_name = "FILE.csv")]
@@ -123,7 +126,8 @@ fn cells(
 mod tests {
     use super::*;
 
-    /// On two drives under two loads, passes trim free space without raising write amplification.
+    /// On two drives under two loads, passes trim free space without raising write
+    /// amplification.
     #[test]
     fn policies_trim_most_free_space_on_two_drives() {
         let (drives, loads) = (["crucial-m4-128gb", "sata-tlc-500gb"], [&LOADS[0], &LOADS[1]]);

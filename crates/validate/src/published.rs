@@ -27,8 +27,8 @@ use trimtab_linux::sys::interrupt;
 /// Arguments of `validate published`.
 #[derive(Debug, clap::Args)]
 pub struct ValidatePublishedArgs {
-    /// Only published results of drives whose name contains this text, or of one workload:
-    /// postmark, tree, fstrim, crystaldiskmark, ageing, sustained, recovery.
+    /// Only published results of drives whose name contains this text, or of one
+    /// workload: postmark, tree, fstrim, crystaldiskmark, ageing, sustained, recovery.
     #[arg(long, value_name = "DRIVE|WORKLOAD")]
     only: Option<String>,
     /// Also write the comparison to this Markdown file.

@@ -1,6 +1,7 @@
 //! `validate ssd-iq`: predicts published runs of ten data-centre SSD units.
 //!
-//! `steady.csv` holds the measured figures, `drives/data-center` a specification of each unit.
+//! `steady.csv` holds the measured figures, `drives/data-center` a specification of each
+//! unit.
 
 mod calibrate;
 pub mod cases;
@@ -81,12 +82,18 @@ pub struct Args {
     /// Write the predictions to a file before they are compared.
     #[arg(long, value_name = "FILE.csv")]
     freeze: Option<PathBuf>,
-    /// Draws of the assumed values, which give the intervals. Each takes about as long as half the
-    /// predictions; 0 gives no intervals.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=64))]
+    /// Draws of the assumed values, which give the intervals. Each takes about as long as
+    /// half the predictions; 0 gives no intervals.
+    #[arg(
+        long, value_name = "N", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(0..=64)
+    )]
     draws: u32,
     /// Size of the scaled-down drives in units of 2 GiB. Draws use one unit.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(
+        long, value_name = "N", default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=64)
+    )]
     size: u32,
     /// Seed of the drives and their writes.
     #[arg(long, default_value_t = 1)]
@@ -248,7 +255,8 @@ fn measurements(args: &Args) -> anyhow::Result<Measurements> {
     Ok(measurements)
 }
 
-/// The specification of `unit`, or with `from_data_sheet` the one that its data sheet gives.
+/// The specification of `unit`, or with `from_data_sheet` the one that its data sheet
+/// gives.
 ///
 /// # Errors
 /// If its data sheet is not usable.
@@ -262,8 +270,8 @@ pub fn drive(unit: &str, from_data_sheet: bool) -> anyhow::Result<Drive> {
     shipped::named(name).with_context(|| format!("no shipped drive {name}"))
 }
 
-/// A unit, the experiment that its drive must not be fitted to, and the number of the draw; draw 0
-/// is the prediction.
+/// A unit, the experiment that its drive must not be fitted to, and the number of the
+/// draw; draw 0 is the prediction.
 type DriveKey<'a> = (&'a str, Option<&'a str>, u32);
 
 fn key<'a>(case: &'a Case, leave_out: Option<LeaveOut>, draw: u32) -> DriveKey<'a> {

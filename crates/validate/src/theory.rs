@@ -2,17 +2,19 @@
 //!
 //! `u` is utilisation: mapped pages over physical pages, excluding physical pages that an
 //! implementation holds free. `b` is pages per erase block. All results count host plus
-//! relocated page programs per host page write. Writes are page-sized and uniform over all
-//! mapped pages unless stated otherwise. Sources: Desnoyers, "Analytic modeling of SSD write
-//! performance" (2012); Xiang and Kurkoski (2012); Bux and Iliadis, "Performance of greedy
-//! garbage collection in flash-based solid-state drives" (2010); Van Houdt, "A mean field
-//! model for a class of garbage collection algorithms in flash-based solid state drives"
-//! (2013); Frankie et al., "Solid state disk object-based storage with trim commands" (2012).
+//! relocated page programs per host page write. Writes are page-sized and uniform over
+//! all mapped pages unless stated otherwise. Sources: Desnoyers, "Analytic modeling of
+//! SSD write performance" (2012); Xiang and Kurkoski (2012); Bux and Iliadis,
+//! "Performance of greedy garbage collection in flash-based solid-state drives" (2010);
+//! Van Houdt, "A mean field model for a class of garbage collection algorithms in
+//! flash-based solid state drives" (2013); Frankie et al., "Solid state disk object-based
+//! storage with trim commands" (2012).
 
 /// Principal branch of Lambert's W, w e^w = x for x >= -1/e, by Halley's iteration.
 #[must_use]
 pub fn lambert_w0(x: f64) -> f64 {
-    // Near the branch point -1/e, w = -1 + p - p^2/3 + 11 p^3/72 with p = sqrt(2 (e x + 1)).
+    // Near the branch point -1/e, w = -1 + p - p^2/3 + 11 p^3/72 with p = sqrt(2 (e x +
+    // 1)).
     let p = libm::sqrt((2.0 * (std::f64::consts::E * x + 1.0)).max(0.0));
     let mut w = if x < 0.25 {
         -1.0 + p - p * p / 3.0 + 11.0 / 72.0 * p * p * p
@@ -59,9 +61,9 @@ pub fn random(u: f64) -> f64 {
     1.0 / (1.0 - u)
 }
 
-/// Greedy, mean field for blocks of `b` pages. Victims have one of two adjacent numbers of
-/// valid pages, and theta = (b - j - j (H_b - H_j)) / (b u - j), A = 1 / (theta u), for the j
-/// at which their shares are between 0 and 1.
+/// Greedy, mean field for blocks of `b` pages. Victims have one of two adjacent numbers
+/// of valid pages, and theta = (b - j - j (H_b - H_j)) / (b u - j), A = 1 / (theta u),
+/// for the j at which their shares are between 0 and 1.
 #[must_use]
 pub fn greedy(u: f64, b: u32) -> f64 {
     let size = f64::from(b);
@@ -74,7 +76,8 @@ pub fn greedy(u: f64, b: u32) -> f64 {
         if denominator > 0.0 {
             let theta = (size - valid - valid * harmonic) / denominator;
             let shares = [1.0 - harmonic / theta, theta * valid - valid * harmonic];
-            // Distance of the shares from 0..1: rounding can put the right j just outside.
+            // Distance of the shares from 0..1: rounding can put the right j just
+            // outside.
             let outside =
                 shares.iter().map(|share| (-share).max(share - 1.0).max(0.0)).fold(0.0, f64::max);
             if theta > 0.0 && outside < best.0 {
@@ -86,9 +89,9 @@ pub fn greedy(u: f64, b: u32) -> f64 {
     best.1
 }
 
-/// The emptiest of `d` random blocks of `b` pages. Van Houdt: with G_i the share of blocks
-/// with at least i valid pages, theta i (G_i - G_(i+1)) = 1 - G_i^d, sum of G_i = b u, A = 1
-/// / (theta u).
+/// The emptiest of `d` random blocks of `b` pages. Van Houdt: with G_i the share of
+/// blocks with at least i valid pages, theta i (G_i - G_(i+1)) = 1 - G_i^d, sum of G_i =
+/// b u, A = 1 / (theta u).
 #[must_use]
 pub fn d_choices(u: f64, b: u32, d: u32) -> f64 {
     let occupied = |theta: f64| {
@@ -108,8 +111,8 @@ pub fn d_choices(u: f64, b: u32, d: u32) -> f64 {
 }
 
 /// FIFO in one log for data of several temperatures: fractions f_k of the pages receive
-/// fractions r_k of the writes. A = sum of r_k / (1 - exp(-r_k alpha / (f_k A))), Desnoyers
-/// eq. 14. `parts` are pairs (f_k, r_k).
+/// fractions r_k of the writes. A = sum of r_k / (1 - exp(-r_k alpha / (f_k A))),
+/// Desnoyers eq. 14. `parts` are pairs (f_k, r_k).
 #[must_use]
 pub fn fifo_hot_cold(u: f64, parts: &[(f64, f64)]) -> f64 {
     let amplification = |a: f64| -> f64 {
@@ -119,25 +122,26 @@ pub fn fifo_hot_cold(u: f64, parts: &[(f64, f64)]) -> f64 {
     bisect(1.0, 1e6, |a| amplification(a) - a)
 }
 
-/// Greedy in one log for data of several temperatures: [`fifo_hot_cold`] at k alpha divided
-/// by k, k = 1 + 1/(2b). Accurate to 1 or 2 %.
+/// Greedy in one log for data of several temperatures: [`fifo_hot_cold`] at k alpha
+/// divided by k, k = 1 + 1/(2b). Accurate to 1 or 2 %.
 #[must_use]
 pub fn greedy_hot_cold(u: f64, b: u32, parts: &[(f64, f64)]) -> f64 {
     let k = 1.0 + 0.5 / f64::from(b);
     fifo_hot_cold(u / k, parts) / k
 }
 
-/// Mean mapped share of the user space if a request trims a mapped page with probability `q`,
-/// otherwise writes any page: (1 - 2q) / (1 - q). Effective utilisation is this times u, for
-/// any formula above. Frankie et al.
+/// Mean mapped share of the user space if a request trims a mapped page with probability
+/// `q`, otherwise writes any page: (1 - 2q) / (1 - q). Effective utilisation is this
+/// times u, for any formula above. Frankie et al.
 #[must_use]
 pub fn trim_mapped_share(q: f64) -> f64 {
     (1.0 - 2.0 * q) / (1.0 - q)
 }
 
-/// The same if a request trims any page, mapped or not, with probability `q`: 1 - q, because
-/// the last request for a page decides. Derived here: each page becomes stale once per as
-/// many requests as there are pages, so mapped pages live as long as uniformly written data.
+/// The same if a request trims any page, mapped or not, with probability `q`: 1 - q,
+/// because the last request for a page decides. Derived here: each page becomes stale
+/// once per as many requests as there are pages, so mapped pages live as long as
+/// uniformly written data.
 #[must_use]
 pub fn trim_any_mapped_share(q: f64) -> f64 {
     1.0 - q

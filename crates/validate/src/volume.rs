@@ -37,10 +37,17 @@ pub struct ValidateVolumeArgs {
     #[arg(long, value_delimiter = ',', default_values = ["4GiB", "16GiB"])]
     sizes: Vec<Bytes>,
     /// Workloads.
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["tree", "postmark"], value_name = "NAME")]
+    #[arg(
+        long, value_enum, value_delimiter = ',', default_values = ["tree", "postmark"],
+        value_name = "NAME"
+    )]
     workloads: Vec<VolumeWorkload>,
-    /// Repeat a failing row up to N times, because machine load affects when the kernel commits.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    /// Repeat a failing row up to N times, because machine load affects when the kernel
+    /// commits.
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=100)
+    )]
     tries: u32,
     /// Directory of the backing file, on a filesystem in memory.
     #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
@@ -103,11 +110,12 @@ struct VolumeRow {
 }
 
 const LIMIT: f64 = 0.15;
-/// Flushes per commit. A sync makes one or two commits, depending on whether the last write
-/// ends before the first commit begins.
+/// Flushes per commit. A sync makes one or two commits, depending on whether the last
+/// write ends before the first commit begins.
 const COMMIT_FLUSHES: u64 = 2;
 
-/// True if the model agrees, or the value is not judged: write requests depend on CPU load.
+/// True if the model agrees, or the value is not judged: write requests depend on CPU
+/// load.
 fn agrees(figure: TrafficFigure, real: u64, model: u64) -> bool {
     let near = (model as f64 - real as f64).abs() <= LIMIT * real as f64;
     match figure {
@@ -233,9 +241,9 @@ fn workload(name: &str) -> anyhow::Result<Box<dyn FileWorkload>> {
     Ok(Box::new(Postmark::new(&PostmarkSettings::published())?))
 }
 
-/// Runs all steps of a workload, with a sync before each phase and at the end to limit the
-/// influence of timers. Returns the duration of each step. With `paces`, no step takes less
-/// than its pace: the comparison is about device traffic, not machine speed.
+/// Runs all steps of a workload, with a sync before each phase and at the end to limit
+/// the influence of timers. Returns the duration of each step. With `paces`, no step
+/// takes less than its pace: the comparison is about device traffic, not machine speed.
 fn execute_all<T: FileTarget>(
     workload: &mut dyn FileWorkload,
     target: &mut T,

@@ -2,8 +2,9 @@
 //!
 //! Each 4 KiB unit starts with an 8-byte nonce: seed, offset and sequence number of the
 //! write, mixed to look random. The rest follows from seed, offset and nonce. So no two
-//! writes are alike (no deduplication), nothing in a unit predicts its rest (no compression),
-//! and damaged or misplaced units are detected without a copy of the written data.
+//! writes are alike (no deduplication), nothing in a unit predicts its rest (no
+//! compression), and damaged or misplaced units are detected without a copy of the
+//! written data.
 
 use super::DataClass;
 
@@ -69,7 +70,8 @@ impl ContentGenerator {
         }
     }
 
-    /// Checks a `unit` of at most [`UNIT`] bytes, read from `offset` and written as `class`.
+    /// Checks a `unit` of at most [`UNIT`] bytes, read from `offset` and written as
+    /// `class`.
     #[inline(always)]
     #[must_use]
     pub fn check(&self, class: DataClass, offset: u64, unit: &[u8]) -> UnitCheck {
@@ -237,7 +239,8 @@ mod tests {
         for pair in buffer.chunks_exact(2) {
             pairs[usize::from(u16::from_le_bytes([pair[0], pair[1]]))] += 1;
         }
-        // Chi-square over 65536 cells: expected 65535, deviation 362, tolerance five of them.
+        // Chi-square over 65536 cells: expected 65535, deviation 362, tolerance five of
+        // them.
         let chi: f64 =
             pairs.iter().map(|n| (f64::from(*n) - 8.0) * (f64::from(*n) - 8.0) / 8.0).sum();
         assert!((chi - 65535.0).abs() < 5.0 * 362.0, "{chi}");

@@ -1,5 +1,5 @@
-//! A drive specification from the figures of a data sheet. Values that a data sheet does not
-//! state come from priors of the class and are marked assumed.
+//! A drive specification from the figures of a data sheet. Values that a data sheet does
+//! not state come from priors of the class and are marked assumed.
 
 use super::file::Drive;
 use super::source::{Source, SourceKind};
@@ -16,8 +16,8 @@ const DIES: u32 = 64;
 const PAGE_BYTES: u64 = 16 << 10;
 /// From this rate on, dies of four planes are usual.
 const FOUR_PLANES_MBS: f64 = 3000.0;
-/// Part of a stated latency that the host's software takes, in microseconds: the first steps of
-/// measured sweeps are that much faster.
+/// Part of a stated latency that the host's software takes, in microseconds: the first
+/// steps of measured sweeps are that much faster.
 const HOST_US: f64 = 8.0;
 /// Superblocks open or kept free, which hold no stale data.
 const OPEN: f64 = 4.0;
@@ -27,8 +27,8 @@ const STATIC_SPREAD: u32 = 64;
 /// Drives whose user data take more than this share of the flash level wear statically.
 const LITTLE_SPARE: f64 = 0.82;
 
-/// Figures of a data sheet. Rates are in MB/s (10^6 bytes), random rates in 4 KiB commands per
-/// second.
+/// Figures of a data sheet. Rates are in MB/s (10^6 bytes), random rates in 4 KiB
+/// commands per second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DataSheet {
     /// Name of the drive.
@@ -153,7 +153,8 @@ impl DataSheet {
         Ok(Drive { spec, sources: self.sources(), alternatives: alloc::vec![], twin: None })
     }
 
-    /// Sequential write rate; without one, from the rate of random writes, else of the class.
+    /// Sequential write rate; without one, from the rate of random writes, else of the
+    /// class.
     fn write_mbs(&self) -> f64 {
         let of_random = self.random_write_iops.map(|iops| iops * UNIT / MB * 5.0);
         let rate = self.sequential_write_mbs.or(of_random).unwrap_or(1500.0);
@@ -162,9 +163,9 @@ impl DataSheet {
         })
     }
 
-    /// Flash in bytes. Sustained random writes tell WAF, and WAF tells the spare space: greedy
-    /// collection of large superblocks under uniform writes has u = (x - 1) / ln x with
-    /// x = 1 - 1 / WAF (Desnoyers 2012).
+    /// Flash in bytes. Sustained random writes tell WAF, and WAF tells the spare space:
+    /// greedy collection of large superblocks under uniform writes has u = (x - 1) / ln x
+    /// with x = 1 - 1 / WAF (Desnoyers 2012).
     fn raw(&self, prior: &Prior, write_mbs: f64, read_share: f64) -> u64 {
         if let Some(raw) = self.raw_bytes {
             return raw;
@@ -179,7 +180,8 @@ impl DataSheet {
             nominal * prior.raw_over_nominal
         };
         let Some(iops) = self.random_write_iops else { return nominal as u64 };
-        // A moved row costs its program, 1.4 reads, since victims hold stale data too, and erasure.
+        // A moved row costs its program, 1.4 reads, since victims hold stale data too,
+        // and erasure.
         let relocation =
             (1.02 + 1.4 * read_share) * (1.0 + f64::from(prior.die_wait_permille) / 1000.0);
         let slowdown = write_mbs * MB / (iops * UNIT * prior.over_rated);
@@ -187,7 +189,8 @@ impl DataSheet {
         let valid = 1.0 - 1.0 / waf;
         let used = (valid - 1.0) / libm::log(valid);
         let raw = capacity / used * (1.0 + OPEN / prior.superblocks);
-        // Rated values are rounded and some are minimums; the flash of the class bounds them.
+        // Rated values are rounded and some are minimums; the flash of the class bounds
+        // them.
         raw.clamp(nominal * 0.95, nominal * 1.12).max(capacity * 1.04) as u64
     }
 

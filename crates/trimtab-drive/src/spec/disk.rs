@@ -23,7 +23,8 @@ pub struct Disk {
     pub write_cache: bool,
     /// Read-ahead in bytes after each read.
     pub read_ahead_bytes: u64,
-    /// Buffered writes from which the disk picks the one reached first; 1 is elevator order.
+    /// Buffered writes from which the disk picks the one reached first; 1 is elevator
+    /// order.
     pub position_candidates: u32,
 }
 

@@ -42,8 +42,9 @@ pub struct Geometry {
     pub pages_per_block: u32,
     /// Erase blocks per plane.
     pub blocks_per_plane: u32,
-    /// Dies per superblock; must divide the number of dies. A superblock, one block of each plane
-    /// of these dies, is the unit of allocation, garbage collection and erasure.
+    /// Dies per superblock; must divide the number of dies. A superblock, one block of
+    /// each plane of these dies, is the unit of allocation, garbage collection and
+    /// erasure.
     pub superblock_dies: u32,
     /// Bits per cell: 1 SLC, 2 MLC, 3 TLC, 4 QLC.
     pub bits_per_cell: u8,
@@ -96,8 +97,8 @@ impl Geometry {
         self.superblocks() as u128 * self.superblock_bytes()
     }
 
-    /// Sets `blocks_per_plane` to the smallest value that gives over-provisioning (T - U) / U of
-    /// at least `over_provisioning_permille` for `capacity_bytes` of user space.
+    /// Sets `blocks_per_plane` to the smallest value that gives over-provisioning (T - U)
+    /// / U of at least `over_provisioning_permille` for `capacity_bytes` of user space.
     #[must_use]
     pub fn with_over_provisioning(
         mut self,
@@ -125,13 +126,15 @@ const fn is_zero(value: &u32) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ftl {
-    /// Bytes covered by one mapping entry. A partial write reads the rest of a mapped unit.
+    /// Bytes covered by one mapping entry. A partial write reads the rest of a mapped
+    /// unit.
     pub mapping_unit_bytes: u64,
-    /// Controller memory for mapping tables, in bytes at 4 bytes per entry. A lookup that misses
-    /// reads a page of flash. `None` holds the whole mapping.
+    /// Controller memory for mapping tables, in bytes at 4 bytes per entry. A lookup that
+    /// misses reads a page of flash. `None` holds the whole mapping.
     pub mapping_cache_bytes: Option<u64>,
-    /// Bytes of metadata and parity that the drive writes with 1000 bytes of data, host data or
-    /// relocated. They lengthen every program and multiply WAF; the geometry excludes their space.
+    /// Bytes of metadata and parity that the drive writes with 1000 bytes of data, host
+    /// data or relocated. They lengthen every program and multiply WAF; the geometry
+    /// excludes their space.
     #[serde(skip_serializing_if = "is_zero")]
     pub metadata_permille: u32,
     /// Separation of data streams.
@@ -178,7 +181,8 @@ impl Default for Streams {
 pub enum VictimPolicy {
     /// The superblock with the fewest valid units.
     Greedy,
-    /// The superblock with the highest (1 - u) age / (2 u) (Rosenblum and Ousterhout 1992).
+    /// The superblock with the highest (1 - u) age / (2 u) (Rosenblum and Ousterhout
+    /// 1992).
     CostBenefit,
     /// The superblock written longest ago.
     Fifo,
@@ -192,23 +196,25 @@ pub enum VictimPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GarbageCollection {
-    /// Foreground collection starts if a superblock is opened with fewer free. At least 2.
+    /// Foreground collection starts if a superblock is opened with fewer free. At least
+    /// 2.
     pub free_low: u32,
     /// Foreground collection stops when this many are free. At least `free_low`.
     pub free_high: u32,
-    /// Time that a die waits for data or for the controller, in per mille of the time of its
-    /// relocation work. Internal work takes that much longer.
+    /// Time that a die waits for data or for the controller, in per mille of the time of
+    /// its relocation work. Internal work takes that much longer.
     #[serde(skip_serializing_if = "is_zero")]
     pub die_wait_permille: u32,
-    /// Length in nanoseconds of a step of internal work on a die. A program of host data waits for
-    /// the end of the step; reads do not. 0 lets programs start at any time.
+    /// Length in nanoseconds of a step of internal work on a die. A program of host data
+    /// waits for the end of the step; reads do not. 0 lets programs start at any time.
     #[serde(skip_serializing_if = "is_zero")]
     pub step_ns: u32,
     /// Idle time before background collection starts; `None` disables it.
     pub idle_delay_ns: Option<u64>,
     /// Background collection stops when this many superblocks are free.
     pub idle_free: u32,
-    /// Background collection skips superblocks with a larger share of valid units, in per mille.
+    /// Background collection skips superblocks with a larger share of valid units, in per
+    /// mille.
     pub idle_valid_max_permille: u16,
 }
 
@@ -230,10 +236,11 @@ impl Default for GarbageCollection {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Wear {
-    /// True to write the free superblock with the fewest erases next, false for the oldest.
+    /// True to write the free superblock with the fewest erases next, false for the
+    /// oldest.
     pub dynamic: bool,
-    /// Static wear levelling: collects the least worn superblock, even if full of valid data,
-    /// once the most worn one has this many more erases. `None` disables it.
+    /// Static wear levelling: collects the least worn superblock, even if full of valid
+    /// data, once the most worn one has this many more erases. `None` disables it.
     pub static_spread_max: Option<u32>,
     /// Erase cycles that a superblock survives; `None` is unlimited.
     pub erase_limit: Option<u32>,
@@ -264,17 +271,18 @@ pub struct NandTiming {
     pub erase_ns: u64,
     /// Transfer rate of a channel in bytes per second.
     pub channel_bytes_per_s: u64,
-    /// Delay in nanoseconds after which a read suspends a program or erase; `None` never does.
+    /// Delay in nanoseconds after which a read suspends a program or erase; `None` never
+    /// does.
     pub suspend_ns: Option<u64>,
-    /// Length in nanoseconds of a step of a program, erase or relocation. A read suspends it only
-    /// at the end of a step, after `suspend_ns` more. 0 suspends at any time.
+    /// Length in nanoseconds of a step of a program, erase or relocation. A read suspends
+    /// it only at the end of a step, after `suspend_ns` more. 0 suspends at any time.
     #[serde(skip_serializing_if = "is_zero")]
     pub suspend_step_ns: u32,
     /// Read-ahead in bytes for sequential reads.
     pub read_ahead_bytes: u64,
-    /// Spread between the slowest and the fastest page type, in per mille of `read_ns`, which is
-    /// the mean. The bits of a cell lie in different pages that need different numbers of senses.
-    /// SLC superblocks have only one page type.
+    /// Spread between the slowest and the fastest page type, in per mille of `read_ns`,
+    /// which is the mean. The bits of a cell lie in different pages that need different
+    /// numbers of senses. SLC superblocks have only one page type.
     pub read_spread_permille: u16,
     /// Host reads per million that fail to decode at first and are retried.
     pub read_retries_per_million: u32,
@@ -306,9 +314,9 @@ impl Default for NandTiming {
 pub struct WriteCache {
     /// Size in bytes; 0 means that a write completes when it has been programmed.
     pub bytes: u64,
-    /// Newest bytes of an open superblock that the cache still merges: a write of one mapping unit
-    /// whose previous version lies among them replaces it and does not reach the flash. 0 merges
-    /// nothing.
+    /// Newest bytes of an open superblock that the cache still merges: a write of one
+    /// mapping unit whose previous version lies among them replaces it and does not reach
+    /// the flash. 0 merges nothing.
     #[serde(skip_serializing_if = "is_zero")]
     pub merge_bytes: u32,
     /// True if capacitors write out the cache at a power cut.
@@ -317,7 +325,8 @@ pub struct WriteCache {
     pub flush: FlushBehaviour,
     /// Additional time of a flush (writing mapping tables), in nanoseconds.
     pub flush_ns: u64,
-    /// Idle time before a partly filled page is programmed, in ns; `None` waits for a flush.
+    /// Idle time before a partly filled page is programmed, in ns; `None` waits for a
+    /// flush.
     pub idle_write_out_ns: Option<u64>,
 }
 
@@ -338,8 +347,8 @@ impl Default for WriteCache {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlushBehaviour {
-    /// Programs all buffered data, pads the last page and completes when done. With power-loss
-    /// protection it completes at once because buffered data are safe.
+    /// Programs all buffered data, pads the last page and completes when done. With
+    /// power-loss protection it completes at once because buffered data are safe.
     WriteOut,
     /// Completes at once without writing anything, which breaks durability.
     Ignored,
@@ -357,7 +366,8 @@ pub struct SlcCache {
     pub read_ns: u64,
     /// Handling of writes when the cache is full.
     pub when_full: SlcFull,
-    /// Idle time before folding starts, in nanoseconds; `None` folds only when the cache is full.
+    /// Idle time before folding starts, in nanoseconds; `None` folds only when the cache
+    /// is full.
     pub idle_fold_ns: Option<u64>,
 }
 
@@ -370,7 +380,8 @@ pub enum SlcSize {
         /// Bytes.
         bytes: u64,
     },
-    /// Size limited by unmapped space; SLC blocks occupy `bits_per_cell` times their data.
+    /// Size limited by unmapped space; SLC blocks occupy `bits_per_cell` times their
+    /// data.
     Dynamic {
         /// Lower limit in bytes.
         bytes_min: u64,
@@ -408,9 +419,9 @@ pub struct Thermal {
 }
 
 impl Thermal {
-    /// Equilibrium temperature under continued load, in thousandths of a degree, extrapolated
-    /// from a change from `from_mc` to `to_mc` in `took_ns` by Newton's law of cooling. Returns
-    /// `None` if no time passed.
+    /// Equilibrium temperature under continued load, in thousandths of a degree,
+    /// extrapolated from a change from `from_mc` to `to_mc` in `took_ns` by Newton's law
+    /// of cooling. Returns `None` if no time passed.
     #[must_use]
     pub fn heads_for_mc(&self, from_mc: i32, to_mc: i32, took_ns: u64) -> Option<f64> {
         let left = libm::exp(-(took_ns as f64) / self.cooling_ns as f64);
@@ -448,8 +459,8 @@ pub struct Compression {
 pub struct Trim {
     /// True if the drive accepts TRIM.
     pub supported: bool,
-    /// True if TRIM may overlap other commands. Otherwise it waits for all earlier commands, and
-    /// all later commands wait for it.
+    /// True if TRIM may overlap other commands. Otherwise it waits for all earlier
+    /// commands, and all later commands wait for it.
     pub queued: bool,
     /// Maximum ranges per command.
     pub ranges_per_command_max: u32,
@@ -465,7 +476,8 @@ pub struct Trim {
     pub gb_ns: u64,
     /// Minimum effective range in bytes; shorter ranges are ignored.
     pub bytes_min: u64,
-    /// Only multiples of this many bytes, aligned to it, take effect (at least the mapping unit).
+    /// Only multiples of this many bytes, aligned to it, take effect (at least the
+    /// mapping unit).
     pub alignment_bytes: u64,
     /// Content returned by reads of trimmed space.
     pub reads: TrimmedReads,
@@ -497,6 +509,7 @@ pub enum TrimmedReads {
     Zeros,
     /// Bytes of 0xFF, at once (deterministic, DRAT without RZAT).
     Ones,
-    /// Old data until overwritten (not deterministic: a real drive may drop them at any time).
+    /// Old data until overwritten (not deterministic: a real drive may drop them at any
+    /// time).
     OldData,
 }

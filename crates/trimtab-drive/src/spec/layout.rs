@@ -6,9 +6,9 @@ use crate::units::Bytes;
 use alloc::format;
 
 /// Sizes in mapping units and slots. A slot is the unit of a physical address: a mapping
-/// unit, or the storage granularity on a compressing drive. A physical address is `superblock
-/// << shift | slot`. Superblocks are counted from 1, so that 0 and 1 can mean "never written"
-/// and "trimmed".
+/// unit, or the storage granularity on a compressing drive. A physical address is
+/// `superblock << shift | slot`. Superblocks are counted from 1, so that 0 and 1 can mean
+/// "never written" and "trimmed".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SsdLayout {
     /// Bytes of a mapping unit.
@@ -61,8 +61,8 @@ impl SsdLayout {
     /// Derives the layout of `flash`, part of `spec`.
     ///
     /// # Errors
-    /// If units do not fit pages, the address space is too small or there is too little spare
-    /// space.
+    /// If units do not fit pages, the address space is too small or there is too little
+    /// spare space.
     pub fn new(spec: &DriveSpec, flash: &Flash) -> Result<Self, SpecError> {
         let geometry = &flash.geometry;
         let unit = flash.ftl.mapping_unit_bytes;
@@ -211,10 +211,12 @@ impl SsdLayout {
         Ok(())
     }
 
-    /// Minimum superblocks with which a full drive still accepts writes: user data with one stale
-    /// slot, open superblocks, the garbage-collection watermark and the SLC cache.
+    /// Minimum superblocks with which a full drive still accepts writes: user data with
+    /// one stale slot, open superblocks, the garbage-collection watermark and the SLC
+    /// cache.
     pub(crate) fn superblocks_needed(&self, flash: &Flash) -> u64 {
-        // A compressed unit does not straddle superblocks; each may lose up to a unit at its end.
+        // A compressed unit does not straddle superblocks; each may lose up to a unit at
+        // its end.
         let usable = u64::from(self.superblock_slots) - u64::from(self.unit_slots - 1);
         u64::from(self.units) * u64::from(self.unit_slots) / usable
             + 1

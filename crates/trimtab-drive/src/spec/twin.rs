@@ -99,7 +99,8 @@ impl TwinSection {
         }
         let is_none = |value: &toml::Value| value.as_str() == Some(NONE);
         let mut table = table.clone();
-        // Remove missing fields first: another variant of the same table may replace them.
+        // Remove missing fields first: another variant of the same table may replace
+        // them.
         for (field, _) in fields.iter().zip(values).filter(|(_, value)| is_none(value)) {
             remove(&mut table, field);
         }
@@ -194,7 +195,8 @@ pub struct Origin {
     /// Firmware reported by the drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
-    /// Hash of the drive's identity, which tells drives of a model apart; `None` if modelled.
+    /// Hash of the drive's identity, which tells drives of a model apart; `None` if
+    /// modelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub which: Option<String>,
     /// Date, as 2026-11-22.
@@ -207,8 +209,8 @@ pub struct Origin {
     pub written_bytes: u64,
     /// Mean squared error of the model in units of the tolerance, in per mille.
     pub misfit_permille: u64,
-    /// Relative error below which two thirds of the values are explained, in per mille: behaviour
-    /// that the model cannot reproduce.
+    /// Relative error below which two thirds of the values are explained, in per mille:
+    /// behaviour that the model cannot reproduce.
     #[serde(default)]
     pub off_permille: u64,
     /// The same for measurements of the whole drive, if it was overwritten.
@@ -281,7 +283,8 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    /// Regression: 40 files of 1 MB, each with 330,000 members without values, used 9.55 GB.
+    /// Regression: 40 files of 1 MB, each with 330,000 members without values, used 9.55
+    /// GB.
     #[test]
     fn twin_larger_than_learned_limits_is_refused() {
         let written = |members: usize, note: usize| TwinSection {

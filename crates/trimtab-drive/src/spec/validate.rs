@@ -135,7 +135,8 @@ impl DriveSpec {
         }
     }
 
-    /// Memory of a model in bytes: four per mapped unit and flash slot, almost none for a disk.
+    /// Memory of a model in bytes: four per mapped unit and flash slot, almost none for a
+    /// disk.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
         let Some(flash) = self.flash() else { return 1 << 20 };

@@ -1,5 +1,5 @@
-//! Invariants of an SSD's state. Checking them scans all tables, so it is only for tests and
-//! for states loaded from snapshots.
+//! Invariants of an SSD's state. Checking them scans all tables, so it is only for tests
+//! and for states loaded from snapshots.
 
 use super::clock::FILLING;
 use super::lane::FlashLanes;
@@ -41,11 +41,12 @@ impl Ssd {
         self.check_time()
     }
 
-    /// Time is conserved: charged time is either spent or owed, no lane is busy for longer than
-    /// the elapsed time, and acknowledged data fit the write cache.
+    /// Time is conserved: charged time is either spent or owed, no lane is busy for
+    /// longer than the elapsed time, and acknowledged data fit the write cache.
     fn check_time(&self) -> Result<(), String> {
         let clock = &self.clock;
-        // Sums of times saturate past the end of the clock; commands that end there are refused.
+        // Sums of times saturate past the end of the clock; commands that end there are
+        // refused.
         let ended = |lanes: &FlashLanes| {
             lanes
                 .each

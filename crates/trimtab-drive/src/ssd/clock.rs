@@ -1,8 +1,8 @@
 //! Timing: busy-until times of dies, channels, the link and the command processor.
 //!
 //! All times are integer nanoseconds on the drive's clock. An operation starts when its
-//! resources are free and takes the time given in the specification; nothing is simulated in
-//! between. `docs/method/ssd.md` states each rule.
+//! resources are free and takes the time given in the specification; nothing is simulated
+//! in between. `docs/method/ssd.md` states each rule.
 
 use super::lane::FlashLanes;
 use crate::counters::with_permille;
@@ -23,7 +23,8 @@ pub(super) struct FlashWork {
     pub(super) from_slc: bool,
 }
 
-/// Current durations: the specification's values, lengthened while the drive is throttled.
+/// Current durations: the specification's values, lengthened while the drive is
+/// throttled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Durations {
     pub(super) read: u64,
@@ -48,7 +49,8 @@ pub(super) struct Clock {
     pub(super) blocked_until: u64,
     /// Completion times of commands in flight, ascending.
     pub(super) in_flight: VecDeque<u64>,
-    /// Time at which each write-cache row becomes free; [`FILLING`] while a frontier fills it.
+    /// Time at which each write-cache row becomes free; [`FILLING`] while a frontier
+    /// fills it.
     pub(super) rows: Vec<u64>,
     pub(super) row_addresses: Vec<u32>,
     pub(super) row_next: u32,
@@ -74,7 +76,8 @@ pub(super) struct Clock {
     die_wait_permille: u32,
     link_rate: u64,
     engine_rate: u64,
-    /// Cached receive time of one mapping unit, the most frequent size: (bytes, nanoseconds).
+    /// Cached receive time of one mapping unit, the most frequent size: (bytes,
+    /// nanoseconds).
     unit_received: (u64, u64),
     reads_link: usize,
     queue_depth: usize,
@@ -85,7 +88,8 @@ pub(super) struct Clock {
 
 pub(super) const FILLING: u64 = u64::MAX;
 
-/// Time in nanoseconds to transfer `bytes` at `rate` bytes per second, rounded to nearest.
+/// Time in nanoseconds to transfer `bytes` at `rate` bytes per second, rounded to
+/// nearest.
 #[inline]
 pub(super) const fn transfer_ns(bytes: u64, rate: u64) -> u64 {
     if bytes < 1 << 34 {
@@ -169,7 +173,8 @@ impl Clock {
         }
     }
 
-    /// Throttles flash to `permille` of its speed, and programs to `program_permille` of that.
+    /// Throttles flash to `permille` of its speed, and programs to `program_permille` of
+    /// that.
     pub(super) fn throttle(&mut self, permille: u16, program_permille: u16) {
         let slow_by = |ns: u64, permille: u16| {
             u64::try_from(u128::from(ns) * 1000 / u128::from(permille)).unwrap_or(u64::MAX)
@@ -225,7 +230,8 @@ impl Clock {
         self.in_flight.back().copied().unwrap_or(0)
     }
 
-    /// Processes a command that entered the queue at `start`; returns the end of processing.
+    /// Processes a command that entered the queue at `start`; returns the end of
+    /// processing.
     #[inline]
     pub(super) fn process(&mut self, start: u64, write: bool) -> u64 {
         self.processor_free = start.max(self.processor_free).saturating_add(if write {
@@ -248,8 +254,8 @@ impl Clock {
         self.link_free[0]
     }
 
-    /// Reserves the link for `bytes` to the host; returns the earliest arrival. Data that the
-    /// flash delivers later arrive later.
+    /// Reserves the link for `bytes` to the host; returns the earliest arrival. Data that
+    /// the flash delivers later arrive later.
     #[inline]
     pub(super) fn send(&mut self, start: u64, bytes: u64) -> u64 {
         let took = self.sending_ns(bytes);
@@ -263,8 +269,8 @@ impl Clock {
         transfer_ns(bytes, self.link_rate)
     }
 
-    /// Takes the next write-cache row for data starting at physical `address`. Returns its index
-    /// and the time at which it becomes free.
+    /// Takes the next write-cache row for data starting at physical `address`. Returns
+    /// its index and the time at which it becomes free.
     #[inline(always)]
     pub(super) fn take_row(&mut self, address: u32) -> (u32, u64) {
         let row = self.row_next;
@@ -273,9 +279,10 @@ impl Clock {
         (row, core::mem::replace(&mut self.rows[row as usize], FILLING))
     }
 
-    /// Programs a whole row of host data that arrives at `ready` through the next write-cache
-    /// row, which must not be filling. Returns the time at which that row became free and the end
-    /// of the program. The caller must [count](Self::count_programs) the program.
+    /// Programs a whole row of host data that arrives at `ready` through the next
+    /// write-cache row, which must not be filling. Returns the time at which that row
+    /// became free and the end of the program. The caller must
+    /// [count](Self::count_programs) the program.
     #[inline(always)]
     pub(super) fn program_whole(
         &mut self,
@@ -321,7 +328,8 @@ impl Clock {
         self.dies.each[die as usize].serve(now, self.now.program, 0, 0);
     }
 
-    /// Programs a row of host data on `die`, after a share of the owed time. Returns the end.
+    /// Programs a row of host data on `die`, after a share of the owed time. Returns the
+    /// end.
     #[inline(always)]
     pub(super) fn program(&mut self, die: u32, ready: u64, slc: bool) -> u64 {
         let end = self.program_on(die, ready, slc);
@@ -351,7 +359,8 @@ impl Clock {
         self.read_page(die, ready, bytes, slc, 0, 0)
     }
 
-    /// Like [`read`](Self::read), with `page` ns more than the mean and `retried` ns of retries.
+    /// Like [`read`](Self::read), with `page` ns more than the mean and `retried` ns of
+    /// retries.
     pub(super) fn read_page(
         &mut self,
         die: u32,
@@ -407,8 +416,8 @@ impl Clock {
         self.channels.spread(done, programs);
     }
 
-    /// Like [`spread`](Self::spread), after an idle period until `until`. Unfinished idle work is
-    /// preempted: a program waits for the relocation of at most one row.
+    /// Like [`spread`](Self::spread), after an idle period until `until`. Unfinished idle
+    /// work is preempted: a program waits for the relocation of at most one row.
     pub(super) fn spread_after_idling(&mut self, until: u64, programs: u64) {
         let done = core::mem::take(&mut self.programs);
         self.dies.spread_after_idling(

@@ -13,7 +13,8 @@ use alloc::vec::Vec;
 const PIECE_BYTES: u64 = 256 << 10;
 
 impl Ssd {
-    /// Admits a command to the queue and the command processor; returns the end of processing.
+    /// Admits a command to the queue and the command processor; returns the end of
+    /// processing.
     #[inline]
     pub(super) fn begin(&mut self, now: u64, write: bool) -> u64 {
         let start = self.clock.admit(now);
@@ -62,8 +63,8 @@ impl Ssd {
         extent.len == unit && aligned && self.simple && self.partial.is_empty()
     }
 
-    /// Completion time of a write that reached the write cache at `placed`; without a write
-    /// cache, the end of its last program.
+    /// Completion time of a write that reached the write cache at `placed`; without a
+    /// write cache, the end of its last program.
     #[inline]
     fn durable(&mut self, placed: u64) -> u64 {
         if self.flash.write_cache.bytes > 0 {
@@ -131,7 +132,8 @@ impl Ssd {
         placed
     }
 
-    /// Writes a piece without a whole unit: it lies in one unit or crosses the boundary of two.
+    /// Writes a piece without a whole unit: it lies in one unit or crosses the boundary
+    /// of two.
     fn write_edges(&mut self, piece: Extent, class: DataClass, ready: u64) -> u64 {
         let boundary = (piece.offset / self.layout.unit_bytes + 1) * self.layout.unit_bytes;
         let len = piece.len.min(boundary - piece.offset);
@@ -208,15 +210,15 @@ impl Ssd {
         done.saturating_add(self.clock.latency)
     }
 
-    /// Sequence number of the next unit write while durability is tracked. A write command of n
-    /// units (or parts) takes n numbers, in address order.
+    /// Sequence number of the next unit write while durability is tracked. A write
+    /// command of n units (or parts) takes n numbers, in address order.
     #[must_use]
     pub fn write_sequence(&self) -> u64 {
         self.ftl.journal.as_ref().map_or(0, DurabilityJournal::next_sequence)
     }
 
-    /// Sequence number of the first write that is not durable at `now`; all earlier writes are
-    /// durable. Requires [`track_durability`](Self::track_durability).
+    /// Sequence number of the first write that is not durable at `now`; all earlier
+    /// writes are durable. Requires [`track_durability`](Self::track_durability).
     pub fn durable_sequence(&mut self, now: Nanos) -> u64 {
         if self.flash.write_cache.power_loss_protection {
             return self.write_sequence();
@@ -224,9 +226,10 @@ impl Ssd {
         self.ftl.journal.as_mut().map_or(0, |journal| journal.settle(now.0))
     }
 
-    /// Cuts power at `now`. Returns, for every write that was not durable, whether it survives,
-    /// in sequence order. A unit then holds its last surviving write, or its previous content if
-    /// none survives. TRIMs are durable. The drive accepts commands again at `now`.
+    /// Cuts power at `now`. Returns, for every write that was not durable, whether it
+    /// survives, in sequence order. A unit then holds its last surviving write, or its
+    /// previous content if none survives. TRIMs are durable. The drive accepts commands
+    /// again at `now`.
     pub fn power_cut(&mut self, now: Nanos) -> Vec<WriteFate> {
         let protected = self.flash.write_cache.power_loss_protection;
         if protected {

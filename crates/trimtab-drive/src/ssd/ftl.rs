@@ -1,8 +1,8 @@
 //! Flash translation layer: location of every unit and the write frontiers.
 //!
-//! `map` holds a physical address per unit, `back` a unit per slot. A slot is valid if and
-//! only if the unit it names maps back to it. So overwrites and TRIMs only touch `map` and a
-//! count per superblock.
+//! `map` holds a physical address per unit, `back` a unit per slot. A slot is valid if
+//! and only if the unit it names maps back to it. So overwrites and TRIMs only touch
+//! `map` and a count per superblock.
 
 use super::clock::Clock;
 use super::journal::DurabilityJournal;
@@ -70,8 +70,8 @@ pub(super) struct Ftl {
     /// Unit last written to each slot, valid or not; empty on a compressing drive.
     pub(super) back: Vec<u32>,
     pub(super) packed: Option<CompressionState>,
-    /// State per superblock from index 1; index 0 stands for unmapped units. Unwritten slots of
-    /// an open superblock count as valid.
+    /// State per superblock from index 1; index 0 stands for unmapped units. Unwritten
+    /// slots of an open superblock count as valid.
     pub(super) blocks: Vec<SuperblockState>,
     /// Write time of each superblock's data, on [`Ftl::stamp`]'s clock.
     pub(super) stamps: Vec<u32>,
@@ -90,7 +90,8 @@ pub(super) struct Ftl {
     /// Newest slots of an open superblock that an overwrite replaces in the write cache.
     pub(super) merge_slots: u32,
     pub(super) collecting: bool,
-    /// Candidates for wear levelling, the least worn last; erase count at the last levelling.
+    /// Candidates for wear levelling, the least worn last; erase count at the last
+    /// levelling.
     pub(super) to_level: Vec<u32>,
     pub(super) levelled_at: u64,
     pub(super) scratch: Vec<u32>,
@@ -188,7 +189,8 @@ impl Ftl {
         }
     }
 
-    /// Skips `slots` slots of frontier `at`, within its row or up to the end of its superblock.
+    /// Skips `slots` slots of frontier `at`, within its row or up to the end of its
+    /// superblock.
     pub(super) fn skip(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
         let frontier = &mut self.frontiers[at];
         let block = frontier.next >> self.layout.shift;
@@ -222,8 +224,8 @@ impl Ftl {
         }
     }
 
-    /// Opens a free superblock with room for a unit of `slots` slots at frontier `at`, which has
-    /// none open. Collects garbage first if few are free.
+    /// Opens a free superblock with room for a unit of `slots` slots at frontier `at`,
+    /// which has none open. Collects garbage first if few are free.
     #[cold]
     #[inline(never)]
     pub(super) fn open(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
@@ -265,8 +267,8 @@ impl Ftl {
         }
     }
 
-    /// Group of dies for the next superblock of frontier `at`: its own, or one with few frontiers
-    /// if none is free there. `None` for the collection frontier.
+    /// Group of dies for the next superblock of frontier `at`: its own, or one with few
+    /// frontiers if none is free there. `None` for the collection frontier.
     fn group_for(&self, at: usize) -> Option<u32> {
         let own = self.frontiers[at].group;
         if at >= self.host_frontiers() || self.layout.groups == 1 || self.pool.has_free(own) {
@@ -302,8 +304,8 @@ impl Ftl {
         }
     }
 
-    /// Programs the row that frontier `at` is filling, which is complete up to a page boundary;
-    /// its remaining pages are programmed separately later.
+    /// Programs the row that frontier `at` is filling, which is complete up to a page
+    /// boundary; its remaining pages are programmed separately later.
     pub(super) fn program_early(&mut self, clock: &mut Clock, at: usize, now: u64) {
         let frontier = &mut self.frontiers[at];
         frontier.taken = false;
@@ -315,8 +317,8 @@ impl Ftl {
         }
     }
 
-    /// Rebuilds derived state from map, frontiers and wear, with `listed` as the victim order.
-    /// Returns `None` if they are inconsistent.
+    /// Rebuilds derived state from map, frontiers and wear, with `listed` as the victim
+    /// order. Returns `None` if they are inconsistent.
     pub(super) fn rebuild(&mut self, listed: &[u32]) -> Option<()> {
         let shift = self.layout.shift;
         let mask = (1_u32 << shift) - 1;

@@ -31,8 +31,8 @@ impl Ftl {
         if self.frontiers.len() > host { host } else { self.turn[HOST] as usize }
     }
 
-    /// Levels wear and collects garbage up to the watermarks. A superblock open at frontier `at`
-    /// with room for `slots` slots counts as free.
+    /// Levels wear and collects garbage up to the watermarks. A superblock open at
+    /// frontier `at` with room for `slots` slots counts as free.
     pub(super) fn make_room(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
         while self.slc_used > self.slc_limit()
             && self.fold_oldest(clock, now, GcContext::Foreground)
@@ -42,7 +42,8 @@ impl Ftl {
         if self.pool.free() >= self.gc.free_low + reserve {
             return;
         }
-        // Random victims may free nothing; a long series of these is practically impossible.
+        // Random victims may free nothing; a long series of these is practically
+        // impossible.
         for _ in 0..64 * u64::from(self.layout.superblocks) {
             if self.pool.free() + u32::from(self.frontiers[at].has_room(slots))
                 >= self.gc.free_high + reserve
@@ -86,9 +87,9 @@ impl Ftl {
         usable.saturating_sub(self.free_slots).saturating_sub(valid).saturating_sub(in_slc)
     }
 
-    /// Collects a superblock with too few erases, even if full of valid data. Runs once every few
-    /// erases, so that little-used superblocks catch up. Scans for candidates at most once per
-    /// `superblocks / 8` erases.
+    /// Collects a superblock with too few erases, even if full of valid data. Runs once
+    /// every few erases, so that little-used superblocks catch up. Scans for candidates
+    /// at most once per `superblocks / 8` erases.
     fn level_wear(&mut self, clock: &mut Clock, now: u64) {
         let Some(spread_max) = self.static_spread_max else { return };
         let erases = self.counters.erases;
@@ -150,7 +151,8 @@ impl Ftl {
             || (folds && !self.slc_queue.is_empty())
     }
 
-    /// Folds the oldest superblock of the SLC cache into native ones; false if there is none.
+    /// Folds the oldest superblock of the SLC cache into native ones; false if there is
+    /// none.
     pub(super) fn fold_oldest(&mut self, clock: &mut Clock, now: u64, context: GcContext) -> bool {
         let Some(block) = self.slc_queue.pop_front() else { return false };
         self.relocate(clock, block, Cause::Fold, context, now);
@@ -224,7 +226,8 @@ impl Ftl {
         }
         self.counters.erases += 1;
         if self.read_only {
-            // After end of life no superblock wears out, so that the remaining data stay readable.
+            // After end of life no superblock wears out, so that the remaining data stay
+            // readable.
             self.pool.release(block);
             self.free_slots += u64::from(self.layout.superblock_slots);
         } else if self.pool.erase(block) {
@@ -248,7 +251,8 @@ impl Ftl {
         now: u64,
     ) -> u64 {
         let first = (block as usize - 1) * self.layout.superblock_slots as usize;
-        // Copied so that source and destination can be borrowed together; padded for prefetching.
+        // Copied so that source and destination can be borrowed together; padded for
+        // prefetching.
         let mut units = core::mem::take(&mut self.scratch);
         units.clear();
         units.extend_from_slice(&self.back[first..first + slots as usize]);
@@ -280,8 +284,8 @@ impl Ftl {
         for unit in packed.take(block, &self.map) {
             let Some(packed) = &self.packed else { return rows };
             let slots = packed.slots_of(unit, 1);
-            // Units are contiguous; a unit's first row may already have been read for the previous
-            // one.
+            // Units are contiguous; a unit's first row may already have been read for the
+            // previous one.
             let slot = self.map[unit as usize] & ((1 << self.layout.shift) - 1);
             let end = (slot + slots).div_ceil(self.layout.row_slots);
             rows += u64::from(end - rows_end.max(slot / self.layout.row_slots));
@@ -301,7 +305,8 @@ impl Ftl {
         rows
     }
 
-    /// Gives the superblock open at a separate collection frontier the age of its youngest data.
+    /// Gives the superblock open at a separate collection frontier the age of its
+    /// youngest data.
     fn age_like(&mut self, at: usize, victim: u32) {
         if at < self.host_frontiers() {
             return;
@@ -314,8 +319,8 @@ impl Ftl {
         }
     }
 
-    /// Rows left in the superblocks open for fresh data: the number of programs before the next
-    /// collection, over which owed time is divided.
+    /// Rows left in the superblocks open for fresh data: the number of programs before
+    /// the next collection, over which owed time is divided.
     pub(super) fn rows_open(&self) -> u64 {
         let slots: u64 = self.frontiers[..self.host_frontiers()]
             .iter()
@@ -324,8 +329,9 @@ impl Ftl {
         slots / u64::from(self.layout.row_slots)
     }
 
-    /// Advances frontier `at` by `slots` slots relocated at `now`. Relocation time is charged as
-    /// a whole; only a row of fresh data that this completes is programmed here.
+    /// Advances frontier `at` by `slots` slots relocated at `now`. Relocation time is
+    /// charged as a whole; only a row of fresh data that this completes is programmed
+    /// here.
     fn advance_relocated(&mut self, clock: &mut Clock, at: usize, slots: u32, now: u64) {
         let frontier = &mut self.frontiers[at];
         if frontier.next + slots >= frontier.row_end {
@@ -364,7 +370,8 @@ impl Ftl {
     }
 }
 
-/// A superblock being relocated: `units` were written to its slots, `base` is its address.
+/// A superblock being relocated: `units` were written to its slots, `base` is its
+/// address.
 struct RelocationSource<'a> {
     units: &'a [u32],
     base: u32,
@@ -372,7 +379,8 @@ struct RelocationSource<'a> {
     /// Next slot to check, and remaining slots in its row.
     from: usize,
     row_left: usize,
-    /// True if the current row has valid data; then the number of earlier rows with valid data.
+    /// True if the current row has valid data; then the number of earlier rows with valid
+    /// data.
     row_valid: bool,
     rows: u64,
 }
@@ -382,7 +390,8 @@ impl<'a> RelocationSource<'a> {
         Self { units, base, row_slots, from: 0, row_left: row_slots, row_valid: false, rows: 0 }
     }
 
-    /// Moves valid units until `target` at address `to` is full. The source must have enough.
+    /// Moves valid units until `target` at address `to` is full. The source must have
+    /// enough.
     #[inline]
     fn move_units(&mut self, map: &mut [u32], target: &mut [u32], to: u32) {
         if self.row_slots == 1 {

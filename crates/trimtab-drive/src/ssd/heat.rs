@@ -54,8 +54,8 @@ impl Ssd {
         }
         heat.updated = now;
         let bytes = core::mem::take(&mut self.clock.heat_bytes);
-        // Heat that arrives evenly over an interval cools for half of it on average; over many time
-        // constants, heat input equals output.
+        // Heat that arrives evenly over an interval cools for half of it on average; over
+        // many time constants, heat input equals output.
         let times = elapsed as f64 / heat.thermal.cooling_ns as f64;
         let left = libm::exp(-times);
         let rise = bytes as f64 / 1e9 * f64::from(heat.thermal.rise_mc_per_gb);

@@ -43,8 +43,9 @@ impl Ssd {
         now
     }
 
-    /// True if idle collection should continue; called before each victim. A policy that ignores
-    /// valid data may free nothing, so a full round of superblocks without a gain ends it.
+    /// True if idle collection should continue; called before each victim. A policy that
+    /// ignores valid data may free nothing, so a full round of superblocks without a gain
+    /// ends it.
     pub(super) fn wants_free(&self, gain: &mut IdleGain) -> bool {
         let free = self.ftl.free_slots;
         gain.in_vain = if free > gain.most_free { 0 } else { gain.in_vain + 1 };

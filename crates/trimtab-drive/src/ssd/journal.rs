@@ -12,8 +12,8 @@ pub struct WriteFate {
     pub sequence: u64,
     /// Range of the write.
     pub extent: Extent,
-    /// True if the write reached the flash. The unit then holds the latest surviving write, or
-    /// its content from before all of them.
+    /// True if the write reached the flash. The unit then holds the latest surviving
+    /// write, or its content from before all of them.
     pub survives: bool,
 }
 
@@ -97,7 +97,8 @@ impl DurabilityJournal {
         }
     }
 
-    /// Records that the row of frontier `at`, except its last `rest` units, is on flash at `end`.
+    /// Records that the row of frontier `at`, except its last `rest` units, is on flash
+    /// at `end`.
     pub(super) fn programmed(&mut self, at: usize, end: u64, rest: usize) {
         while self.rows[at].len() > rest {
             let Some(unit) = self.rows[at].pop_front() else { return };
@@ -125,7 +126,8 @@ impl DurabilityJournal {
         filling + programming.len() as u64
     }
 
-    /// Drops writes that are durable at `now`; returns the number of the first that is not.
+    /// Drops writes that are durable at `now`; returns the number of the first that is
+    /// not.
     pub(super) fn settle(&mut self, now: u64) -> u64 {
         while self.entries.front().is_some_and(|entry| entry.durable <= now) {
             self.entries.pop_front();
@@ -134,7 +136,8 @@ impl DurabilityJournal {
         self.first
     }
 
-    /// Cuts power at `now`; returns the fate of each pending write. All survive if `protected`.
+    /// Cuts power at `now`; returns the fate of each pending write. All survive if
+    /// `protected`.
     pub(super) fn cut(&mut self, now: u64, protected: bool) -> PowerCut {
         self.settle(now);
         let first = self.first;

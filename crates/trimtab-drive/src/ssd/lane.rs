@@ -8,17 +8,18 @@ pub(super) const LEAST_SHARE_BITS: u32 = 12;
 /// Schedule and owed background time of a die or a channel.
 ///
 /// Host operations run in submission order. Background work (collection, folding, wear
-/// levelling) is owed time: it starts no earlier than it is charged and fills idle time. The
-/// remainder is paid in shares before each program of host data. Programs do not fall evenly
-/// on all lanes, so a minimum share ensures that each lane pays its debt eventually.
+/// levelling) is owed time: it starts no earlier than it is charged and fills idle time.
+/// The remainder is paid in shares before each program of host data. Programs do not fall
+/// evenly on all lanes, so a minimum share ensures that each lane pays its debt
+/// eventually.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lane {
     /// End of all scheduled work, without owed time and `transfers`.
     pub(super) free: u64,
     /// End of its reads, which may overtake other work.
     pub(super) reads_free: u64,
-    /// Channel transfers of reads that start as soon as their data are ready. Background work has
-    /// used the gaps between them up to `free`.
+    /// Channel transfers of reads that start as soon as their data are ready. Background
+    /// work has used the gaps between them up to `free`.
     pub(super) transfers: Transfers,
     /// Charged background time that is not yet spent.
     pub(super) owed: u64,
@@ -29,8 +30,9 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Schedules work of `took` ns at `ready` or later, after all earlier work and `share` of the
-    /// owed time, which is worked off in steps of `step` ns unless 0. Returns its end.
+    /// Schedules work of `took` ns at `ready` or later, after all earlier work and
+    /// `share` of the owed time, which is worked off in steps of `step` ns unless 0.
+    /// Returns its end.
     #[inline(always)]
     pub(super) fn serve(&mut self, ready: u64, took: u64, share: u64, step: u64) -> u64 {
         if self.owed != 0 {
@@ -45,9 +47,10 @@ impl Lane {
         self.free
     }
 
-    /// Schedules a read at `ready` or later. It waits for all earlier work, or with `ahead` only
-    /// for the end of a step of `step` ns, that long after it and for other reads. Returns its
-    /// end. Delays later work by the same time, except for promised completions.
+    /// Schedules a read at `ready` or later. It waits for all earlier work, or with
+    /// `ahead` only for the end of a step of `step` ns, that long after it and for other
+    /// reads. Returns its end. Delays later work by the same time, except for promised
+    /// completions.
     pub(super) fn read(&mut self, ready: u64, took: u64, ahead: Option<u64>, step: u64) -> u64 {
         self.settle(ready);
         let busy_until = self.free.saturating_add(self.owed);
@@ -66,10 +69,10 @@ impl Lane {
         self.reads_free
     }
 
-    /// Schedules a channel transfer that starts as soon as its data are in the page register at
-    /// `ready`. It waits only for earlier reads that are also ready. No later read is ready
-    /// before `floor`. Returns its end. Delays later work by the same time, except for promised
-    /// completions.
+    /// Schedules a channel transfer that starts as soon as its data are in the page
+    /// register at `ready`. It waits only for earlier reads that are also ready. No later
+    /// read is ready before `floor`. Returns its end. Delays later work by the same time,
+    /// except for promised completions.
     pub(super) fn read_when_ready(&mut self, ready: u64, took: u64, floor: u64) -> u64 {
         while let Some((from, to)) = self.transfers.pop_until(floor) {
             self.work_off(self.owed.min(from.saturating_sub(self.free)));
@@ -170,7 +173,8 @@ impl FlashLanes {
         }
     }
 
-    /// Subtracts the shares of `done` programs and divides the rest among the next `programs`.
+    /// Subtracts the shares of `done` programs and divides the rest among the next
+    /// `programs`.
     pub(super) fn spread(&mut self, done: u64, programs: u64) {
         self.uncovered_ns = self
             .uncovered_ns
@@ -180,8 +184,8 @@ impl FlashLanes {
         self.share = self.uncovered_ns.div_ceil(programs.max(1));
     }
 
-    /// Like [`spread`](Self::spread) when host I/O resumes at `now` after idle time. Owed time
-    /// paid while idle is covered. Of unfinished idle work, a program pays at most
+    /// Like [`spread`](Self::spread) when host I/O resumes at `now` after idle time. Owed
+    /// time paid while idle is covered. Of unfinished idle work, a program pays at most
     /// `preempted_ns`.
     pub(super) fn spread_after_idling(
         &mut self,

@@ -1,5 +1,5 @@
-//! Mapping cache for drives whose mapping exceeds controller memory: map pages are read from
-//! flash and written back when dirty.
+//! Mapping cache for drives whose mapping exceeds controller memory: map pages are read
+//! from flash and written back when dirty.
 
 use super::Ssd;
 use crate::spec::Flash;

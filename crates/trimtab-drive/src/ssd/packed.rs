@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 pub(super) struct CompressionState {
     /// Slots of each unit's current version; undefined for unmapped units.
     pub(super) sizes: Vec<u8>,
-    /// Units written to each superblock since its erase, in order. A unit is valid there if it
-    /// maps into that superblock. A unit written there twice is listed twice.
+    /// Units written to each superblock since its erase, in order. A unit is valid there
+    /// if it maps into that superblock. A unit written there twice is listed twice.
     pub(super) contents: Vec<Vec<u32>>,
     /// Slots of all current versions.
     pub(super) valid_slots: u64,
@@ -48,7 +48,8 @@ impl CompressionState {
         self.sizes[unit as usize..(unit + count) as usize].iter().map(|size| u32::from(*size)).sum()
     }
 
-    /// Records that `count` units starting at `unit` were written to `block`, `slots` slots each.
+    /// Records that `count` units starting at `unit` were written to `block`, `slots`
+    /// slots each.
     pub(super) fn append(&mut self, block: u32, unit: u32, count: u32, slots: u32) {
         self.sizes[unit as usize..(unit + count) as usize].fill(slots as u8);
         self.contents[block as usize].extend(unit..unit + count);
@@ -77,7 +78,8 @@ impl CompressionState {
         }
     }
 
-    /// Removes and returns the valid units of `block`, in write order, before it is erased.
+    /// Removes and returns the valid units of `block`, in write order, before it is
+    /// erased.
     pub(super) fn take(&mut self, block: u32, map: &[u32]) -> Vec<u32> {
         let mut units = core::mem::take(&mut self.contents[block as usize]);
         self.listed -= units.len();
@@ -87,8 +89,8 @@ impl CompressionState {
         units
     }
 
-    /// Drops stale entries when there are many: highly compressible units may be overwritten
-    /// often before their superblock is collected.
+    /// Drops stale entries when there are many: highly compressible units may be
+    /// overwritten often before their superblock is collected.
     pub(super) fn bound_memory(&mut self, map: &[u32]) {
         if self.listed <= self.listed_max {
             return;
@@ -99,7 +101,8 @@ impl CompressionState {
             units.shrink_to_fit();
             self.listed += units.len();
         }
-        // Units listed twice survive the sweep; raise the limit so that sweeps stay worthwhile.
+        // Units listed twice survive the sweep; raise the limit so that sweeps stay
+        // worthwhile.
         self.listed_max = self.listed_max.max(self.listed + self.listed / 4);
     }
 }

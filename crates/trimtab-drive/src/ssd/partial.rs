@@ -1,5 +1,5 @@
-//! Partial writes of a mapping unit: contiguous ones are merged in the write cache, others
-//! are completed by reading the rest.
+//! Partial writes of a mapping unit: contiguous ones are merged in the write cache,
+//! others are completed by reading the rest.
 
 use super::{Ssd, TRIMMED};
 use crate::Extent;
@@ -32,7 +32,8 @@ pub(super) struct PartialUnits {
 
 impl PartialUnits {
     pub(super) fn new(flash: &Flash, layout: &SsdLayout) -> Self {
-        // Limited to half the write cache; without a cache every part is completed at once.
+        // Limited to half the write cache; without a cache every part is completed at
+        // once.
         let max = (flash.write_cache.bytes / 2 / layout.unit_bytes).min(PARTS_MAX) as usize;
         Self { parts: VecDeque::new(), max }
     }
@@ -76,7 +77,8 @@ impl Ssd {
                 }
                 return self.complete_part(at, ready);
             }
-            // Not contiguous: complete the earlier part first, so that all host writes are counted.
+            // Not contiguous: complete the earlier part first, so that all host writes
+            // are counted.
             placed = self.complete_part(at, ready);
         }
         if self.partial.parts.len() >= self.partial.max && !self.partial.is_empty() {

@@ -12,9 +12,10 @@ impl Ftl {
         (stream, stream * self.layout.groups as usize + self.turn[stream] as usize)
     }
 
-    /// True if the previous version of `unit` is among the newest data of an open superblock of
-    /// fresh data, so that the write cache replaces it. A compressed unit may
-    /// change its size, and tracking of durability numbers every write: both merge none.
+    /// True if the previous version of `unit` is among the newest data of an open
+    /// superblock of fresh data, so that the write cache replaces it. A compressed unit
+    /// may change its size, and tracking of durability numbers every write: both merge
+    /// none.
     fn merges(&self, unit: u32) -> bool {
         if self.merge_slots == 0 || self.journal.is_some() || self.packed.is_some() {
             return false;
@@ -27,8 +28,8 @@ impl Ftl {
         old > TRIMMED && self.frontiers[..self.host_frontiers()].iter().any(newest)
     }
 
-    /// Writes `count` units of `slots` slots each, starting at `unit`, that arrive at `ready`.
-    /// Returns the time at which the last one is in the write cache.
+    /// Writes `count` units of `slots` slots each, starting at `unit`, that arrive at
+    /// `ready`. Returns the time at which the last one is in the write cache.
     pub(super) fn put(
         &mut self,
         clock: &mut Clock,
@@ -62,8 +63,8 @@ impl Ftl {
         ack
     }
 
-    /// Number of units, at most `left`, that go to frontier `at` before its superblock or its turn
-    /// changes.
+    /// Number of units, at most `left`, that go to frontier `at` before its superblock or
+    /// its turn changes.
     fn run_at(&self, at: usize, left: u32, slots: u32) -> u32 {
         let frontier = &self.frontiers[at];
         let end = if self.layout.groups == 1 { frontier.end } else { frontier.row_end };
@@ -72,10 +73,11 @@ impl Ftl {
         left.min(room.max(1))
     }
 
-    /// Writes whole rows on every group of dies in turn, for up to `left` units starting at
-    /// `unit`. Works group by group instead of row by row, so that old versions written the same
-    /// way are invalidated per superblock. Returns the time at which the last unit is placed and
-    /// the number of units, or `None` if the frontiers are not at the start of a stripe.
+    /// Writes whole rows on every group of dies in turn, for up to `left` units starting
+    /// at `unit`. Works group by group instead of row by row, so that old versions
+    /// written the same way are invalidated per superblock. Returns the time at which the
+    /// last unit is placed and the number of units, or `None` if the frontiers are not at
+    /// the start of a stripe.
     fn put_stripes(
         &mut self,
         clock: &mut Clock,
@@ -135,7 +137,8 @@ impl Ftl {
         Some((ack, rows * groups * row))
     }
 
-    /// Records `rows` rows of units at frontier `at`, `stride` units apart from `unit` on.
+    /// Records `rows` rows of units at frontier `at`, `stride` units apart from `unit`
+    /// on.
     fn place_striped(&mut self, at: usize, unit: u32, rows: u32, stride: u32) {
         let (shift, row) = (self.layout.shift, self.layout.row_slots);
         let Frontier { next, back, .. } = self.frontiers[at];
@@ -190,7 +193,8 @@ impl Ftl {
         self.advance(clock, HOST, at, 1, 1, ready)
     }
 
-    /// Records that `count` units from `unit` on are written at frontier `at`, which has room.
+    /// Records that `count` units from `unit` on are written at frontier `at`, which has
+    /// room.
     fn place(&mut self, at: usize, unit: u32, count: u32, slots: u32) {
         let first = self.frontiers[at].next;
         self.forget(unit, count);
@@ -213,7 +217,8 @@ impl Ftl {
         self.counters.nand_written_host_slots += slots;
     }
 
-    /// Updates counts as if `count` units from `unit` on were unmapped; the caller sets the map.
+    /// Updates counts as if `count` units from `unit` on were unmapped; the caller sets
+    /// the map.
     pub(super) fn forget(&mut self, unit: u32, count: u32) -> u64 {
         let shift = self.layout.shift;
         let old = &self.map[unit as usize..(unit + count) as usize];
@@ -243,9 +248,9 @@ impl Ftl {
         forgotten
     }
 
-    /// Advances frontier `at` by `slots` slots of fresh data that arrive at `ready`, `unit_slots`
-    /// per unit, and programs each completed row. Returns the time at which the last one was
-    /// placed in the write cache.
+    /// Advances frontier `at` by `slots` slots of fresh data that arrive at `ready`,
+    /// `unit_slots` per unit, and programs each completed row. Returns the time at which
+    /// the last one was placed in the write cache.
     #[inline]
     fn advance(
         &mut self,

@@ -56,7 +56,8 @@ impl Pool {
         !self.heaps[group as usize].is_empty()
     }
 
-    /// Takes a free superblock, from `group` if it has one, otherwise from the group with most.
+    /// Takes a free superblock, from `group` if it has one, otherwise from the group with
+    /// most.
     pub(super) fn take(&mut self, group: Option<u32>) -> Option<u32> {
         let group = match group {
             Some(group) if !self.heaps[group as usize].is_empty() => group as usize,
@@ -76,8 +77,8 @@ impl Pool {
         self.free += 1;
     }
 
-    /// Erases `block`. Returns false if it wore out and must not be used again. The last free
-    /// superblock is kept for the running collection and retires at its next erase;
+    /// Erases `block`. Returns false if it wore out and must not be used again. The last
+    /// free superblock is kept for the running collection and retires at its next erase;
     /// [`reserve`](Self::reserve) makes that rare.
     pub(super) fn erase(&mut self, block: u32) -> bool {
         let erases = &mut self.erases[block as usize];
@@ -92,8 +93,8 @@ impl Pool {
         true
     }
 
-    /// Superblocks that collection keeps free beyond its watermarks, so that the last free one
-    /// rarely wears out. Zero until a superblock nears its end of life.
+    /// Superblocks that collection keeps free beyond its watermarks, so that the last
+    /// free one rarely wears out. Zero until a superblock nears its end of life.
     pub(super) fn reserve(&self) -> u32 {
         u32::from(self.wear.erase_limit.is_some_and(|limit| {
             u64::from(self.erases_max) + 1 >= u64::from(limit) - self.spread(limit)

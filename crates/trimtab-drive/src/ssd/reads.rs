@@ -94,9 +94,9 @@ impl Ssd {
         Ok(sent.saturating_add(self.clock.latency))
     }
 
-    /// Reads contiguous units of one row together, starting at `unit` and before `end`: this is
-    /// where fragmentation costs time. The flash starts at `begun`. Returns the next unit and the
-    /// time at which the data are in the controller, `now` or later.
+    /// Reads contiguous units of one row together, starting at `unit` and before `end`:
+    /// this is where fragmentation costs time. The flash starts at `begun`. Returns the
+    /// next unit and the time at which the data are in the controller, `now` or later.
     pub(super) fn read_piece(&mut self, unit: u32, end: u32, begun: u64, now: u64) -> (u32, u64) {
         let piece = self.piece_at(unit, end);
         let rows = piece.row..piece.row + piece.rows;
@@ -167,8 +167,8 @@ impl Ssd {
         self.clock.read_page(die, begun, bytes, slc, page, retried)
     }
 
-    /// Read time of the page type of `row` relative to the mean; negative if faster. Each die
-    /// cycles through its page types.
+    /// Read time of the page type of `row` relative to the mean; negative if faster. Each
+    /// die cycles through its page types.
     fn page_ns(&self, row: u32, slc: bool) -> i64 {
         let nand = &self.flash.nand;
         let kinds = i64::from(self.flash.geometry.bits_per_cell);
@@ -181,7 +181,8 @@ impl Ssd {
         spread / (2 * (kinds - 1)) * (2 * kind - (kinds - 1))
     }
 
-    /// Retry time of this read, drawn from the seed and the number of rows read; usually 0.
+    /// Retry time of this read, drawn from the seed and the number of rows read; usually
+    /// 0.
     fn retry_ns(&self) -> u64 {
         let nand = &self.flash.nand;
         if nand.read_retries_per_million == 0 {

@@ -1,9 +1,9 @@
 //! Snapshots of a drive's complete state.
 //!
 //! Layout: `TTSSD`, format version, checksum of everything after it, checksum of the
-//! specification, state. Derived data (reverse map, valid counts, positions) are not stored,
-//! so they cannot contradict the rest. A restored state passes the same checks as the state
-//! after a command.
+//! specification, state. Derived data (reverse map, valid counts, positions) are not
+//! stored, so they cannot contradict the rest. A restored state passes the same checks as
+//! the state after a command.
 
 use super::clock::{Clock, FILLING};
 use super::codec::{COUNT_MAX, SnapshotReader, Writer, checksum};
@@ -92,7 +92,8 @@ impl Ssd {
         sealed
     }
 
-    /// Upper bound on the snapshot size in bytes: twelve per mapped unit plus other state.
+    /// Upper bound on the snapshot size in bytes: twelve per mapped unit plus other
+    /// state.
     pub(crate) fn snapshot_bytes_max(&self) -> u64 {
         const FIXED: u64 = 16 << 20;
         let count = |len: usize| len as u64;
@@ -110,8 +111,8 @@ impl Ssd {
         checksum(&self.snapshot())
     }
 
-    /// Restores the drive of `spec` from a [`snapshot`](Self::snapshot). It behaves exactly like
-    /// the original.
+    /// Restores the drive of `spec` from a [`snapshot`](Self::snapshot). It behaves
+    /// exactly like the original.
     ///
     /// # Errors
     /// If the snapshot is invalid; a damaged snapshot is never restored in part.
@@ -331,8 +332,8 @@ fn read_ftl(reader: &mut SnapshotReader<'_>, ftl: &mut Ftl) -> Result<(), usize>
     ftl.rebuild(&listed).ok_or(reader.at)
 }
 
-/// Encodes the steps from each entry to the next: runs of units in order have steps of one,
-/// runs without data steps of zero.
+/// Encodes the steps from each entry to the next: runs of units in order have steps of
+/// one, runs without data steps of zero.
 fn write_map(out: &mut Writer, map: &[u32]) {
     let mut last = 0;
     out.runs(map.iter().map(|entry| entry.wrapping_sub(core::mem::replace(&mut last, *entry))));

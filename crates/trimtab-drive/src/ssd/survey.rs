@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 impl Ssd {
-    /// Content of every superblock in physical order. The host needs the extents of `needed`,
-    /// which ascend and do not overlap.
+    /// Content of every superblock in physical order. The host needs the extents of
+    /// `needed`, which ascend and do not overlap.
     pub fn superblocks(&self, needed: &mut dyn Iterator<Item = Extent>) -> Vec<Superblock> {
         let ftl = &self.ftl;
         let unit_bytes = self.layout.unit_bytes;

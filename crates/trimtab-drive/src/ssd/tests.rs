@@ -300,8 +300,8 @@ fn trimmed_units(ssd: &Ssd) -> Vec<u64> {
         .collect()
 }
 
-/// Trimmed data are never relocated: a unit that was trimmed before a step is mapped again
-/// only if the step writes it.
+/// Trimmed data are never relocated: a unit that was trimmed before a step is mapped
+/// again only if the step writes it.
 fn check_trimmed(resting: &[u64], ssd: &Ssd, step: &Step) -> Result<(), TestCaseError> {
     let unit_bytes = ssd.layout().unit_bytes;
     let written = match step {
@@ -322,8 +322,8 @@ fn check_trimmed(resting: &[u64], ssd: &Ssd, step: &Step) -> Result<(), TestCase
     }
 }
 
-/// A block with data is mapped. A block that is not mapped was trimmed or never written, and
-/// holds nothing from then on.
+/// A block with data is mapped. A block that is not mapped was trimmed or never written,
+/// and holds nothing from then on.
 fn check_contents(shadow: &mut Shadow, ssd: &Ssd, unit: u64) -> Result<(), TestCaseError> {
     for block in 0..shadow.versions.len() {
         let waiting =
@@ -376,7 +376,9 @@ fn apply_unchecked(ssd: &mut Ssd, now: Nanos, step: &Step) -> Nanos {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(
+        ProptestConfig { cases: 200, max_shrink_iters: 4000, ..ProptestConfig::default() }
+    )]
 
     /// A restored drive behaves exactly like the original, to the nanosecond and byte.
     #[test]
@@ -406,7 +408,8 @@ proptest! {
         damaged[at.index(saved.len())] ^= change;
         prop_assert!(Ssd::restore(&spec, &damaged).is_err());
         prop_assert!(Ssd::restore(&spec, &saved[..cut.index(saved.len())]).is_err());
-        // With a valid checksum, the snapshot is either refused or yields a consistent drive.
+        // With a valid checksum, the snapshot is either refused or yields a consistent
+        // drive.
         let sum = codec::checksum(&damaged[14..]).to_le_bytes();
         damaged[6..14].copy_from_slice(&sum);
         if let Ok(mut drive) = Ssd::restore(&spec, &damaged) {
@@ -424,7 +427,9 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(
+        ProptestConfig { cases: 400, max_shrink_iters: 4000, ..ProptestConfig::default() }
+    )]
 
     #[test]
     fn invariants_hold_after_every_command(spec in any_spec(), steps in proptest::collection::vec(any_step(), 1..200)) {
@@ -432,8 +437,8 @@ proptest! {
     }
 }
 
-/// Compressed units differ in size: the room that collection leaves in a superblock shared
-/// with fresh data may be too small for the next unit.
+/// Compressed units differ in size: the room that collection leaves in a superblock
+/// shared with fresh data may be too small for the next unit.
 #[test]
 fn compressed_units_find_room_after_collection() {
     let spec = small(|spec, flash| {
@@ -464,8 +469,8 @@ fn compressed_units_find_room_after_collection() {
     }
 }
 
-/// The same specification, workload and seed give the same state on every machine. Update the
-/// snapshot when the model changes on purpose.
+/// The same specification, workload and seed give the same state on every machine. Update
+/// the snapshot when the model changes on purpose.
 #[test]
 fn ssd_results_match_golden_fingerprints() {
     let mut lines = String::new();

@@ -5,8 +5,8 @@ use alloc::collections::VecDeque;
 /// Busy intervals in ascending order, without overlap.
 ///
 /// A read takes the free time from the moment its data are in the page register, split if
-/// necessary. Earlier reads keep their intervals: the channel is never idle while data are
-/// ready, and serves the earliest submitted read first.
+/// necessary. Earlier reads keep their intervals: the channel is never idle while data
+/// are ready, and serves the earliest submitted read first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Transfers(VecDeque<(u64, u64)>);
 

@@ -23,8 +23,8 @@ impl Ssd {
             arrived.max(self.clock.latest_completion())
         };
         let asked = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.len));
-        // A range longer than the drive's maximum counts as several ranges, and these as several
-        // commands if there are too many for one.
+        // A range longer than the drive's maximum counts as several ranges, and these as
+        // several commands if there are too many for one.
         let pieces: u64 =
             ranges.iter().map(|range| range.len.div_ceil(trim.range_bytes_max).max(1)).sum();
         let commands = pieces.div_ceil(u64::from(trim.ranges_per_command_max)).max(1);

@@ -55,7 +55,8 @@ impl Victims {
         let entry = &mut blocks[block as usize];
         match self {
             Self::Greedy(buckets) if entry.pos != UNLISTED => buckets.lower(blocks, block, count),
-            // The dummy superblock 0 of unmapped units wraps below zero; its count is unused.
+            // The dummy superblock 0 of unmapped units wraps below zero; its count is
+            // unused.
             _ => entry.valid = entry.valid.wrapping_sub(count),
         }
     }
@@ -102,7 +103,8 @@ impl Victims {
         matches!(self, Self::Greedy(_) | Self::CostBenefit(_))
     }
 
-    /// Valid slots of the next victim under FIFO, otherwise the fewest of any listed superblock.
+    /// Valid slots of the next victim under FIFO, otherwise the fewest of any listed
+    /// superblock.
     pub(super) fn peek_valid(&self, blocks: &[SuperblockState]) -> Option<u32> {
         match self {
             Self::Greedy(buckets) => buckets.peek().map(|block| blocks[block as usize].valid),
@@ -126,8 +128,8 @@ impl Victims {
         }
     }
 
-    /// Fills the empty list with `listed`, in the order returned by [`listed`](Self::listed).
-    /// Returns `None` if the order is invalid.
+    /// Fills the empty list with `listed`, in the order returned by
+    /// [`listed`](Self::listed). Returns `None` if the order is invalid.
     pub(super) fn fill(&mut self, blocks: &mut [SuperblockState], listed: &[u32]) -> Option<()> {
         if let Self::Greedy(buckets) = self {
             return buckets.fill(blocks, listed);
@@ -230,9 +232,9 @@ impl Buckets {
         self.put(blocks, block, hole);
     }
 
-    /// Moves the start of bucket `count` up by one and its first superblock to `hole` behind the
-    /// bucket, or into the place of the superblock being moved if that is one of them. Returns
-    /// the new hole.
+    /// Moves the start of bucket `count` up by one and its first superblock to `hole`
+    /// behind the bucket, or into the place of the superblock being moved if that is one
+    /// of them. Returns the new hole.
     #[inline(always)]
     fn shift(&mut self, blocks: &mut [SuperblockState], count: u32, hole: u32) -> u32 {
         let start = self.start(count);
@@ -276,7 +278,8 @@ impl Buckets {
         let entry = blocks[block as usize];
         let mut hole = entry.pos;
         for count in entry.valid..self.starts.len() as u32 {
-            // The last superblock of this bucket fills the hole, so the next starts one earlier.
+            // The last superblock of this bucket fills the hole, so the next starts one
+            // earlier.
             let end =
                 self.starts.get(count as usize + 1).map_or(self.end, |_| self.start(count + 1));
             let last = end - 1;

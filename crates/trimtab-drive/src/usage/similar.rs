@@ -16,9 +16,9 @@ const CAPACITY: f64 = 0.5;
 /// Minimum length of a word with a typo: `sn770` and `sn850` are different models.
 const SLIP_LENGTH_MIN: usize = 4;
 
-/// Up to three entries of `known` that are most similar to `asked` and equally so. Rare words
-/// have more weight. Without a common word, falls back to the [`nearest`](super::nearest)
-/// spelling.
+/// Up to three entries of `known` that are most similar to `asked` and equally so. Rare
+/// words have more weight. Without a common word, falls back to the
+/// [`nearest`](super::nearest) spelling.
 #[must_use]
 pub fn similar<'a>(asked: &str, known: &[&'a str]) -> Vec<&'a str> {
     let wanted = words(asked);
@@ -47,7 +47,8 @@ pub fn similar<'a>(asked: &str, known: &[&'a str]) -> Vec<&'a str> {
     found.into_iter().take(SUGGESTED_MAX).map(|at| known[at]).collect()
 }
 
-/// Splits a name into words, numbers and capacities: `sn850x-1tb` is `sn`, `850`, `x`, `1tb`.
+/// Splits a name into words, numbers and capacities: `sn850x-1tb` is `sn`, `850`, `x`,
+/// `1tb`.
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut before = None;

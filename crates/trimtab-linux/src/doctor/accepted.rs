@@ -5,8 +5,8 @@ use super::faults::FORBID_TRIM;
 use super::{Diagnosis, Finding, Severity, VerdictKind, to_do};
 use std::path::PathBuf;
 
-/// One accepted finding: `CODE` everywhere, or `CODE:PATH` for one filesystem or device. The
-/// codes `blocked` and `unknown` accept the verdicts of that name.
+/// One accepted finding: `CODE` everywhere, or `CODE:PATH` for one filesystem or device.
+/// The codes `blocked` and `unknown` accept the verdicts of that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptedFinding {
     code: String,
@@ -78,8 +78,8 @@ impl Diagnosis {
         }
     }
 
-    /// Exit status of `trimtab doctor`: an accepted verdict counts as success, a drive that TRIM
-    /// harms as blocked.
+    /// Exit status of `trimtab doctor`: an accepted verdict counts as success, a drive
+    /// that TRIM harms as blocked.
     pub fn exit_status(&self) -> u8 {
         let harms = self.findings().any(|finding| FORBID_TRIM.contains(&finding.code));
         match self.verdict.kind {

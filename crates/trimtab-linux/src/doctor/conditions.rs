@@ -12,8 +12,8 @@ pub const DOES_NOT_RUN: &str = "fstrim.does-not-run";
 /// exist.
 const RECORDED: [&str; 5] = ["/etc", "/proc", "/sys", "/run", "/usr/lib/systemd"];
 
-/// Returns whether the unit starts: all conditions and assertions hold, and at least one of
-/// those marked `|`.
+/// Returns whether the unit starts: all conditions and assertions hold, and at least one
+/// of those marked `|`.
 pub fn hold(root: &Root, unit: &Unit) -> Answer {
     let mut answer = Answer::Yes;
     for prefix in ["Condition", "Assert"] {
@@ -75,8 +75,9 @@ fn exists(root: &Root, path: &str) -> Option<bool> {
 /// The file that Docker leaves in a container's root directory.
 const DOCKER_MARK: &str = "/.dockerenv";
 
-/// Docker's mark is on a machine that has its own root filesystem: a disk image was made from
-/// a container's files. Some releases of systemd take such a machine for a container.
+/// Docker's mark is on a machine that has its own root filesystem: a disk image was made
+/// from a container's files. Some releases of systemd take such a machine for a
+/// container.
 fn is_stray_mark(root: &Root) -> bool {
     let is_own = |mount: &Mount| {
         mount.dev.major != 0 && mount.root == Path::new("/") && mount.mount_point == Path::new("/")
@@ -107,8 +108,8 @@ pub fn container(root: &Root) -> Option<String> {
         .or_else(of_first)
 }
 
-/// The environment of process 1 names a container manager. The rest of it may hold secrets and
-/// is not recorded.
+/// The environment of process 1 names a container manager. The rest of it may hold
+/// secrets and is not recorded.
 fn is_marked_by_first_process(root: &Root) -> bool {
     let file = Path::new("/proc/1/environ");
     let environment =

@@ -68,9 +68,9 @@ impl CronJob {
         })
     }
 
-    /// Reads the trim jobs of a table. For a recorded tree, copies only the lines that name a
-    /// trim. A line of another user is left out: fstrim needs root, and no file is opened because
-    /// that user names it.
+    /// Reads the trim jobs of a table. For a recorded tree, copies only the lines that
+    /// name a trim. A line of another user is left out: fstrim needs root, and no file is
+    /// opened because that user names it.
     fn of_table(root: &Root, path: PathBuf, has_user: bool) -> Option<Self> {
         let bytes = root.unrecorded(|| root.read_bytes(&path, TABLE_BYTES_MAX)).ok()?;
         let text = String::from_utf8_lossy(&bytes);
@@ -103,7 +103,8 @@ impl CronJob {
     }
 }
 
-/// The command of a table line that root runs; `None` for a setting, a comment or another user.
+/// The command of a table line that root runs; `None` for a setting, a comment or another
+/// user.
 fn command_of_root(line: &str, has_user: bool) -> Option<&str> {
     if !line.starts_with(|c: char| c.is_ascii_digit() || "*@-".contains(c)) {
         return None;

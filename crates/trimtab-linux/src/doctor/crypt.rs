@@ -62,8 +62,8 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, report: &mut Lay
     wrong_parameter(doctor.root, stands.is_some(), report);
 }
 
-/// Returns whether the mapping stores checksums, by its table or by the dm-integrity device
-/// that cryptsetup creates below it.
+/// Returns whether the mapping stores checksums, by its table or by the dm-integrity
+/// device that cryptsetup creates below it.
 fn has_integrity(doctor: &Doctor<'_>, stack: &Stack, layer: &Layer, name: &str) -> bool {
     let is_its_own = |&below: &usize| {
         let below = &stack.layers[below];
@@ -86,7 +86,8 @@ pub fn without_integrity() -> Remedy {
     )
 }
 
-/// Reports `rd.luks.allow-discards`: dracut documents it, but systemd's generator ignores it.
+/// Reports `rd.luks.allow-discards`: dracut documents it, but systemd's generator ignores
+/// it.
 fn wrong_parameter(root: &Root, is_given: bool, report: &mut LayerReport) {
     let cmdline = root.read("/proc/cmdline").unwrap_or_default();
     let has = |parameter: &str| {
@@ -162,8 +163,8 @@ fn allowing(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Openin
 }
 
 /// The remedy for mappings without a LUKS header. cryptsetup cannot refresh BitLocker,
-/// TrueCrypt and FileVault mappings. It refreshes a plain mapping only with all its original
-/// parameters, and the key may be random.
+/// TrueCrypt and FileVault mappings. It refreshes a plain mapping only with all its
+/// original parameters, and the key may be random.
 fn reopened(doctor: &Doctor<'_>, name: &str, uuid: &str, opening: Option<&Opening>) -> Remedy {
     let word = &quoted(name);
     let again = format!("unmount what is on {word} (or swapoff), and close it");
@@ -201,8 +202,8 @@ fn rebuilt(doctor: &Doctor<'_>, opening: &Opening, remedy: Remedy) -> Remedy {
     }
 }
 
-/// The remedy if the file has the option but the mapping does not: the copy in the initramfs
-/// is older, or the mapping was opened before the file changed.
+/// The remedy if the file has the option but the mapping does not: the copy in the
+/// initramfs is older, or the mapping was opened before the file changed.
 fn stale(doctor: &Doctor<'_>, word: &str, opening: &Opening, now: Remedy) -> Remedy {
     let place = opening.shown();
     let why = match &opening.place {
@@ -252,8 +253,8 @@ fn luks_uuid(dm_uuid: &str) -> String {
     }
 }
 
-/// True if the known tables show a single dm-crypt target without checksums; with checksums,
-/// discards below would be pointless.
+/// True if the known tables show a single dm-crypt target without checksums; with
+/// checksums, discards below would be pointless.
 pub fn plain_crypt(tables: &Tables, name: &str) -> bool {
     let mut targets = tables.table(name);
     let first =

@@ -129,8 +129,8 @@ fn trim_unknown(layer: &Layer, report: &mut LayerReport) {
     report.serious("ata.trim-unknown", report.why.clone(), remedy);
 }
 
-/// Reports a drive without TRIM. A hard disk does not benefit from TRIM, an SSD would; for a
-/// virtual disk `rotational` decides neither.
+/// Reports a drive without TRIM. A hard disk does not benefit from TRIM, an SSD would;
+/// for a virtual disk `rotational` decides neither.
 fn no_trim(root: &Root, layer: &Layer, report: &mut LayerReport) {
     if let Some(provider) = Provider::of(root, layer, Bus::Ata) {
         provider.judge_without_discards(layer, Bus::Ata, is_rotational(root, layer), report);
@@ -148,8 +148,8 @@ fn no_trim(root: &Root, layer: &Layer, report: &mut LayerReport) {
 /// `trim` of the drive's `ata_device`: the only attribute that shows how the kernel sends
 /// TRIM.
 fn ata_trim(root: &Root, layer: &Layer) -> Option<String> {
-    // …/ata3/host2/target2:0:0/2:0:0:0/block/sda corresponds to …/ata3/link3/dev3.0 in the
-    // class, or to dev3.<port>.0 behind a port multiplier.
+    // …/ata3/host2/target2:0:0/2:0:0:0/block/sda corresponds to …/ata3/link3/dev3.0 in
+    // the class, or to dev3.<port>.0 behind a port multiplier.
     let parts: Vec<&str> = layer.sys.iter().filter_map(|c| c.to_str()).collect();
     let port =
         parts.iter().find_map(|p| p.strip_prefix("ata").filter(|n| n.parse::<u32>().is_ok()))?;
@@ -160,7 +160,8 @@ fn ata_trim(root: &Root, layer: &Layer) -> Option<String> {
     names.iter().find_map(|name| root.read(class.join(name).join("trim")))
 }
 
-/// Reports the entries of the list of faulty drives. `trim`: how the kernel sends TRIM, on ATA.
+/// Reports the entries of the list of faulty drives. `trim`: how the kernel sends TRIM,
+/// on ATA.
 fn known_faults(
     root: &Root,
     layer: &Layer,

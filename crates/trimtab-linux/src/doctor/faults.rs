@@ -118,8 +118,8 @@ pub fn of_layer(root: &Root, layer: &Layer) -> Vec<(Fault, &'static str)> {
     of(&model, &identity.firmware.unwrap_or_default())
 }
 
-/// The reason not to trim a filesystem: a drive below it loses data when it is trimmed. `None`
-/// if there is no such drive, or the configuration accepts the finding about it.
+/// The reason not to trim a filesystem: a drive below it loses data when it is trimmed.
+/// `None` if there is no such drive, or the configuration accepts the finding about it.
 pub fn trim_refusal(
     root: &Root,
     mount: &Mount,

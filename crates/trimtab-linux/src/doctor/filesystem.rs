@@ -25,8 +25,9 @@ pub enum OnlineDiscardMode {
     Thread,
 }
 
-/// Returns whether the filesystem takes FITRIM, which fstrim and trimtab use, as of Linux 6.12;
-/// `None` for an unknown type. Those that do also have the mount option `discard` or an equivalent.
+/// Returns whether the filesystem takes FITRIM, which fstrim and trimtab use, as of Linux
+/// 6.12; `None` for an unknown type. Those that do also have the mount option `discard`
+/// or an equivalent.
 pub fn takes_fitrim(fs_type: &str) -> Option<bool> {
     match fs_type {
         "ext4" | "ext3" | "ext2" | "xfs" | "btrfs" | "f2fs" | "exfat" | "vfat" | "ntfs3"
@@ -194,9 +195,9 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
     report
 }
 
-/// Filesystem types, and the options that mount them without their journal or log. The kernel
-/// then refuses FITRIM with EROFS, since the free-block map may be older than the files
-/// (`ext4_ioctl`, `xfs_ioc_trim`, `btrfs_ioctl_fitrim`, `gfs2_fitrim`).
+/// Filesystem types, and the options that mount them without their journal or log. The
+/// kernel then refuses FITRIM with EROFS, since the free-block map may be older than the
+/// files (`ext4_ioctl`, `xfs_ioc_trim`, `btrfs_ioctl_fitrim`, `gfs2_fitrim`).
 const UNRECOVERED: [(&str, &[&str]); 5] = [
     ("ext4", &["noload", "norecovery"]),
     ("ext3", &["noload", "norecovery"]),
@@ -299,8 +300,8 @@ fn on_no_device(mount: &Mount, report: &mut LayerReport) {
 pub fn online(root: &Root, mount: &Mount, stack: &Stack) -> OnlineDiscardMode {
     match mount.fs_type.as_str() {
         "ext4" | "ext3" | "ext2" => {
-            // mountinfo omits the filesystem's stored default (tune2fs -o discard); this file
-            // includes it.
+            // mountinfo omits the filesystem's stored default (tune2fs -o discard); this
+            // file includes it.
             match root.read(Path::new("/proc/fs/ext4").join(device_name(stack)).join("options")) {
                 Some(options) if options.lines().any(|l| l.trim() == "discard") => {
                     OnlineDiscardMode::Sync

@@ -114,7 +114,8 @@ const OPTIONS: [(&str, char, bool); 12] = [
     ("types", 't', true),
 ];
 
-/// Reads arguments as getopt_long(3) does. The error is the reason why fstrim trims nothing.
+/// Reads arguments as getopt_long(3) does. The error is the reason why fstrim trims
+/// nothing.
 pub fn parse(arguments: &[String]) -> Result<Call, String> {
     let (mut call, mut plain, mut tables) = (Call::default(), Vec::new(), Vec::new());
     let mut words = arguments.iter();
@@ -365,8 +366,8 @@ impl<'a> Machine<'a> {
         mounts.iter().map(entry).collect()
     }
 
-    /// Determines the outcome of each line: keeps one line per target, adds the root filesystem
-    /// to fstab, then applies the filters and keeps one line per source.
+    /// Determines the outcome of each line: keeps one line per target, adds the root
+    /// filesystem to fstab, then applies the filters and keeps one line per source.
     fn fates(&self, file: &str, entries: Vec<FstabEntry>, types: Option<&str>) -> Vec<Visit> {
         let mut targets = HashSet::new();
         let mut unique: Vec<FstabEntry> = entries
@@ -493,8 +494,8 @@ impl<'a> Machine<'a> {
         self.reached(&path).filter(|at| self.mounts[*at].mount_point == path)
     }
 
-    /// Resolves links. A recorded tree lacks most directories, so a target without a mount is
-    /// taken as a link to the mount whose path ends the same way.
+    /// Resolves links. A recorded tree lacks most directories, so a target without a
+    /// mount is taken as a link to the mount whose path ends the same way.
     fn canonical(&self, path: &Path) -> PathBuf {
         if let Some(canonical) = self.root.canonical(path) {
             return canonical;
@@ -555,7 +556,8 @@ impl<'a> Machine<'a> {
 }
 
 /// Returns whether a device has the tag of an fstab line (`UUID=…`), as libblkid does: by
-/// udev's links, then by probing all devices. `None` if unknown or if the source is not a tag.
+/// udev's links, then by probing all devices. `None` if unknown or if the source is not a
+/// tag.
 fn leads_to_a_device(root: &Root, source: &Path) -> Option<bool> {
     let link = fstab::tag_link(source)?;
     if root.link(&link).is_some() || root.exists(&link) {
@@ -600,8 +602,8 @@ fn each(visits: &mut [Visit], why: impl Fn(&Visit) -> Option<Reason>) {
     }
 }
 
-/// A key that distinguishes the directories of two mounts: each btrfs subvolume has its own
-/// device number.
+/// A key that distinguishes the directories of two mounts: each btrfs subvolume has its
+/// own device number.
 fn device_number(mount: &Mount) -> (mountinfo::DevNumber, Option<String>) {
     let subvolume = (mount.fs_type == "btrfs")
         .then(|| mount.option_value("subvolid").or(mount.option_value("subvol")))
@@ -609,8 +611,8 @@ fn device_number(mount: &Mount) -> (mountinfo::DevNumber, Option<String>) {
     (mount.dev, subvolume.map(str::to_owned))
 }
 
-/// True if the first line begins with `id parent …`, which is libmount's test for mountinfo
-/// as opposed to fstab.
+/// True if the first line begins with `id parent …`, which is libmount's test for
+/// mountinfo as opposed to fstab.
 fn is_mountinfo(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]);
     let first = text

@@ -1,6 +1,7 @@
 //! Patterns of names.
 
-/// True if the text matches one of the patterns that `|` separates. `*` stands for any text.
+/// True if the text matches one of the patterns that `|` separates. `*` stands for any
+/// text.
 pub fn matches(patterns: &str, text: &str) -> bool {
     patterns.split('|').any(|pattern| is_match(pattern, text) == Some(true))
 }

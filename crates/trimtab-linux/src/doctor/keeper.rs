@@ -1,5 +1,5 @@
-//! The component that mounts a filesystem and therefore stores the options for later mounts:
-//! fstab, Kubernetes, or udisks.
+//! The component that mounts a filesystem and therefore stores the options for later
+//! mounts: fstab, Kubernetes, or udisks.
 
 use super::{Remedy, shown, word};
 use crate::host::fstab;
@@ -9,8 +9,8 @@ use std::path::Path;
 
 /// File in which libmount records the program that requested a mount.
 const UTAB: &str = "/run/mount/utab";
-/// Path components of mount points that the kubelet and its storage drivers create, in any
-/// root directory.
+/// Path components of mount points that the kubelet and its storage drivers create, in
+/// any root directory.
 const OF_KUBELET: [&str; 2] = ["/kubelet/pods/", "/kubelet/plugins/"];
 /// Directories in which udisks mounts; administrators also mount below the second.
 const OF_UDISKS: [&str; 2] = ["/run/media", "/media"];

@@ -67,8 +67,8 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
 /// Remedy for a loop device on a block device.
 const WITHOUT_LOOP: &str = "use the block device itself instead of a loop device on it";
 
-/// Reports a read-only device: the kernel refuses every discard on it, whatever its limits
-/// are.
+/// Reports a read-only device: the kernel refuses every discard on it, whatever its
+/// limits are.
 fn read_only(root: &Root, layer: &Layer, report: &mut LayerReport) {
     report.evidence.add("ro", "1");
     // A partition is read-only if its disk is.
@@ -215,7 +215,8 @@ fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mu
     report.note("file.second-filesystem", text);
 }
 
-/// Judges a partition: it passes the same discards as its disk, but its start offset matters.
+/// Judges a partition: it passes the same discards as its disk, but its start offset
+/// matters.
 fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
     report.why = match report.gate {
         Gate::Passes => "passes what its disk takes".to_owned(),
@@ -465,9 +466,9 @@ fn is_of_crypt<'a>(mut targets: impl Iterator<Item = &'a MapperTarget>, name: &s
     )
 }
 
-/// The remedy that makes dm-integrity pass discards on. The kernel accepts the option in a
-/// reloaded table; integritysetup has no flag for it. Such a reload is printed only if the table
-/// contains no key and no recalculation is running.
+/// The remedy that makes dm-integrity pass discards on. The kernel accepts the option in
+/// a reloaded table; integritysetup has no flag for it. Such a reload is printed only if
+/// the table contains no key and no recalculation is running.
 fn integrity<'a>(mut targets: impl Iterator<Item = &'a MapperTarget>, name: &str) -> Remedy {
     const ELSEWHERE: [&str; 4] = ["journal_crypt:", "journal_mac:", "meta_device:", "recalculate"];
     let is_elsewhere = |word: &str| ELSEWHERE.iter().any(|option| word.starts_with(option));
@@ -550,8 +551,8 @@ pub fn beside_those_below(doctor: &Doctor<'_>, stack: &Stack, reports: &mut [Lay
     }
 }
 
-/// Excuses layers that carry only caches, metadata or unused members: they get no discards and
-/// need not take them.
+/// Excuses layers that carry only caches, metadata or unused members: they get no
+/// discards and need not take them.
 fn apart(stack: &Stack, reports: &mut [LayerReport]) {
     let (mut on_the_way, mut todo) = (vec![false; reports.len()], stack.tops.clone());
     while let Some(index) = todo.pop() {
@@ -576,8 +577,8 @@ fn apart(stack: &Stack, reports: &mut [LayerReport]) {
     }
 }
 
-/// Reports outdated limits: a device-mapper volume keeps the limits computed when its table
-/// was loaded.
+/// Reports outdated limits: a device-mapper volume keeps the limits computed when its
+/// table was loaded.
 fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
     let text = "takes no discards although what is below takes them: it has kept the limits of \
         when it was activated";
@@ -593,7 +594,8 @@ fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         let remedy = Remedy::run(format!("cryptsetup --allow-discards{options} refresh {word}"));
         remedy.done_by(can.then(|| RemedyAction::RefreshCrypt { name: name.clone(), keep }))
     } else if plain {
-        // With a new table, resume is one step in the kernel: it suspends, swaps and resumes.
+        // With a new table, resume is one step in the kernel: it suspends, swaps and
+        // resumes.
         let remedy = Remedy::run(format!(
             "dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"
         ));

@@ -10,8 +10,8 @@ use trimtab_drive::usage::quoted;
 /// Limits of one queue, in bytes; `None` where the kernel does not report one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    /// Discard granularity: smaller or unaligned discards are trimmed or dropped. 0: no discard
-    /// support.
+    /// Discard granularity: smaller or unaligned discards are trimmed or dropped. 0: no
+    /// discard support.
     pub granularity: Option<u64>,
     /// Longest discard sent; 0: discards are off. The administrator can lower it.
     pub max: Option<u64>,
@@ -49,8 +49,8 @@ impl Limits {
         self.max_hw.map(|hw| hw.min(self.device.unwrap_or(hw)))
     }
 
-    /// The remedy that sets the queue's limit to this value, or to the nearest value that the
-    /// kernel accepts.
+    /// The remedy that sets the queue's limit to this value, or to the nearest value that
+    /// the kernel accepts.
     pub fn set(&self, layer: &Layer, bytes: u64) -> Remedy {
         let to = writable_limit(bytes, self.granularity.unwrap_or(1)).to_string();
         let from = self.max.unwrap_or(0).to_string();

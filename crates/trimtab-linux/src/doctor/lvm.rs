@@ -1,8 +1,8 @@
 //! LVM names.
 
-/// Converts `vg-lv` of device-mapper to `vg/lv` of LVM; hyphens inside names are doubled. For
-/// a part of a volume, such as a mirror leg, returns the whole volume: LVM commands accept
-/// only that.
+/// Converts `vg-lv` of device-mapper to `vg/lv` of LVM; hyphens inside names are doubled.
+/// For a part of a volume, such as a mirror leg, returns the whole volume: LVM commands
+/// accept only that.
 pub fn lvm_name(mapped: &str) -> String {
     let marked = mapped.replace("--", "\0");
     let (group, volume) = marked.split_once('-').unwrap_or((&marked, ""));

@@ -5,8 +5,8 @@ use crate::host::root::Root;
 use std::path::Path;
 use std::process::Command;
 
-/// File of a recorded tree that holds the output of `dmsetup table`; `dmsetup status` has its
-/// own file.
+/// File of a recorded tree that holds the output of `dmsetup table`; `dmsetup status` has
+/// its own file.
 const RECORDED_TABLE: &str = "/dmsetup-table";
 const RECORDED_STATUS: &str = "/dmsetup-status";
 /// Fixed paths of dmsetup: never searched in a PATH that another user may have set.
@@ -40,8 +40,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Reads them from recorded output, or as root on the running machine through dmsetup, which
-    /// hides the keys of dm-crypt.
+    /// Reads them from recorded output, or as root on the running machine through
+    /// dmsetup, which hides the keys of dm-crypt.
     pub fn read(root: &Root) -> Self {
         if !root.is_this_machine() {
             let file = |path: &str| {
@@ -89,8 +89,8 @@ fn dmsetup(what: &str) -> Option<Vec<u8>> {
     output.status.success().then(|| output.stdout[..output.stdout.len().min(BYTES_MAX)].to_vec())
 }
 
-/// Parses one line per target, such as `home: 0 976740352 crypt aes-xts-plain64 … 0 8:2 32768
-/// 1 allow_discards`.
+/// Parses one line per target, such as `home: 0 976740352 crypt aes-xts-plain64 … 0 8:2
+/// 32768 1 allow_discards`.
 pub fn parse(output: &str) -> Vec<MapperTarget> {
     let line = |line: &str| {
         let (device, rest) = line.split_once(": ")?;

@@ -40,8 +40,8 @@ pub fn judge(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) 
     with_parity(root, layer, level, report);
 }
 
-/// Judges an array with parity: after a discard, parity is correct only if all members read
-/// as zeroes there.
+/// Judges an array with parity: after a discard, parity is correct only if all members
+/// read as zeroes there.
 fn with_parity(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport) {
     let safe = root.read("/sys/module/raid456/parameters/devices_handle_discard_safely");
     report.evidence.add_some("devices_handle_discard_safely", safe.clone());
@@ -94,8 +94,8 @@ fn with_parity(root: &Root, layer: &Layer, level: &str, report: &mut LayerReport
     }
 }
 
-/// Reports mismatches of the last array check. With parity, trimming destroys the evidence of
-/// the faulty member.
+/// Reports mismatches of the last array check. With parity, trimming destroys the
+/// evidence of the faulty member.
 fn mismatches(root: &Root, layer: &Layer, parity: bool, report: &mut LayerReport) {
     let Some(count) = root.read_u64(layer.sys.join("md/mismatch_cnt")) else { return };
     report.evidence.add("mismatch_cnt", count.to_string());

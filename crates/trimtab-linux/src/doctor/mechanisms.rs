@@ -23,8 +23,8 @@ use trimtab_drive::usage::quoted;
 const IN_CONTAINER: &str = "nothing in this container trims this filesystem; the host may";
 /// Code of the finding about a filesystem that nothing trims.
 pub const NOTHING_TRIMS: &str = "nothing-trims";
-/// Code of the finding about a filesystem type without FITRIM, which fstrim therefore cannot
-/// trim.
+/// Code of the finding about a filesystem type without FITRIM, which fstrim therefore
+/// cannot trim.
 const NO_FITRIM: &str = "fstrim.no-fitrim";
 
 /// The mechanisms configured on this machine.
@@ -72,8 +72,8 @@ pub fn swap_devices(root: &Root) -> Vec<PathBuf> {
     found.filter(|sys| bus(sys) != Bus::Zram).collect()
 }
 
-/// Judges a swap area, which has its own discard option. The kernel does not show the option
-/// in force; fstab shows the one for the next boot.
+/// Judges a swap area, which has its own discard option. The kernel does not show the
+/// option in force; fstab shows the one for the next boot.
 pub fn swap(
     doctor: &Doctor<'_>,
     stack: &Stack,
@@ -226,8 +226,8 @@ fn with_fitrim(mount: &Mount, visited: impl FnOnce() -> Answer) -> Answer {
     }
 }
 
-/// Reports that the enabled fstrim.timer skips the filesystem. `matters`: no other mechanism
-/// trims it.
+/// Reports that the enabled fstrim.timer skips the filesystem. `matters`: no other
+/// mechanism trims it.
 fn left_out(reason: &Reason, doctor: &Doctor<'_>, mount: &Mount, matters: bool) -> Finding {
     let text = format!("fstrim.timer skips this filesystem: {}", reason.text);
     let is_vain = reason.code == fstrim::NO_DISCARDS || !writable(doctor, mount).is_writable();
@@ -254,7 +254,8 @@ fn is_in_container(root: &Root) -> bool {
     conditions::container(root).is_some_and(|name| name != "wsl")
 }
 
-/// The remedy that lets the daemon trim the filesystem from now on, or a person occasionally.
+/// The remedy that lets the daemon trim the filesystem from now on, or a person
+/// occasionally.
 fn watched(doctor: &Doctor<'_>, mount: &Mount) -> Remedy {
     let point = word(&mount.mount_point);
     if !filesystem::can_discard(&mount.fs_type) {
@@ -371,7 +372,8 @@ mod tests {
         assert_eq!((without.enabled(), without.timer.state), ((false, false), UnitState::Missing));
     }
 
-    /// Number of names looked up and listed to read the timers of a machine with `timers` timers.
+    /// Number of names looked up and listed to read the timers of a machine with `timers`
+    /// timers.
     fn work(timers: usize) -> usize {
         use crate::host::root::WORK;
         let tree = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! Where the options of a dm-crypt mapping stand: in a line of crypttab, or in a parameter of the
-//! kernel (systemd-cryptsetup-generator(8), mkinitcpio's hook `encrypt`, Debian's
-//! cryptsetup-initramfs).
+//! Where the options of a dm-crypt mapping stand: in a line of crypttab, or in a
+//! parameter of the kernel (systemd-cryptsetup-generator(8), mkinitcpio's hook `encrypt`,
+//! Debian's cryptsetup-initramfs).
 
 use super::initramfs;
 use crate::host::root::Root;
@@ -37,8 +37,8 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Finds the settings of the mapping `name`. `carries_root`: the root filesystem is on it.
-    /// `uuid`: UUID of its LUKS header.
+    /// Finds the settings of the mapping `name`. `carries_root`: the root filesystem is
+    /// on it. `uuid`: UUID of its LUKS header.
     pub fn find(root: &Root, name: &str, uuid: &str, carries_root: bool) -> Option<Self> {
         let [copied, main] = [CRYPTTAB_INITRAMFS, CRYPTTAB].map(|file| line_in(root, file, name));
         let is_marked = main.as_ref().is_some_and(|line| {

@@ -1,4 +1,5 @@
-//! Block devices that are neither drives on a known bus nor built from other block devices.
+//! Block devices that are neither drives on a known bus nor built from other block
+//! devices.
 
 use super::{Gate, LayerReport, Remedy, is_numbered};
 use crate::host::block::{Bus, Layer, LayerKind};

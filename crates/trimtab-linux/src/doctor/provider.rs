@@ -1,6 +1,6 @@
-//! Providers of disks that are not physical drives: hypervisors, RAID controllers, storage
-//! arrays, cloud services. For such a disk `rotational` proves nothing, and discards are
-//! enabled at the provider.
+//! Providers of disks that are not physical drives: hypervisors, RAID controllers,
+//! storage arrays, cloud services. For such a disk `rotational` proves nothing, and
+//! discards are enabled at the provider.
 
 use super::glob::matches;
 use super::{Finding, Gate, LayerReport, Remedy, Severity, is_numbered};
@@ -187,7 +187,8 @@ impl Provider {
         }
     }
 
-    /// Judges a provider's disk that takes no discards. `rotational` is the disk's own report.
+    /// Judges a provider's disk that takes no discards. `rotational` is the disk's own
+    /// report.
     pub fn judge_without_discards(
         self,
         layer: &Layer,
@@ -270,8 +271,8 @@ fn by_name(root: &Root, layer: &Layer) -> Option<Provider> {
     NAMES.iter().find(|(_, patterns)| matches(patterns, &name)).map(|(provider, _)| *provider)
 }
 
-/// Identifies the controller by its driver and by the driver's data about the volume. Returns
-/// the step that passes its drives through.
+/// Identifies the controller by its driver and by the driver's data about the volume.
+/// Returns the step that passes its drives through.
 fn by_controller(root: &Root, layer: &Layer) -> Option<&'static str> {
     if layer.name.starts_with("cciss!") {
         return Some(SMART_ARRAY);
@@ -280,8 +281,8 @@ fn by_controller(root: &Root, layer: &Layer) -> Option<&'static str> {
     let name = host.file_name()?;
     let driver = root.read(host.join("scsi_host").join(name).join("proc_name"))?;
     let (_, family) = DRIVERS.iter().find(|(known, _)| *known == driver)?;
-    // hpsa and smartpqi report this directly; megaraid_sas uses channels 0 and 1 for physical
-    // drives.
+    // hpsa and smartpqi report this directly; megaraid_sas uses channels 0 and 1 for
+    // physical drives.
     let level = root.read(device_directory(layer).join("raid_level")).map(|level| level != "N/A");
     let channel = || {
         layer.sys.iter().find_map(|part| {
@@ -350,7 +351,8 @@ fn cloud(root: &Root) -> Option<&'static str> {
     CLOUDS.iter().find(|(file, pattern, _)| says(file, pattern)).map(|(.., service)| *service)
 }
 
-/// The directory of a device's path that has such a name: `host4`, `session1`, `rport-2:0-1`.
+/// The directory of a device's path that has such a name: `host4`, `session1`,
+/// `rport-2:0-1`.
 fn above<'a>(layer: &'a Layer, prefix: &str) -> Option<&'a Path> {
     let is_it = |dir: &&Path| {
         dir.file_name().and_then(|name| name.to_str()).is_some_and(|name| is_numbered(name, prefix))

@@ -1,5 +1,5 @@
-//! The command with which the kernel discards on a SCSI disk (`provisioning_mode`), and its
-//! maximum length.
+//! The command with which the kernel discards on a SCSI disk (`provisioning_mode`), and
+//! its maximum length.
 
 use super::scsi_pages::{Method, ScsiPages};
 use crate::host::block::Layer;
@@ -37,8 +37,8 @@ impl Mode {
     }
 }
 
-/// Longest discard that the device takes with the current command, as far as its pages state
-/// it.
+/// Longest discard that the device takes with the current command, as far as its pages
+/// state it.
 pub fn longest_command(root: &Root, layer: &Layer) -> Option<u64> {
     let method = Method::of_mode(&Mode::read(root, layer)?.word)?;
     ScsiPages::read(root, layer).below(method, u64::MAX, block_bytes(root, layer))

@@ -53,8 +53,8 @@ pub struct DiscardVerdict {
     pub reaches: Vec<String>,
     /// The verdict as a sentence.
     pub text: String,
-    /// A trim has no effect: no drive gets discards, and neither a thin pool nor VDO regains
-    /// space.
+    /// A trim has no effect: no drive gets discards, and neither a thin pool nor VDO
+    /// regains space.
     #[serde(skip)]
     pub is_in_vain: bool,
 }
@@ -65,8 +65,8 @@ impl DiscardVerdict {
     }
 }
 
-/// Fate of discards below some layer: the layers where they end, each with its effect on them.
-/// With arrays, a layer may be in it more than once.
+/// Fate of discards below some layer: the layers where they end, each with its effect on
+/// them. With arrays, a layer may be in it more than once.
 #[derive(Clone, Debug, Default)]
 struct LayerReach(Vec<(Gate, usize)>);
 
@@ -207,8 +207,8 @@ fn frees(
     (report.gate == Gate::Passes).then(below).flatten()
 }
 
-/// Fate of discards at layer `index` and below. `memo` caches results. A layer that occurs
-/// below itself (an inconsistent recorded tree) counts as unknown.
+/// Fate of discards at layer `index` and below. `memo` caches results. A layer that
+/// occurs below itself (an inconsistent recorded tree) counts as unknown.
 fn below(
     place: &Place,
     layers: &[LayerReport],
@@ -237,8 +237,8 @@ fn below(
         // Limits of 0 propagate upwards: the cause is the lowest layer with them.
         Gate::Blocks if !reaches && !is_open && (blocks || spares) => under,
         Gate::Blocks if own_reason(&layers[index]) => only(Gate::Blocks),
-        // A volume takes none because one of its members takes none: that member needs the fix. The
-        // other members get nothing.
+        // A volume takes none because one of its members takes none: that member needs
+        // the fix. The other members get nothing.
         Gate::Blocks if blocks => {
             LayerReach(under.0.into_iter().filter(|(gate, _)| *gate == Gate::Blocks).collect())
         }

@@ -19,8 +19,8 @@ pub fn refine(doctor: &Doctor<'_>, stack: &Stack) -> Stack {
         let targets: Vec<&MapperTarget> = doctor.tables.table(name).collect();
         let kind = match (&layer.kind, kind_of(&targets)) {
             (LayerKind::Mapper(_), Some(kind)) => Some(kind),
-            // cryptsetup created it, but another target does the work: hardware encryption
-            // (linear), or the checksums below dm-crypt.
+            // cryptsetup created it, but another target does the work: hardware
+            // encryption (linear), or the checksums below dm-crypt.
             (LayerKind::Crypt, None) => {
                 targets.first().map(|target| LayerKind::Mapper(target.kind.to_uppercase()))
             }
@@ -55,8 +55,8 @@ fn kind_of(targets: &[&MapperTarget]) -> Option<LayerKind> {
     }
 }
 
-/// True if a target uses a layer for metadata or as a cache, by the device's position among
-/// its arguments.
+/// True if a target uses a layer for metadata or as a cache, by the device's position
+/// among its arguments.
 fn is_beside(target: &MapperTarget, layer: &Layer) -> bool {
     let words: Vec<&str> = target.arguments.split_ascii_whitespace().collect();
     let is_layer = |word: &str| {
@@ -76,8 +76,8 @@ fn is_beside(target: &MapperTarget, layer: &Layer) -> bool {
         "integrity" => {
             words.iter().any(|word| word.strip_prefix("meta_device:").is_some_and(is_layer))
         }
-        // Level, parameter count, parameters; member count; metadata and data device of each
-        // member.
+        // Level, parameter count, parameters; member count; metadata and data device of
+        // each member.
         "raid" => {
             let members = words
                 .get(1)

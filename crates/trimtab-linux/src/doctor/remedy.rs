@@ -1,5 +1,5 @@
-//! Remedies of findings: steps for people, and the actions that the program can perform and
-//! undo itself. Data only; the `mend` module of `trimtab` performs them.
+//! Remedies of findings: steps for people, and the actions that the program can perform
+//! and undo itself. Data only; the `mend` module of `trimtab` performs them.
 
 use super::{Finding, Tables};
 use crate::host::block::Layer;
@@ -180,8 +180,8 @@ pub enum RemedyAction {
 }
 
 /// True if a name is safe to pass unchanged to the tools of device-mapper and LVM: no
-/// character that they escape differently from the kernel, and no leading hyphen that would
-/// make it an option.
+/// character that they escape differently from the kernel, and no leading hyphen that
+/// would make it an option.
 pub fn is_plain(name: &str) -> bool {
     let known = |c: char| c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c);
     !name.is_empty() && !name.starts_with('-') && name.chars().all(known)

@@ -1,5 +1,5 @@
-//! SCSI disks, including USB: the command that the kernel sends for a discard, its maximum
-//! length, and the device's own report of both.
+//! SCSI disks, including USB: the command that the kernel sends for a discard, its
+//! maximum length, and the device's own report of both.
 
 use super::limits::Limits;
 use super::provider::Provider;
@@ -65,7 +65,8 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
     }
 }
 
-/// True for a USB stick or card reader, and for a disk whose name identifies it as an SSD.
+/// True for a USB stick or card reader, and for a disk whose name identifies it as an
+/// SSD.
 fn is_flash(root: &Root, layer: &Layer) -> bool {
     const NAMES: [&str; 3] = ["SSD", "NVME", "MTFD"];
     let directory = drive::device_directory(layer);
@@ -80,7 +81,8 @@ fn is_removable(root: &Root, layer: &Layer) -> bool {
     root.read_u64(layer.sys.join("removable")) == Some(1)
 }
 
-/// Reports a disk that does not state its rotation rate: the kernel then calls it rotational.
+/// Reports a disk that does not state its rotation rate: the kernel then calls it
+/// rotational.
 fn perhaps_hard_disk(layer: &Layer, report: &mut LayerReport) {
     let why = format!(
         "{}; it does not say whether it is an SSD or a hard disk, which has no use for TRIM",
@@ -244,8 +246,8 @@ fn not_asked(root: &Root, layer: &Layer, bus: Bus, mode: Option<&Mode>, report: 
     report.serious("scsi.unmap-not-asked", text, remedy);
 }
 
-/// Reports a mode or limit that contradicts the device's own pages: set by hand or by a udev
-/// rule.
+/// Reports a mode or limit that contradicts the device's own pages: set by hand or by a
+/// udev rule.
 pub fn contradictions(
     root: &Root,
     layer: &Layer,
@@ -296,8 +298,8 @@ fn not_taken(mode: &Mode, against: &str, report: &mut LayerReport) {
     report.caution("scsi.mode-against-device", report.why.clone(), remedy);
 }
 
-/// Reports an ATA drive that supports TRIM but gets none: the kernel stopped after an error,
-/// or the mode was set by hand.
+/// Reports an ATA drive that supports TRIM but gets none: the kernel stopped after an
+/// error, or the mode was set by hand.
 pub fn ata_switched_off(mode: Option<Mode>, report: &mut LayerReport) {
     let Some(mode) = mode else { return };
     let text = format!(
@@ -328,8 +330,8 @@ fn kept_and_proved(remedy: Remedy, udev_rule: Option<String>) -> Remedy {
     kept.then("prove it with trimtab verify on data you can lose")
 }
 
-/// The udev rule that sets mode and limit whenever the device appears; in this order, since a
-/// mode resets the limit.
+/// The udev rule that sets mode and limit whenever the device appears; in this order,
+/// since a mode resets the limit.
 fn udev_rule(
     root: &Root,
     layer: &Layer,

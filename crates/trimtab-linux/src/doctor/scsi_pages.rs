@@ -112,8 +112,8 @@ impl ScsiPages {
         self.limits.is_some_and(|limits| limits.unmap_blocks == 0 || limits.unmap_descriptors == 0)
     }
 
-    /// Maximum number of blocks that the device takes in one kernel command; `None` if no page
-    /// states it.
+    /// Maximum number of blocks that the device takes in one kernel command; `None` if no
+    /// page states it.
     fn blocks(&self, method: Method) -> Option<u64> {
         let limits = self.limits?;
         match method {
@@ -206,8 +206,8 @@ impl ScsiPages {
     }
 }
 
-/// The bytes after the 4-byte page header, limited to the stated length; `None` if the page
-/// code differs.
+/// The bytes after the 4-byte page header, limited to the stated length; `None` if the
+/// page code differs.
 fn body(page: &[u8], code: u8) -> Option<&[u8]> {
     let [_, found, high, low, rest @ ..] = page else { return None };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
@@ -319,8 +319,8 @@ mod tests {
         let mut old = limits[..16].to_vec();
         old[3] = 12;
         assert_eq!(ScsiPages::parse(&[], &old, &flags).offer(), Offer::Nothing);
-        // Only the length in the header counts; surplus bytes and bytes of another page are
-        // ignored.
+        // Only the length in the header counts; surplus bytes and bytes of another page
+        // are ignored.
         let mut cut = limits.clone();
         cut[3] = 12;
         assert_eq!(ScsiPages::parse(&[], &cut, &flags).offer(), Offer::Nothing);
@@ -341,7 +341,8 @@ mod tests {
         let pages = ScsiPages::parse(&[], &b0(4_194_240, 1, 1, 0), &b2(0x80));
         assert_eq!(pages.against_mode(Method::Unmap), None);
         assert!(pages.against_mode(Method::WriteSame16).unwrap().contains("LBPWS = 0"));
-        // 4194240 × 512 B = 2147450880 B; the kernel sends 0x7fffff × 512 B = 4294966784 B.
+        // 4194240 × 512 B = 2147450880 B; the kernel sends 0x7fffff × 512 B = 4294966784
+        // B.
         assert_eq!(pages.below(Method::Unmap, 4_294_966_784, 512), Some(2_147_450_880));
         assert_eq!(pages.below(Method::Unmap, 2_147_450_880, 512), None);
         assert_eq!(pages.below(Method::Unmap, 34_359_734_272, 4096), Some(17_179_607_040));

@@ -1,5 +1,5 @@
-//! Shell lines that name `fstrim` or `trimtab trim`, interpreted as far as possible without a
-//! shell.
+//! Shell lines that name `fstrim` or `trimtab trim`, interpreted as far as possible
+//! without a shell.
 
 use super::answer::Answer;
 use super::fstrim::{self, Call, Machine};
@@ -60,8 +60,8 @@ impl Lines {
         lines
     }
 
-    /// Reads a script; `None` for a file that is no script, that other users can write, or that
-    /// names no trim. Only scripts returned here are copied to a recorded tree.
+    /// Reads a script; `None` for a file that is no script, that other users can write,
+    /// or that names no trim. Only scripts returned here are copied to a recorded tree.
     pub fn of_script(root: &Root, path: &Path) -> Option<Self> {
         if root.is_this_machine() && !is_roots(path) {
             return None;
@@ -107,8 +107,8 @@ fn is_roots(path: &Path) -> bool {
     stands(path) && std::fs::canonicalize(path).is_ok_and(|leads_to| stands(&leads_to))
 }
 
-/// The trims of commands joined by `&&`; `None` if only a shell can determine them. Commands
-/// after `||`, a pipe or a redirection count as no trim.
+/// The trims of commands joined by `&&`; `None` if only a shell can determine them.
+/// Commands after `||`, a pipe or a redirection count as no trim.
 fn calls(words: &[&str]) -> Option<Vec<Call>> {
     let mut calls = Vec::new();
     for command in words.split(|word| *word == "&&") {

@@ -88,8 +88,8 @@ fn elsewhere(mount: &Mount) -> Option<&'static str> {
 }
 
 impl Doctor<'_> {
-    /// Surveys every mounted filesystem on drives once; then swap; then unused volumes and
-    /// drives.
+    /// Surveys every mounted filesystem on drives once; then swap; then unused volumes
+    /// and drives.
     pub fn survey(&self) -> Survey {
         let mut survey = Survey::default();
         let mut used: HashSet<PathBuf> = HashSet::new();

@@ -51,7 +51,8 @@ pub struct Unit {
     settings: Vec<UnitSetting>,
 }
 
-/// Returns whether systemd manages the machine; assumed for a recorded tree without `/run`.
+/// Returns whether systemd manages the machine; assumed for a recorded tree without
+/// `/run`.
 pub fn runs(root: &Root) -> bool {
     root.exists(SYSTEMD_RUNS) || !(root.is_live() || root.exists("/run"))
 }
@@ -149,8 +150,8 @@ fn is_masked(root: &Root, file: &Path) -> bool {
         || root.read(file).is_some_and(|text| text.is_empty())
 }
 
-/// Drop-ins by file name, each from the directory with the highest precedence; omits masked
-/// ones.
+/// Drop-ins by file name, each from the directory with the highest precedence; omits
+/// masked ones.
 fn drop_ins(root: &Root, name: &str) -> Vec<PathBuf> {
     let kind = name.rsplit_once('.').map_or(name, |(_, kind)| kind);
     let mut by_name = BTreeMap::new();
@@ -165,8 +166,8 @@ fn drop_ins(root: &Root, name: &str) -> Vec<PathBuf> {
     by_name.into_values().filter(|file| !is_masked(root, file)).collect()
 }
 
-/// The directories of links with which targets pull in units, highest precedence first. Read
-/// once for all units.
+/// The directories of links with which targets pull in units, highest precedence first.
+/// Read once for all units.
 #[derive(Debug)]
 pub struct WantsDirectories(Vec<(PathBuf, String)>);
 
@@ -182,8 +183,8 @@ impl WantsDirectories {
         Self(DIRECTORIES.iter().flat_map(of).collect())
     }
 
-    /// The target whose `.wants` or `.requires` names the unit; a link to `/dev/null` there masks
-    /// directories of lower precedence.
+    /// The target whose `.wants` or `.requires` names the unit; a link to `/dev/null`
+    /// there masks directories of lower precedence.
     fn target_of(&self, root: &Root, name: &str) -> Option<String> {
         let mut by_target: BTreeMap<&str, bool> = BTreeMap::new();
         for (directory, wants) in &self.0 {
@@ -204,8 +205,8 @@ impl WantsDirectories {
     }
 }
 
-/// The text of a unit file. As in systemd, a carriage return ends a line, with or without a
-/// line feed.
+/// The text of a unit file. As in systemd, a carriage return ends a line, with or without
+/// a line feed.
 fn text_of(root: &Root, file: &Path) -> String {
     let bytes = root.read_bytes(file, TABLE_BYTES_MAX).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes).replace("\r\n", "\n").replace('\r', "\n");

@@ -21,8 +21,8 @@ pub fn judge_pool(
 ) {
     let tables = &doctor.tables;
     let name = layer.label.clone().unwrap_or_default();
-    // The state decides: a pool configured to pass discards down stops silently if its data
-    // device cannot take them.
+    // The state decides: a pool configured to pass discards down stops silently if its
+    // data device cannot take them.
     let says = |word: &str| tables.status(&name).any(|t| t.kind == "thin-pool" && t.says(word));
     let told = |word: &str| tables.table(&name).any(|t| t.kind == "thin-pool" && t.says(word));
     let volume = quoted(&lvm_name(name.strip_suffix("-tpool").unwrap_or(&name)));
@@ -58,8 +58,8 @@ pub fn judge_pool(
             && pool.split('/').all(is_plain)
             && pool.contains('/');
         let remedy = match asked {
-            // The layer below decides that. If it takes discards now, the pool has not noticed
-            // (stale_pool).
+            // The layer below decides that. If it takes discards now, the pool has not
+            // noticed (stale_pool).
             true => Remedy::by_hand(
                 "give the pool a data device that takes discards at least as long as \
                     a chunk (chunks are as long as when it was made)",
@@ -80,8 +80,8 @@ pub fn judge_pool(
     }
 }
 
-/// The remedy for a pool that ignores discards: the setting can change only while the pool is
-/// unused.
+/// The remedy for a pool that ignores discards: the setting can change only while the
+/// pool is unused.
 fn while_inactive(mounts: &[Mount], stack: &Stack, pool: &str, down: &str) -> Remedy {
     let volumes: Vec<&Layer> = stack.layers.iter().filter(|l| l.kind == LayerKind::Thin).collect();
     let names =

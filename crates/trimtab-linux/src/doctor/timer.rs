@@ -22,7 +22,8 @@ const TRIGGERS: [&str; 8] = [
     "OnClockChange",
     "OnTimezoneChange",
 ];
-/// Triggers that count from a run of the service, and therefore never cause its first run.
+/// Triggers that count from a run of the service, and therefore never cause its first
+/// run.
 const AFTER_A_RUN: [&str; 2] = ["OnUnitActiveSec", "OnUnitInactiveSec"];
 /// Upper limit far above the timers of any real machine.
 const TIMERS_MAX: usize = 256;
@@ -96,7 +97,8 @@ impl Timer {
         Self::named(root, wants, OF_UTIL_LINUX)
     }
 
-    /// Other enabled timers whose services name a trim. Only these are copied to a recorded tree.
+    /// Other enabled timers whose services name a trim. Only these are copied to a
+    /// recorded tree.
     pub fn others(root: &Root, wants: &WantsDirectories) -> Vec<Self> {
         let is_other = |name: &String| name != OF_UTIL_LINUX && !name.starts_with("trimtab");
         let trims = |name: &String| root.unrecorded(|| Self::named(root, wants, name)).names_trim();
@@ -172,8 +174,8 @@ impl Timer {
         format!("{} ({when})", self.name)
     }
 
-    /// Returns whether the timer, once enabled, trims the filesystem whose mounts `is_same`
-    /// recognises.
+    /// Returns whether the timer, once enabled, trims the filesystem whose mounts
+    /// `is_same` recognises.
     pub fn trims(&self, machine: Machine<'_>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
         self.runs.clone().and(|| self.service_trims(machine, is_same))
     }
@@ -240,8 +242,8 @@ fn starts(root: &Root, name: &str, timer: &Unit) -> Answer {
     has_time.and(|| renamed(conditions::hold(root, timer), name)).and(|| doubt)
 }
 
-/// True if a calendar expression recurs: it has a star or a word, or only a day of the week
-/// or a time.
+/// True if a calendar expression recurs: it has a star or a word, or only a day of the
+/// week or a time.
 fn recurs(calendar: &str) -> bool {
     const WORDS: [&str; 9] = [
         "minutely",

@@ -1,5 +1,5 @@
-//! Block devices and their stacks: from a filesystem through partitions, device-mapper, md
-//! and loop devices to the drives.
+//! Block devices and their stacks: from a filesystem through partitions, device-mapper,
+//! md and loop devices to the drives.
 
 use super::mountinfo::{self, DevNumber, Mount};
 use super::root::Root;
@@ -36,7 +36,8 @@ pub enum Bus {
 }
 
 impl Bus {
-    /// A model name on this bus identifies a drive model. Virtual disks all share one name.
+    /// A model name on this bus identifies a drive model. Virtual disks all share one
+    /// name.
     pub const fn names_models(self) -> bool {
         matches!(self, Self::Ata | Self::Usb | Self::Scsi | Self::Nvme | Self::Mmc)
     }
@@ -83,8 +84,8 @@ pub enum LayerKind {
     Thin,
     /// A thin pool.
     ThinPool,
-    /// Another device-mapper target, by the prefix of its UUID (`mpath`, `VDO`, `INTEGRITY` …);
-    /// empty if the UUID has no prefix.
+    /// Another device-mapper target, by the prefix of its UUID (`mpath`, `VDO`,
+    /// `INTEGRITY` …); empty if the UUID has no prefix.
     Mapper(String),
     /// md RAID, by level (`raid1`, `raid5`, `linear` …).
     Md(String),
@@ -114,7 +115,8 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Sysfs directory of the device whose queue attributes apply: for a partition, its disk.
+    /// Sysfs directory of the device whose queue attributes apply: for a partition, its
+    /// disk.
     pub fn queue(&self) -> PathBuf {
         if self.kind == LayerKind::Partition {
             self.sys.parent().unwrap_or(&self.sys).join("queue")
@@ -123,10 +125,10 @@ impl Layer {
         }
     }
 
-    /// Layers that never receive discards from above: metadata of an LVM pool or RAID, and LVM
-    /// caches. dm-cache and dm-writecache pass discards to the cached (origin) device and check
-    /// only that device's support (`disable_passdown_if_not_supported` and
-    /// `writecache_map_discard` in the kernel).
+    /// Layers that never receive discards from above: metadata of an LVM pool or RAID,
+    /// and LVM caches. dm-cache and dm-writecache pass discards to the cached (origin)
+    /// device and check only that device's support (`disable_passdown_if_not_supported`
+    /// and `writecache_map_discard` in the kernel).
     pub fn gets_no_discards(&self) -> bool {
         let Some(label) = self.label.as_deref() else { return false };
         let numbered = |kind: &str| {
@@ -154,7 +156,8 @@ impl Layer {
         }
     }
 
-    /// The name below `/dev`, with `!` turned back into `/` (`cciss!c0d0`); for a file, its path.
+    /// The name below `/dev`, with `!` turned back into `/` (`cciss!c0d0`); for a file,
+    /// its path.
     pub fn shown_name(&self) -> String {
         if matches!(self.kind, LayerKind::File { .. }) {
             self.name.clone()
@@ -207,7 +210,8 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// The stack of a device, the device itself first. Empty if the kernel has no such device.
+    /// The stack of a device, the device itself first. Empty if the kernel has no such
+    /// device.
     pub fn of_device(root: &Root, mounts: &[Mount], dev: DevNumber) -> Self {
         let mut walk = StackWalk { root, mounts, stack: Self::default() };
         if let Some(top) = device_directory(root, dev).and_then(|sys| walk.add(&sys)) {
@@ -249,14 +253,16 @@ impl Stack {
             .find(|layer| !layer.sys.as_os_str().is_empty() && !root.exists(&layer.sys))
     }
 
-    /// The layers below `index` that receive its discards: no metadata layers, no foreign files.
+    /// The layers below `index` that receive its discards: no metadata layers, no foreign
+    /// files.
     pub fn legs_of(&self, index: usize) -> impl Iterator<Item = usize> {
         self.goes_to(index).filter(|&i| {
             self.layers.get(i).is_some_and(|l| !matches!(l.kind, LayerKind::File { .. }))
         })
     }
 
-    /// As [`Self::legs_of`], with files and without caches: bcache caches only invalidate.
+    /// As [`Self::legs_of`], with files and without caches: bcache caches only
+    /// invalidate.
     pub fn goes_to(&self, index: usize) -> impl Iterator<Item = usize> {
         let layer = self.layers.get(index);
         let below = layer.map(|l| l.below.as_slice()).unwrap_or_default();
@@ -270,7 +276,8 @@ impl Stack {
             || self.layers.get(index).is_none_or(Layer::gets_no_discards)
     }
 
-    /// The layers below a loop device on a block device: it writes zeroes instead of discarding.
+    /// The layers below a loop device on a block device: it writes zeroes instead of
+    /// discarding.
     pub fn written_as_zeroes(&self) -> Vec<usize> {
         let loops =
             self.layers.iter().enumerate().filter(|(_, layer)| layer.kind == LayerKind::Loop);
@@ -285,9 +292,9 @@ impl Stack {
         below
     }
 
-    /// The lowest layers whose counters show which discards reached the drives: partitions,
-    /// drives, and loop devices over files. A partition is preferred to its disk, because its
-    /// counters exclude I/O to the rest of the disk.
+    /// The lowest layers whose counters show which discards reached the drives:
+    /// partitions, drives, and loop devices over files. A partition is preferred to its
+    /// disk, because its counters exclude I/O to the rest of the disk.
     pub fn ends(&self) -> Vec<usize> {
         self.ends_below(&self.tops)
     }
@@ -324,19 +331,19 @@ impl Stack {
 }
 
 /// The largest value up to `bytes` that the kernel accepts for `discard_max_bytes`
-/// (`queue_var_store`, `queue_max_discard_sectors_store`): a multiple of `granularity` below
-/// 4 GiB. A driver may set a higher limit itself (NVMe: 2 TiB). Such a limit is restored to
-/// just below 4 GiB until the device is attached again, which makes no difference to any
-/// filesystem.
+/// (`queue_var_store`, `queue_max_discard_sectors_store`): a multiple of `granularity`
+/// below 4 GiB. A driver may set a higher limit itself (NVMe: 2 TiB). Such a limit is
+/// restored to just below 4 GiB until the device is attached again, which makes no
+/// difference to any filesystem.
 pub fn writable_limit(bytes: u64, granularity: u64) -> u64 {
     let most = bytes.min(u64::from(u32::MAX));
     most - most.checked_rem(granularity).unwrap_or(0)
 }
 
-/// The value to write to `discard_max_bytes` to restore the limit `bytes`. The kernel uses
-/// the smaller of the written value and the `hardware` limit. If `bytes` is the hardware
-/// limit and not a multiple of the unit, the next multiple restores it; otherwise the nearest
-/// writable value is used.
+/// The value to write to `discard_max_bytes` to restore the limit `bytes`. The kernel
+/// uses the smaller of the written value and the `hardware` limit. If `bytes` is the
+/// hardware limit and not a multiple of the unit, the next multiple restores it;
+/// otherwise the nearest writable value is used.
 pub fn restoring_limit(bytes: u64, granularity: u64, hardware: Option<u64>) -> u64 {
     let above = bytes
         .checked_next_multiple_of(granularity)
@@ -447,7 +454,8 @@ struct StackWalk<'a> {
 }
 
 impl StackWalk<'_> {
-    /// Adds the device at `sys` and all layers below it. Returns the (possibly old) index.
+    /// Adds the device at `sys` and all layers below it. Returns the (possibly old)
+    /// index.
     fn add(&mut self, sys: &Path) -> Option<usize> {
         if let Some(known) = self.stack.layers.iter().position(|l| l.sys == sys) {
             return Some(known);
@@ -567,7 +575,8 @@ impl StackWalk<'_> {
         LayerKind::Drive(bus(sys))
     }
 
-    /// Derives the kind from the UUID prefix that each tool sets, and from the layers below.
+    /// Derives the kind from the UUID prefix that each tool sets, and from the layers
+    /// below.
     fn mapper_kind(&self, uuid: &str, below: &[usize]) -> LayerKind {
         let on_pool = below.iter().any(|&i| self.stack.layers[i].kind == LayerKind::ThinPool);
         let mut words = uuid.split('-');

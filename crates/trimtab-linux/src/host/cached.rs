@@ -2,8 +2,8 @@
 //! kernel's counters of the drives.
 //!
 //! `O_DIRECT` is only a request. tmpfs accepts it and serves from memory, a loop device
-//! without direct I/O reads its file through the page cache, and a userspace filesystem may
-//! ignore it.
+//! without direct I/O reads its file through the page cache, and a userspace filesystem
+//! may ignore it.
 
 use super::block::{Layer, LayerKind, Stack};
 use super::interference::{OwnIo, own_io};
@@ -16,8 +16,8 @@ use trimtab_sim::run::{Field, Severity, Warning};
 
 /// Amounts below this are not judged.
 const REQUESTED_MIN: Bytes = Bytes(16 << 20);
-/// Minimum share of the requested bytes that must reach a drive. The other half allows for
-/// caches and compression in layers between.
+/// Minimum share of the requested bytes that must reach a drive. The other half allows
+/// for caches and compression in layers between.
 const REACHED_MIN: f64 = 0.5;
 
 /// Counts what reaches the drives from now on.
@@ -48,7 +48,8 @@ impl DirectWatch {
         watch
     }
 
-    /// The counters of the drives; without drives, the kernel's I/O accounting of this process.
+    /// The counters of the drives; without drives, the kernel's I/O accounting of this
+    /// process.
     fn moved(&self) -> OwnIo {
         if self.drives.is_empty() {
             return own_io(&self.root);
@@ -88,8 +89,8 @@ pub(super) fn in_memory(place: &Place) -> Option<String> {
     file(&place.stack)
 }
 
-/// A loop device in the stack that uses the page cache. Counters do not show it: writes reach
-/// the drive eventually, and other processes read there too.
+/// A loop device in the stack that uses the page cache. Counters do not show it: writes
+/// reach the drive eventually, and other processes read there too.
 pub(super) fn buffered(root: &Root, stack: &Stack) -> Option<String> {
     let looped = stack.layers.iter().filter(|layer| layer.kind == LayerKind::Loop);
     let named = |layer: &Layer| {
@@ -175,7 +176,8 @@ mod tests {
             judge(of(gb, 0), of(gb, 0), Some("tmpfs is a filesystem in memory"), None).is_some()
         );
     }
-    /// Once, 10.2 GB/s was reported as measured, because writes reach the drive eventually.
+    /// Once, 10.2 GB/s was reported as measured, because writes reach the drive
+    /// eventually.
     #[test]
     fn cached_loop_device_always_warns() {
         let gb = 1_000_000_000;

@@ -3,9 +3,10 @@
 //! returns does not.
 //!
 //! A layer's counter is meaningful only in relation to the layers below. Some layers pass
-//! discards on without counting them (md RAID 0 and 5), some count them more than once (LVM
-//! RAID 1), some count discards that they do not pass on (thin pools). The amount that
-//! reached the drives is therefore the count of the lowest layers, each leg separately.
+//! discards on without counting them (md RAID 0 and 5), some count them more than once
+//! (LVM RAID 1), some count discards that they do not pass on (thin pools). The amount
+//! that reached the drives is therefore the count of the lowest layers, each leg
+//! separately.
 
 use super::block::{LayerKind, Stack};
 use super::environment::kind_name;
@@ -61,9 +62,11 @@ pub enum Fate {
     Counted,
     /// No discard arrived here.
     Nothing,
-    /// This layer does not count discards, or counted none although some passed through it.
+    /// This layer does not count discards, or counted none although some passed through
+    /// it.
     NotCounted,
-    /// A loop device above writes zeroes instead of discarding; counters show no difference.
+    /// A loop device above writes zeroes instead of discarding; counters show no
+    /// difference.
     WrittenAsZeroes,
     /// Counted here but in no layer below: this layer passed nothing on.
     Swallowed,
@@ -79,7 +82,8 @@ pub struct LayerDiscards {
     pub name: String,
     /// The type of the layer, as shown.
     pub kind: String,
-    /// A lowest counting layer: its discards reached a drive, or the file below a loop device.
+    /// A lowest counting layer: its discards reached a drive, or the file below a loop
+    /// device.
     pub lowest: bool,
     /// The fate of its discards.
     pub fate: Fate,
@@ -224,7 +228,8 @@ impl Meter {
         Self { ends: stack.ends(), root, stack, before }
     }
 
-    /// Returns the counts of every layer since the start and restarts at zero, without a gap.
+    /// Returns the counts of every layer since the start and restarts at zero, without a
+    /// gap.
     pub fn take(&mut self) -> LayerCounts {
         let now = CounterSnapshot::take(&self.root, &self.stack);
         let counts = now.counts_since(&self.before);
@@ -242,8 +247,8 @@ impl Meter {
         &self.ends
     }
 
-    /// Discards that reached the drives since the start, summed over all drives: mirrors count
-    /// once per copy. `None` if one of the lowest layers does not count.
+    /// Discards that reached the drives since the start, summed over all drives: mirrors
+    /// count once per copy. `None` if one of the lowest layers does not count.
     pub fn count(&self) -> Option<Amount> {
         let since = |&i: &usize| {
             let (sys, then) = self.before.layers.get(i)?;
@@ -273,8 +278,8 @@ impl Meter {
     }
 }
 
-/// Remarks for the user: layers that do not count passed discards, layers that did not pass
-/// them on, and the distribution over several legs.
+/// Remarks for the user: layers that do not count passed discards, layers that did not
+/// pass them on, and the distribution over several legs.
 pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
     let mut remarks = Vec::new();
     for layer in layers {
@@ -377,7 +382,8 @@ mod tests {
             [Counted, NotCounted, Nothing],
             "it may have gone to the leg that does not count"
         );
-        // A thin volume, its pool, the pool's metadata and data, a partition and its disk.
+        // A thin volume, its pool, the pool's metadata and data, a partition and its
+        // disk.
         let thin = Stack {
             layers: vec![
                 layer("dm-4", LayerKind::Thin, &[1]),

@@ -6,8 +6,8 @@ use super::root::Root;
 use std::io;
 use std::path::PathBuf;
 
-/// A block device whose partitions are named after it (name, `p`, number). Holding this value
-/// does not keep the device attached.
+/// A block device whose partitions are named after it (name, `p`, number). Holding this
+/// value does not keep the device attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk(pub String);
 
@@ -76,8 +76,8 @@ pub fn of_ublk() -> io::Result<Vec<u32>> {
         .collect())
 }
 
-/// Mounts of devices with these numbers (or, for btrfs, these nodes); those in other mount
-/// namespaces only if this one has none.
+/// Mounts of devices with these numbers (or, for btrfs, these nodes); those in other
+/// mount namespaces only if this one has none.
 fn mounts_of(numbers: &[DevNumber], nodes: &[PathBuf]) -> Vec<String> {
     let is_it = |mount: &Mount| numbers.contains(&mount.dev) || nodes.contains(&mount.source);
     let shown =

@@ -75,7 +75,8 @@ impl AtaIdentify {
     }
 }
 
-/// An ATA or SCSI rotation rate: 1 is non-rotating, higher values are revolutions per minute.
+/// An ATA or SCSI rotation rate: 1 is non-rotating, higher values are revolutions per
+/// minute.
 fn rotates(rate: u16) -> Option<bool> {
     match rate {
         1 => Some(false),
@@ -93,7 +94,8 @@ pub fn says_rotates(root: &Root, layer: &Layer) -> Option<bool> {
     vpd(root, layer, "pgb1").and_then(of_page).or_else(|| ata_identify(root, layer)?.rotates())
 }
 
-/// The SCSI (or NVMe, MMC, virtio) device directory of a drive, or of a partition's drive.
+/// The SCSI (or NVMe, MMC, virtio) device directory of a drive, or of a partition's
+/// drive.
 pub fn device_directory(layer: &Layer) -> PathBuf {
     layer.queue().parent().unwrap_or(&layer.sys).join("device")
 }

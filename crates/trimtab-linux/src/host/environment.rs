@@ -222,7 +222,8 @@ fn queue(root: &Root, layer: &Layer, prefix: &str, fields: &mut Fields) {
     fields.add_some(&format!("{prefix}.scheduler"), scheduler);
 }
 
-/// The entry in brackets in a list such as `none [mq-deadline] kyber`; else the whole text.
+/// The entry in brackets in a list such as `none [mq-deadline] kyber`; else the whole
+/// text.
 pub fn chosen(list: &str) -> &str {
     list.split_once('[')
         .and_then(|(_, rest)| rest.split_once(']'))

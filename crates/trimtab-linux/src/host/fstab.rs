@@ -83,8 +83,8 @@ pub(crate) fn read(root: &Root) -> Vec<FstabEntry> {
     parse(&root.read_bytes(Path::new(FSTAB), BYTES_MAX).unwrap_or_default())
 }
 
-/// Skips comments and the lines that libmount rejects: fewer than three fields, or a fifth or
-/// sixth field that is not a number.
+/// Skips comments and the lines that libmount rejects: fewer than three fields, or a
+/// fifth or sixth field that is not a number.
 pub(crate) fn parse(bytes: &[u8]) -> Vec<FstabEntry> {
     bytes.split(|&b| b == b'\n').filter_map(line).collect()
 }
@@ -121,8 +121,8 @@ pub fn mount_point(root: &Root, path: &Path) -> Option<PathBuf> {
     points.filter(|point| path.starts_with(point)).max_by_key(|point| point.as_os_str().len())
 }
 
-/// Refuses a `path` below an unmounted fstab mount point: it is not on the filesystem that
-/// the user means.
+/// Refuses a `path` below an unmounted fstab mount point: it is not on the filesystem
+/// that the user means.
 ///
 /// # Errors
 /// [`UsageError`]. A path that cannot be examined passes; opening it reports the error.

@@ -35,7 +35,8 @@ pub struct SmartLog {
 }
 
 impl SmartLog {
-    /// Parses the log page; `None` if it is too short, or all zeros as from drives without a log.
+    /// Parses the log page; `None` if it is too short, or all zeros as from drives
+    /// without a log.
     pub fn parse(page: &[u8]) -> Option<Self> {
         if page.len() < SMART_BYTES || page.iter().all(|byte| *byte == 0) {
             return None;

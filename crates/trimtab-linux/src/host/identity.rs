@@ -1,11 +1,13 @@
-//! An identity for the devices of a stack: survives reboots, and no copy of the data has it.
+//! An identity for the devices of a stack: survives reboots, and no copy of the data has
+//! it.
 
 use super::block::{Layer, LayerKind, Stack};
 use super::root::Root;
 use sha2::{Digest as _, Sha256};
 use std::path::Path;
 
-/// Sysfs attributes that distinguish devices of one kind, relative to the device directory.
+/// Sysfs attributes that distinguish devices of one kind, relative to the device
+/// directory.
 const ATTRIBUTES: [&str; 9] = [
     "wwid",
     "device/wwid",
@@ -20,8 +22,8 @@ const ATTRIBUTES: [&str; 9] = [
 /// Files that distinguish machines. Clones of a golden image differ in the second one.
 const MACHINE: [&str; 2] = ["/etc/machine-id", "/sys/class/dmi/id/product_uuid"];
 
-/// A hash over the machine and the size and identity of every layer of `stack`. Kernel names
-/// are excluded: they change between boots.
+/// A hash over the machine and the size and identity of every layer of `stack`. Kernel
+/// names are excluded: they change between boots.
 pub fn of_stack(root: &Root, stack: &Stack) -> String {
     let mut hash = Sha256::new();
     let mut put = |text: &str| {
@@ -48,7 +50,8 @@ fn attribute(root: &Root, layer: &Layer, name: &str) -> String {
     }
 }
 
-/// The inode of the file below a loop device: a copy that replaces the file has another one.
+/// The inode of the file below a loop device: a copy that replaces the file has another
+/// one.
 fn inode(root: &Root, name: &str) -> u64 {
     if root.is_live() { rustix::fs::stat(Path::new(name)).map_or(0, |stat| stat.st_ino) } else { 0 }
 }

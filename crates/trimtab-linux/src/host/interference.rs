@@ -1,5 +1,5 @@
-//! Interference during a measurement: I/O of other processes on the device, their CPU time,
-//! heat. Compares two samples; the warning thresholds are constants here.
+//! Interference during a measurement: I/O of other processes on the device, their CPU
+//! time, heat. Compares two samples; the warning thresholds are constants here.
 
 use super::block::{Layer, LayerKind, Stack};
 use super::drive;
@@ -15,8 +15,8 @@ use trimtab_sim::run::{Field, Severity, Warning};
 const OTHER_IO_BYTES_MIN: u64 = 4 << 20;
 /// Share of all I/O on the device above which foreign I/O is reported.
 const OTHER_IO_SHARE: f64 = 0.02;
-/// The same if no other process did the I/O: a filesystem's own log and metadata reach this
-/// share, and earlier buffered writes may reach the device during the measurement.
+/// The same if no other process did the I/O: a filesystem's own log and metadata reach
+/// this share, and earlier buffered writes may reach the device during the measurement.
 const UNATTRIBUTED_IO_SHARE: f64 = 0.1;
 /// Without a process list: share that the metadata of buffered files no longer explains.
 const UNEXPLAINED_IO_SHARE: f64 = 0.5;
@@ -33,8 +33,8 @@ pub struct OwnIo {
     pub written: Bytes,
 }
 
-/// Minimum extra writes of btrfs: 5.15 MB were measured, four times out of four, for 36 to
-/// 100 MB of a file written in place.
+/// Minimum extra writes of btrfs: 5.15 MB were measured, four times out of four, for 36
+/// to 100 MB of a file written in place.
 const TREES_BYTES_MIN: u64 = 8 << 20;
 /// Extra writes of btrfs as a fraction (1/N) of the data written.
 const TREES_SHARE: u64 = 10;
@@ -102,9 +102,9 @@ impl MachineSample {
     }
 }
 
-/// The lowest device through which every byte passes unchanged, so that its counters can be
-/// compared with the I/O of the measured code. Includes I/O on other partitions of the drive,
-/// but does not descend below arrays or files.
+/// The lowest device through which every byte passes unchanged, so that its counters can
+/// be compared with the I/O of the measured code. Includes I/O on other partitions of the
+/// drive, but does not descend below arrays or files.
 pub fn watched(stack: &Stack) -> Option<&Layer> {
     let [top] = stack.tops[..] else { return None };
     let mut layer = stack.layers.get(top)?;
@@ -165,7 +165,8 @@ fn process_io(io: &str) -> u64 {
     value("read_bytes:").saturating_add(value("write_bytes:"))
 }
 
-/// Parses `/proc/PID/stat`; `None` for kernel threads, which may be working for this process.
+/// Parses `/proc/PID/stat`; `None` for kernel threads, which may be working for this
+/// process.
 fn parse_process(pid: u32, stat: &str) -> Option<((u32, u64), Process)> {
     // The name may contain anything, including parentheses; the last one ends it.
     let (head, tail) = stat.rsplit_once(')')?;
@@ -321,8 +322,8 @@ fn judge_io(
     report.field("interference.device_read_bytes", device.read.0.to_string());
     report.field("interference.device_written_bytes", device.written.0.to_string());
     report.field("interference.not_ours_bytes", excess.0.to_string());
-    // Without an exact count of our own I/O, metadata and journal look like foreign I/O; the I/O
-    // of the other programs then decides.
+    // Without an exact count of our own I/O, metadata and journal look like foreign I/O;
+    // the I/O of the other programs then decides.
     let (other, share) = match (exact, others.io_bytes) {
         (true, Some(bytes)) if bytes < excess.0 / 2 => (excess.0, UNATTRIBUTED_IO_SHARE),
         (true, _) => (excess.0, OTHER_IO_SHARE),
@@ -341,8 +342,8 @@ fn judge_io(
     }
 }
 
-/// Names the likely source. The kernel counts a program's I/O over all devices, so a program
-/// with much less I/O is ruled out, but no program is certain to be the source.
+/// Names the likely source. The kernel counts a program's I/O over all devices, so a
+/// program with much less I/O is ruled out, but no program is certain to be the source.
 fn likely_source(other: u64, others: &ForeignActivity) -> String {
     match (&others.greediest, others.io_bytes) {
         (Some((name, most)), _) if *most >= other / 2 => {
@@ -496,8 +497,8 @@ mod tests {
         );
     }
 
-    /// Once, 5 of 95 MB of btrfs's own writes were reported as foreign in every run, and a
-    /// program on another drive was named.
+    /// Once, 5 of 95 MB of btrfs's own writes were reported as foreign in every run, and
+    /// a program on another drive was named.
     #[test]
     fn foreign_io_warning_names_only_possible_sources() {
         let of = |excess: u64, by_others: u64| {

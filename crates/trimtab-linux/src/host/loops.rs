@@ -30,7 +30,8 @@ impl LoopDevice {
         Some(PathBuf::from(path.strip_suffix(" (deleted)").unwrap_or(path)))
     }
 
-    /// The backing as the kernel reports it; `None` if the device is free or cannot be opened.
+    /// The backing as the kernel reports it; `None` if the device is free or cannot be
+    /// opened.
     pub fn backing(self) -> Option<Backing> {
         let device = rustix::fs::open(
             self.path(),

@@ -1,4 +1,5 @@
-//! The mount table `/proc/self/mountinfo`: the filesystem, options and device of each mount.
+//! The mount table `/proc/self/mountinfo`: the filesystem, options and device of each
+//! mount.
 
 use super::root::{Root, TABLE_BYTES_MAX};
 use crate::sys::beneath::ResolvedObject;
@@ -46,7 +47,8 @@ pub struct Mount {
     pub parent: u32,
     /// Device number as `stat` reports it for files on it.
     pub dev: DevNumber,
-    /// The directory of the filesystem that is mounted: not `/` for bind mounts and subvolumes.
+    /// The directory of the filesystem that is mounted: not `/` for bind mounts and
+    /// subvolumes.
     pub root: PathBuf,
     /// Mount point.
     pub mount_point: PathBuf,
@@ -61,7 +63,8 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// The option (`discard`, or `discard=async` in full) is set on the mount or the filesystem.
+    /// The option (`discard`, or `discard=async` in full) is set on the mount or the
+    /// filesystem.
     pub fn has_option(&self, name: &str) -> bool {
         self.all_options().any(|o| o == name)
     }
@@ -76,8 +79,8 @@ impl Mount {
         !self.has_option("ro")
     }
 
-    /// Every option once: those of the mount, then the others of the filesystem (`rw` is in
-    /// both).
+    /// Every option once: those of the mount, then the others of the filesystem (`rw` is
+    /// in both).
     pub fn options_once(&self) -> String {
         let mut once: Vec<&str> = Vec::new();
         for option in self.all_options().filter(|o| !o.is_empty()) {
@@ -206,8 +209,8 @@ const IN_KERNEL: &str = "
     autofs bdev binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl hugetlbfs mqueue
     nsfs proc pstore ramfs resctrl rpc_pipefs securityfs selinuxfs sysfs tmpfs tracefs";
 
-/// Device numbers of the mounted filesystems that do not respond ([`mount_check`]). Checks
-/// each one once. Empty for a recorded tree.
+/// Device numbers of the mounted filesystems that do not respond ([`mount_check`]).
+/// Checks each one once. Empty for a recorded tree.
 pub fn silent(root: &Root, mounts: &[Mount]) -> Vec<DevNumber> {
     if !root.is_live() {
         return Vec::new();
@@ -292,7 +295,8 @@ impl MountIndex {
             .find(|point| point.ends_with(end))
     }
 
-    /// Place in the table of the mount that `path` leads to now: as [`containing`], without mounts that a later one covers.
+    /// Place in the table of the mount that `path` leads to now: as [`containing`],
+    /// without mounts that a later one covers.
     pub fn reached(&self, mounts: &[Mount], path: &Path) -> Option<usize> {
         if !self.is_mount_point(path) {
             return self.look_up(mounts, path);
@@ -355,9 +359,9 @@ pub fn without_links(root: &Root, path: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// The mount of an object on the running machine: from the kernel (`statx`, since Linux 5.8),
-/// otherwise by name. `None` also if the mount is in another namespace (`/proc/PID/root/…`),
-/// even if this one has a mount of the same name.
+/// The mount of an object on the running machine: from the kernel (`statx`, since Linux
+/// 5.8), otherwise by name. `None` also if the mount is in another namespace
+/// (`/proc/PID/root/…`), even if this one has a mount of the same name.
 pub fn of_named<'a>(
     mounts: &'a [Mount],
     named: &ResolvedObject,

@@ -16,7 +16,8 @@ pub fn started(pid: u32) -> Option<u64> {
 
 /// Field 22 of `/proc/PID/stat`.
 fn started_in(stat: &str) -> Option<u64> {
-    // The name may contain parentheses; the state and 18 more fields precede the start time.
+    // The name may contain parentheses; the state and 18 more fields precede the start
+    // time.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     match fields.next()? {
         "Z" | "X" => None,
@@ -29,7 +30,8 @@ pub fn exists(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// The start of a process's command line, enough to identify it, made safe for a terminal.
+/// The start of a process's command line, enough to identify it, made safe for a
+/// terminal.
 pub fn command_line(pid: u32) -> Option<String> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words = line.split(|&b| b == 0).take(3).map(printable).collect::<Vec<_>>().join(" ");

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Offset of the IDENTIFY DEVICE data in VPD page 89h, and the words that identify a single
-/// drive: serial number and World Wide Name.
+/// Offset of the IDENTIFY DEVICE data in VPD page 89h, and the words that identify a
+/// single drive: serial number and World Wide Name.
 const IDENTIFY_OFFSET: usize = 60;
 const IDENTIFY_SERIAL_WORDS: [std::ops::Range<usize>; 2] = [10..20, 108..112];
 
@@ -57,7 +57,8 @@ impl SysrootRecorder {
         }
     }
 
-    /// Writes the tree to `directory`, which must be empty or absent. Returns the file count.
+    /// Writes the tree to `directory`, which must be empty or absent. Returns the file
+    /// count.
     pub fn write(&self, directory: &Path) -> io::Result<usize> {
         let tree = Dir::open_or_make(directory)?;
         if !tree.names()?.is_empty() {

@@ -1,9 +1,9 @@
 //! The tree from which `/sys`, `/proc` and `/etc` are read: of the running machine, or a
 //! recorded one (`--sysroot`).
 //!
-//! A tree is not trusted. All symbolic links, including absolute ones, are resolved inside
-//! the tree; link loops end with an error; only regular files are opened, never a device or a
-//! pipe; reads are limited in size.
+//! A tree is not trusted. All symbolic links, including absolute ones, are resolved
+//! inside the tree; link loops end with an error; only regular files are opened, never a
+//! device or a pipe; reads are limited in size.
 
 use super::record::SysrootRecorder;
 use crate::sys::beneath::ResolvedObject;
@@ -49,7 +49,8 @@ pub struct Root {
     recorder: Option<Mutex<SysrootRecorder>>,
 }
 
-/// A resolved name: the object, its type and permissions, and its path in the tree without links.
+/// A resolved name: the object, its type and permissions, and its path in the tree
+/// without links.
 struct ResolvedPath {
     object: OwnedFd,
     mode: u32,
@@ -78,8 +79,8 @@ impl Root {
         self.directory.try_clone()
     }
 
-    /// The running machine, read through files only, like a recorded tree; keeps everything read
-    /// for [`recording`](Self::recording).
+    /// The running machine, read through files only, like a recorded tree; keeps
+    /// everything read for [`recording`](Self::recording).
     pub fn recording_live() -> std::io::Result<Self> {
         Self::recording_of(Path::new("/"))
     }
@@ -110,8 +111,8 @@ impl Root {
         self.record(|recorder| recorder.file(path, bytes));
     }
 
-    /// Runs `read` without recording. For files that are recorded only if they turn out to
-    /// matter: units and scripts may hold secrets.
+    /// Runs `read` without recording. For files that are recorded only if they turn out
+    /// to matter: units and scripts may hold secrets.
     pub fn unrecorded<T>(&self, read: impl FnOnce() -> T) -> T {
         let before = PAUSED.replace(true);
         let value = read();
@@ -148,15 +149,16 @@ impl Root {
         self.find(path.as_ref()).ok().map(|found| found.kind() == FileType::Directory)
     }
 
-    /// The file is executable (links are followed). `None` if only the machine itself shows it:
-    /// most ways to copy a tree lose permissions.
+    /// The file is executable (links are followed). `None` if only the machine itself
+    /// shows it: most ways to copy a tree lose permissions.
     pub fn is_executable(&self, path: impl AsRef<Path>) -> Option<bool> {
         let is_marked = self.find(path.as_ref()).is_ok_and(|found| found.mode & EXECUTABLE != 0);
         (is_marked || self.is_this_machine()).then_some(is_marked)
     }
 
-    /// The text of an attribute, trimmed, at most 64 KiB. Invalid UTF-8 and control characters
-    /// other than line ends and tabs are replaced, so that the text can be shown.
+    /// The text of an attribute, trimmed, at most 64 KiB. Invalid UTF-8 and control
+    /// characters other than line ends and tabs are replaced, so that the text can be
+    /// shown.
     pub fn read(&self, path: impl AsRef<Path>) -> Option<String> {
         self.read_bytes(path.as_ref(), ATTRIBUTE_BYTES_MAX).ok().map(|bytes| printable(&bytes))
     }
@@ -329,8 +331,8 @@ fn reopen(object: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     openat(CWD, path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())
 }
 
-/// The components of `path`, last first, without a leading `/` and without `.`: every path
-/// starts at the root or at the link's directory.
+/// The components of `path`, last first, without a leading `/` and without `.`: every
+/// path starts at the root or at the link's directory.
 fn components_reversed(path: &Path) -> Vec<OsString> {
     path.as_os_str()
         .as_bytes()
@@ -341,7 +343,8 @@ fn components_reversed(path: &Path) -> Vec<OsString> {
         .collect()
 }
 
-/// Makes text safe to show: trims it and replaces everything that could control a terminal.
+/// Makes text safe to show: trims it and replaces everything that could control a
+/// terminal.
 pub fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     crate::output::plain(text.trim_matches(|c: char| c.is_whitespace() || c == '\0')).into_owned()

@@ -1,4 +1,5 @@
-//! The I/O counters of a block device, `/sys/block/…/stat`: exact, unprivileged, per layer.
+//! The I/O counters of a block device, `/sys/block/…/stat`: exact, unprivileged, per
+//! layer.
 
 use super::root::Root;
 use std::fs::File;
@@ -41,7 +42,8 @@ fn delta(now: u64, then: u64) -> u64 {
 }
 
 impl DiskStat {
-    /// Reads the counters of the device at `sys`, such as `/sys/devices/…/block/sda/sda1`.
+    /// Reads the counters of the device at `sys`, such as
+    /// `/sys/devices/…/block/sda/sda1`.
     pub fn read(root: &Root, sys: &Path) -> Option<Self> {
         Self::parse(&root.read(sys.join("stat"))?)
     }
@@ -74,7 +76,8 @@ impl DiskStat {
         })
     }
 
-    /// The change since `before`. A counter that decreased (device replaced) counts from zero.
+    /// The change since `before`. A counter that decreased (device replaced) counts from
+    /// zero.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             reads: delta(self.reads, before.reads),

@@ -1,5 +1,5 @@
-//! The superblock behind a mount. The kernel keeps a directory for each below `/sys/fs`, from
-//! the first mount to the last unmount. Its inode number differs each time.
+//! The superblock behind a mount. The kernel keeps a directory for each below `/sys/fs`,
+//! from the first mount to the last unmount. Its inode number differs each time.
 
 use super::mountinfo::Mount;
 use rustix::fs::stat;

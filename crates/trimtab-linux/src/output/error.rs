@@ -1,4 +1,5 @@
-//! Error output: one line with the cause chain, a hint below it, with `--json` a document.
+//! Error output: one line with the cause chain, a hint below it, with `--json` a
+//! document.
 
 use crate::output;
 use crate::sys::interrupt::InterruptError;
@@ -29,8 +30,8 @@ pub const WORSE: u8 = 5;
 #[error("{0}")]
 pub struct TrimBlockedError(pub String);
 
-/// The error of a path that the user named: one that does not exist gets a hint, any other keeps
-/// its cause behind `doing`.
+/// The error of a path that the user named: one that does not exist gets a hint, any
+/// other keeps its cause behind `doing`.
 pub fn of_named(error: std::io::Error, path: &Path, doing: &str, hint: &str) -> anyhow::Error {
     match error.raw_os_error() {
         Some(libc::ENOENT) => {
@@ -159,7 +160,8 @@ fn print_document(described: &ErrorDescription) {
     }
 }
 
-/// The message and its causes joined by `: `, without a cause that already ends the message.
+/// The message and its causes joined by `: `, without a cause that already ends the
+/// message.
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1) {
@@ -177,7 +179,8 @@ const QUOTED_MAX: usize = 200;
 /// Longest error in characters, far above those without foreign text.
 const LINE_MAX: usize = 4000;
 
-/// Shortens quotations, since they may come from a file with any content. Paths stay whole.
+/// Shortens quotations, since they may come from a file with any content. Paths stay
+/// whole.
 fn shortened(line: &str) -> String {
     const QUOTES: [char; 2] = ['\'', '`'];
     let (mut short, mut is_quoted) = (String::new(), false);

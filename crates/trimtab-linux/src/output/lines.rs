@@ -86,8 +86,8 @@ pub fn paragraph(text: &str, width: Option<usize>, first: &str, rest: &str) -> S
     shown
 }
 
-/// Wraps one line of text for standard output and adds a newline. A name in it cannot forge
-/// another line.
+/// Wraps one line of text for standard output and adds a newline. A name in it cannot
+/// forge another line.
 pub fn prose(text: &str) -> String {
     paragraph(&plain_line(text), super::width(), "", "")
 }

@@ -14,7 +14,8 @@ pub fn plain(text: &str) -> Cow<'_, str> {
         .into()
 }
 
-/// As [`plain`], for one line: replaces line feeds too, so that a name cannot forge a line.
+/// As [`plain`], for one line: replaces line feeds too, so that a name cannot forge a
+/// line.
 pub fn plain_line(text: &str) -> Cow<'_, str> {
     let text = plain(text);
     if text.contains('\n') { text.trim_end_matches('\n').replace('\n', " ").into() } else { text }
@@ -35,8 +36,9 @@ pub fn plain_bytes(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Makes a table cell safe for spreadsheets and terminals: an apostrophe precedes the start
-/// of a formula (except numbers), and characters that are not plain text are replaced.
+/// Makes a table cell safe for spreadsheets and terminals: an apostrophe precedes the
+/// start of a formula (except numbers), and characters that are not plain text are
+/// replaced.
 pub fn harmless_cell(cell: &str) -> String {
     let cell = &*plain(cell);
     if begins_formula(cell.trim_start_matches('\''))
@@ -53,8 +55,8 @@ pub fn begins_formula(cell: &str) -> bool {
     cell.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
 }
 
-/// As [`plain`], but keeps the program's own colours: `ESC [ numbers m` with the few numbers
-/// in use. Outside text must have been through [`plain`] before.
+/// As [`plain`], but keeps the program's own colours: `ESC [ numbers m` with the few
+/// numbers in use. Outside text must have been through [`plain`] before.
 pub fn styled(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_text) {
         return Cow::Borrowed(text);
@@ -79,8 +81,8 @@ pub fn styled(text: &str) -> Cow<'_, str> {
 fn style_bytes(text: &str) -> usize {
     let numbers = text.strip_prefix("\u{1b}[").unwrap_or_default();
     let Some((numbers, _)) = numbers.split_once('m') else { return 0 };
-    // Bold, dim, underline and colours, and their ends. Nothing that hides text: no concealing,
-    // blinking, reverse or background.
+    // Bold, dim, underline and colours, and their ends. Nothing that hides text: no
+    // concealing, blinking, reverse or background.
     let ours = |number: &str| {
         matches!(
             number,

@@ -1,4 +1,5 @@
-//! A temporary change of a filesystem's discard option, restored when its guard is dropped.
+//! A temporary change of a filesystem's discard option, restored when its guard is
+//! dropped.
 
 use super::discard_option::{DiscardOption, set};
 use super::notes::{Change, Note, Notes, UndoResult};
@@ -15,8 +16,8 @@ pub struct DiscardChange {
 }
 
 impl DiscardChange {
-    /// Writes an undo note with the current option, then sets `wanted` on the filesystem mounted
-    /// at `mount`.
+    /// Writes an undo note with the current option, then sets `wanted` on the filesystem
+    /// mounted at `mount`.
     pub fn set(mount: &Mount, wanted: &DiscardOption) -> anyhow::Result<Self> {
         let (name, point) = (format!("mount-{}", mount.dev), mount.mount_point.display());
         let note =
@@ -46,8 +47,8 @@ impl DiscardChange {
             ),
             UndoResult::PutBack | UndoResult::Nothing | UndoResult::Left | UndoResult::Failed => {}
         }
-        // If this mount is gone, the option was restored through another mount, and nothing can be
-        // compared.
+        // If this mount is gone, the option was restored through another mount, and
+        // nothing can be compared.
         let mounts = mountinfo::read(&Root::live()?).context("cannot read the mount table")?;
         let Some(now) =
             mounts.iter().find(|mount| (mount.id, mount.dev) == (before.id, before.dev))

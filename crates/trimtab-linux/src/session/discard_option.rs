@@ -1,7 +1,7 @@
 //! The `discard` mount option: reads it from a mount and sets it on the filesystem.
 //!
-//! Only this option changes: `fspick` and `fsconfig` set single options. A remount by `mount`
-//! would set all options again.
+//! Only this option changes: `fspick` and `fsconfig` set single options. A remount by
+//! `mount` would set all options again.
 
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
@@ -97,11 +97,11 @@ pub fn of_path(path: &Path) -> Option<DiscardOption> {
     mount_of(path).ok().map(|mount| DiscardOption::of(&mount))
 }
 
-/// Opens the mount point with `O_PATH` and verifies that it is still this mount: the owner of
-/// a directory on the way could have replaced it.
+/// Opens the mount point with `O_PATH` and verifies that it is still this mount: the
+/// owner of a directory on the way could have replaced it.
 pub fn open(mount: &Mount) -> io::Result<OwnedFd> {
-    // An interrupt does not shorten this wait, because it may be the reason for restoring the
-    // option.
+    // An interrupt does not shorten this wait, because it may be the reason for restoring
+    // the option.
     if MountCheck::start(&mount.mount_point).is_ok_and(|mut check| !check.answers_within(PATIENCE))
     {
         return Err(io::Error::new(

@@ -1,20 +1,20 @@
-//! Undo notes for temporary changes outside this program's own files. Before such a change,
-//! the process writes a note with the old and the new value, and locks it. An unlocked note
-//! was left by a killed process.
+//! Undo notes for temporary changes outside this program's own files. Before such a
+//! change, the process writes a note with the old and the new value, and locks it. An
+//! unlocked note was left by a killed process.
 //!
-//! The next command restores the old value, unless another process has changed it since. Any
-//! command restores switches of drives. Only a command that works on the filesystem restores
-//! its mount options, through any mount of the same superblock. A note is removed only once
-//! its change is settled.
+//! The next command restores the old value, unless another process has changed it since.
+//! Any command restores switches of drives. Only a command that works on the filesystem
+//! restores its mount options, through any mount of the same superblock. A note is
+//! removed only once its change is settled.
 //!
 //! ```text
 //!     /run/trimtab/notes/NAME.note         one change, as JSON; locked while its process lives
 //! ```
 //!
-//! Other users cannot open the directory or a note: they could hold a lock, and the change of
-//! a killed process would never be restored. Creating and removing notes is atomic across
-//! processes, under a lock on the directory. Files that `apply` replaces must survive a
-//! reboot; their notes are stored next to their copies ([`crate::apply`]).
+//! Other users cannot open the directory or a note: they could hold a lock, and the
+//! change of a killed process would never be restored. Creating and removing notes is
+//! atomic across processes, under a lock on the directory. Files that `apply` replaces
+//! must survive a reboot; their notes are stored next to their copies ([`crate::apply`]).
 
 mod change;
 mod mount_option;
@@ -76,8 +76,8 @@ impl Notes {
         Self::beside(run_directory())
     }
 
-    /// The notes in a run-time directory. Links in its path are resolved now; later links are not
-    /// followed.
+    /// The notes in a run-time directory. Links in its path are resolved now; later links
+    /// are not followed.
     pub fn beside(run_directory: PathBuf) -> Self {
         let real = run_directory.canonicalize().or_else(|_| std::path::absolute(&run_directory));
         Self(real.unwrap_or(run_directory).join("notes"))
@@ -90,8 +90,9 @@ impl Notes {
         Ok(NotesDirectory(dir))
     }
 
-    /// Writes the note of a change that is about to be made. Fails if a living process has made
-    /// the same change, or if such a change of a killed process cannot be settled.
+    /// Writes the note of a change that is about to be made. Fails if a living process
+    /// has made the same change, or if such a change of a killed process cannot be
+    /// settled.
     pub fn leave(&self, name: &str, change: Change) -> io::Result<Note> {
         let room = self.open(true)?;
         let name = format!("{}{SUFFIX}", sysfs_name(name));
@@ -121,9 +122,9 @@ impl Notes {
         Ok(note)
     }
 
-    /// Undoes the change of the note `name`, whichever process wrote it, and removes the note.
-    /// The caller must hold a lock that keeps the other process from continuing. Returns the
-    /// result, and true if the other process is gone.
+    /// Undoes the change of the note `name`, whichever process wrote it, and removes the
+    /// note. The caller must hold a lock that keeps the other process from continuing.
+    /// Returns the result, and true if the other process is gone.
     pub fn take_over(&self, name: &str) -> io::Result<Option<(ChangeSettlement, bool)>> {
         let room = match self.open(false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -147,8 +148,8 @@ impl Notes {
         Ok(all)
     }
 
-    /// Undoes the changes that killed processes left within `reach`. Changes that cannot be
-    /// undone stay noted.
+    /// Undoes the changes that killed processes left within `reach`. Changes that cannot
+    /// be undone stay noted.
     pub fn put_back_left(&self, reach: &MountScope) -> io::Result<Vec<ChangeSettlement>> {
         let mut all = Vec::new();
         self.each(|room, name, found| {
@@ -188,8 +189,8 @@ struct StoredNote {
 
 /// Content of a note.
 enum NoteContent {
-    /// Empty: its process was killed before it wrote the note, and therefore before it changed
-    /// anything.
+    /// Empty: its process was killed before it wrote the note, and therefore before it
+    /// changed anything.
     Nothing,
     This(Change),
     /// Content that this version does not understand.
@@ -279,8 +280,8 @@ impl Note {
         there().unwrap_or(false)
     }
 
-    /// Undoes the change and removes the note, if the note still exists. If the undo fails, the
-    /// note stays for later commands.
+    /// Undoes the change and removes the note, if the note still exists. If the undo
+    /// fails, the note stays for later commands.
     pub fn put_back(self) -> io::Result<UndoResult> {
         let room = self.notes.open(false)?;
         if !self.is_there() {
@@ -294,7 +295,8 @@ impl Note {
         Ok(left.undone)
     }
 
-    /// Overwrites the note in one system call: a reader sees either the old text or the new one.
+    /// Overwrites the note in one system call: a reader sees either the old text or the
+    /// new one.
     fn write(&mut self) -> io::Result<()> {
         let mut text = serde_json::to_vec(&self.change).map_err(io::Error::other)?;
         text.push(b'\n');
@@ -330,8 +332,8 @@ pub fn at_start(context: &Context, reach: &MountScope, says_itself: bool) {
     *AT_START.lock().unwrap_or_else(PoisonError::into_inner) = found;
 }
 
-/// Describes the mount options within `reach` that living processes have changed temporarily.
-/// Empty for a user who may not read the notes.
+/// Describes the mount options within `reach` that living processes have changed
+/// temporarily. Empty for a user who may not read the notes.
 pub fn changed_now(reach: &MountScope) -> io::Result<Vec<String>> {
     match Notes::here().changed_meanwhile(reach) {
         Ok(changes) => Ok(changes.iter().filter_map(Change::meanwhile).collect()),

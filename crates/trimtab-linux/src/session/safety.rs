@@ -1,8 +1,8 @@
 //! Safety checks of every command that writes to a real drive.
 //!
-//! Writes stay inside a directory that this program makes and removes afterwards. A reserve
-//! of free space remains. The amount to write is announced first, and large amounts need
-//! consent. The next start finds what a crashed run left behind.
+//! Writes stay inside a directory that this program makes and removes afterwards. A
+//! reserve of free space remains. The amount to write is announced first, and large
+//! amounts need consent. The next start finds what a crashed run left behind.
 
 pub mod consent;
 pub mod names;
@@ -24,16 +24,16 @@ use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_sim::workload::WorkloadPlan;
 
-/// A directory that a command will write to. It has been inspected; nothing has been created
-/// yet.
+/// A directory that a command will write to. It has been inspected; nothing has been
+/// created yet.
 #[derive(Debug)]
 pub struct TargetDirectory {
     /// The directory.
     pub dir: OwnedFd,
     /// Its path with all links resolved.
     pub path: PathBuf,
-    /// Size of the smallest drive below it; `None` if it is in memory, which does not wear, or if
-    /// no drive can be found.
+    /// Size of the smallest drive below it; `None` if it is in memory, which does not
+    /// wear, or if no drive can be found.
     pub drive: Option<Bytes>,
 }
 
@@ -67,8 +67,8 @@ impl TargetDirectory {
     }
 }
 
-/// Fails if the filesystem of `dir` is mounted read-only. Call before any other check, remark
-/// or question.
+/// Fails if the filesystem of `dir` is mounted read-only. Call before any other check,
+/// remark or question.
 pub fn require_writable(dir: impl AsFd, path: &Path) -> anyhow::Result<()> {
     let stat =
         rustix::fs::fstatvfs(dir).with_context(|| format!("cannot look at {}", path.display()))?;
@@ -91,9 +91,9 @@ fn drive_size(stack: &block::Stack) -> Option<Bytes> {
     stack.top_layers().map(|layer| layer.size).filter(|size| *size > Bytes::ZERO).min()
 }
 
-/// Runs all checks before a command writes `plan` below `path`, and creates the workspace.
-/// `reserve` overrides the free space to keep. `what` completes the sentence "TRIMTAB: `what`
-/// writes up to …".
+/// Runs all checks before a command writes `plan` below `path`, and creates the
+/// workspace. `reserve` overrides the free space to keep. `what` completes the sentence
+/// "TRIMTAB: `what` writes up to …".
 pub fn prepare(
     context: &Context,
     reserve: Option<Bytes>,

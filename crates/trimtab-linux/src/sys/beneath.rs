@@ -1,10 +1,12 @@
-//! The only code that creates, changes and removes files. It works below an open directory,
-//! follows no link, and never touches an object that another process put there.
+//! The only code that creates, changes and removes files. It works below an open
+//! directory, follows no link, and never touches an object that another process put
+//! there.
 //!
 //! A [`Dir`] is a descriptor. Its path serves messages only; no lookup uses it again. A
-//! *name* is a single component: an empty name, `.`, `..` and names with `/` are rejected.
-//! Modes are exact, whatever the umask. Before an object is removed, it is moved to a place
-//! that other users cannot reach, and compared with the object that the caller holds open.
+//! *name* is a single component: an empty name, `.`, `..` and names with `/` are
+//! rejected. Modes are exact, whatever the umask. Before an object is removed, it is
+//! moved to a place that other users cannot reach, and compared with the object that the
+//! caller holds open.
 
 pub mod named;
 pub mod remove;
@@ -87,19 +89,20 @@ pub struct Dir {
 }
 
 impl Dir {
-    /// Opens a directory that the user named. Follows only links that other users cannot have
-    /// placed ([`named`]). Does not check who may write to the directory.
+    /// Opens a directory that the user named. Follows only links that other users cannot
+    /// have placed ([`named`]). Does not check who may write to the directory.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::of_named(&ResolvedObject::look_up(path)?, path)
     }
 
-    /// Opens a directory for this user's data. Creates missing directories with mode 0700.
+    /// Opens a directory for this user's data. Creates missing directories with mode
+    /// 0700.
     pub fn open_or_make(path: &Path) -> io::Result<Self> {
         Self::of_named(&ResolvedObject::make_directory(path)?, path)
     }
 
-    /// Like [`Dir::open_or_make`], but only if other users can neither redirect the path nor
-    /// remove the new directory. Otherwise creates nothing.
+    /// Like [`Dir::open_or_make`], but only if other users can neither redirect the path
+    /// nor remove the new directory. Otherwise creates nothing.
     pub fn make_sheltered(path: &Path) -> io::Result<Self> {
         for above in path.ancestors() {
             let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
@@ -116,9 +119,9 @@ impl Dir {
         Ok(Self { fd, path: path.to_owned() })
     }
 
-    /// Returns the path of a user-named file with all links resolved, for code that must open it
-    /// by name. The file need not exist. Fails unless only root and this user can place files in
-    /// its directory or redirect its path.
+    /// Returns the path of a user-named file with all links resolved, for code that must
+    /// open it by name. The file need not exist. Fails unless only root and this user can
+    /// place files in its directory or redirect its path.
     pub fn sheltered_file(path: &Path) -> io::Result<PathBuf> {
         let real = match ResolvedObject::look_up(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -144,9 +147,9 @@ impl Dir {
         Ok(real)
     }
 
-    /// Returns the path of a user-named directory with all links resolved, for code that must
-    /// access its files by name. Fails if other users can redirect the path or remove files that
-    /// this program makes there.
+    /// Returns the path of a user-named directory with all links resolved, for code that
+    /// must access its files by name. Fails if other users can redirect the path or
+    /// remove files that this program makes there.
     pub fn sheltered_directory(path: &Path) -> io::Result<PathBuf> {
         let real = ResolvedObject::look_up(path)?.real_path()?;
         Self::sheltered(&real)?.require_sheltered(true)?;
@@ -194,20 +197,20 @@ impl Dir {
         Self { fd, path: path.to_owned() }
     }
 
-    /// Opens a private directory at an absolute path. Creates missing directories with mode 0700
-    /// and follows no link.
+    /// Opens a private directory at an absolute path. Creates missing directories with
+    /// mode 0700 and follows no link.
     ///
-    /// Each directory on the way must belong to root or this user. Other users must not be able
-    /// to write to it, unless the sticky bit protects the entries. The last directory must belong
-    /// to this user and be closed to all other users.
+    /// Each directory on the way must belong to root or this user. Other users must not
+    /// be able to write to it, unless the sticky bit protects the entries. The last
+    /// directory must belong to this user and be closed to all other users.
     pub fn private(path: &Path) -> io::Result<Self> {
         let dir = Self::guarded(path, true)?;
         dir.require_private()?;
         Ok(dir)
     }
 
-    /// Like [`Dir::private`], but other users may read the last directory. Creates missing
-    /// directories only if `make`.
+    /// Like [`Dir::private`], but other users may read the last directory. Creates
+    /// missing directories only if `make`.
     pub fn guarded(path: &Path, make: bool) -> io::Result<Self> {
         if !path.is_absolute() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not an absolute path"));
@@ -218,7 +221,8 @@ impl Dir {
             dir = match dir.open_dir(name) {
                 Err(error) if make && error.kind() == io::ErrorKind::NotFound => {
                     match dir.mkdir(name) {
-                        // Another process was faster. Its directory is checked like any other.
+                        // Another process was faster. Its directory is checked like any
+                        // other.
                         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                             dir.open_dir(name)?
                         }
@@ -243,9 +247,9 @@ impl Dir {
         &self.path
     }
 
-    /// Returns a path to `name` in this directory, for system calls that take no directory
-    /// descriptor. The path stays correct if the directory is renamed. It is valid only while
-    /// this `Dir` is open.
+    /// Returns a path to `name` in this directory, for system calls that take no
+    /// directory descriptor. The path stays correct if the directory is renamed. It is
+    /// valid only while this `Dir` is open.
     pub fn reach(&self, name: impl AsRef<OsStr>) -> PathBuf {
         Path::new("/proc/self/fd").join(self.fd.as_raw_fd().to_string()).join(name.as_ref())
     }
@@ -255,14 +259,14 @@ impl Dir {
         ObjectIdentity::of(&self.fd)
     }
 
-    /// Fails unless the directory belongs to this user or root and other users cannot write to
-    /// it. If it succeeds, only these two can have placed its entries.
+    /// Fails unless the directory belongs to this user or root and other users cannot
+    /// write to it. If it succeeds, only these two can have placed its entries.
     pub fn require_unshared(&self) -> io::Result<()> {
         self.require_unwritable(false)
     }
 
-    /// Like [`Dir::require_unshared`]. With `may_be_sticky`, the sticky bit may protect the
-    /// entries of a directory that other users can write to.
+    /// Like [`Dir::require_unshared`]. With `may_be_sticky`, the sticky bit may protect
+    /// the entries of a directory that other users can write to.
     fn require_unwritable(&self, may_be_sticky: bool) -> io::Result<()> {
         let stat = rustix::fs::fstat(&self.fd)?;
         if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
@@ -306,10 +310,10 @@ impl Dir {
         Ok(dir)
     }
 
-    /// Checks that this directory is the one that was just created. Creating and opening are two
-    /// calls. In between, a user who may write to the parent can move another directory of ours
-    /// to this name, and cleanup would later empty it. This has happened: a directory of root's
-    /// lost all its content.
+    /// Checks that this directory is the one that was just created. Creating and opening
+    /// are two calls. In between, a user who may write to the parent can move another
+    /// directory of ours to this name, and cleanup would later empty it. This has
+    /// happened: a directory of root's lost all its content.
     fn take_as_new(&self) -> io::Result<()> {
         let swapped = || self.refused("it was swapped while it was made");
         if !self.names()?.is_empty() || !self.is_owned_by_makers()? {
@@ -320,8 +324,8 @@ impl Dir {
         if self.names()?.is_empty() { Ok(()) } else { Err(swapped()) }
     }
 
-    /// True if the directory has the owner that new files get: this user, or the user that the
-    /// filesystem maps this user to (NFS, FAT, FUSE and so on).
+    /// True if the directory has the owner that new files get: this user, or the user
+    /// that the filesystem maps this user to (NFS, FAT, FUSE and so on).
     fn is_owned_by_makers(&self) -> io::Result<bool> {
         let owner = rustix::fs::fstat(&self.fd)?.st_uid;
         if owner == rustix::process::geteuid().as_raw() {
@@ -372,8 +376,8 @@ impl Dir {
         Ok(Self { fd, path: self.path.join(name.as_ref()) })
     }
 
-    /// Creates a regular file with exactly this mode, open for reading and writing. Fails if the
-    /// name exists.
+    /// Creates a regular file with exactly this mode, open for reading and writing. Fails
+    /// if the name exists.
     pub fn create_new(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<File> {
         let name = component(name.as_ref())?;
         // O_EXCL follows no link, not even a dangling one.
@@ -398,8 +402,8 @@ impl Dir {
         self.regular(name.as_ref(), OFlags::RDWR)
     }
 
-    /// Opens a regular file for reading and writing, or creates it with exactly this mode.
-    /// Returns true if it was created.
+    /// Opens a regular file for reading and writing, or creates it with exactly this
+    /// mode. Returns true if it was created.
     pub fn open_or_create(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<(File, bool)> {
         let name = name.as_ref();
         for _ in 0..ATTEMPTS {
@@ -415,8 +419,8 @@ impl Dir {
         Err(io::Error::other("it comes and goes"))
     }
 
-    /// True if only this user or root can have written the file: it is regular, belongs to one of
-    /// them, is not writable for other users, and has a single name.
+    /// True if only this user or root can have written the file: it is regular, belongs
+    /// to one of them, is not writable for other users, and has a single name.
     pub fn is_trusted_file(file: &File) -> io::Result<bool> {
         let stat = rustix::fs::fstat(file)?;
         let owner = stat.st_uid == 0 || stat.st_uid == rustix::process::geteuid().as_raw();
@@ -424,8 +428,8 @@ impl Dir {
         Ok(owner && regular && stat.st_mode & OTHERS_WRITE == 0 && stat.st_nlink == 1)
     }
 
-    /// Fails unless [`Dir::is_trusted_file`]. In a directory that other users may write to, they
-    /// may own the file and read or change it.
+    /// Fails unless [`Dir::is_trusted_file`]. In a directory that other users may write
+    /// to, they may own the file and read or change it.
     pub fn require_trusted_file(file: &File) -> io::Result<()> {
         if Self::is_trusted_file(file)? {
             return Ok(());
@@ -438,10 +442,10 @@ impl Dir {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
-    /// Atomically and durably replaces `name` with a file of this mode and the content that
-    /// `write` produces. Other processes see either the old file or the complete new one. A link
-    /// of that name is replaced, not followed. A crash during the write leaves nothing behind if
-    /// the filesystem supports unnamed files.
+    /// Atomically and durably replaces `name` with a file of this mode and the content
+    /// that `write` produces. Other processes see either the old file or the complete new
+    /// one. A link of that name is replaced, not followed. A crash during the write
+    /// leaves nothing behind if the filesystem supports unnamed files.
     pub fn write_atomically(
         &self,
         name: impl AsRef<OsStr>,
@@ -502,8 +506,8 @@ impl Dir {
         self.remove_file(&new, &file).map(drop)
     }
 
-    /// True if `found` is a name that [`Dir::write_atomically`] uses for its temporary file for
-    /// `name`.
+    /// True if `found` is a name that [`Dir::write_atomically`] uses for its temporary
+    /// file for `name`.
     pub fn is_temporary_name(found: &OsStr, name: &OsStr) -> bool {
         let random = |found: &[u8]| {
             let rest =
@@ -540,7 +544,8 @@ impl Dir {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Moves `name` to the name `to` in `directory`, which may be this one. Fails if `to` exists.
+    /// Moves `name` to the name `to` in `directory`, which may be this one. Fails if `to`
+    /// exists.
     pub fn rename(
         &self,
         name: impl AsRef<OsStr>,
@@ -576,8 +581,8 @@ impl Dir {
         self.remove_identified(name.as_ref(), held, AtFlags::empty())
     }
 
-    /// Removes the file `name`, whatever its identity. A missing file is not an error. Only for
-    /// names in directories of this program.
+    /// Removes the file `name`, whatever its identity. A missing file is not an error.
+    /// Only for names in directories of this program.
     pub fn remove_ours(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         match self.look(name.as_ref())? {
             Some(stat) => self.remove_file_of(name, ObjectIdentity::from(&stat)).map(drop),
@@ -585,8 +590,8 @@ impl Dir {
         }
     }
 
-    /// Removes `name` if it has this identity and is not a directory. For objects that cannot be
-    /// held open, such as sockets.
+    /// Removes `name` if it has this identity and is not a directory. For objects that
+    /// cannot be held open, such as sockets.
     pub fn remove_file_of(
         &self,
         name: impl AsRef<OsStr>,
@@ -600,24 +605,24 @@ impl Dir {
         self.remove_identified(name.as_ref(), held.identity()?, AtFlags::REMOVEDIR)
     }
 
-    /// Removes the whole content of the directory that the caller holds open, and then `name` if
-    /// it is that directory. The content must belong to this program. Follows no link and enters
-    /// no mount.
+    /// Removes the whole content of the directory that the caller holds open, and then
+    /// `name` if it is that directory. The content must belong to this program. Follows
+    /// no link and enters no mount.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>, held: &Self) -> io::Result<Removal> {
         remove::require_same_mount(self.fd.as_fd(), held.fd.as_fd())?;
         remove::contents(&held.fd)?;
         self.remove_dir(name, held)
     }
 
-    /// Removes only the entries that `is_ours` accepts by name and depth (0 for direct entries).
-    /// Follows no link and enters no mount. Returns the paths that remain, relative to this
-    /// directory.
+    /// Removes only the entries that `is_ours` accepts by name and depth (0 for direct
+    /// entries). Follows no link and enters no mount. Returns the paths that remain,
+    /// relative to this directory.
     pub fn remove_known(&self, is_ours: impl Fn(&OsStr, u32) -> bool) -> io::Result<Vec<PathBuf>> {
         Ok(remove::known(&self.fd, 0, &is_ours)?)
     }
 
-    /// Compares the identity, moves the object to a place that other users cannot reach, compares
-    /// again, and only then removes it.
+    /// Compares the identity, moves the object to a place that other users cannot reach,
+    /// compares again, and only then removes it.
     fn remove_identified(
         &self,
         name: &OsStr,
@@ -641,8 +646,8 @@ impl Dir {
             temporary_name(OsStr::new("removed")).to_string_lossy().into_owned()
         })?;
         let removal = self.remove_in(name, held, flags, &place);
-        // The private directory is now empty, or it holds a foreign object and stays. If it was
-        // swapped, it is not touched.
+        // The private directory is now empty, or it holds a foreign object and stays. If
+        // it was swapped, it is not touched.
         if let Ok(Some(stat)) = self.look(&place_name)
             && place.identity().is_ok_and(|identity| identity == ObjectIdentity::from(&stat))
         {
@@ -667,8 +672,8 @@ impl Dir {
             rustix::fs::unlinkat(&place.fd, name, flags)?;
             return Ok(Removal::Done);
         }
-        // The object was swapped between the two comparisons. Restore it. If its name is taken by
-        // now, it stays in the private directory.
+        // The object was swapped between the two comparisons. Restore it. If its name is
+        // taken by now, it stays in the private directory.
         match place.rename(name, self, name) {
             Ok(()) => Ok(Removal::Foreign(self.path.join(name))),
             Err(_) => Ok(Removal::Foreign(place.path.join(name))),
@@ -703,8 +708,8 @@ impl From<Dir> for OwnedFd {
     }
 }
 
-/// Renames an unusable file to `NAME.set-aside-N`, and likewise the files that belong to it
-/// (`NAME` followed by one of `endings`). Returns the new path of the first file.
+/// Renames an unusable file to `NAME.set-aside-N`, and likewise the files that belong to
+/// it (`NAME` followed by one of `endings`). Returns the new path of the first file.
 pub fn set_aside(path: &Path, endings: &[&str]) -> io::Result<PathBuf> {
     let (dir, name) = Dir::of_file(path)?;
     let with = |ending: &str| {
@@ -732,8 +737,8 @@ pub fn set_aside(path: &Path, endings: &[&str]) -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Opens a user-named file for appending; creates it if it does not exist. If other users may
-/// write to the directory, an existing file must belong to this user alone.
+/// Opens a user-named file for appending; creates it if it does not exist. If other users
+/// may write to the directory, an existing file must belong to this user alone.
 pub fn open_to_append(path: &Path) -> io::Result<File> {
     if let Some(stream) = named::open_stream_to_write(path)? {
         return Ok(stream);
@@ -753,8 +758,8 @@ pub fn open_to_append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens an existing object at `path`, which has one or more components, below `dir`. Follows
-/// no link.
+/// Opens an existing object at `path`, which has one or more components, below `dir`.
+/// Follows no link.
 pub fn open_below(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -785,8 +790,8 @@ fn walk(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errn
     rustix::fs::openat(above.as_ref().map_or(dir, AsFd::as_fd), last, flags, Mode::empty())
 }
 
-/// Sets the mode of a new object, because the umask may have reduced it. A filesystem without
-/// modes is not an error.
+/// Sets the mode of a new object, because the umask may have reduced it. A filesystem
+/// without modes is not an error.
 fn set_mode(object: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
     if rustix::fs::fstat(object)?.st_mode & 0o777 == mode {
         return Ok(());

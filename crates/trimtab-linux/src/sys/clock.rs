@@ -11,8 +11,8 @@ pub fn unix_ms() -> u64 {
         .map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Nanoseconds since 1970 UTC; 0 if the clock is set earlier. Policies whose state survives a
-/// restart use this clock.
+/// Nanoseconds since 1970 UTC; 0 if the clock is set earlier. Policies whose state
+/// survives a restart use this clock.
 pub fn unix_now() -> Nanos {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(Nanos(0), nanos)
 }

@@ -1,12 +1,12 @@
-//! Confinement of a process that repeats a recorded run. The run may come from an untrusted
-//! source, so environment variables limit where the process may write and which files it may
-//! read.
+//! Confinement of a process that repeats a recorded run. The run may come from an
+//! untrusted source, so environment variables limit where the process may write and which
+//! files it may read.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Names the output directory. It also holds the drive specifications to use instead of the
-/// current ones of the same name.
+/// Names the output directory. It also holds the drive specifications to use instead of
+/// the current ones of the same name.
 pub const VARIABLE: &str = "TRIMTAB_RERUN_DRIVES";
 /// Input files that the user allows explicitly, separated like the entries of `PATH`.
 pub const INPUTS: &str = "TRIMTAB_RERUN_INPUTS";
@@ -16,8 +16,8 @@ pub fn directory() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).map(Into::into)
 }
 
-/// Checks that this process may read `path`. A repeated run must not read a file that only
-/// the run itself names: its author might want to learn the content.
+/// Checks that this process may read `path`. A repeated run must not read a file that
+/// only the run itself names: its author might want to learn the content.
 ///
 /// # Errors
 /// `PermissionDenied` if reading is not allowed.

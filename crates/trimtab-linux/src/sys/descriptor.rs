@@ -32,8 +32,8 @@ pub fn discard(device: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// True if the file is open through another descriptor. The kernel then refuses a lease on
-/// it. Returns false if the kernel cannot tell.
+/// True if the file is open through another descriptor. The kernel then refuses a lease
+/// on it. Returns false if the kernel cannot tell.
 pub fn somebody_has_it_open(file: impl AsFd) -> bool {
     let file = file.as_fd().as_raw_fd();
     // SAFETY: no pointer is passed; the lease is released at once.
@@ -46,8 +46,8 @@ pub fn somebody_has_it_open(file: impl AsFd) -> bool {
     matches!(io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN | libc::EBUSY))
 }
 
-/// Closes the file and returns the result: network filesystems and quotas report late errors
-/// here.
+/// Closes the file and returns the result: network filesystems and quotas report late
+/// errors here.
 ///
 /// # Errors
 /// The late error; the descriptor is closed even then.

@@ -62,7 +62,8 @@ pub struct FileExtent {
 }
 
 impl FileExtent {
-    /// True if the data are stored at this location, in full, and belong to this file alone.
+    /// True if the data are stored at this location, in full, and belong to this file
+    /// alone.
     pub const fn is_plain(&self) -> bool {
         self.flags & UNUSABLE == 0
     }
@@ -85,8 +86,8 @@ pub fn of_file(file: impl AsFd) -> Result<Vec<FileExtent>, Errno> {
             reserved: 0,
         };
         let mut map = FiemapBuffer { head, extents: [RawExtent::default(); EXTENTS] };
-        // SAFETY: the opcode takes a pointer to a `struct fiemap` followed by `count` extents,
-        // which matches `Map`, and writes inside it.
+        // SAFETY: the opcode takes a pointer to a `struct fiemap` followed by `count`
+        // extents, which matches `Map`, and writes inside it.
         unsafe { ioctl(&file, Updater::<FIEMAP, FiemapBuffer>::new(&mut map)) }?;
         let found = map.extents.get(..map.head.mapped as usize).unwrap_or(&map.extents);
         extents.extend(found.iter().map(|e| FileExtent {

@@ -22,8 +22,8 @@ const FITRIM: Opcode = opcode::read_write::<TrimRange>(b'X', 121);
 /// The filesystem's error.
 pub fn trim(file: impl AsFd, start: u64, len: u64, min_len: u64) -> Result<u64, Errno> {
     let mut range = TrimRange { start, len, min_len };
-    // SAFETY: the opcode takes a pointer to a `struct fstrim_range`, which matches `TrimRange`,
-    // and writes nothing else.
+    // SAFETY: the opcode takes a pointer to a `struct fstrim_range`, which matches
+    // `TrimRange`, and writes nothing else.
     unsafe { ioctl(file, Updater::<FITRIM, TrimRange>::new(&mut range)) }?;
     Ok(range.len)
 }
@@ -40,7 +40,8 @@ const GET_FS_UUID: Opcode = opcode::read::<Uuid>(0x15, 0);
 
 /// The filesystem's UUID; `None` if the filesystem or the kernel does not report one.
 pub fn uuid(file: impl AsFd) -> Option<[u8; 16]> {
-    // SAFETY: the opcode writes one `struct fsuuid2`, which matches `Uuid`, to its pointer.
+    // SAFETY: the opcode writes one `struct fsuuid2`, which matches `Uuid`, to its
+    // pointer.
     let found = unsafe { ioctl(file, Getter::<GET_FS_UUID, Uuid>::new()) }.ok()?;
     (found.len == 16).then_some(found.uuid)
 }
@@ -57,7 +58,8 @@ pub struct XfsGeometry {
     unused_sizes: [u32; 5],
     /// Number of blocks of the data device.
     pub data_blocks: u64,
-    /// Number of blocks of the realtime device. Kernels that trim it address it behind the data.
+    /// Number of blocks of the realtime device. Kernels that trim it address it behind
+    /// the data.
     pub realtime_blocks: u64,
     unused_starts: [u64; 2],
     /// UUID of the filesystem.
@@ -96,8 +98,8 @@ const XFS_GEOMETRY: Opcode = opcode::read::<XfsGeometry>(b'X', 100);
 /// # Errors
 /// `ENOTTY` from any other filesystem.
 pub fn xfs_geometry(file: impl AsFd) -> Result<XfsGeometry, Errno> {
-    // SAFETY: the opcode writes one `struct xfs_fsop_geom_v1`, which matches `XfsGeometry`, to
-    // its pointer.
+    // SAFETY: the opcode writes one `struct xfs_fsop_geom_v1`, which matches
+    // `XfsGeometry`, to its pointer.
     unsafe { ioctl(file, Getter::<XFS_GEOMETRY, XfsGeometry>::new()) }
 }
 
@@ -114,16 +116,16 @@ struct EofBlocks {
     more: [u64; 12],
 }
 
-/// `XFS_IOC_FREE_EOFBLOCKS`: `_IOR('X', 58, struct xfs_fs_eofblocks)`. Despite `_IOR`, the
-/// kernel writes nothing to the structure.
+/// `XFS_IOC_FREE_EOFBLOCKS`: `_IOR('X', 58, struct xfs_fs_eofblocks)`. Despite `_IOR`,
+/// the kernel writes nothing to the structure.
 const FREE_EOFBLOCKS: Opcode = opcode::read::<EofBlocks>(b'X', 58);
 /// `XFS_EOFBLOCKS_VERSION`, `XFS_EOF_FLAGS_SYNC` and `XFS_EOF_FLAGS_MINFILESIZE`.
 const VERSION: u32 = 1;
 const SYNC: u32 = 1 << 0;
 const MIN_FILE_SIZE: u32 = 1 << 4;
 
-/// Makes XFS free the blocks preallocated beyond the end of files of at least `min_file_size`
-/// bytes, and waits for completion.
+/// Makes XFS free the blocks preallocated beyond the end of files of at least
+/// `min_file_size` bytes, and waits for completion.
 ///
 /// # Errors
 /// Permission denied unless root; fails on a read-only filesystem.
@@ -146,8 +148,8 @@ pub struct BtrfsSearch {
     pub offsets: (u64, u64),
 }
 
-/// `struct btrfs_ioctl_search_args` (include/uapi/linux/btrfs.h): a key, and a buffer that
-/// fills the page.
+/// `struct btrfs_ioctl_search_args` (include/uapi/linux/btrfs.h): a key, and a buffer
+/// that fills the page.
 #[repr(C)]
 struct SearchArgs {
     tree: u64,
@@ -186,8 +188,8 @@ const TREE_SEARCH: Opcode = opcode::read_write::<SearchArgs>(0x94, 17);
 /// `BTRFS_IOC_DEV_INFO`: `_IOWR(0x94, 30, …)`.
 const DEV_INFO: Opcode = opcode::read_write::<DeviceInfo>(0x94, 30);
 
-/// Returns the number of items found, and a buffer with a header before each item. Items that
-/// do not fit are omitted.
+/// Returns the number of items found, and a buffer with a header before each item. Items
+/// that do not fit are omitted.
 ///
 /// # Errors
 /// `EPERM` unless root.
@@ -207,8 +209,8 @@ pub fn btrfs_search(file: impl AsFd, search: &BtrfsSearch) -> Result<(u32, [u8; 
         unused_wide: [0; 4],
         buffer: [0; BUFFER],
     };
-    // SAFETY: the opcode takes a pointer to a `struct btrfs_ioctl_search_args`, which matches
-    // `SearchArgs`, and writes inside it.
+    // SAFETY: the opcode takes a pointer to a `struct btrfs_ioctl_search_args`, which
+    // matches `SearchArgs`, and writes inside it.
     unsafe { ioctl(file, Updater::<TREE_SEARCH, SearchArgs>::new(&mut args)) }?;
     Ok((args.items, args.buffer))
 }
@@ -227,8 +229,8 @@ pub fn btrfs_device_path(file: impl AsFd, id: u64) -> Result<Vec<u8>, Errno> {
         unused: [0; 377],
         path: [0; 1024],
     };
-    // SAFETY: the opcode takes a pointer to a `struct btrfs_ioctl_dev_info_args`, which matches
-    // `DeviceInfo`, and writes inside it.
+    // SAFETY: the opcode takes a pointer to a `struct btrfs_ioctl_dev_info_args`, which
+    // matches `DeviceInfo`, and writes inside it.
     unsafe { ioctl(file, Updater::<DEV_INFO, DeviceInfo>::new(&mut info)) }?;
     Ok(info.path.split(|byte| *byte == 0).next().unwrap_or_default().to_vec())
 }

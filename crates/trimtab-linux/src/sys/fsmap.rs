@@ -62,8 +62,8 @@ impl FsmapExtent {
     }
 }
 
-/// Returns up to `N` extents between the bytes `from` and `end` of the device (major, minor).
-/// Also returns the byte at which to continue, if there may be more.
+/// Returns up to `N` extents between the bytes `from` and `end` of the device (major,
+/// minor). Also returns the byte at which to continue, if there may be more.
 ///
 /// # Errors
 /// The filesystem's error; `ENOTTY` or `EOPNOTSUPP` if it does not support the call.
@@ -85,8 +85,8 @@ pub fn extents<const N: usize>(
     };
     let head = FsmapHead { count: N as u32, keys: [low, high], ..FsmapHead::default() };
     let mut map = Box::new(FsmapBuffer { head, records: [FsmapRecord::default(); N] });
-    // SAFETY: the opcode takes a pointer to a `struct fsmap_head` followed by `count` structures
-    // `fsmap`, which matches `Map`, and writes inside it.
+    // SAFETY: the opcode takes a pointer to a `struct fsmap_head` followed by `count`
+    // structures `fsmap`, which matches `Map`, and writes inside it.
     unsafe { ioctl(file, Updater::<GETFSMAP, FsmapBuffer<N>>::new(&mut map)) }?;
     let records = map.records.get(..map.head.entries as usize).unwrap_or(&map.records);
     let of_device = records.iter().filter(|r| r.device == device);

@@ -1,9 +1,9 @@
-//! Handling of SIGINT, SIGTERM and SIGHUP. The first signal sets a flag that loops check, so
-//! that they clean up before they return. A computation that does not check the flag ends
-//! with the process shortly after the signal, unless a change must be undone first
-//! ([`TemporaryChangeGuard`]). A second signal during this time ends the program at once, as a shell
-//! user expects. A second signal within 0.5 s of the first is ignored: `timeout` signals its
-//! child and then the process group that contains the child.
+//! Handling of SIGINT, SIGTERM and SIGHUP. The first signal sets a flag that loops check,
+//! so that they clean up before they return. A computation that does not check the flag
+//! ends with the process shortly after the signal, unless a change must be undone first
+//! ([`TemporaryChangeGuard`]). A second signal during this time ends the program at once,
+//! as a shell user expects. A second signal within 0.5 s of the first is ignored:
+//! `timeout` signals its child and then the process group that contains the child.
 
 use super::clock::{self, nanos};
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM};
@@ -30,11 +30,11 @@ const PATIENCE_NS: u64 = SLOWNESS * 800_000_000;
 /// Interval between checks of the grace period.
 const LOOK_EVERY_US: i32 = 100_000;
 
-/// Number of live [`TemporaryChangeGuard`] values, each of which is a change to undo before the process
-/// ends.
+/// Number of live [`TemporaryChangeGuard`] values, each of which is a change to undo
+/// before the process ends.
 static UNFINISHED: AtomicUsize = AtomicUsize::new(0);
-/// Set if the process must not end before it has undone its changes, regardless of the time
-/// this takes.
+/// Set if the process must not end before it has undone its changes, regardless of the
+/// time this takes.
 static MUST_FINISH: AtomicBool = AtomicBool::new(false);
 
 /// Guard that lives while a temporary change outside this process is in effect.
@@ -56,8 +56,8 @@ impl Drop for TemporaryChangeGuard {
     }
 }
 
-/// Disables the grace period: after one signal, the process ends only when the command returns.
-/// For servers, and for work that must not stop half done.
+/// Disables the grace period: after one signal, the process ends only when the command
+/// returns. For servers, and for work that must not stop half done.
 pub fn must_finish() {
     MUST_FINISH.store(true, Ordering::Relaxed);
 }
@@ -86,8 +86,8 @@ pub fn install() -> std::io::Result<()> {
                 signal_hook::low_level::exit(128 + signal);
             }
         };
-        // SAFETY: the handler is async-signal-safe: it uses atomics, clock_gettime(2), setitimer(2)
-        // and _exit(2), and it does not allocate, lock or drop.
+        // SAFETY: the handler is async-signal-safe: it uses atomics, clock_gettime(2),
+        // setitimer(2) and _exit(2), and it does not allocate, lock or drop.
         unsafe { signal_hook::low_level::register(signal, asked) }?;
     }
     // SAFETY: likewise; the handler also uses write(2).

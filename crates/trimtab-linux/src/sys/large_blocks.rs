@@ -1,6 +1,6 @@
-//! Allocator of the program: the system's, with huge pages for large tables. Random writes of a
-//! modelled drive touch a table of a gigabyte, and with small pages address translation takes
-//! most of the time.
+//! Allocator of the program: the system's, with huge pages for large tables. Random
+//! writes of a modelled drive touch a table of a gigabyte, and with small pages address
+//! translation takes most of the time.
 
 use rustix::mm::{Advice, madvise};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -13,11 +13,13 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub struct LargeBlocks;
 
-/// Advises huge pages for a new block of at least [`LARGE`] bytes. The kernel may ignore it.
+/// Advises huge pages for a new block of at least [`LARGE`] bytes. The kernel may ignore
+/// it.
 fn advised(block: *mut u8, size: usize) -> *mut u8 {
     if size >= LARGE && !block.is_null() {
         let before = block.addr().next_multiple_of(PAGE) - block.addr();
-        // SAFETY: the whole pages lie inside the block, and this advice changes no content.
+        // SAFETY: the whole pages lie inside the block, and this advice changes no
+        // content.
         let _ = unsafe {
             madvise(
                 block.byte_add(before).cast(),
@@ -56,7 +58,8 @@ unsafe impl GlobalAlloc for LargeBlocks {
 mod tests {
     use super::*;
 
-    /// The kernel's record of the advice: the flag `hg` of the mapping that holds `address`.
+    /// The kernel's record of the advice: the flag `hg` of the mapping that holds
+    /// `address`.
     fn has_huge_page_advice(address: usize) -> bool {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let mut inside = false;

@@ -73,8 +73,8 @@ pub fn backing(device: &File) -> io::Result<Option<Backing>> {
     }
 }
 
-/// Attaches `file` to a free loop device, with direct I/O and partition scanning. The kernel
-/// reports the backing file as `name`.
+/// Attaches `file` to a free loop device, with direct I/O and partition scanning. The
+/// kernel reports the backing file as `name`.
 pub fn configure(device: &File, file: &File, name: &Path, logical_block: u32) -> io::Result<()> {
     let name = name.as_os_str().as_encoded_bytes();
     let mut info = Info { flags: LO_FLAGS_PARTSCAN | LO_FLAGS_DIRECT_IO, ..Info::default() };
@@ -94,7 +94,8 @@ pub fn clear(device: &File) -> io::Result<()> {
     ioctl(device, LOOP_CLR_FD, 0).map(|_| ())
 }
 
-/// Cancels a pending detach of [`clear`] for a device that other processes still have open.
+/// Cancels a pending detach of [`clear`] for a device that other processes still have
+/// open.
 pub fn keep(device: &File) -> io::Result<()> {
     let mut info = status(device)?;
     info.flags &= !LO_FLAGS_AUTOCLEAR;
@@ -122,8 +123,8 @@ fn status(device: &File) -> io::Result<Info> {
 }
 
 fn ioctl(file: &File, request: libc::c_ulong, argument: libc::c_ulong) -> io::Result<i32> {
-    // SAFETY: each request used here takes a number, or a pointer to an `Info` or `Config` that
-    // outlives the call.
+    // SAFETY: each request used here takes a number, or a pointer to an `Info` or
+    // `Config` that outlives the call.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), request as _, argument) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

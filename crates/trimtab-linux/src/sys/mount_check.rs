@@ -1,7 +1,7 @@
-//! Detects filesystems that do not respond. If the server hangs, a process that accesses the
-//! filesystem blocks in the kernel, where no signal reaches it. Therefore a child process
-//! makes the access. The child holds no file, lock or terminal of this process, so abandoning
-//! it blocks nothing.
+//! Detects filesystems that do not respond. If the server hangs, a process that accesses
+//! the filesystem blocks in the kernel, where no signal reaches it. Therefore a child
+//! process makes the access. The child holds no file, lock or terminal of this process,
+//! so abandoning it blocks nothing.
 
 use super::interrupt;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-/// Time limit for a response. A healthy path takes microseconds, or milliseconds over a slow
-/// network.
+/// Time limit for a response. A healthy path takes microseconds, or milliseconds over a
+/// slow network.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum number of concurrent child processes.
 const AT_ONCE: usize = 512;
@@ -57,8 +57,8 @@ impl MountCheck {
         self.child.is_none()
     }
 
-    /// Waits up to `patience` for a response. A signal does not shorten the wait, because a mount
-    /// option may have to be restored before the process ends.
+    /// Waits up to `patience` for a response. A signal does not shorten the wait, because
+    /// a mount option may have to be restored before the process ends.
     pub fn answers_within(&mut self, patience: Duration) -> bool {
         self.answers_until(Instant::now() + patience, || false)
     }
@@ -84,11 +84,11 @@ impl Drop for MountCheck {
     }
 }
 
-/// Body of the child: closes everything inherited from the parent, makes two requests to the
-/// filesystem of `path` that no cache can answer, and exits.
+/// Body of the child: closes everything inherited from the parent, makes two requests to
+/// the filesystem of `path` that no cache can answer, and exits.
 fn look(path: &CStr) -> ! {
-    // SAFETY: only async-signal-safe functions, with valid pointers; the process exits here, so
-    // nothing is dropped twice.
+    // SAFETY: only async-signal-safe functions, with valid pointers; the process exits
+    // here, so nothing is dropped twice.
     unsafe {
         libc::chdir(c"/".as_ptr());
         if libc::syscall(libc::SYS_close_range, 0_u32, u32::MAX, 0_u32) != 0 {
@@ -106,8 +106,8 @@ fn look(path: &CStr) -> ! {
     }
 }
 
-/// Returns the paths that do not respond within [`PATIENCE`], all checked concurrently. After
-/// an interrupt, also returns the paths that have not responded yet.
+/// Returns the paths that do not respond within [`PATIENCE`], all checked concurrently.
+/// After an interrupt, also returns the paths that have not responded yet.
 pub fn silent<'a>(paths: &[&'a Path]) -> Vec<&'a Path> {
     let mut silent = Vec::new();
     for some in paths.chunks(AT_ONCE) {
@@ -116,7 +116,8 @@ pub fn silent<'a>(paths: &[&'a Path]) -> Vec<&'a Path> {
             continue;
         }
         let until = Instant::now() + PATIENCE;
-        // A path that cannot be checked counts as responding: there is no evidence of a hang.
+        // A path that cannot be checked counts as responding: there is no evidence of a
+        // hang.
         let checks: Vec<(&Path, MountCheck)> =
             some.iter().filter_map(|path| Some((*path, MountCheck::start(path).ok()?))).collect();
         for (path, mut check) in checks {
@@ -130,7 +131,10 @@ pub fn silent<'a>(paths: &[&'a Path]) -> Vec<&'a Path> {
 
 /// Error for a path that does not respond.
 #[derive(Debug, thiserror::Error)]
-#[error("{} does not answer within {} s: the server or the drive of its filesystem hangs", .0.display(), PATIENCE.as_secs())]
+#[error(
+    "{} does not answer within {} s: the server or the drive of its filesystem hangs",
+    .0.display(), PATIENCE.as_secs()
+)]
 pub struct UnresponsivePathError(pub PathBuf);
 
 /// Checks that all `paths` respond.
@@ -146,12 +150,12 @@ pub fn require_answers(paths: &[&Path]) -> anyhow::Result<()> {
     }
 }
 
-/// Runs `scan` in a separate thread and returns its result. A thread is needed because the
-/// scan may read a file on a mount that hangs.
+/// Runs `scan` in a separate thread and returns its result. A thread is needed because
+/// the scan may read a file on a mount that hangs.
 ///
 /// # Errors
-/// The scan takes too long or fails, or an interrupt arrived. An abandoned thread ends with
-/// the process.
+/// The scan takes too long or fails, or an interrupt arrived. An abandoned thread ends
+/// with the process.
 pub fn in_time<T: Send + 'static>(scan: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let (send, receive) = std::sync::mpsc::channel();
     std::thread::Builder::new().name("scan".into()).spawn(move || send.send(scan()))?;

@@ -39,8 +39,8 @@ const _: () = assert!(size_of::<NvmePassthruCommand>() == 72);
 /// number.
 ///
 /// # Errors
-/// `PermissionDenied` unless root; `NotFound` if the node is another device; an error if the
-/// drive rejects the command.
+/// `PermissionDenied` unless root; `NotFound` if the node is another device; an error if
+/// the drive rejects the command.
 pub fn smart_log(name: &str, of_major: u32, of_minor: u32) -> io::Result<[u8; SMART_BYTES]> {
     let node = Path::new("/dev").join(name);
     let device = fs::open(
@@ -64,7 +64,8 @@ pub fn smart_log(name: &str, of_major: u32, of_minor: u32) -> io::Result<[u8; SM
         timeout_ms: TIMEOUT_MS,
         ..NvmePassthruCommand::default()
     };
-    // SAFETY: the command holds the address and size of the page, and both outlive the call.
+    // SAFETY: the command holds the address and size of the page, and both outlive the
+    // call.
     match unsafe { libc::ioctl(device.as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) } {
         0 => Ok(page),
         // A positive result is the NVMe status with which the drive rejected the command.

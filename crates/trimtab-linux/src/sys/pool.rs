@@ -36,7 +36,8 @@ impl Pool {
 
     fn map(len: usize, flags: i32) -> io::Result<Self> {
         let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a fresh anonymous mapping at an address that the kernel chooses aliases nothing.
+        // SAFETY: a fresh anonymous mapping at an address that the kernel chooses aliases
+        // nothing.
         let base = unsafe {
             libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
@@ -50,8 +51,8 @@ impl Pool {
 
     /// Gives the kernel a hint. Ignores failure: correctness does not depend on it.
     fn advise(&self, advice: i32) {
-        // SAFETY: the range is the mapping made in `map`. Advice that changes content is given only
-        // by `give_back`, which borrows the pool exclusively.
+        // SAFETY: the range is the mapping made in `map`. Advice that changes content is
+        // given only by `give_back`, which borrows the pool exclusively.
         unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, advice) };
     }
 
@@ -82,9 +83,9 @@ impl Pool {
     #[inline]
     pub fn bytes(&mut self, at: usize, len: usize) -> &mut [u8] {
         assert!(at <= self.len && len <= self.len - at, "the range lies inside the pool");
-        // SAFETY: the range is inside the mapping (checked), initialised (anonymous memory is
-        // zero), and borrowed from `self` alone. Modules that give addresses to the kernel never
-        // borrow the bytes of an operation in flight.
+        // SAFETY: the range is inside the mapping (checked), initialised (anonymous
+        // memory is zero), and borrowed from `self` alone. Modules that give addresses to
+        // the kernel never borrow the bytes of an operation in flight.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(at), len) }
     }
 }

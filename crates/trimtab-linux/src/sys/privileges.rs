@@ -4,8 +4,8 @@ use rustix::io::Errno;
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 use std::io;
 
-/// Drops all capabilities except `kept`, permanently, for this process and every program that
-/// it starts.
+/// Drops all capabilities except `kept`, permanently, for this process and every program
+/// that it starts.
 ///
 /// Call while the process has a single thread: capabilities are per thread.
 pub fn keep_only(kept: CapabilitySet) -> io::Result<()> {

@@ -2,8 +2,8 @@
 //! io_uring is not available.
 //!
 //! Each operation has a tag, and each tag has a part of the memory. The kernel owns this
-//! memory from [`Transfers::push`] until [`Transfers::take`] returns the tag; the caller owns
-//! it otherwise. Only the owner may access it.
+//! memory from [`Transfers::push`] until [`Transfers::take`] returns the tag; the caller
+//! owns it otherwise. Only the owner may access it.
 
 mod ring;
 mod threads;
@@ -54,8 +54,8 @@ struct TransferRequest {
     address: *mut u8,
 }
 
-// SAFETY: the memory behind `address` belongs to the tag until its completion is taken. Only
-// the thread that executes the request uses it.
+// SAFETY: the memory behind `address` belongs to the tag until its completion is taken.
+// Only the thread that executes the request uses it.
 unsafe impl Send for TransferRequest {}
 
 #[expect(
@@ -81,8 +81,8 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// Creates an io_uring engine for up to `depth` operations in flight, with `bytes` of memory
-    /// in total.
+    /// Creates an io_uring engine for up to `depth` operations in flight, with `bytes` of
+    /// memory in total.
     ///
     /// # Errors
     /// io_uring is not available.
@@ -140,8 +140,8 @@ impl Transfers {
         len <= self.stride && tag as usize * self.stride + len <= self.pool.len()
     }
 
-    /// Gives each tag at least `len` bytes of memory, as long as the pool is large enough. The
-    /// content becomes undefined.
+    /// Gives each tag at least `len` bytes of memory, as long as the pool is large
+    /// enough. The content becomes undefined.
     ///
     /// # Panics
     /// If an operation is in flight.
@@ -245,8 +245,8 @@ impl Transfers {
         }
     }
 
-    /// Takes all completions and calls `each` with the tag and the system call's result, or a
-    /// negative error number.
+    /// Takes all completions and calls `each` with the tag and the system call's result,
+    /// or a negative error number.
     #[inline]
     pub fn take(&mut self, mut each: impl FnMut(u32, i32)) {
         let (pushed, in_flight) = (&mut self.pushed, &mut self.in_flight);
@@ -263,8 +263,8 @@ impl Transfers {
 }
 
 impl Drop for Transfers {
-    /// Waits for the operations in flight, because the kernel must not write into unmapped
-    /// memory. If waiting fails, the memory leaks.
+    /// Waits for the operations in flight, because the kernel must not write into
+    /// unmapped memory. If waiting fails, the memory leaks.
     fn drop(&mut self) {
         while self.in_flight > 0 {
             if self.submit().and_then(|()| self.wait(1)).is_err() {

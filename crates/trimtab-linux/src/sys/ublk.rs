@@ -1,8 +1,8 @@
 //! The kernel's ublk driver, `linux/ublk_cmd.h`: block devices whose requests a process
 //! serves through io_uring.
 //!
-//! [`control`] creates and deletes devices; a [`queue`] receives requests. The structures in
-//! this module mirror the kernel's and hold plain values only.
+//! [`control`] creates and deletes devices; a [`queue`] receives requests. The structures
+//! in this module mirror the kernel's and hold plain values only.
 
 pub mod control;
 pub mod queue;
@@ -23,8 +23,8 @@ pub struct Info {
     pub queues: u16,
     /// Maximum number of requests in flight per queue.
     pub depth: u16,
-    /// 0: no block device exists. 1: the device is being served. 2: the server has ended, and
-    /// requests wait for a new one.
+    /// 0: no block device exists. 1: the device is being served. 2: the server has ended,
+    /// and requests wait for a new one.
     pub state: u16,
     pad0: u16,
     /// Size of the largest request, in bytes.
@@ -111,7 +111,8 @@ pub struct UblkDiscard {
 }
 
 impl UblkDiscard {
-    /// Discards start at multiples of the granularity. A `sectors_max` of 0 disables discards.
+    /// Discards start at multiples of the granularity. A `sectors_max` of 0 disables
+    /// discards.
     pub const fn new(granularity: u32, sectors_max: u32, zeroes_sectors_max: u32) -> Self {
         Self {
             alignment: 0,
@@ -169,8 +170,8 @@ mod tests {
 
     #[test]
     fn ublk_command_numbers_match_the_header() {
-        // _IOWR('u', 4, struct of 32 bytes), _IOR('u', 2, the same), _IOWR('u', 0x20, struct of 16
-        // bytes)
+        // _IOWR('u', 4, struct of 32 bytes), _IOR('u', 2, the same), _IOWR('u', 0x20,
+        // struct of 16 bytes)
         assert_eq!(
             [
                 encoded(true, true, 4, 32),

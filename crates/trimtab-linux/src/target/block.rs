@@ -20,15 +20,15 @@ use trimtab_sim::target::{
 };
 
 /// Maximum number of operations submitted with one call. Single submissions cost one call
-/// each; submitting all at once leaves an idle drive waiting while the data of the later ones
-/// is generated (measured: 10 % of the IOPS of a virtio disk at depth 32).
+/// each; submitting all at once leaves an idle drive waiting while the data of the later
+/// ones is generated (measured: 10 % of the IOPS of a virtio disk at depth 32).
 const SUBMIT_BATCH: usize = 4;
 
 /// The I/O engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// io_uring, or threads if it is unavailable. A lone operation uses a blocking call where the
-    /// filesystem would hand it to a thread anyway.
+    /// io_uring, or threads if it is unavailable. A lone operation uses a blocking call
+    /// where the filesystem would hand it to a thread anyway.
     #[default]
     Auto,
     /// io_uring, or an error.
@@ -115,9 +115,9 @@ pub struct BlockFile {
     /// Tags handed to the engine that it has not submitted to the kernel yet.
     queued: Vec<u32>,
     in_flight: u32,
-    /// Lone operations use a blocking call. Set where every operation would go through a thread
-    /// (of our own engine, or of io_uring on a filesystem that always blocks, such as tmpfs),
-    /// which costs many times the operation.
+    /// Lone operations use a blocking call. Set where every operation would go through a
+    /// thread (of our own engine, or of io_uring on a filesystem that always blocks, such
+    /// as tmpfs), which costs many times the operation.
     lone_calls: bool,
     /// A lone operation that has not been submitted yet.
     lone: Option<Transfer>,
@@ -161,9 +161,10 @@ impl BlockFile {
         Ok(fiemap::of_file(self.transfers.file())?)
     }
 
-    /// Compressed size as a fraction of the original (deflate, level 1), for a sample of `size`
-    /// bytes read in 1 MiB pieces spread evenly over the first `span` bytes and compressed
-    /// together. Near 1 for incompressible data; can exceed 1 by the compressor's own overhead.
+    /// Compressed size as a fraction of the original (deflate, level 1), for a sample of
+    /// `size` bytes read in 1 MiB pieces spread evenly over the first `span` bytes and
+    /// compressed together. Near 1 for incompressible data; can exceed 1 by the
+    /// compressor's own overhead.
     pub fn compressed_share(&mut self, span: Bytes, size: Bytes) -> anyhow::Result<f64> {
         open::compressed_share(self.transfers.file(), &self.label, span, size)
     }
@@ -217,8 +218,8 @@ impl BlockFile {
         )
     }
 
-    /// Reserves `len` bytes of memory for `tag`. If the layout of the pool has to change, waits
-    /// until everything in flight has completed.
+    /// Reserves `len` bytes of memory for `tag`. If the layout of the pool has to change,
+    /// waits until everything in flight has completed.
     #[inline]
     fn place(&mut self, tag: u32, op: &Command<'_>) -> TargetResult {
         if self.transfers.fits(tag, op.bytes() as usize) { Ok(()) } else { self.relayout(tag, op) }
@@ -346,8 +347,8 @@ impl BlockFile {
         }
     }
 
-    /// The error of an operation whose system call returned `result` (negative error number, or
-    /// bytes); `None` if that is unknown.
+    /// The error of an operation whose system call returned `result` (negative error
+    /// number, or bytes); `None` if that is unknown.
     fn explain(&mut self, op: &Command<'_>, result: Option<i32>) -> TargetResult {
         let result = result.unwrap_or(-libc::EIO);
         if result >= 0 {

@@ -1,9 +1,9 @@
-//! A directory on a mounted filesystem: file operations through plain system calls relative
-//! to open directories.
+//! A directory on a mounted filesystem: file operations through plain system calls
+//! relative to open directories.
 //!
 //! Only new files are created, no link is followed, and subdirectories are held open
-//! ([`open_directories`]): other users of the same directory can make an operation fail, but cannot
-//! redirect it to other files.
+//! ([`open_directories`]): other users of the same directory can make an operation fail,
+//! but cannot redirect it to other files.
 
 pub mod direct;
 mod nfs;
@@ -36,8 +36,8 @@ pub enum Calls {
         /// Issue the last call even without a remainder, as PostMark does.
         empty_remainder: bool,
     },
-    /// Like a program that writes its blocks to C's buffered streams: combined into calls of 4096
-    /// bytes, or of multiples of that for larger blocks.
+    /// Like a program that writes its blocks to C's buffered streams: combined into calls
+    /// of 4096 bytes, or of multiples of that for larger blocks.
     Stdio,
 }
 
@@ -62,8 +62,8 @@ pub struct DirOptions {
     pub calls: Calls,
     /// Durability of single files.
     pub fsync: Fsync,
-    /// Bypass the page cache for whole aligned blocks. Requires [`Calls::Blocks`] and block sizes
-    /// that are multiples of [`direct::ALIGNMENT`].
+    /// Bypass the page cache for whole aligned blocks. Requires [`Calls::Blocks`] and
+    /// block sizes that are multiples of [`direct::ALIGNMENT`].
     pub direct: bool,
     /// Seed of the generated data.
     pub seed: u64,
@@ -158,8 +158,8 @@ impl DirTarget {
         error(action, &self.path, path, errno)
     }
 
-    /// One `openat` with only the flags of the operation, through no link. Without `O_CLOEXEC`:
-    /// no process is started while a file is open.
+    /// One `openat` with only the flags of the operation, through no link. Without
+    /// `O_CLOEXEC`: no process is started while a file is open.
     #[inline]
     fn open(
         &mut self,
@@ -221,7 +221,8 @@ impl DirTarget {
         close(file).map_err(|errno| self.error("close", path, errno))
     }
 
-    /// The C library's seek to the end before appending. An empty file counts as newly created.
+    /// The C library's seek to the end before appending. An empty file counts as newly
+    /// created.
     fn append_check(&self, file: &OwnedFd, flags: OFlags) -> Result<(), Errno> {
         if flags.contains(OFlags::APPEND) && rustix::fs::seek(file, SeekFrom::End(0))? == 0 {
             return Err(Errno::NOENT);
@@ -278,14 +279,15 @@ impl DirTarget {
         Ok(())
     }
 
-    /// The calls that the C library makes for one `fwrite` per block: data collects in the
-    /// buffer; when the buffer is full and more arrives, it is flushed, whole multiples of its
-    /// size are written directly, and the rest collects again.
+    /// The calls that the C library makes for one `fwrite` per block: data collects in
+    /// the buffer; when the buffer is full and more arrives, it is flushed, whole
+    /// multiples of its size are written directly, and the rest collects again.
     fn write_stdio(&mut self, file: &OwnedFd, payload: &Payload<'_>) -> Result<(), Errno> {
         let block = u64::from(self.options.write_block.max(1));
         let whole = STDIO_BUFFER as u64;
         let len = payload.len();
-        // Bytes handed over, bytes waiting in the buffer, and whether the buffer is allocated.
+        // Bytes handed over, bytes waiting in the buffer, and whether the buffer is
+        // allocated.
         let (mut handed, mut waiting, mut allocated) = (0, 0, false);
         while handed < len {
             let mut want = block.min(len - handed);
@@ -720,7 +722,8 @@ mod tests {
                     && target.delete("d/f").is_err()
                     && target.make_dir("d/x").is_err()
             );
-            // A directory of ours with files, replaced by a link and by another directory.
+            // A directory of ours with files, replaced by a link and by another
+            // directory.
             target.make_dir("s0").unwrap();
             target.create("s0/f", &bytes(b"1")).unwrap();
             std::fs::rename(dir.path().join("s0"), dir.path().join("aside")).unwrap();

@@ -1,4 +1,5 @@
-//! File targets on a filesystem that can be trimmed and counted, for testing trim policies.
+//! File targets on a filesystem that can be trimmed and counted, for testing trim
+//! policies.
 
 use super::dir::DirTarget;
 use crate::host::discards::Meter;
@@ -26,7 +27,8 @@ pub struct MountedDir {
 }
 
 impl MountedDir {
-    /// Wraps `dir`, with the discard counters of the devices of its filesystem, if they count.
+    /// Wraps `dir`, with the discard counters of the devices of its filesystem, if they
+    /// count.
     pub fn new(dir: DirTarget) -> Self {
         let meter = Meter::start(dir.path()).ok();
         Self { dir, meter, taken: Amount::default() }

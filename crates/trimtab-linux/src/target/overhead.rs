@@ -43,7 +43,8 @@ impl Overhead {
         Self { op_ns: ns as f64 / (ops as f64).max(1.0), byte_ns: makes.map_or(0.0, data_cost) }
     }
 
-    /// Measures the cost of operations of `block` bytes at `depth`, with data of class `makes`.
+    /// Measures the cost of operations of `block` bytes at `depth`, with data of class
+    /// `makes`.
     pub fn of_blocks(block: u32, depth: u32, makes: Option<DataClass>) -> Self {
         let settings = SyntheticSettings {
             pattern: Pattern::Uniform,

@@ -1,4 +1,5 @@
-//! Detects foreground use of a device, and the time since it became idle, from its counters.
+//! Detects foreground use of a device, and the time since it became idle, from its
+//! counters.
 
 use crate::host::block::Stack;
 use crate::host::mountinfo::Mount;
@@ -17,7 +18,8 @@ pub struct DeviceActivity {
     pub idle_since: Option<Nanos>,
     /// Upper bound on how much earlier the device became idle (the counters are polled).
     pub idle_unsure: Nanos,
-    /// Foreground requests since the filesystem was opened; `None` if the device does not count.
+    /// Foreground requests since the filesystem was opened; `None` if the device does not
+    /// count.
     pub requests: Option<u64>,
     /// Mean latency of the requests that completed since the last poll.
     pub wait: Option<Nanos>,
@@ -140,7 +142,8 @@ impl ActivityDetector {
         let now = unix_now();
         if self.last.is_none() || requests > 0 || stat.in_flight > 0 {
             self.idle_since = Some(now);
-            // A request in flight is use now; before the first poll there is nothing to compare.
+            // A request in flight is use now; before the first poll there is nothing to
+            // compare.
             let known = stat.in_flight > 0 || self.last.is_none();
             self.idle_unsure = if known { Nanos::ZERO } else { now.saturating_sub(self.read_at) };
         }

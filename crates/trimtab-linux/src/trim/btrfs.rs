@@ -1,7 +1,7 @@
 //! The chunks of btrfs: their logical addresses and their places on the devices.
 //!
-//! FITRIM on btrfs takes logical addresses, which increase with each balance: windows must be
-//! computed from the chunks.
+//! FITRIM on btrfs takes logical addresses, which increase with each balance: windows
+//! must be computed from the chunks.
 
 use crate::sys::filesystem::{BtrfsSearch, btrfs_device_path, btrfs_search};
 use rustix::fd::AsFd;
@@ -70,8 +70,8 @@ pub fn chunks(file: impl AsFd) -> Result<Vec<BtrfsChunk>, Errno> {
     Ok(chunks)
 }
 
-/// Some of the `len` bytes at logical `address` are in use as of the last commit. Requires
-/// root.
+/// Some of the `len` bytes at logical `address` are in use as of the last commit.
+/// Requires root.
 pub fn is_used(file: impl AsFd, address: u64, len: u64) -> Result<bool, Errno> {
     let end = address.saturating_add(len);
     let (mut object, mut kind, mut offset) = (address.saturating_sub(EXTENT_BYTES_MAX), 0, 0);
@@ -173,8 +173,9 @@ impl BtrfsChunk {
         self.stripes.iter().map(|s| s.device)
     }
 
-    /// The place of a logical address on the devices, for each copy, and the number of bytes that
-    /// are contiguous from there. `None` for parity profiles, whose places rotate.
+    /// The place of a logical address on the devices, for each copy, and the number of
+    /// bytes that are contiguous from there. `None` for parity profiles, whose places
+    /// rotate.
     pub fn place(&self, logical: u64) -> Option<(Vec<Stripe>, u64)> {
         let inside = logical.checked_sub(self.logical).filter(|i| *i < self.len)?;
         let on = |stripe: &Stripe, offset: u64| {

@@ -1,5 +1,5 @@
-//! Judges whether the discards of a trim were delivered, from the counts of all layers and
-//! the doctor's diagnosis. Agrees with `trimtab verify` and `trimtab doctor`.
+//! Judges whether the discards of a trim were delivered, from the counts of all layers
+//! and the doctor's diagnosis. Agrees with `trimtab verify` and `trimtab doctor`.
 
 use super::filesystem::{Filesystem, sends_later};
 use super::fitrim::Obstacle;
@@ -44,8 +44,8 @@ impl Delivery {
     }
 }
 
-/// Judges a trim from the counts of the `layers` and the length `returned` by the filesystem.
-/// Also returns remarks for the user.
+/// Judges a trim from the counts of the `layers` and the length `returned` by the
+/// filesystem. Also returns remarks for the user.
 pub fn judge(
     fs: &Filesystem,
     layers: &[LayerDiscards],
@@ -118,8 +118,8 @@ pub fn judge_on(
     (delivery, remarks)
 }
 
-/// A layer above the lowest counting ones received discards. Layers below the file of a loop
-/// device are excluded: other I/O uses them as well.
+/// A layer above the lowest counting ones received discards. Layers below the file of a
+/// loop device are excluded: other I/O uses them as well.
 fn on_top(layers: &[LayerDiscards]) -> bool {
     layers
         .iter()
@@ -182,7 +182,8 @@ pub fn not_needed(fs: &Filesystem, obstacle: Obstacle) -> Option<String> {
     fs.diagnosis().ok().filter(of_device).map(|diagnosis| diagnosis.verdict.text)
 }
 
-/// The error if a filesystem cannot be trimmed, in the doctor's words if it has a diagnosis.
+/// The error if a filesystem cannot be trimmed, in the doctor's words if it has a
+/// diagnosis.
 pub fn obstructed(fs: &Filesystem, obstacle: Obstacle) -> anyhow::Error {
     let shown = fs.mount().mount_point.display();
     let blocked = |d: &Diagnosis| {
@@ -208,8 +209,8 @@ mod tests {
     use super::*;
     use trimtab_drive::discards::Amount;
 
-    /// Once, foreign discards on the drive below a loop device's file turned a trim with nothing
-    /// to send into "no discard reached the drive".
+    /// Once, foreign discards on the drive below a loop device's file turned a trim with
+    /// nothing to send into "no discard reached the drive".
     #[test]
     fn foreign_discards_below_loop_file_are_not_ours() {
         let layer = |name: &str, lowest, bytes: Option<u64>, given_back_bytes| LayerDiscards {

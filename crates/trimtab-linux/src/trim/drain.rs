@@ -6,8 +6,8 @@ use trimtab_drive::discards::Amount;
 
 /// A device that completes nothing for this long may hang. The counts are then a minimum.
 const STANDSTILL: Duration = Duration::from_secs(30);
-/// On a device that always serves other requests, discards count as complete when none has
-/// completed for this multiple of the slowest one's latency, ...
+/// On a device that always serves other requests, discards count as complete when none
+/// has completed for this multiple of the slowest one's latency, ...
 const TIMES_SLOWEST: u32 = 8;
 /// ... and at least for this long; ...
 const QUIET: Duration = Duration::from_millis(50);
@@ -42,9 +42,10 @@ impl Drain {
         }
     }
 
-    /// Waits until no discard is in flight and the counters have been constant for `settled`, or
-    /// until `stop` returns true. `before` is the state of the device before the discards were
-    /// sent; `count` counts discards, `stat` reads the counters of the device.
+    /// Waits until no discard is in flight and the counters have been constant for
+    /// `settled`, or until `stop` returns true. `before` is the state of the device
+    /// before the discards were sent; `count` counts discards, `stat` reads the counters
+    /// of the device.
     pub fn wait(
         &mut self,
         before: Option<&DiskStat>,
@@ -105,14 +106,14 @@ fn served(then: &DiskStat, now: &DiskStat) -> u64 {
     step.reads.saturating_add(step.writes).saturating_add(step.flushes.unwrap_or(0))
 }
 
-/// The requests in flight are old and none has completed, so no discard is among them. Some
-/// drivers leak a request permanently.
+/// The requests in flight are old and none has completed, so no discard is among them.
+/// Some drivers leak a request permanently.
 fn only_the_same(before: &DiskStat, now: &DiskStat) -> bool {
     now.in_flight <= before.in_flight && served(before, now) == 0
 }
 
-/// At least as many other requests completed as were in flight: a drive that serves requests
-/// in order has completed the discards among them.
+/// At least as many other requests completed as were in flight: a drive that serves
+/// requests in order has completed the discards among them.
 fn overtaken(then: &DiskStat, now: &DiskStat) -> bool {
     served(then, now) >= then.in_flight
 }
@@ -128,7 +129,8 @@ mod tests {
         ms: Cell<u64>,
         /// Completion times of discards of 4 KiB.
         done_ms: &'static [u64],
-        /// Number of other requests in flight at all times; one completes each millisecond.
+        /// Number of other requests in flight at all times; one completes each
+        /// millisecond.
         others: u64,
     }
 
@@ -167,7 +169,8 @@ mod tests {
         Device { ms: Cell::new(0), done_ms, others }
     }
 
-    /// Once, 1.39 GB of 5.77 GB were counted, because a command took longer than two seconds.
+    /// Once, 1.39 GB of 5.77 GB were counted, because a command took longer than two
+    /// seconds.
     #[test]
     fn drain_waits_for_a_discard_that_is_in_flight() {
         let device = device(&[5, 2500, 6000], 0);

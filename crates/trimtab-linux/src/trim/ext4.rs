@@ -1,5 +1,6 @@
-//! Facts about ext4 for trimming: the size of its block groups, and the minimum extent of the
-//! last trim. The kernel keeps that minimum per filesystem, but the trimmed state per group.
+//! Facts about ext4 for trimming: the size of its block groups, and the minimum extent of
+//! the last trim. The kernel keeps that minimum per filesystem, but the trimmed state per
+//! group.
 
 use crate::host::block::{Stack, node_of};
 use crate::host::root::Root;
@@ -70,8 +71,9 @@ impl Ext4Superblock {
 
 /// The minimum extent, in blocks, of the last trim. Later trims with the same or a larger
 /// minimum skip the groups that it trimmed. A smaller minimum trims all groups again, but
-/// only in the first request, after which the kernel assumes that it applies everywhere. A
-/// pass in windows with a smaller minimum must therefore reset this value before each window.
+/// only in the first request, after which the kernel assumes that it applies everywhere.
+/// A pass in windows with a smaller minimum must therefore reset this value before each
+/// window.
 #[derive(Debug)]
 pub struct LastTrim {
     file: PathBuf,

@@ -107,12 +107,13 @@ impl WindowRefusal {
 pub struct WindowTrim {
     /// The outcome in the form that policies expect.
     pub outcome: TrimOutcome,
-    /// The counts of each layer, including discards that earlier requests had left in flight.
+    /// The counts of each layer, including discards that earlier requests had left in
+    /// flight.
     pub layers: LayerCounts,
     /// Foreground activity during the trim.
     pub seen: ForegroundActivity,
-    /// Discards counted at the device in excess of the filesystem's report. Not an error: its own
-    /// discards may have been in flight, and some layers count twice.
+    /// Discards counted at the device in excess of the filesystem's report. Not an error:
+    /// its own discards may have been in flight, and some layers count twice.
     pub excess: Bytes,
 }
 
@@ -141,8 +142,8 @@ pub struct Filesystem {
     activity: ActivityDetector,
     kernel_log: KernelLog,
     ext4: Option<Ext4>,
-    /// Number of slow reads of the free-space map in a row; after [`SLOW_MAX`] it is not read any
-    /// more. A single one may be chance: another process may have had the CPU.
+    /// Number of slow reads of the free-space map in a row; after [`SLOW_MAX`] it is not
+    /// read any more. A single one may be chance: another process may have had the CPU.
     slow_maps: u32,
     /// The extents requested by size.
     asked: by_size::RequestedExtents,
@@ -308,8 +309,8 @@ impl Filesystem {
         Ok(())
     }
 
-    /// An id of this filesystem on these devices of this machine, stable over reboots and mount
-    /// points. A copy on other devices has another id.
+    /// An id of this filesystem on these devices of this machine, stable over reboots and
+    /// mount points. A copy on other devices has another id.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -350,13 +351,14 @@ impl Filesystem {
         )?
     }
 
-    /// FITRIM only queues the free space, and a kernel thread sends the discards when the device
-    /// is idle (f2fs mounted with discard).
+    /// FITRIM only queues the free space, and a kernel thread sends the discards when the
+    /// device is idle (f2fs mounted with discard).
     pub fn sends_later(&self) -> bool {
         sends_later(&self.root, &self.mount, &self.stack)
     }
 
-    /// The reason why the filesystem rejects this minimum extent; `None` if it accepts it.
+    /// The reason why the filesystem rejects this minimum extent; `None` if it accepts
+    /// it.
     pub fn refuses_min_extent(&self, min_extent: Bytes) -> Option<String> {
         let group = self.layout.group.filter(|group| min_extent > *group)?;
         Some(format!(
@@ -367,8 +369,8 @@ impl Filesystem {
         ))
     }
 
-    /// Prepares for a pass with this minimum extent. `forget`: an interrupted pass had to reset
-    /// ext4's last minimum. Returns true if this pass has to.
+    /// Prepares for a pass with this minimum extent. `forget`: an interrupted pass had to
+    /// reset ext4's last minimum. Returns true if this pass has to.
     pub fn prepare(&mut self, min_extent: Bytes, forget: bool) -> bool {
         let Some(ext4) = &mut self.ext4 else { return false };
         let least = ext4::least_blocks(min_extent, ext4.granularity, ext4.block_size);
@@ -382,8 +384,9 @@ impl Filesystem {
         self.ext4.as_ref()?.last.blocks(&self.root)
     }
 
-    /// Restores that value after a part of the filesystem was trimmed with a smaller minimum.
-    /// Keeps a larger one; otherwise the groups of this part would count as trimmed with less.
+    /// Restores that value after a part of the filesystem was trimmed with a smaller
+    /// minimum. Keeps a larger one; otherwise the groups of this part would count as
+    /// trimmed with less.
     pub fn restore_least(&self, blocks: Option<u64>) {
         if let (Some(ext4), Some(blocks)) = (&self.ext4, blocks) {
             let now = ext4.last.blocks(&self.root).filter(|now| *now < ext4::FORGOTTEN);
@@ -405,15 +408,16 @@ impl Filesystem {
         self.limit.remarks().collect()
     }
 
-    /// Restores the limits that other processes left lowered; see [`CommandLimit::recover`].
+    /// Restores the limits that other processes left lowered; see
+    /// [`CommandLimit::recover`].
     #[must_use]
     pub fn recover_limits(&mut self) -> Vec<PathBuf> {
         self.limit.recover()
     }
 
-    /// The part from the start of the window that the requested number of commands trims; the
-    /// whole window if that is unknown. ext4 does not mark a partly trimmed group as trimmed, so
-    /// the next pass sends this part again.
+    /// The part from the start of the window that the requested number of commands trims;
+    /// the whole window if that is unknown. ext4 does not mark a partly trimmed group as
+    /// trimmed, so the next pass sends this part again.
     pub fn first_commands(&mut self, request: &TrimRequest) -> TrimWindow {
         let window = request.window;
         let divisible = self.layout.granule < Bytes::MAX;
@@ -450,28 +454,28 @@ impl Filesystem {
         first
     }
 
-    /// Frees the blocks of deleted files, writes out all pending data, and returns the time
-    /// taken. A filesystem frees blocks only when the transaction that deleted them is committed.
-    /// Until then a trim skips them and still reports success.
+    /// Frees the blocks of deleted files, writes out all pending data, and returns the
+    /// time taken. A filesystem frees blocks only when the transaction that deleted them
+    /// is committed. Until then a trim skips them and still reports success.
     pub fn commit(&mut self) -> Result<Nanos, Errno> {
         let started = Instant::now();
         let is_xfs = self.mount.fs_type == "xfs";
         let file = self.file()?;
         if is_xfs {
-            // XFS frees the blocks of deleted files in the background, and a sync does not wait for
-            // that (Linux 5.14). Only this request does. It concerns preallocated space beyond the
-            // end of files; no file is this long. Fails on a read-only mount, which needs no
-            // wait.
+            // XFS frees the blocks of deleted files in the background, and a sync does
+            // not wait for that (Linux 5.14). Only this request does. It concerns
+            // preallocated space beyond the end of files; no file is this long. Fails on
+            // a read-only mount, which needs no wait.
             let _ = xfs_free_behind_ends(file, u64::MAX);
         }
         rustix::fs::syncfs(file)?;
         Ok(nanos(started.elapsed()))
     }
 
-    /// The free space that a trim of these windows would send, if the filesystem reports its free
-    /// space (ext4, XFS). `true`: it may be less, because ext4 skips groups that were trimmed
-    /// since the mount and have had no blocks freed, and does not show which. Not so before the
-    /// first trim, or with a smaller minimum than the last.
+    /// The free space that a trim of these windows would send, if the filesystem reports
+    /// its free space (ext4, XFS). `true`: it may be less, because ext4 skips groups that
+    /// were trimmed since the mount and have had no blocks freed, and does not show
+    /// which. Not so before the first trim, or with a smaller minimum than the last.
     pub fn would_send(
         &mut self,
         windows: &[TrimWindow],
@@ -492,9 +496,9 @@ impl Filesystem {
         sendable(self.file().ok()?, device, windows, least).ok().map(|sendable| (sendable, at_most))
     }
 
-    /// ext4 sent nothing for the first commands of a group. Either it considers the whole group
-    /// trimmed, or the free space there has been used since; then the group is not marked as
-    /// trimmed and the next pass covers the rest.
+    /// ext4 sent nothing for the first commands of a group. Either it considers the whole
+    /// group trimmed, or the free space there has been used since; then the group is not
+    /// marked as trimmed and the next pass covers the rest.
     pub fn has_nothing_for(&self, request: &TrimRequest, outcome: &TrimOutcome) -> bool {
         let one_group = self.layout.group.is_some_and(|group| request.window.len <= group.0);
         let nothing = outcome.returned == Bytes::ZERO
@@ -548,7 +552,8 @@ impl Filesystem {
         min_extent: Bytes,
     ) -> Result<WindowTrim, WindowRefusal> {
         if let Some(ext4) = self.ext4.as_ref().filter(|e| e.forget) {
-            // Fails only if the attribute is read-only; the pass is then as good as fstrim's.
+            // Fails only if the attribute is read-only; the pass is then as good as
+            // fstrim's.
             let _ = ext4.last.restore(ext4::FORGOTTEN);
         }
         self.activity.before_trim();
@@ -607,8 +612,8 @@ impl Filesystem {
         self.pending = !drained.all;
     }
 
-    /// Starts counting at zero. Late discards are attributed to the last request if some of its
-    /// discards were in flight.
+    /// Starts counting at zero. Late discards are attributed to the last request if some
+    /// of its discards were in flight.
     fn take_late(&mut self) {
         let since = self.meter.take();
         if self.pending {
@@ -616,8 +621,9 @@ impl Filesystem {
         }
     }
 
-    /// Devices count failed discards like successful ones. Those of a failed request are dropped
-    /// from the counts, although some may have arrived if fewer than all `failed`.
+    /// Devices count failed discards like successful ones. Those of a failed request are
+    /// dropped from the counts, although some may have arrived if fewer than all
+    /// `failed`.
     fn refuse(
         &mut self,
         counts: &LayerCounts,
@@ -628,9 +634,9 @@ impl Filesystem {
         reason
     }
 
-    /// Ends a pass: waits for discards in flight and returns the counts since the last request.
-    /// `nothing_yet`: no discard of the pass was counted, so one may still be on its way. Returns
-    /// false if the counts are a minimum.
+    /// Ends a pass: waits for discards in flight and returns the counts since the last
+    /// request. `nothing_yet`: no discard of the pass was counted, so one may still be on
+    /// its way. Returns false if the counts are a minimum.
     pub fn finish(&mut self, nothing_yet: bool) -> (LayerCounts, bool) {
         if nothing_yet {
             fitrim::settle(&self.meter, LATE_DISCARD_WAIT);
@@ -645,8 +651,8 @@ impl Filesystem {
         (std::mem::take(&mut self.late), !self.pending && !std::mem::take(&mut self.unsure))
     }
 
-    /// Discards counted at the device in excess of ext4's report, which includes only successful
-    /// ones. Zero with online discard, where the difference means nothing.
+    /// Discards counted at the device in excess of ext4's report, which includes only
+    /// successful ones. Zero with online discard, where the difference means nothing.
     fn excess(&self, returned: Bytes, counts: &LayerCounts) -> Bytes {
         let says = self.ext4.as_ref().is_some_and(|e| !e.online);
         let counted = says.then(|| counts.at(&self.stack.tops)).flatten();
@@ -712,10 +718,12 @@ impl Ext4 {
         Some(Self { last, block_size, made, granularity, online, forget: false })
     }
 
-    /// Some groups may count as trimmed, so that a trim with this minimum extent skips them.
+    /// Some groups may count as trimmed, so that a trim with this minimum extent skips
+    /// them.
     fn may_pass_over(&self, root: &Root, min_extent: Bytes) -> bool {
         let least = ext4::least_blocks(min_extent, self.granularity, self.block_size);
-        // 0 since the mount; a trim also leaves 0 if the discard unit is smaller than a block.
+        // 0 since the mount; a trim also leaves 0 if the discard unit is smaller than a
+        // block.
         let untouched = |last: u64| last == 0 && self.granularity >= self.block_size;
         self.last.blocks(root).is_none_or(|last| least >= last && !untouched(last))
     }

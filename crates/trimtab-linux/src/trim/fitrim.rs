@@ -25,9 +25,9 @@ const QUIET: Duration = Duration::from_millis(200);
 /// Discards the free extents of at least `min_extent` in `window` of the filesystem of
 /// `file`. Returns the length that the filesystem reports.
 ///
-/// ntfs3 accepts only the whole filesystem. For a range that ends earlier, or an empty one,
-/// Linux 6.12 continues behind it with wrong addresses and discards space in use, starting
-/// with the boot sector.
+/// ntfs3 accepts only the whole filesystem. For a range that ends earlier, or an empty
+/// one, Linux 6.12 continues behind it with wrong addresses and discards space in use,
+/// starting with the boot sector.
 pub fn fitrim(file: impl AsFd, window: TrimWindow, min_extent: Bytes) -> Result<Bytes, Errno> {
     if window != WHOLE && is_ntfs3(&file)? {
         return Err(Errno::INVAL);
@@ -65,8 +65,8 @@ pub fn settle(meter: &Meter, at_most: Duration) -> SettleResult {
     SettleResult { counted: meter.count(), went_on: nanos(drained.moved), quiet: drained.all }
 }
 
-/// The reason why FITRIM cannot work on the filesystem of `file`, mounted as `mount`; `None`
-/// if it can.
+/// The reason why FITRIM cannot work on the filesystem of `file`, mounted as `mount`;
+/// `None` if it can.
 ///
 /// Sends a request for an empty range: filesystems check permission and device first, and
 /// only then reject the range. Nothing is discarded. ntfs3 gets no request, because it

@@ -1,5 +1,5 @@
-//! Free space of a mounted filesystem (GETFSMAP: ext4 and XFS), used to find the part of a
-//! window that a given number of discard commands covers.
+//! Free space of a mounted filesystem (GETFSMAP: ext4 and XFS), used to find the part of
+//! a window that a given number of discard commands covers.
 
 use crate::host::mountinfo::DevNumber;
 use crate::sys::fsmap::{self, FsmapExtent};
@@ -18,8 +18,8 @@ const RECORDS_MANY: usize = 8192;
 /// Maximum number of calls per window. The remainder is trimmed as one extent.
 const CALLS_MAX: usize = 64;
 
-/// The start of `window` that at most this many commands trim, but at least one extent. Ends
-/// at the end of a free extent, or with the window if that needs no more commands.
+/// The start of `window` that at most this many commands trim, but at least one extent.
+/// Ends at the end of a free extent, or with the window if that needs no more commands.
 pub fn first_commands(
     file: impl AsFd,
     device: DevNumber,
@@ -51,9 +51,9 @@ impl FreeSpaceCache {
     /// Bytes per query, unless the window is longer.
     const SPAN: u64 = 8 << 30;
 
-    /// Free extents of `window`. Queries beyond the window, up to `last`, to fill the cache. With
-    /// `cut`, extents end with the window, as in ext4, where a request sees only the part in its
-    /// group. Cached extents may be up to `age_max` old.
+    /// Free extents of `window`. Queries beyond the window, up to `last`, to fill the
+    /// cache. With `cut`, extents end with the window, as in ext4, where a request sees
+    /// only the part in its group. Cached extents may be up to `age_max` old.
     ///
     /// # Errors
     /// The filesystem's error.
@@ -84,8 +84,8 @@ impl FreeSpaceCache {
         Ok(self.between(from, end, cut))
     }
 
-    /// The extents as the filesystem reports them for `from..end`: an earlier one starts at
-    /// `from`.
+    /// The extents as the filesystem reports them for `from..end`: an earlier one starts
+    /// at `from`.
     fn between(&self, from: u64, end: u64, cut: bool) -> FreeExtentList {
         let first = self.extents.partition_point(|extent| extent.end() <= from);
         let those = self
@@ -122,7 +122,8 @@ pub struct ExtentFilter {
     pub commands_max: u64,
     /// Extents may be cut at multiples of this.
     pub cut: Option<u64>,
-    /// The window starts inside an extent that was begun; its rest is sent whatever its length.
+    /// The window starts inside an extent that was begun; its rest is sent whatever its
+    /// length.
     pub begun: bool,
 }
 
@@ -143,11 +144,11 @@ pub struct SelectedExtents {
     pub alone: bool,
 }
 
-/// Selects the next free extents of `window` within the command limit, but at least one. No
-/// extent between them is longer than selected; shorter ones may be.
+/// Selects the next free extents of `window` within the command limit, but at least one.
+/// No extent between them is longer than selected; shorter ones may be.
 ///
-/// `ask` lists the free extents between two offsets, and returns the offset to continue from
-/// if there are more.
+/// `ask` lists the free extents between two offsets, and returns the offset to continue
+/// from if there are more.
 pub fn pick(
     window: TrimWindow,
     picking: ExtentFilter,
@@ -265,8 +266,8 @@ pub struct SendableSpace {
     pub extents: u64,
 }
 
-/// The free extents of at least `least` bytes in the windows, each cut at the borders of its
-/// window. The windows must be ordered and disjoint.
+/// The free extents of at least `least` bytes in the windows, each cut at the borders of
+/// its window. The windows must be ordered and disjoint.
 pub fn sendable(
     file: impl AsFd,
     device: DevNumber,
@@ -375,8 +376,8 @@ mod tests {
         assert_eq!(sum(&[(250, 150), (500, 5), (0, 100)], 0), (50, 1), "nothing outside of all");
     }
 
-    /// The range (start and length), the offset handled, and whether the last extent was cut;
-    /// `None` for the end of the window.
+    /// The range (start and length), the offset handled, and whether the last extent was
+    /// cut; `None` for the end of the window.
     fn picked(
         extents: &[(u64, u64)],
         window: TrimWindow,
@@ -430,7 +431,8 @@ mod tests {
             picked(&holes, TrimWindow { start: 440, len: 560 }, picking(1)),
             (None, None, false)
         );
-        // An extent longer than a command is sent whole and alone if it cannot be cut, ...
+        // An extent longer than a command is sent whole and alone if it cannot be cut,
+        // ...
         let small = ExtentFilter { command_max: 10, ..picking(2) };
         assert_eq!(picked(&holes, all, small), (Some((200, 30)), Some(230), false));
         // ... and otherwise cut after the available commands, at a multiple of the unit.

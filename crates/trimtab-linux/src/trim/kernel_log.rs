@@ -1,7 +1,7 @@
-//! Detects failed discards in the kernel log, their only trace: ext4 and XFS report success
-//! for a FITRIM whose discards the device refused with an I/O error, and the discard counters
-//! include failed commands. The log is rate-limited; if a line may have been suppressed,
-//! repeat the request after [`KernelLog::silence`].
+//! Detects failed discards in the kernel log, their only trace: ext4 and XFS report
+//! success for a FITRIM whose discards the device refused with an I/O error, and the
+//! discard counters include failed commands. The log is rate-limited; if a line may have
+//! been suppressed, repeat the request after [`KernelLog::silence`].
 
 use crate::host::block::Stack;
 use crate::sys::clock;
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 const RECORD_MAX: usize = 8192;
 /// The kernel logs a limited number of I/O errors, of all devices together, and then none
-/// until this interval has passed (`DEFAULT_RATELIMIT_INTERVAL` of 5 s, with a margin for the
-/// difference between the clocks).
+/// until this interval has passed (`DEFAULT_RATELIMIT_INTERVAL` of 5 s, with a margin for
+/// the difference between the clocks).
 const RATE_INTERVAL: Duration = Duration::from_millis(6500);
 /// The block layer's word for a discard (`blk_print_req_error`).
 const DISCARD: &str = "(DISCARD)";
@@ -44,7 +44,8 @@ impl KernelLog {
             .open("/dev/kmsg")
             .ok();
         let mut log = Self { file, devices, last_error: None };
-        // Earlier records do not concern this trim, but they may have used up the rate limit.
+        // Earlier records do not concern this trim, but they may have used up the rate
+        // limit.
         log.skip();
         log
     }
@@ -60,7 +61,8 @@ impl KernelLog {
         silent_until.checked_sub(since_boot()).filter(|left| !left.is_zero())
     }
 
-    /// Failed discards since the last call, as far as the log shows them (it is rate-limited).
+    /// Failed discards since the last call, as far as the log shows them (it is
+    /// rate-limited).
     pub fn failed_discards(&mut self) -> u64 {
         let Some(file) = &mut self.file else { return 0 };
         let mut failed = 0;
@@ -77,7 +79,8 @@ impl KernelLog {
                         );
                     }
                 }
-                // Records were overwritten unread; reading continues with the oldest one left.
+                // Records were overwritten unread; reading continues with the oldest one
+                // left.
                 Err(error)
                     if error.raw_os_error() == Some(libc::EPIPE)
                         || error.kind() == ErrorKind::Interrupted => {}
@@ -97,11 +100,13 @@ struct IoError<'a> {
 }
 
 impl<'a> IoError<'a> {
-    /// `3,1234,5678,-;I/O error, dev sda, sector 65538 op 0x3:(DISCARD) flags 0x800 phys_seg 1 prio class 2`
+    /// `3,1234,5678,-;I/O error, dev sda, sector 65538 op 0x3:(DISCARD) flags 0x800
+    /// phys_seg 1 prio class 2`
     fn parse(record: &'a str) -> Option<Self> {
         let (head, message) = record.split_once(';')?;
         let mut head = head.split(',').map(|n| n.parse::<u64>().ok());
-        // Records of programs have another facility than the kernel's 0: a priority from 8 up.
+        // Records of programs have another facility than the kernel's 0: a priority from
+        // 8 up.
         head.next()?.filter(|priority| *priority < 8)?;
         let at = Duration::from_micros(head.nth(1)??);
         let (what, rest) = message.split_once(" error, dev ")?;

@@ -1,5 +1,5 @@
-//! The windows in which each filesystem can be trimmed correctly: ext4 in whole block groups,
-//! XFS within allocation groups, btrfs in whole chunks, others in byte ranges.
+//! The windows in which each filesystem can be trimmed correctly: ext4 in whole block
+//! groups, XFS within allocation groups, btrfs in whole chunks, others in byte ranges.
 
 use super::{btrfs, ext4};
 use crate::host::block::Stack;
@@ -34,7 +34,8 @@ pub struct WindowLayout {
     pub unit: String,
     /// The allocation group size, also the largest minimum extent of FITRIM, if any.
     pub group: Option<Bytes>,
-    /// Windows from here on may be beyond the end of the filesystem, where FITRIM returns EINVAL.
+    /// Windows from here on may be beyond the end of the filesystem, where FITRIM returns
+    /// EINVAL.
     pub sure_until: u64,
     /// A layout that could not be determined, and the fallback used.
     pub remark: Option<String>,
@@ -111,7 +112,8 @@ impl WindowLayout {
         let group = geometry.group_bytes().max(1);
         let data = geometry.data_bytes();
         let realtime = geometry.realtime_bytes().min(u64::MAX - data);
-        // FITRIM trims a group that a window extends into to its end, so windows cross none.
+        // FITRIM trims a group that a window extends into to its end, so windows cross
+        // none.
         let together =
             group.saturating_mul(data.div_ceil(group).div_ceil(WINDOWS_MAX as u64).max(1));
         let cut = cut_size(data.saturating_add(realtime), granule).max(together);
@@ -124,8 +126,8 @@ impl WindowLayout {
         Self { granule, group: Some(Bytes(group)), sure_until: data, ..Self::of(windows, unit) }
     }
 
-    /// Whole chunks: Linux looks for the first block group that *begins* at or after the start of
-    /// the range, so a window that begins inside a chunk skips that chunk.
+    /// Whole chunks: Linux looks for the first block group that *begins* at or after the
+    /// start of the range, so a window that begins inside a chunk skips that chunk.
     pub fn btrfs(chunks: &[btrfs::BtrfsChunk]) -> Self {
         let mut windows: Vec<TrimWindow> = chunks
             .iter()
@@ -137,7 +139,8 @@ impl WindowLayout {
     }
 
     fn ranges(size: u64, device: u64) -> Self {
-        // Some of these use device addresses, which exceed the size that the filesystem reports.
+        // Some of these use device addresses, which exceed the size that the filesystem
+        // reports.
         let windows = slices(0, size.max(device), RANGE.max(size.max(device) / WINDOWS_MAX as u64));
         Self { sure_until: size, ..Self::of(windows, format!("ranges of {}", binary(RANGE))) }
     }
@@ -149,8 +152,8 @@ impl WindowLayout {
 }
 
 /// ext4 marks a group as trimmed only if all of it was trimmed. True since Linux 6.6
-/// (`ext4_try_to_trim_range`, "move setting of trimmed bit"). Before, a range from inside a
-/// group to its end marked it too, and the part before it was never sent.
+/// (`ext4_try_to_trim_range`, "move setting of trimmed bit"). Before, a range from inside
+/// a group to its end marked it too, and the part before it was never sent.
 fn marks_whole_groups_only(root: &Root) -> bool {
     let release = root.read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|n| n.trim().parse::<u32>().ok());

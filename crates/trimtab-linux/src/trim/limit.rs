@@ -1,11 +1,11 @@
-//! Limits the size of discard commands during a trim: `queue/discard_max_bytes`. Foreground
-//! requests are served between two commands, so this bounds their added latency. The previous
-//! limit is restored, also after a crash.
+//! Limits the size of discard commands during a trim: `queue/discard_max_bytes`.
+//! Foreground requests are served between two commands, so this bounds their added
+//! latency. The previous limit is restored, also after a crash.
 //!
-//! The current limit is always read from the kernel. A process that lowers a limit leaves a
-//! note of the previous value ([`crate::session::notes`]). The holder of the drive's lock may
-//! restore a limit and remove its note; the process that left the note detects that and
-//! starts over. A limit that was changed by someone else in between is kept.
+//! The current limit is always read from the kernel. A process that lowers a limit leaves
+//! a note of the previous value ([`crate::session::notes`]). The holder of the drive's
+//! lock may restore a limit and remove its note; the process that left the note detects
+//! that and starts over. A limit that was changed by someone else in between is kept.
 
 use crate::host::block::Stack;
 use crate::host::root::Root;
@@ -75,14 +75,15 @@ impl CommandLimit {
         Self { queues }
     }
 
-    /// Limits commands to `most` bytes, rounded down to the discard unit. Requires the drives'
-    /// locks.
+    /// Limits commands to `most` bytes, rounded down to the discard unit. Requires the
+    /// drives' locks.
     pub fn set(&mut self, most: Bytes) -> io::Result<()> {
         self.queues.iter_mut().try_for_each(|queue| queue.set(most.0))
     }
 
-    /// As [`Self::set`], unless it makes no difference for a command of `long` bytes. A change
-    /// stops the device's queue for about 20 ms (Linux 6.18), delaying foreground I/O.
+    /// As [`Self::set`], unless it makes no difference for a command of `long` bytes. A
+    /// change stops the device's queue for about 20 ms (Linux 6.18), delaying foreground
+    /// I/O.
     pub fn set_for(&mut self, long: Bytes, most: Bytes) -> io::Result<()> {
         let enough = |queue: &DeviceQueue| queue.now().is_ok_and(|now| now >= long.0);
         if long <= most && self.queues.iter().all(enough) { Ok(()) } else { self.set(most) }
@@ -93,8 +94,8 @@ impl CommandLimit {
         self.queues.iter_mut().map(DeviceQueue::restore).fold(Ok(()), io::Result::and)
     }
 
-    /// A remark for each limit that could not be restored exactly, because the kernel rejected
-    /// the value. Each is returned once.
+    /// A remark for each limit that could not be restored exactly, because the kernel
+    /// rejected the value. Each is returned once.
     pub fn remarks(&mut self) -> impl Iterator<Item = String> {
         let one = |queue: &mut DeviceQueue| {
             let ((before, now), file) = (queue.inexact.take()?, queue.limit.display());
@@ -105,9 +106,9 @@ impl CommandLimit {
         self.queues.iter_mut().filter_map(one)
     }
 
-    /// Restores limits that other processes lowered and did not restore: processes that ended, or
-    /// released the drive during a pass. Call while holding the drives' locks. Returns the limits
-    /// left by processes that ended, for a remark.
+    /// Restores limits that other processes lowered and did not restore: processes that
+    /// ended, or released the drive during a pass. Call while holding the drives' locks.
+    /// Returns the limits left by processes that ended, for a remark.
     #[must_use]
     pub fn recover(&mut self) -> Vec<PathBuf> {
         self.queues
@@ -169,7 +170,8 @@ impl DeviceQueue {
 
     fn restore(&mut self) -> io::Result<()> {
         self.look();
-        // If the device is gone, or the limit was changed since, there is nothing to restore.
+        // If the device is gone, or the limit was changed since, there is nothing to
+        // restore.
         let Some(LoweredLimit { before, note }) = self.lowered.take() else { return Ok(()) };
         let undone = note.put_back()?;
         let now = self.now().ok().filter(|now| undone == UndoResult::PutBack && *now != before);
@@ -297,7 +299,8 @@ mod tests {
             limit.set_for(Bytes(long), Bytes(most)).unwrap();
             machine.now()
         };
-        // Short enough; too long; already low enough; longer but allowed; the original limit.
+        // Short enough; too long; already low enough; longer but allowed; the original
+        // limit.
         let steps = [
             (65_536, 98_304),
             (131_072, 98_304),
@@ -368,7 +371,8 @@ mod tests {
         let machine = Machine::new();
         let (mut first, mut second) = (machine.limit(), machine.limit());
         first.set(Bytes(65_536)).unwrap();
-        // The first has released the drive for a moment; it is alive, so nothing is reported.
+        // The first has released the drive for a moment; it is alive, so nothing is
+        // reported.
         assert!(second.recover().is_empty());
         assert_eq!(machine.now(), 1 << 20);
         second.set(Bytes(32_768)).unwrap();

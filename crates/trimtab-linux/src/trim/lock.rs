@@ -38,8 +38,8 @@ impl DriveLocks {
 const RETRY: Duration = Duration::from_millis(50);
 
 impl DriveLocks {
-    /// Takes the locks, waiting up to `patience` for holders. Calls `waiting` once before that.
-    /// Fails with [`Interrupted`](crate::sys::interrupt::Interrupted).
+    /// Takes the locks, waiting up to `patience` for holders. Calls `waiting` once before
+    /// that. Fails with [`Interrupted`](crate::sys::interrupt::Interrupted).
     pub fn wait(
         stack: &Stack,
         directory: &Path,
@@ -94,8 +94,8 @@ impl std::fmt::Display for DriveBusyError {
 
 impl std::error::Error for DriveBusyError {}
 
-/// The directory for locks and notes. It is owned by this user and not writable by others, so
-/// its contents come from this program.
+/// The directory for locks and notes. It is owned by this user and not writable by
+/// others, so its contents come from this program.
 pub fn directory_of_locks(directory: &Path) -> anyhow::Result<Dir> {
     let path = std::path::absolute(directory)
         .with_context(|| format!("cannot find {}", directory.display()))?;
@@ -108,8 +108,8 @@ fn lock(directory: &Dir, name: &str, drive: &str) -> anyhow::Result<File> {
     Ok(locked.map_err(|process| DriveBusyError { drive: drive.to_owned(), process })?)
 }
 
-/// Locks a file until the process ends. The inner error is the process that holds the lock, if it
-/// is recorded.
+/// Locks a file until the process ends. The inner error is the process that holds the
+/// lock, if it is recorded.
 pub fn lock_file(directory: &Dir, name: &str) -> io::Result<Result<File, Option<u32>>> {
     let (mut file, _) = directory.open_or_create(name, PRIVATE_FILE)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -1,4 +1,5 @@
-//! A mounted filesystem as the surface of a trim policy: polls it, trims it, accounts for it.
+//! A mounted filesystem as the surface of a trim policy: polls it, trims it, accounts for
+//! it.
 
 use super::filesystem::{Filesystem, SizeRequestResult, WindowRefusal, WindowTrim};
 use crate::host::discards::LayerCounts;
@@ -32,12 +33,13 @@ pub struct Account {
     pub layers: LayerCounts,
     /// The counts are a minimum: discards were in flight at the end, or requests failed.
     pub is_minimum: bool,
-    /// Address space covered by successful requests, except trials, which are repeated in full.
+    /// Address space covered by successful requests, except trials, which are repeated in
+    /// full.
     pub gone_over: Bytes,
     /// The length that the filesystem returned; no proof.
     pub returned: Bytes,
-    /// Bytes counted at the devices that belong to trials: tails of windows that a policy trims
-    /// to learn the cost of a command. The windows send them again.
+    /// Bytes counted at the devices that belong to trials: tails of windows that a policy
+    /// trims to learn the cost of a command. The windows send them again.
     pub trials: Bytes,
     /// Discards counted at the devices in excess of the filesystem's report; see
     /// [`WindowTrim::excess`](super::filesystem::WindowTrim).
@@ -48,14 +50,16 @@ pub struct Account {
     pub trimming: Nanos,
     /// The longest request.
     pub longest: Nanos,
-    /// Worst foreground latency during requests: the largest mean over a few milliseconds.
+    /// Worst foreground latency during requests: the largest mean over a few
+    /// milliseconds.
     pub wait_during: Option<Nanos>,
     /// Worst foreground latency outside of requests, measured the same way.
     pub wait_otherwise: Option<Nanos>,
 }
 
 impl Account {
-    /// Adds a request that covered `asked` bytes of address space; `ends` are the lowest layers.
+    /// Adds a request that covered `asked` bytes of address space; `ends` are the lowest
+    /// layers.
     fn add(&mut self, trim: &WindowTrim, ends: &[usize], asked: Bytes, trial: bool) {
         let outcome = TrimOutcome { asked, ..trim.outcome.clone() };
         let of_trial =
@@ -100,7 +104,8 @@ pub fn at_least(is_minimum: bool, count: &str) -> String {
     format!("{}{count}", if is_minimum { "at least " } else { "" })
 }
 
-/// A mounted filesystem in the form that a policy works on, with the account of its requests.
+/// A mounted filesystem in the form that a policy works on, with the account of its
+/// requests.
 #[derive(Debug)]
 pub struct FilesystemSurface<'a> {
     /// The filesystem. The caller holds its drives' locks.
@@ -147,7 +152,8 @@ impl Surface for FilesystemSurface<'_> {
         if let Some(sizes) = request.sizes {
             return self.trim_by_size(&request, sizes, Instant::now());
         }
-        // If the limit is not writable (container), commands are as long as the device accepts.
+        // If the limit is not writable (container), commands are as long as the device
+        // accepts.
         let _ = self.fs.limit_commands(request.command_max);
         let window = self.fs.first_commands(&request);
         match self.fs.trim(window, request.min_extent) {
@@ -179,8 +185,8 @@ impl FilesystemSurface<'_> {
         }
         TrimResponse::Refused { tried, reason, lasting }
     }
-    /// Trims the next extents by size. If the free-space map becomes unavailable, the last round
-    /// trims the rest as whole windows.
+    /// Trims the next extents by size. If the free-space map becomes unavailable, the
+    /// last round trims the rest as whole windows.
     fn trim_by_size(
         &mut self,
         request: &TrimRequest,
@@ -228,8 +234,8 @@ impl FilesystemSurface<'_> {
     }
 }
 
-/// Trims `windows` immediately, skipping those that fail, until `stop` returns true. For the
-/// whole filesystem, this is what `fstrim` does.
+/// Trims `windows` immediately, skipping those that fail, until `stop` returns true. For
+/// the whole filesystem, this is what `fstrim` does.
 pub fn at_once(
     fs: &mut Filesystem,
     windows: &[TrimWindow],

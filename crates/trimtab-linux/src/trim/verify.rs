@@ -3,8 +3,8 @@
 //!
 //! Writes small files with known content next to each other, deletes every other one and
 //! trims its space. Then reads back the raw blocks of the deleted files, and those of the
-//! kept ones, which must be unchanged. The discard counters of every layer show how far the
-//! discards came.
+//! kept ones, which must be unchanged. The discard counters of every layer show how far
+//! the discards came.
 
 pub mod arrival;
 pub mod extents;
@@ -210,7 +210,8 @@ fn prove_repeatedly(
 /// Directory of the files in the workspace.
 const DIRECTORY: &str = "verify";
 
-/// The place of a file cannot be determined. The proof is impossible, which is not a failure.
+/// The place of a file cannot be determined. The proof is impossible, which is not a
+/// failure.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct UnmappableFileError(String);
@@ -478,8 +479,9 @@ impl Probe {
         })
     }
 
-    /// Deletes the files to free, and waits until the filesystem has freed their space. Returns
-    /// whether all of it was seen to be free; `None` if the filesystem does not report it.
+    /// Deletes the files to free, and waits until the filesystem has freed their space.
+    /// Returns whether all of it was seen to be free; `None` if the filesystem does not
+    /// report it.
     fn delete(&self, fs: &mut Filesystem) -> anyhow::Result<Option<bool>> {
         let before = fs.free().context("cannot read the free space")?;
         for piece in &self.freed {
@@ -580,15 +582,16 @@ fn remedy_for_silence(fs: &Filesystem, options: &ProofOptions) -> Option<String>
     let option = if fs.mount().fs_type == "btrfs" { "discard=async" } else { "discard" };
     let path = quoted(&fs.mount().mount_point.display().to_string());
     silent.then(|| match fs.mount().fs_type.as_str() {
-        // XFS accepts the option only at mount; a remount with it succeeds and changes nothing.
+        // XFS accepts the option only at mount; a remount with it succeeds and changes
+        // nothing.
         "xfs" => format!("umount {path}, and mount it with the option discard"),
         _ => format!("mount -o remount,{option} {path}"),
     })
 }
 
-/// Combines the proof with the doctor's verdict: the freed space was at places that discards
-/// reach, but the doctor may know devices of the same filesystem where they do not. Returns
-/// the verdict, its text and a remark; `None` if nothing changes.
+/// Combines the proof with the doctor's verdict: the freed space was at places that
+/// discards reach, but the doctor may know devices of the same filesystem where they do
+/// not. Returns the verdict, its text and a remark; `None` if nothing changes.
 pub fn agree(
     kind: VerdictKind,
     text: &str,

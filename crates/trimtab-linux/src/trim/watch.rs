@@ -1,9 +1,10 @@
-//! Measures foreground latency while a trim request runs, and detects that the request was
-//! cut short.
+//! Measures foreground latency while a trim request runs, and detects that the request
+//! was cut short.
 //!
-//! A thread polls the device's counters every few milliseconds for the latency of foreground
-//! reads and writes. It also serves as a clock that stops when the process is frozen: FITRIM
-//! on ext4 and XFS ends early when the process is frozen, and reports success.
+//! A thread polls the device's counters every few milliseconds for the latency of
+//! foreground reads and writes. It also serves as a clock that stops when the process is
+//! frozen: FITRIM on ext4 and XFS ends early when the process is frozen, and reports
+//! success.
 
 use crate::host::stat::{DiskStat, StatFile};
 use crate::sys::clock;
@@ -15,8 +16,9 @@ use std::time::{Duration, Instant};
 use trimtab_drive::units::Nanos;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Maximum wait after a request for foreground requests that were delayed by all of it and
-/// complete just behind it. The wait is also at most a quarter of the request's duration.
+/// Maximum wait after a request for foreground requests that were delayed by all of it
+/// and complete just behind it. The wait is also at most a quarter of the request's
+/// duration.
 const TRAILING_WAIT_MAX: Duration = Duration::from_millis(10);
 /// After a gap of this length between polls, the process may have been frozen. On a busy
 /// machine it may only have waited for a CPU; then a window is trimmed twice.
@@ -47,13 +49,15 @@ struct SharedPollerState {
 /// Observations while a request ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForegroundActivity {
-    /// Worst mean latency of reads and writes in one polling interval; `None` without any.
+    /// Worst mean latency of reads and writes in one polling interval; `None` without
+    /// any.
     pub wait_max: Option<Nanos>,
     /// The same, including requests that complete just behind the trim request.
     pub wait_max_behind: Option<Nanos>,
     /// Reads and writes completed.
     pub requests: u64,
-    /// The process may have been frozen or the machine suspended, cutting the request short.
+    /// The process may have been frozen or the machine suspended, cutting the request
+    /// short.
     pub maybe_frozen: bool,
 }
 
@@ -121,8 +125,8 @@ impl ForegroundWatch {
         }
     }
 
-    /// Mean latency of the requests since the last poll, or just behind a trim of duration
-    /// `took`.
+    /// Mean latency of the requests since the last poll, or just behind a trim of
+    /// duration `took`.
     fn wait_behind(&self, took: Duration) -> Option<Nanos> {
         let stat = self.stat.as_deref()?;
         let before = (*self.shared.last())?;
@@ -185,7 +189,8 @@ impl SharedPollerState {
     }
 
     fn look(&self, stat: Option<&StatFile>) {
-        // The lock is held during the read, so that a new request never gets older counters.
+        // The lock is held during the read, so that a new request never gets older
+        // counters.
         let mut last = self.last();
         let counters = stat.and_then(StatFile::read);
         if let (Some(then), Some(now)) = (&*last, &counters) {
@@ -262,8 +267,8 @@ mod tests {
         use std::os::unix::fs::FileExt as _;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("stat");
-        // Seventeen fields of constant width, so that the file is never a mix of two states:
-        // writes, their latency, and the number in flight.
+        // Seventeen fields of constant width, so that the file is never a mix of two
+        // states: writes, their latency, and the number in flight.
         let line = |writes: u64, ms: u64, in_flight: u64| {
             let mut fields = [0; 17];
             (fields[4], fields[7], fields[8]) = (writes, ms, in_flight);

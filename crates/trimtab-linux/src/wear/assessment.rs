@@ -18,7 +18,8 @@ use trimtab_drive::usage::UsageError;
 /// Name of standard input on the command line.
 pub const STDIN: &str = "-";
 
-/// Wear of one drive. Absent values are not reported by the drive, or have no documented unit.
+/// Wear of one drive. Absent values are not reported by the drive, or have no documented
+/// unit.
 #[derive(Debug, Serialize)]
 pub struct DriveWear {
     /// The file, or the device node.
@@ -235,7 +236,8 @@ pub fn of_drive(root: &Root, layer: &Layer, device: Option<&str>) -> anyhow::Res
 /// The health log of an NVMe drive, from the kernel.
 pub fn of_kernel(root: &Root, layer: &Layer) -> std::io::Result<Reading> {
     let reading = Reading::from(&SmartLog::read(root, layer)?);
-    // The log does not name the drive, and the history tells drives apart by serial number.
+    // The log does not name the drive, and the history tells drives apart by serial
+    // number.
     let serial = root.read(drive::device_directory(layer).join("serial"));
     let taken_unix_s = Some(crate::sys::clock::unix_ms() / 1000);
     Ok(Reading { model: drive::identity(root, layer).model, serial, taken_unix_s, ..reading })

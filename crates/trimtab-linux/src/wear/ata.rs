@@ -1,5 +1,5 @@
-//! ATA: the device statistics log, which is a standard, and attributes, whose names smartctl
-//! takes from its drive database.
+//! ATA: the device statistics log, which is a standard, and attributes, whose names
+//! smartctl takes from its drive database.
 
 mod life;
 mod writes;
@@ -61,7 +61,8 @@ fn sector_bytes(document: &Value) -> Option<u64> {
     stated().or_else(divided).filter(|size| size.is_power_of_two() && (512..=65_536).contains(size))
 }
 
-/// The construction of a drive that does not state its rotation rate: only disks move heads.
+/// The construction of a drive that does not state its rotation rate: only disks move
+/// heads.
 pub fn kind(document: &Value) -> DriveKind {
     let attributes = Attribute::all(document, &mut Fields::default());
     let has = |words: &[&str]| {
@@ -101,7 +102,8 @@ pub struct Attribute {
     pub normalised: Option<u64>,
     /// `None` if several numbers share the raw value, or the drive has none.
     pub raw: Option<u64>,
-    /// The name is smartctl's default for this number, and smartctl does not know the drive.
+    /// The name is smartctl's default for this number, and smartctl does not know the
+    /// drive.
     pub is_default_name: bool,
 }
 

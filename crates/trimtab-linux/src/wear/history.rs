@@ -1,5 +1,5 @@
-//! Earlier readings of this machine's drives, in the state directory: at most one a day for
-//! each drive, and a limited number.
+//! Earlier readings of this machine's drives, in the state directory: at most one a day
+//! for each drive, and a limited number.
 
 use crate::sys::beneath::{Dir, named};
 use crate::wear::{Counter, Reading, Used, WafCounters};
@@ -147,7 +147,8 @@ impl WearHistory {
     }
 }
 
-/// Identifies a drive, also after it moved to another port. `None` without a serial number.
+/// Identifies a drive, also after it moved to another port. `None` without a serial
+/// number.
 fn id(reading: &Reading) -> Option<String> {
     let mut hash = Sha256::new();
     hash.update(reading.model.as_deref().unwrap_or_default());

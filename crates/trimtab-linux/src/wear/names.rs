@@ -1,5 +1,6 @@
-//! The meaning of ATA attribute names. smartmontools' drive database chooses the names, and
-//! the unit of a counter is part of its name: `Host_Writes_32MiB`, `NAND_GiB_Written`.
+//! The meaning of ATA attribute names. smartmontools' drive database chooses the names,
+//! and the unit of a counter is part of its name: `Host_Writes_32MiB`,
+//! `NAND_GiB_Written`.
 
 /// Writes by the host, or writes to the flash memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -63,8 +63,8 @@ fn used(percent: u64, fields: &mut Fields) -> Option<Used> {
     Some(Used { percent, is_standard: true, source: "NVMe health log, percentage used".to_owned() })
 }
 
-/// `Physical media units written` of the OCP log, in bytes, at the top of the document or one
-/// level below.
+/// `Physical media units written` of the OCP log, in bytes, at the top of the document or
+/// one level below.
 fn physical_writes(document: &Value, fields: &mut Fields) -> Option<Counter> {
     let is_it = |key: &str| {
         let words = key.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());

@@ -79,8 +79,8 @@ pub struct LifeLeft {
 }
 
 impl LifeLeft {
-    /// `None` without a percentage of the same source in both readings, or without time between
-    /// them. Percentages are whole: each stands for itself and up to one more.
+    /// `None` without a percentage of the same source in both readings, or without time
+    /// between them. Percentages are whole: each stands for itself and up to one more.
     pub fn new(before: &Reading, now: &Reading) -> Option<Self> {
         let (first, last) = (before.used.as_ref()?, now.used.as_ref()?);
         let days = days(before, now)?;
@@ -112,8 +112,8 @@ impl LifeLeft {
             .or_else(|| Some(Self::of_percents(used, used - first.percent as f64, days)))
     }
 
-    /// From `written` bytes that used `used` per cent, and from bytes per day. Assumes that a
-    /// byte costs as much life as it did so far.
+    /// From `written` bytes that used `used` per cent, and from bytes per day. Assumes
+    /// that a byte costs as much life as it did so far.
     fn of_bytes(used: f64, written: f64, rate: f64, rate_error: f64, basis: &'static str) -> Self {
         let days = |used: f64, rate: f64| (100.0 - used) * (written / used) / rate;
         let low_days = days(used + 1.0, rate + rate_error).max(0.0);

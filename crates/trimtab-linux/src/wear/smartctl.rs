@@ -1,4 +1,5 @@
-//! Runs smartctl for one drive, without waking it, for a limited time and with limited output.
+//! Runs smartctl for one drive, without waking it, for a limited time and with limited
+//! output.
 
 use super::BYTES_MAX;
 use std::io::{self, Read as _};
@@ -35,7 +36,8 @@ pub fn find() -> Option<PathBuf> {
     PROGRAMS.iter().map(PathBuf::from).find(|path| path.exists())
 }
 
-/// Returns the document that `program` prints about `node`. `device` is smartctl's `-d TYPE`.
+/// Returns the document that `program` prints about `node`. `device` is smartctl's `-d
+/// TYPE`.
 ///
 /// # Errors
 /// If there is no document. The exit status is in the document.
@@ -71,8 +73,8 @@ pub fn ask(
     }
 }
 
-/// Reads in a thread: a process that waits for a silent drive cannot be interrupted, and keeps
-/// its pipe open.
+/// Reads in a thread: a process that waits for a silent drive cannot be interrupted, and
+/// keeps its pipe open.
 fn output_within(
     pipe: ChildStdout,
     limit: Duration,
@@ -105,8 +107,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
-    /// A program with this shell script. A separate process writes it: an executable that a
-    /// forked test holds open cannot run.
+    /// A program with this shell script. A separate process writes it: an executable that
+    /// a forked test holds open cannot run.
     fn script(directory: &Path, text: &str) -> PathBuf {
         let (source, program) = (directory.join("source"), directory.join("smartctl"));
         fs::write(&source, format!("#!/bin/sh\n{text}\n")).unwrap();

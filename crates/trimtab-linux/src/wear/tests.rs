@@ -6,7 +6,8 @@ fn read(document: &Value) -> Reading {
     parse(document.to_string().as_bytes()).unwrap_or_else(|error| panic!("{error}: {document}"))
 }
 
-/// A document of a SATA SSD with these attributes: number, name, normalised and raw value.
+/// A document of a SATA SSD with these attributes: number, name, normalised and raw
+/// value.
 fn ssd(attributes: &[(u64, &str, u64, u64)]) -> Value {
     let row = |(id, name, value, raw): &(u64, &str, u64, u64)| json!({ "id": id, "name": name, "value": value, "raw": { "value": raw, "string": raw.to_string() } });
     json!({
@@ -355,7 +356,8 @@ proptest! {
     }
 }
 
-/// 1990-01-01 is 631,152,000 s and 2200-01-01 is 7,258,118,400 s since 1970, as `date` says.
+/// 1990-01-01 is 631,152,000 s and 2200-01-01 is 7,258,118,400 s since 1970, as `date`
+/// says.
 #[test]
 fn time_that_cannot_be_right_is_dropped_with_remark() {
     let at = |time: u64| {

@@ -41,7 +41,8 @@ impl Fields {
         }
     }
 
-    /// The counter `key` of `object`. smartctl adds a text `key_s` where a number may lose digits.
+    /// The counter `key` of `object`. smartctl adds a text `key_s` where a number may
+    /// lose digits.
     pub fn count(&mut self, object: &Value, key: &str) -> Option<u64> {
         let exact = object.get(format!("{key}_s")).and_then(count);
         let value = object.get(key)?;

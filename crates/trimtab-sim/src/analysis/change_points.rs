@@ -1,31 +1,37 @@
 //! Change points: permanent level changes of a noisy series (knees of a filling drive).
 //!
 //! The method is optimal partitioning (Jackson et al. 2005; PELT is its pruned form): it
-//! splits the series into segments of constant level that minimise the weighted squared error
-//! plus a penalty per cut. Measured series violate that model, so:
+//! splits the series into segments of constant level that minimise the weighted squared
+//! error plus a penalty per cut. Measured series violate that model, so:
 //!
-//! 1. Isolated outliers (garbage collection, a sync) more than 4 robust standard deviations
+//! 1. Isolated outliers (garbage collection, a sync) more than 4 robust standard
+//!    deviations
 //!    from the running median of 7 are replaced by it (Hampel filter). Deviations of 4 or
 //!    more values remain.
-//! 2. A first, lenient search finds candidate cuts, so that steps do not count as noise. The
-//!    residuals give the noise, from differences of neighbours in a window of 31, so that an
-//!    erratic segment is judged by its own noise, but never below the noise of the whole. It
+//! 2. A first, lenient search finds candidate cuts, so that steps do not count as noise.
+//!    The
+//! residuals give the noise, from differences of neighbours in a window of 31, so that an
+//! erratic segment is judged by its own noise, but never below the noise of the whole. It
 //!    is widened for correlation: differences over two steps against one give the lag-1
-//!    correlation r (plus one standard error), and the long-run variance is (1 + r) / (1 - r)
+//! correlation r (plus one standard error), and the long-run variance is (1 + r) / (1 -
+//! r)
 //!    times the variance.
-//! 3. The penalty per cut is [`ChangePointOptions::penalty`] x ln(n) in units of that variance. The
-//!    default, 10, was set by simulation of 12,000 stationary series of each kind with 10 to
-//!    300 values. False knees: none in normal noise, 0.02 % in uniform and log-normal noise
+//! 3. The penalty per cut is [`ChangePointOptions::penalty`] x ln(n) in units of that
+//!    variance. The
+//! default, 10, was set by simulation of 12,000 stationary series of each kind with 10 to
+//! 300 values. False knees: none in normal noise, 0.02 % in uniform and log-normal noise
 //!    and with spikes, 0.4 % in correlated noise (r = 0.5), 0.6 % for series that jump
-//!    between two values. A step in the middle of 40 values was found in 95 % of series at
+//! between two values. A step in the middle of 40 values was found in 95 % of series at
 //!    4 standard deviations and in all at 6.
-//! 4. Cuts between levels that differ by less than [`ChangePointOptions::step_min`] are removed,
+//! 4. Cuts between levels that differ by less than [`ChangePointOptions::step_min`] are
+//!    removed,
 //!    smallest first.
 //!
 //! A steady slope has no knee; this method returns steps where it is steep.
 //!
-//! Not every change point is a knee: a level that alternates (collection in waves) changes
-//! often but never permanently. [`knees`] omits the changes within such a section.
+//! Not every change point is a knee: a level that alternates (collection in waves)
+//! changes often but never permanently. [`knees`] omits the changes within such a
+//! section.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -104,8 +110,8 @@ pub fn change_points(values: &[f64], options: &ChangePointOptions) -> Vec<Change
         .collect()
 }
 
-/// Permanent change points of `values`. Sections that alternate between the same two levels,
-/// with at least three turns, count as one level without change points.
+/// Permanent change points of `values`. Sections that alternate between the same two
+/// levels, with at least three turns, count as one level without change points.
 #[must_use]
 pub fn knees(values: &[f64], options: &ChangePointOptions) -> Vec<ChangePoint> {
     let found = change_points(values, options);
@@ -244,7 +250,8 @@ fn mean_of_smaller(values: &[f64]) -> f64 {
     mean(&values)
 }
 
-/// Standard deviation around each of `n` values, from the `n - 1` differences of neighbours.
+/// Standard deviation around each of `n` values, from the `n - 1` differences of
+/// neighbours.
 fn local_noise(differences: &[f64], n: usize) -> Vec<f64> {
     (0..n)
         .map(|i| {
@@ -641,8 +648,8 @@ mod tests {
             for (knee, pair) in found.iter().zip(levels.windows(2)) {
                 at += pair[0].0;
                 prop_assert!(knee.index.abs_diff(at) <= 2, "{knee:?} should be at {at}");
-                // Six standard errors of a median of uniform noise (sqrt(3 / n), the larger of the
-                // two kinds). A knee two values off adds little.
+                // Six standard errors of a median of uniform noise (sqrt(3 / n), the
+                // larger of the two kinds). A knee two values off adds little.
                 let error = |length: usize| 6.0 * sd * libm::sqrt(3.0 / length as f64);
                 let levels_fit = (knee.before - pair[0].1).abs() <= error(pair[0].0) && (knee.after - pair[1].1).abs() <= error(pair[1].0);
                 prop_assert!(levels_fit, "{knee:?} {pair:?}");

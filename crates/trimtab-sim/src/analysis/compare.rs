@@ -1,31 +1,33 @@
 //! Comparison of two sets of repeats: ratio, confidence interval and verdict.
 //!
 //! The interval of the ratio of means is the union of these, on a logarithmic scale:
-//! * A bootstrap (10,000 resamples of each set with replacement, from the given seed), as a
-//!   percentile interval expanded for the number of repeats (Hesterberg 2015, section 4.3.3).
-//!   A plain one covers the truth in only 83 % of cases at three repeats a side, as
-//!   resampling understates the spread by sqrt((n - 1) / n) and has no t distribution.
-//! * The interval of Student's t with Welch's degrees of freedom, by the delta method. With
-//!   three or four repeats a bootstrap cannot exceed the observed extremes, but this can. If
-//!   one side has two repeats it has at most two degrees of freedom.
-//! * The interval of the rank sum test (Hodges and Lehmann 1963) for up to 40 repeats in all:
-//!   equal distributions of any kind are called different no more often than the confidence
-//!   allows. With too few repeats for ranks alone, no repeat of one side may lie within the
-//!   range of the other.
+//! * A bootstrap (10,000 resamples of each set with replacement, from the given seed), as
+//!   a percentile interval expanded for the number of repeats (Hesterberg 2015, section
+//!   4.3.3). A plain one covers the truth in only 83 % of cases at three repeats a side,
+//!   as resampling understates the spread by sqrt((n - 1) / n) and has no t distribution.
+//! * The interval of Student's t with Welch's degrees of freedom, by the delta method.
+//!   With three or four repeats a bootstrap cannot exceed the observed extremes, but this
+//!   can. If one side has two repeats it has at most two degrees of freedom.
+//! * The interval of the rank sum test (Hodges and Lehmann 1963) for up to 40 repeats in
+//!   all: equal distributions of any kind are called different no more often than the
+//!   confidence allows. With too few repeats for ranks alone, no repeat of one side may
+//!   lie within the range of the other.
 //!
-//! By simulation, equal distributions (normal, log-normal, exponential, uniform) are called
-//! different in at most 5 % of cases at 2 to 10 repeats a side, and a factor of nine between
-//! two repeats each with 10 % scatter is detected in 99 % of cases (repeated by the tests).
+//! By simulation, equal distributions (normal, log-normal, exponential, uniform) are
+//! called different in at most 5 % of cases at 2 to 10 repeats a side, and a factor of
+//! nine between two repeats each with 10 % scatter is detected in 99 % of cases (repeated
+//! by the tests).
 //!
-//! By simulation, intervals of a nominal 95 % cover the true ratio of means in 94 to 96 % of
-//! cases, for normal, log-normal and exponential repeats at 3 to 10 a side (repeated by the
-//! tests). The ratio of medians uses only the bootstrap and covers in 97 to 99 %.
+//! By simulation, intervals of a nominal 95 % cover the true ratio of means in 94 to 96 %
+//! of cases, for normal, log-normal and exponential repeats at 3 to 10 a side (repeated
+//! by the tests). The ratio of medians uses only the bootstrap and covers in 97 to 99 %.
 //!
-//! Too few repeats give no interval and the verdict "cannot tell". "No measurable difference"
-//! requires the whole interval within [`SAME_WITHIN`] of 1 (an equivalence test, Schuirmann
-//! 1987); merely containing 1 is not enough.
+//! Too few repeats give no interval and the verdict "cannot tell". "No measurable
+//! difference" requires the whole interval within [`SAME_WITHIN`] of 1 (an equivalence
+//! test, Schuirmann 1987); merely containing 1 is not enough.
 //!
-//! Modelled runs have no spread: equal settings and seed give equal figures. See [`exactly`].
+//! Modelled runs have no spread: equal settings and seed give equal figures. See
+//! [`exactly`].
 
 mod ranks;
 pub mod runs;
@@ -44,7 +46,8 @@ use trimtab_drive::units::three_digits;
 /// this: it excludes a difference of more than 10 %.
 pub const SAME_WITHIN: f64 = 1.1;
 
-/// Fewest repeats a side for a verdict on a side that is always zero: zeros have no spread.
+/// Fewest repeats a side for a verdict on a side that is always zero: zeros have no
+/// spread.
 const ZEROS_MIN: usize = 3;
 
 /// Differences below this share of the baseline do not matter, however certain.
@@ -357,7 +360,8 @@ mod tests {
         -libm::log(1.0 - rng.unit())
     }
 
-    /// Share of difference verdicts among `tries` pairs of draws, the second times `ratio`.
+    /// Share of difference verdicts among `tries` pairs of draws, the second times
+    /// `ratio`.
     fn detected(draw: Draw<'_>, repeats: (usize, usize), ratio: f64, tries: u32) -> f64 {
         let mut rng = Stream::new(3, "verdicts");
         let options = ComparisonOptions { resamples: 200, ..ComparisonOptions::default() };

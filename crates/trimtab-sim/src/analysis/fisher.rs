@@ -9,9 +9,9 @@ pub struct Share {
     pub of: u64,
 }
 
-/// Probability under equal shares that `b` gets at least its number of hits; small if `b` has
-/// them more often than chance explains. 1 if either sample is empty. (R. A. Fisher, *The
-/// Design of Experiments*, 1935, § 5: the hypergeometric distribution.)
+/// Probability under equal shares that `b` gets at least its number of hits; small if `b`
+/// has them more often than chance explains. 1 if either sample is empty. (R. A. Fisher,
+/// *The Design of Experiments*, 1935, § 5: the hypergeometric distribution.)
 #[must_use]
 pub fn more_often(b: Share, a: Share) -> f64 {
     let (hits, all) = (a.hits + b.hits, a.of + b.of);
@@ -61,7 +61,8 @@ mod tests {
 
     #[test]
     fn more_often_matches_the_lady_tasting_tea() {
-        // Fisher's example: four of eight cups identified: 1 in 70; at least three: 17 in 70.
+        // Fisher's example: four of eight cups identified: 1 in 70; at least three: 17 in
+        // 70.
         assert!((more_often(of(4, 4), of(0, 4)) - 1.0 / 70.0).abs() < 1e-15);
         assert!((more_often(of(3, 4), of(1, 4)) - 17.0 / 70.0).abs() < 1e-15);
         assert_eq!(

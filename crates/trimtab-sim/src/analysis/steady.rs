@@ -1,14 +1,14 @@
 //! Steady state by the SNIA Solid State Storage Performance Test Specification 2.0.2.
 //!
 //! Over a window of five rounds the measured value must
-//! * stay within a range (largest minus smallest) of at most 20 % of the window's average,
-//!   and
-//! * have a least-squares linear fit whose excursion over the window, |slope| x (rounds - 1),
-//!   is at most 10 % of that average.
+//! * stay within a range (largest minus smallest) of at most 20 % of the window's
+//!   average, and
+//! * have a least-squares linear fit whose excursion over the window, |slope| x (rounds -
+//!   1), is at most 10 % of that average.
 //!
-//! Rounds count only if they began after the whole target was written once, because a drive
-//! filling unwritten flash can look steady. Rounds before the last knee do not count either,
-//! because the run left that level.
+//! Rounds count only if they began after the whole target was written once, because a
+//! drive filling unwritten flash can look steady. Rounds before the last knee do not
+//! count either, because the run left that level.
 
 use trimtab_drive::units::Bytes;
 
@@ -35,8 +35,8 @@ pub struct SteadyWindow {
 }
 
 impl SteadyWindow {
-    /// The window that begins at `first`; `None` if a value is not finite or the average is not
-    /// positive, which makes relative values meaningless.
+    /// The window that begins at `first`; `None` if a value is not finite or the average
+    /// is not positive, which makes relative values meaningless.
     fn at(rounds: &[f64], first: usize) -> Option<Self> {
         let values = rounds.get(first..first + ROUNDS)?;
         let average = values.iter().sum::<f64>() / ROUNDS as f64;
@@ -88,7 +88,8 @@ pub enum SteadyState {
         /// Bytes written in all rounds.
         written: Bytes,
     },
-    /// No window satisfied the rule, or later rounds left it. Holds the last with an average.
+    /// No window satisfied the rule, or later rounds left it. Holds the last with an
+    /// average.
     NotSteady(Option<SteadyWindow>),
 }
 
@@ -248,7 +249,8 @@ mod tests {
                 "{settled}"
             );
         }
-        // No level: too short after the knee, still falling after it, falling without a knee.
+        // No level: too short after the knee, still falling after it, falling without a
+        // knee.
         assert_eq!(
             steady_state(&rounds[..24], &[], Bytes::ZERO, 20),
             SteadyState::TooFewRounds { counting: 4, written: Bytes::ZERO }
@@ -274,7 +276,8 @@ mod tests {
     proptest! {
         #[test]
         fn steady_state_does_not_depend_on_the_unit(values in prop::collection::vec(1.0_f64..100.0, 5..40)) {
-            // A power of two scales exactly, so comparisons with the limits are identical.
+            // A power of two scales exactly, so comparisons with the limits are
+            // identical.
             let scaled: Vec<f64> = values.iter().map(|v| v * 1024.0).collect();
             let (a, b) = (steady_state(&values, &[], Bytes::ZERO, 0), steady_state(&scaled, &[], Bytes::ZERO, 0));
             prop_assert_eq!(a.window().map(|w| w.first), b.window().map(|w| w.first));

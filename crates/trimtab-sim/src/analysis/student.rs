@@ -36,7 +36,8 @@ pub fn normal_cdf(x: f64) -> f64 {
     0.5 * libm::erfc(-x * core::f64::consts::FRAC_1_SQRT_2)
 }
 
-/// The regularised incomplete beta function, by the continued fraction of DLMF 8.17.22 (modified Lentz).
+/// The regularised incomplete beta function, by the continued fraction of DLMF 8.17.22
+/// (modified Lentz).
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -93,7 +94,8 @@ mod tests {
             assert!((t_quantile(1.0 - p, df) + expected).abs() < 1e-6);
         }
         assert!(t_quantile(0.5, 3.0).abs() < 1e-9);
-        // One degree of freedom is Cauchy, 1 / (pi q); two: (1 - 2 q) / sqrt(2 q (1 - q)).
+        // One degree of freedom is Cauchy, 1 / (pi q); two: (1 - 2 q) / sqrt(2 q (1 -
+        // q)).
         let q = 1e-11_f64;
         assert!((t_quantile(1.0 - q, 1.0) * core::f64::consts::PI * q - 1.0).abs() < 1e-4);
         assert!((t_quantile(0.999, 2.0) / (0.998 / libm::sqrt(0.002 * 0.999)) - 1.0).abs() < 1e-9);

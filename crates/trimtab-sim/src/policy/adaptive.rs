@@ -8,9 +8,10 @@ use trimtab_drive::units::{Bytes, Nanos};
 /// Settings of [`AdaptivePolicy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdaptiveSettings {
-    /// Bytes written since the last pass began, in percent of the free space, that trigger a
-    /// pass. Default 75, as in ChromeOS: most free space may have been rewritten since its last
-    /// trim, and the drive is about to run out of blocks known to be free.
+    /// Bytes written since the last pass began, in percent of the free space, that
+    /// trigger a pass. Default 75, as in ChromeOS: most free space may have been
+    /// rewritten since its last trim, and the drive is about to run out of blocks known
+    /// to be free.
     pub share_percent: u32,
     /// Minimum time between the starts of two passes. Default 1 min.
     pub at_most_every: Nanos,
@@ -145,7 +146,8 @@ impl Trigger {
             return false;
         }
         let threshold = u128::from(observation.free.0) * u128::from(share_percent) / 100;
-        // Requires some writes, so that a full, idle filesystem is not trimmed repeatedly.
+        // Requires some writes, so that a full, idle filesystem is not trimmed
+        // repeatedly.
         self.written
             .since()
             .is_some_and(|since| since > Bytes::ZERO && u128::from(since.0) >= threshold)
@@ -161,8 +163,8 @@ impl Trigger {
         self.started.filter(|_| self.fired)
     }
 
-    /// Records the start of a pass. Later writes count for the next pass, because this one may
-    /// already be past the location they free.
+    /// Records the start of a pass. Later writes count for the next pass, because this
+    /// one may already be past the location they free.
     pub(super) fn fired(&mut self, now: Nanos) {
         self.started = Some(now);
         self.fired = true;

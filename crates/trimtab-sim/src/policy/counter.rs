@@ -41,7 +41,8 @@ impl WrittenBytes {
         self.last = Some(now);
     }
 
-    /// Bytes since the last [`restart`](Self::restart); `None` before the first counter reading.
+    /// Bytes since the last [`restart`](Self::restart); `None` before the first counter
+    /// reading.
     pub(super) fn since(&self) -> Option<Bytes> {
         self.last.map(|_| self.since)
     }

@@ -1,5 +1,6 @@
-//! Driver of trim policies: observes a surface, calls the policy, executes its decision and
-//! reports the outcome back. The caller provides clock, sleeping, locks, storage and reports.
+//! Driver of trim policies: observes a surface, calls the policy, executes its decision
+//! and reports the outcome back. The caller provides clock, sleeping, locks, storage and
+//! reports.
 
 use super::{Action, Observation, Policy, TrimRequest};
 use crate::target::{TrimOutcome, TrimWindow};
@@ -7,7 +8,8 @@ use alloc::boxed::Box;
 use core::fmt;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Storage under a trim policy: a modelled drive, a modelled volume, a mounted filesystem.
+/// Storage under a trim policy: a modelled drive, a modelled volume, a mounted
+/// filesystem.
 pub trait Surface {
     /// Reason of a refusal.
     type Refusal;
@@ -28,12 +30,14 @@ pub enum TrimResponse<R> {
     Done {
         /// Result of the trim.
         outcome: TrimOutcome,
-        /// Longest foreground wait during the trim, unless the next observation includes it.
+        /// Longest foreground wait during the trim, unless the next observation includes
+        /// it.
         waited: Option<Nanos>,
     },
     /// Running in parallel with other I/O; report its end to [`Driver::settle`].
     Begun,
-    /// Preparation took too long, so the moment may have passed. The policy chooses another.
+    /// Preparation took too long, so the moment may have passed. The policy chooses
+    /// another.
     PutOff,
     /// Refused.
     Refused {

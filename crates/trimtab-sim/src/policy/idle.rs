@@ -1,5 +1,5 @@
-//! `idle`: trims small pieces in idle time, so small that no foreground request waits longer
-//! than a budget. The cost of a trim is learned from the pieces themselves.
+//! `idle`: trims small pieces in idle time, so small that no foreground request waits
+//! longer than a budget. The cost of a trim is learned from the pieces themselves.
 
 mod cost;
 mod gain;
@@ -36,15 +36,16 @@ const FIRST_TRIAL: u64 = 256 << 10;
 pub struct IdleSettings {
     /// Longest wait of a foreground request because of a trim. Default 5 ms.
     pub budget: Nanos,
-    /// Bytes written since the last pass began, in percent of the free space, that trigger a
-    /// pass. Default 10: idle trimming is cheap, so it may run early.
+    /// Bytes written since the last pass began, in percent of the free space, that
+    /// trigger a pass. Default 10: idle trimming is cheap, so it may run early.
     pub share_percent: u32,
     /// Maximum time between the starts of two passes. Default 1 day.
     pub at_least_every: Nanos,
-    /// Initial idle time before a piece; shortened if the device is never idle. Default 100 ms.
+    /// Initial idle time before a piece; shortened if the device is never idle. Default
+    /// 100 ms.
     pub quiet: Nanos,
-    /// Longest wait of a piece for idle time; it is then sent anyway, within the budget, so that
-    /// a busy device gets trimmed too. Default 1 min.
+    /// Longest wait of a piece for idle time; it is then sent anyway, within the budget,
+    /// so that a busy device gets trimmed too. Default 1 min.
     pub patience: Nanos,
     /// Smallest piece, and the first. Default 64 KiB.
     pub piece_min: Bytes,
@@ -54,20 +55,23 @@ pub struct IdleSettings {
     pub poll: Nanos,
     /// Skip smaller free extents. Default 0.
     pub min_extent: Bytes,
-    /// Permille of foreground requests that may meet a command, where requests are counted; also
-    /// enables selection of extents by size. Default 5, half of what is noticeable, since a short
-    /// pass may exceed it by chance. 0 disables both: idle time alone decides.
+    /// Permille of foreground requests that may meet a command, where requests are
+    /// counted; also enables selection of extents by size. Default 5, half of what is
+    /// noticeable, since a short pass may exceed it by chance. 0 disables both: idle time
+    /// alone decides.
     pub met_per_mille: u32,
-    /// Finish a pass within this time even if foreground I/O slows down. Default 0: no limit.
+    /// Finish a pass within this time even if foreground I/O slows down. Default 0: no
+    /// limit.
     pub finish_within: Nanos,
-    /// Trim everything, even if the foreground waits longer than the drive gains. Default no.
+    /// Trim everything, even if the foreground waits longer than the drive gains. Default
+    /// no.
     pub complete: bool,
     /// Trim on battery too. Default no.
     pub on_battery: bool,
-    /// Idle periods are this many times shorter than on the drive that this one represents
-    /// ([`Small`](trimtab_study::study::small::Small)), so they end that many times more often
-    /// per command, and a request that ends one counts for less by this factor. Default 1; not a
-    /// user setting.
+    /// Idle periods are this many times shorter than on the drive that this one
+    /// represents ([`Small`](trimtab_study::study::small::Small)), so they end that many
+    /// times more often per command, and a request that ends one counts for less by this
+    /// factor. Default 1; not a user setting.
     pub rests_shorter: u32,
 }
 
@@ -95,31 +99,32 @@ impl Default for IdleSettings {
 /// Trims in pieces within idle time.
 ///
 /// With [`IdleSettings::met_per_mille`] at most that share of foreground requests meets a
-/// command (`gaps`). Commands go into gaps between requests. Without gaps, commands take less
-/// than a hundredth of the time. While foreground I/O is active, one command is sent at a
-/// time. A free extent that is indivisible and longer than a command takes several.
+/// command (`gaps`). Commands go into gaps between requests. Without gaps, commands take
+/// less than a hundredth of the time. While foreground I/O is active, one command is sent
+/// at a time. A free extent that is indivisible and longer than a command takes several.
 ///
-/// Where extents can be selected by size, the largest come first: few commands cover most of
-/// the space. The rest is skipped if its foreground wait exceeds the gain for the drive
-/// (`gain`); [`Policy::remark`] reports this.
+/// Where extents can be selected by size, the largest come first: few commands cover most
+/// of the space. The rest is skipped if its foreground wait exceeds the gain for the
+/// drive (`gain`); [`Policy::remark`] reports this.
 ///
-/// Commands that take a small part of the budget are cheap. They follow each other without
-/// waiting for gaps, because a request waits for at most one. To keep the share of requests
-/// that meet one, the commands of this pass and the previous one take at most that share of
-/// the time since the previous pass began. The first pass has no such bound.
+/// Commands that take a small part of the budget are cheap. They follow each other
+/// without waiting for gaps, because a request waits for at most one. To keep the share
+/// of requests that meet one, the commands of this pass and the previous one take at most
+/// that share of the time since the previous pass began. The first pass has no such
+/// bound.
 ///
 /// A command has a fixed cost and a cost per byte, both fitted to measured times
 /// ([`Policy::learned`] returns them with their error). A piece is as large as the budget
-/// allows, with two standard errors to spare. If even the smallest piece exceeds the budget,
-/// shrinking gains nothing: pieces are then the largest that cost at most twice the smallest,
-/// with pauses between them, and [`Policy::remark`] says so.
+/// allows, with two standard errors to spare. If even the smallest piece exceeds the
+/// budget, shrinking gains nothing: pieces are then the largest that cost at most twice
+/// the smallest, with pauses between them, and [`Policy::remark`] says so.
 ///
 /// The piece limits the range of one request if windows are divisible, and the largest
-/// discard command otherwise. A request that arrives during a trim waits for one command if
-/// the device serves it between commands. If not, few large commands are better than many
-/// small ones; the policy learns this from foreground waits. Indivisible windows can still be
-/// tried at their tails ([`Observation::tail`]), so the command size is known before a whole
-/// window is sent.
+/// discard command otherwise. A request that arrives during a trim waits for one command
+/// if the device serves it between commands. If not, few large commands are better than
+/// many small ones; the policy learns this from foreground waits. Indivisible windows can
+/// still be tried at their tails ([`Observation::tail`]), so the command size is known
+/// before a whole window is sent.
 #[derive(Clone, Debug)]
 pub struct IdlePolicy {
     settings: IdleSettings,
@@ -173,8 +178,8 @@ impl IdlePolicy {
         self.pace.piece(&self.settings)
     }
 
-    /// True if cheap commands may follow each other: this pass and the previous one spent at most
-    /// their share of the time since the previous began.
+    /// True if cheap commands may follow each other: this pass and the previous one spent
+    /// at most their share of the time since the previous began.
     fn may_go_at_once(&self, observation: &Observation<'_>) -> bool {
         let share = f64::from(self.settings.met_per_mille) / 1000.0;
         let spent: f64 = self.spent.iter().map(|spent| spent.as_f64()).sum();
@@ -219,7 +224,8 @@ impl IdlePolicy {
             {
                 self.quiet.rest(&self.settings, observation.now, sent.took);
             }
-            // A higher permitted share lowers the weight. Cheap commands delay none for long.
+            // A higher permitted share lowers the weight. Cheap commands delay none for
+            // long.
             let met = if self.at_once {
                 0.0
             } else {
@@ -289,8 +295,8 @@ impl IdlePolicy {
         self.gain.should_stop(observation, share_percent, below)
     }
 
-    /// After the deadline, sends the rest at once: whole windows, without a limit on commands. In
-    /// rounds by size every window is incomplete, so all are visited again.
+    /// After the deadline, sends the rest at once: whole windows, without a limit on
+    /// commands. In rounds by size every window is incomplete, so all are visited again.
     fn look_whether_overdue(&mut self, observation: &Observation<'_>) {
         let within = self.settings.finish_within;
         let elapsed = self.began.map_or(Nanos::ZERO, |began| observation.now.saturating_sub(began));
@@ -392,10 +398,11 @@ impl IdlePolicy {
         })
     }
 
-    /// Trial before an indivisible `window` of unknown cost: a free extent of about the piece
-    /// size in a later window if selectable by size, otherwise the tail of one. Each trial uses
-    /// another window if possible, so that the drive does not know its free space yet. After too
-    /// many trials without free space only the window's own tail is tried, once.
+    /// Trial before an indivisible `window` of unknown cost: a free extent of about the
+    /// piece size in a later window if selectable by size, otherwise the tail of one.
+    /// Each trial uses another window if possible, so that the drive does not know its
+    /// free space yet. After too many trials without free space only the window's own
+    /// tail is tried, once.
     fn trial(&self, observation: &Observation<'_>, window: TrimWindow) -> Option<TrimRequest> {
         let search = self.pace.search?;
         let piece = trial_of(self.piece(), observation);
@@ -404,7 +411,8 @@ impl IdlePolicy {
         {
             return None;
         }
-        // Alternates: extents of that size are cheapest, but only tails work if all are larger.
+        // Alternates: extents of that size are cheapest, but only tails work if all are
+        // larger.
         if observation.by_size && search.tried.is_multiple_of(2) {
             let chosen = self
                 .pass

@@ -11,8 +11,8 @@ const RETRY_LAST: Nanos = Nanos::from_secs(86_400);
 
 /// A pass. Everything that starts below `next` is done.
 ///
-/// Stores a position instead of a list, so it survives restarts and windows that appear or
-/// disappear (btrfs chunks). Visits windows in address order.
+/// Stores a position instead of a list, so it survives restarts and windows that appear
+/// or disappear (btrfs chunks). Visits windows in address order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
     /// Current position; `None` without a pass.
@@ -29,7 +29,8 @@ pub struct Pass {
     retry_at: Nanos,
     /// The user requested this pass.
     forced: bool,
-    /// The user requested another pass during this one, to cover space freed behind the position.
+    /// The user requested another pass during this one, to cover space freed behind the
+    /// position.
     again: bool,
 }
 
@@ -169,8 +170,8 @@ impl Pass {
         PassStep::Window(rest_of(*window, next, piece))
     }
 
-    /// A remaining window longer than `len`, `n` golden sections further on among those, and
-    /// therefore far from the result for any other `n`.
+    /// A remaining window longer than `len`, `n` golden sections further on among those,
+    /// and therefore far from the result for any other `n`.
     pub(super) fn scattered(
         &self,
         observation: &Observation<'_>,

@@ -4,7 +4,8 @@ use super::pass::Pass;
 use super::{Action, Observation, Policy, PolicyState};
 use trimtab_drive::units::Bytes;
 
-/// Trims on request; `now` begins with a pass, and under `online` the filesystem discards too.
+/// Trims on request; `now` begins with a pass, and under `online` the filesystem discards
+/// too.
 #[derive(Clone, Debug)]
 pub struct ManualPolicy {
     name: &'static str,
@@ -25,13 +26,15 @@ impl ManualPolicy {
         Self::new("none", Bytes::ZERO, state)
     }
 
-    /// `online`: the filesystem discards on free (`mount -o discard`); otherwise as `none`.
+    /// `online`: the filesystem discards on free (`mount -o discard`); otherwise as
+    /// `none`.
     #[must_use]
     pub fn online(state: &PolicyState) -> Self {
         Self::new("online", Bytes::ZERO, state)
     }
 
-    /// `now`: one full trim at once, like `fstrim`; then as `none`. An interrupted pass resumes.
+    /// `now`: one full trim at once, like `fstrim`; then as `none`. An interrupted pass
+    /// resumes.
     #[must_use]
     pub fn now(min_extent: Bytes, state: &PolicyState) -> Self {
         let policy = Self::new("now", min_extent, state);

@@ -1,6 +1,7 @@
 //! JSON forms that serde's derives cannot express.
 //!
-//! Invariants are checked inside the parser, so that error messages include line and column.
+//! Invariants are checked inside the parser, so that error messages include line and
+//! column.
 
 use super::{Field, Latency, LatencyPart};
 use alloc::format;
@@ -49,7 +50,8 @@ pub struct Float(pub f64);
 impl Serialize for Float {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            // Adding 0.0 removes negative zero, which SQLite lacks: one run must have one text.
+            // Adding 0.0 removes negative zero, which SQLite lacks: one run must have one
+            // text.
             v if v.is_finite() => serializer.serialize_f64(v + 0.0),
             v if v.is_nan() => serializer.serialize_none(),
             v => serializer.serialize_str(if v > 0.0 { "inf" } else { "-inf" }),

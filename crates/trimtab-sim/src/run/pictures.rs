@@ -34,14 +34,15 @@ impl Pictures {
 /// Resolution of shares: one character each.
 pub const SHARE_MAX: u8 = 63;
 
-/// Contents of each superblock over time: `x.len() × superblocks` values per layer, ordered
-/// by time, in [`SHARE_MAX`]ths of a superblock's capacity. The rest is erased.
+/// Contents of each superblock over time: `x.len() × superblocks` values per layer,
+/// ordered by time, in [`SHARE_MAX`]ths of a superblock's capacity. The rest is erased.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct SuperblockMap {
     /// Meaning of `x`.
     pub axis: Axis,
-    /// Superblocks per moment; neighbours are merged above [`SuperblockMap::SUPERBLOCKS_MAX`].
+    /// Superblocks per moment; neighbours are merged above
+    /// [`SuperblockMap::SUPERBLOCKS_MAX`].
     pub superblocks: u32,
     /// Moments; increasing.
     pub x: Vec<u64>,

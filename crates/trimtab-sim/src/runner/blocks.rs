@@ -12,7 +12,8 @@ use trimtab_drive::units::Nanos;
 
 /// Operations between two calls of [`Observer::progress`](super::Observer::progress).
 const PROGRESS_OPS: u32 = 256;
-/// Longest time on the target's clock between two calls of [`Observer::progress`](super::Observer::progress).
+/// Longest time on the target's clock between two calls of
+/// [`Observer::progress`](super::Observer::progress).
 const PROGRESS_EVERY: Nanos = Nanos::from_millis(100);
 
 /// Level of detail per operation.
@@ -27,8 +28,8 @@ pub enum Recording {
 
 /// Runs all of `workload` on `target`.
 ///
-/// Each completed operation is replaced at once; none waits for another to complete. A phase
-/// lasts from the issue of its first operation to the completion of its last.
+/// Each completed operation is replaced at once; none waits for another to complete. A
+/// phase lasts from the issue of its first operation to the completion of its last.
 pub fn run<W, T, E>(workload: &mut W, target: &mut T, events: &mut E) -> RunOutcome
 where
     W: BlockWorkload + ?Sized,
@@ -127,7 +128,8 @@ struct OperationWindow {
     progress_at: Nanos,
 }
 
-/// Operations drawn in advance, so that a target can prefetch for longer than one operation.
+/// Operations drawn in advance, so that a target can prefetch for longer than one
+/// operation.
 const AHEAD: usize = 4;
 
 /// Remaining budget of a phase, and operations drawn in advance.
@@ -135,8 +137,8 @@ struct PhaseBudget {
     ops: u64,
     bytes: u64,
     until: Nanos,
-    /// Operations drawn but not issued, in order from `first`. Kept in place: copying data just
-    /// written piecewise stalls on store forwarding.
+    /// Operations drawn but not issued, in order from `first`. Kept in place: copying
+    /// data just written piecewise stalls on store forwarding.
     drawn: [Command<'static>; AHEAD],
     first: usize,
     len: usize,
@@ -428,7 +430,8 @@ mod tests {
             (Limit::Ops(7), 7),
             (Limit::Bytes(Bytes(7 * 4096)), 7),
             (Limit::Bytes(Bytes(7 * 4096 - 1)), 7),
-            // 1 + 2 + 3 + 1 + 2 + 3 ms: at 12 ms the sixth completes and no more are issued.
+            // 1 + 2 + 3 + 1 + 2 + 3 ms: at 12 ms the sixth completes and no more are
+            // issued.
             (Limit::Time(Nanos::from_millis(12)), 6),
             (Limit::Stream, 1000),
             (Limit::Ops(0), 0),
@@ -493,7 +496,8 @@ mod tests {
     #[test]
     fn draw_announces_only_operations_certain_to_be_issued() {
         let time = Limit::Time(Nanos::from_millis(12));
-        // All are expected except in the phase limited by time, which has six in 12 ms (see above).
+        // All are expected except in the phase limited by time, which has six in 12 ms
+        // (see above).
         for (limits, expected) in [
             (
                 vec![

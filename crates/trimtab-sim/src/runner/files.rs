@@ -6,16 +6,19 @@ use crate::target::{FileTarget, TargetResult};
 use crate::workload::{FileStep, FileWorkload};
 use trimtab_drive::units::Nanos;
 
-/// Longest time on the target's clock between two calls of [`Observer::progress`](super::Observer::progress).
+/// Longest time on the target's clock between two calls of
+/// [`Observer::progress`](super::Observer::progress).
 const PROGRESS_EVERY: Nanos = Nanos::from_millis(100);
-/// Most operations between two calls of [`Observer::progress`](super::Observer::progress).
+/// Most operations between two calls of
+/// [`Observer::progress`](super::Observer::progress).
 const PROGRESS_OPS: u64 = 256;
 
 /// Runs all of `workload` on `target`.
 ///
-/// Reads the clock once per operation. An operation lasts from the end of the previous one to
-/// its own end, so it includes the time to generate it; the null target measures that. A
-/// paced operation counts from its due time, so a slow one is charged for delaying others.
+/// Reads the clock once per operation. An operation lasts from the end of the previous
+/// one to its own end, so it includes the time to generate it; the null target measures
+/// that. A paced operation counts from its due time, so a slow one is charged for
+/// delaying others.
 pub fn run<W, T, E>(workload: &mut W, target: &mut T, events: &mut E) -> RunOutcome
 where
     W: FileWorkload + ?Sized,

@@ -1,4 +1,5 @@
-//! Runs jobs on a block target: several streams at a time, each with its own window and pace.
+//! Runs jobs on a block target: several streams at a time, each with its own window and
+//! pace.
 
 use super::recorder::Recorder;
 use super::{Events, RunEnd, RunOutcome};
@@ -16,7 +17,8 @@ const PROGRESS_OPS: u64 = 256;
 /// Longest time on the target's clock between two calls, while requests are in flight.
 const PROGRESS_EVERY: Nanos = Nanos::from_millis(100);
 
-/// Runs `groups` one after the other. Each job has one phase, which begins after its ramp time.
+/// Runs `groups` one after the other. Each job has one phase, which begins after its ramp
+/// time.
 pub fn run<T, E>(groups: Vec<JobGroup<'_>>, target: &mut T, events: &mut E) -> RunOutcome
 where
     T: PacedTarget + ?Sized,

@@ -13,16 +13,16 @@ use trimtab_drive::histogram::Histogram;
 use trimtab_drive::units::{Bytes, Nanos};
 
 /// Maximum points of a series. When it is full, neighbours are merged and the interval
-/// doubles. Two hours of seconds keep full resolution in a plot, and years of virtual time
-/// fit into memory.
+/// doubles. Two hours of seconds keep full resolution in a plot, and years of virtual
+/// time fit into memory.
 const POINTS_MAX: usize = 7200;
 
-/// Batch size of latencies before they are added to histograms: system calls that move data
-/// evict the histograms from the caches, and one miss per batch is cheaper.
+/// Batch size of latencies before they are added to histograms: system calls that move
+/// data evict the histograms from the caches, and one miss per batch is cheaper.
 const WAITING_MAX: usize = 256;
 
-/// Records operations into the current phase. Costs a few nanoseconds per histogram and does
-/// not allocate after a kind's first operation.
+/// Records operations into the current phase. Costs a few nanoseconds per histogram and
+/// does not allocate after a kind's first operation.
 #[derive(Debug)]
 pub struct Recorder {
     started: Nanos,
@@ -50,13 +50,14 @@ struct OpRecording {
     count: u64,
     total: Histogram,
     parts: Option<Box<(Histogram, Histogram)>>,
-    /// Operations submitted at their time of issue, as on modelled drives: submission took no
-    /// time and completion all of it. Not included in the other histograms.
+    /// Operations submitted at their time of issue, as on modelled drives: submission
+    /// took no time and completion all of it. Not included in the other histograms.
     at_once: Option<Box<Histogram>>,
 }
 
 impl Recorder {
-    /// A recorder for a run that starts at `now` on the target's clock; series in seconds.
+    /// A recorder for a run that starts at `now` on the target's clock; series in
+    /// seconds.
     pub fn new(now: Nanos) -> Self {
         Self {
             started: now,
@@ -109,8 +110,8 @@ impl Recorder {
         self.done.last_mut()
     }
 
-    /// Merges the last completed phase into the earlier one of its name, if any, and adds their
-    /// times. Keeps long series of rounds within memory.
+    /// Merges the last completed phase into the earlier one of its name, if any, and adds
+    /// their times. Keeps long series of rounds within memory.
     pub fn merge_last_phase(&mut self) {
         let Some(last) = self.done.pop() else { return };
         match self.done.iter_mut().find(|phase| phase.name == last.name) {
@@ -360,7 +361,8 @@ impl Intervals {
         sum.latency_max = sum.latency_max.max(latency.0);
     }
 
-    /// Closes the open interval and moves to the one of `now`. A gap becomes one empty point.
+    /// Closes the open interval and moves to the one of `now`. A gap becomes one empty
+    /// point.
     #[cold]
     fn roll(&mut self, now: Nanos) {
         self.push(self.end, Sum { span: self.interval, ..self.open });
@@ -389,7 +391,8 @@ impl Intervals {
     }
 
     fn finish(mut self, now: Nanos, started: Nanos) -> Vec<Series> {
-        // The final partial interval counts with its own length, unless it is too short for a rate.
+        // The final partial interval counts with its own length, unless it is too short
+        // for a rate.
         let began =
             self.end.saturating_sub(self.interval).max(self.points.last().map_or(started, |p| p.0));
         let span = now.saturating_sub(began);

@@ -14,8 +14,8 @@ use trimtab_drive::units::{Bytes, three_digits};
 const SHARE_MAX: f64 = 0.1;
 
 /// A warning if open and free superblocks take more than a tenth of the spare space of
-/// `small`, and twice the share of `full`, the same drive at another capacity. The number of
-/// those superblocks does not scale. `None` for disks.
+/// `small`, and twice the share of `full`, the same drive at another capacity. The number
+/// of those superblocks does not scale. `None` for disks.
 #[must_use]
 pub fn superblocks(full: &DriveSpec, small: &DriveSpec) -> Option<Warning> {
     let (share, count, idle) = spare_taken(small)?;
@@ -63,8 +63,8 @@ mod tests {
     use trimtab_drive::model::sized;
     use trimtab_drive::shipped::drive;
 
-    /// By hand: 128 GiB raw in superblocks of 64 MiB (16 dies, 2 planes, 256 pages of 8 KiB) are
-    /// 2048; 128.04 GB of user data take 1907.9 of them.
+    /// By hand: 128 GiB raw in superblocks of 64 MiB (16 dies, 2 planes, 256 pages of 8
+    /// KiB) are 2048; 128.04 GB of user data take 1907.9 of them.
     #[test]
     fn small_drive_warning_names_a_sufficient_size() {
         let full = drive("crucial-m4-128gb").spec;

@@ -55,7 +55,8 @@ pub struct Loops {
 }
 
 impl Default for Loops {
-    /// Rounds that write 9.2 GB: a file of 1000 MB, and five passes of each of four tests.
+    /// Rounds that write 9.2 GB: a file of 1000 MB, and five passes of each of four
+    /// tests.
     fn default() -> Self {
         Self {
             profile: Profile::Cdm3,

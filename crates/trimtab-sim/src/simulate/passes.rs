@@ -1,4 +1,5 @@
-//! Replays a trace once, or repeatedly until an amount is written, and records the results.
+//! Replays a trace once, or repeatedly until an amount is written, and records the
+//! results.
 
 use super::replay::Replay;
 use super::{SimulatedDrive, Trace, WorkloadResult};

@@ -1,6 +1,6 @@
-//! Tests of SNIA's Performance Test Specification 2.0.2 on a modelled drive: IOPS and write
-//! saturation. A new drive stands for a purged one; rounds transfer bytes instead of lasting a
-//! minute per test point.
+//! Tests of SNIA's Performance Test Specification 2.0.2 on a modelled drive: IOPS and
+//! write saturation. A new drive stands for a purged one; rounds transfer bytes instead
+//! of lasting a minute per test point.
 
 use super::worn_out;
 use crate::analysis::steady::{ROUNDS as WINDOW, SteadyState, steady_state};
@@ -39,7 +39,8 @@ pub const ROUND_BYTES: &str = "round.bytes";
 pub const ROUNDS: &str = "rounds";
 /// Metric: 1 if the last five rounds are steady, else 0.
 pub const STEADY: &str = "steady.reached";
-/// Metric: largest minus smallest value of the last five rounds, in percent of their mean.
+/// Metric: largest minus smallest value of the last five rounds, in percent of their
+/// mean.
 pub const RANGE: &str = "steady.range";
 /// Metric: slope of the linear fit, in IOPS per round.
 pub const SLOPE: &str = "steady.slope";
@@ -105,8 +106,8 @@ pub struct PtsPlan {
 }
 
 impl PtsPlan {
-    /// The plan of `test` with `queue_depth` requests in flight, on a drive of `capacity` with
-    /// blocks of `logical_block` bytes.
+    /// The plan of `test` with `queue_depth` requests in flight, on a drive of `capacity`
+    /// with blocks of `logical_block` bytes.
     ///
     /// # Errors
     /// The drive is too small.
@@ -203,15 +204,16 @@ impl PtsRounds {
         self.rates.len().saturating_sub(WINDOW)
     }
 
-    /// Write amplification from the end of round `from` (0 for the start) to the end of `to`.
+    /// Write amplification from the end of round `from` (0 for the start) to the end of
+    /// `to`.
     fn waf(&self, from: usize, to: usize) -> f64 {
         let ((host, flash), (host_end, flash_end)) = (self.written[from], self.written[to]);
         (flash_end - flash) as f64 / (host_end - host).max(1) as f64
     }
 }
 
-/// Preconditions the target and runs the rounds. Keeps the phases of the preconditioning and of the
-/// 4 KiB random writes.
+/// Preconditions the target and runs the rounds. Keeps the phases of the preconditioning
+/// and of the 4 KiB random writes.
 ///
 /// # Errors
 /// The jobs do not fit the drive.
@@ -271,7 +273,8 @@ fn steady(rates: &[f64]) -> SteadyState {
     steady_state(&rates[rates.len().saturating_sub(WINDOW)..], &[], Bytes::ZERO, 0)
 }
 
-/// Adds figures of the last five rounds, the proof of the steady state, and the rounds as series.
+/// Adds figures of the last five rounds, the proof of the steady state, and the rounds as
+/// series.
 pub fn describe(run: &mut Run, plan: &PtsPlan, rounds: &PtsRounds) {
     let count = rounds.rates.len();
     if count == 0 {

@@ -2,9 +2,10 @@
 //!
 //! Trims of the trace are frees of its host; [`Steered`] decides which reach the drive.
 //!
-//! A recording has latencies, so its host is replayed as one that waits: a request follows
-//! the completion that preceded it in the recording, after the same pause, and a slower drive
-//! slows the host down. Traces without latencies are replayed at their recorded times.
+//! A recording has latencies, so its host is replayed as one that waits: a request
+//! follows the completion that preceded it in the recording, after the same pause, and a
+//! slower drive slows the host down. Traces without latencies are replayed at their
+//! recorded times.
 
 use super::steered::Account;
 use super::timing::Timing;
@@ -65,8 +66,8 @@ struct HostPace {
     timing: Timing,
     /// Recorded and replayed completions; for a closed loop, those in progress.
     open: BinaryHeap<Reverse<(Nanos, Nanos)>>,
-    /// Latest passed completion in the recording, and the same request's completion in the
-    /// replay. With other timings: start of the replay, and its latest arrival.
+    /// Latest passed completion in the recording, and the same request's completion in
+    /// the replay. With other timings: start of the replay, and its latest arrival.
     anchor: (Nanos, Nanos),
     /// Requests so far.
     requests: u64,
@@ -188,8 +189,8 @@ impl<D: Device> Replay<D> {
     }
 }
 
-/// Replays on a new drive: see [`Replay::new`] and [`Steered::new`]. If `feed` fails, so does
-/// the replay; it must fail soon after `stopped` returns true.
+/// Replays on a new drive: see [`Replay::new`] and [`Steered::new`]. If `feed` fails, so
+/// does the replay; it must fail soon after `stopped` returns true.
 pub fn outcome<E>(
     drive: Box<dyn Model>,
     interface: Interface,

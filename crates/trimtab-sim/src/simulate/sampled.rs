@@ -137,7 +137,8 @@ impl SampledDrive {
         self.steps().map(|(a, b)| rate(a, b)).collect()
     }
 
-    /// Reason why the rate of each round of `group` steps will not last; `None` if stable.
+    /// Reason why the rate of each round of `group` steps will not last; `None` if
+    /// stable.
     pub fn unlasting(&self, group: usize) -> Vec<Option<TransientRateReason>> {
         let steps: Vec<(&DriveSample, &DriveSample)> = self.steps().collect();
         let of_round = |round: &[(&DriveSample, &DriveSample)]| {
@@ -158,7 +159,8 @@ impl SampledDrive {
         (host > 0).then(|| medium as f64 / host as f64)
     }
 
-    /// Write amplification over the last quarter of the samples, usually the steady value.
+    /// Write amplification over the last quarter of the samples, usually the steady
+    /// value.
     pub fn waf_last_quarter(&self) -> Option<f64> {
         let last = self.samples.last()?;
         let first = &self.samples[self.samples.len() * 3 / 4];

@@ -1,8 +1,8 @@
 //! A trim policy between a host and a modelled drive, in virtual time.
 //!
-//! A TRIM that arrives here reports space freed by the host. Under `online` it reaches the
-//! drive at once, under `none` never. Other policies decide when the drive learns of it,
-//! window by window. No other request arrives while a policy trims.
+//! A TRIM that arrives here reports space freed by the host. Under `online` it reaches
+//! the drive at once, under `none` never. Other policies decide when the drive learns of
+//! it, window by window. No other request arrives while a policy trims.
 
 use crate::policy::{
     Driver, Observation, PolicySpec, PolicyState, RefusalLimits, Surface, TrimRequest, TrimResponse,
@@ -79,8 +79,8 @@ impl<D: Device> SteeredDrive<D> {
         Self { drive, steering: None }
     }
 
-    /// Puts `drive`, possibly used, under `policy` from `now`; without a policy, trims pass
-    /// through. The first `mapped` bytes hold data.
+    /// Puts `drive`, possibly used, under `policy` from `now`; without a policy, trims
+    /// pass through. The first `mapped` bytes hold data.
     pub fn new(
         drive: D,
         interface: Interface,
@@ -91,8 +91,8 @@ impl<D: Device> SteeredDrive<D> {
         Self { drive, steering: Some(Steering::new(interface, policy, now, mapped)) }
     }
 
-    /// Counts commands and their latency from here on. Stops calling the policy once `stopped`
-    /// returns true; results after that are invalid.
+    /// Counts commands and their latency from here on. Stops calling the policy once
+    /// `stopped` returns true; results after that are invalid.
     #[must_use]
     pub fn counted(mut self, stopped: fn() -> bool) -> Self {
         if let Some(steering) = &mut self.steering {
@@ -239,8 +239,8 @@ impl Steering {
         completion
     }
 
-    /// Runs all policy decisions due before `until`. After two idle periods, skips whole ones, so
-    /// that the cost depends on activity, not on time.
+    /// Runs all policy decisions due before `until`. After two idle periods, skips whole
+    /// ones, so that the cost depends on activity, not on time.
     fn consult(&mut self, drive: &mut impl Device, until: Nanos) {
         let Self { driver: Some(driver), period, stopped, host } = self else { return };
         // A trim may end after `until`: its result is reported after waiting requests.

@@ -13,8 +13,8 @@ use core::cmp::Reverse;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device, Refusal};
 
-/// A drive model that executes block operations. Virtual time advances to the next completion
-/// when the caller waits for it.
+/// A drive model that executes block operations. Virtual time advances to the next
+/// completion when the caller waits for it.
 #[derive(Debug)]
 pub struct DriveTarget<D> {
     drive: D,
@@ -43,7 +43,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Removes the earliest operation if it is due by `now`, or unconditionally if `wait`.
+    /// Removes the earliest operation if it is due by `now`, or unconditionally if
+    /// `wait`.
     #[inline]
     fn pop(&mut self, now: Nanos, wait: bool) -> Option<InFlightCommand> {
         let (first, other) = (self.queue.front(), self.late.peek().map(|Reverse(other)| other));
@@ -58,7 +59,8 @@ impl CompletionQueue {
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct InFlightCommand {
-    /// Completion time, then sequence number: one comparison, without an unpredictable branch.
+    /// Completion time, then sequence number: one comparison, without an unpredictable
+    /// branch.
     order: u128,
     tag: u32,
     issued: Nanos,
@@ -90,7 +92,8 @@ impl<D: Device> DriveTarget<D> {
         self
     }
 
-    /// Starts `op` as [`BlockTarget::submit`] does, including TRIMs of many borrowed ranges.
+    /// Starts `op` as [`BlockTarget::submit`] does, including TRIMs of many borrowed
+    /// ranges.
     ///
     /// # Errors
     /// The drive refuses the operation.
@@ -151,7 +154,8 @@ impl<D: Device> BlockTarget for DriveTarget<D> {
         while let Some(next) = self.in_flight.pop(self.now, reaped < min) {
             let (completed, tag, issued) = (next.done(), next.tag, next.issued);
             self.now = self.now.max(completed);
-            // Modelled submission takes no time: the drive's latency includes command overhead.
+            // Modelled submission takes no time: the drive's latency includes command
+            // overhead.
             done.push(BlockCompletion {
                 tag,
                 issued,
@@ -238,7 +242,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Oracle: a sorted list. Due operations return without waiting; others only on a wait.
+        /// Oracle: a sorted list. Due operations return without waiting; others only on a
+        /// wait.
         #[test]
         fn pending_pops_earliest_first(steps in proptest::collection::vec((0_u64..40, 0_u64..30, proptest::bool::ANY), 1..200)) {
             let (mut pending, mut sorted, mut now) = (CompletionQueue::default(), Vec::new(), 0);

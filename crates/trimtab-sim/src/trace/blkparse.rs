@@ -72,8 +72,8 @@ impl BlkparseState {
             .find(|(_, count)| *count > 0)
     }
 
-    /// `maj,min cpu sequence seconds pid action RWBS sector + sectors [process]`. Skips input
-    /// file headers, summaries, messages and other events.
+    /// `maj,min cpu sequence seconds pid action RWBS sector + sectors [process]`. Skips
+    /// input file headers, summaries, messages and other events.
     pub(super) fn line(&mut self, line: &str) -> Result<TraceLine, LineError> {
         let mut fields = line.split_ascii_whitespace();
         let Some(device) = fields.next().and_then(device) else { return self.between(line) };
@@ -136,7 +136,8 @@ fn request<'a>(
     let offset = bytes(number(Some(sector), "the sector")?, SECTOR_BYTES, "the sector")?;
     match fields.next() {
         Some("+") => {}
-        // No data: a flush, or a passed-through command with its length and bytes in parentheses.
+        // No data: a flush, or a passed-through command with its length and bytes in
+        // parentheses.
         Some(next) if next.starts_with(['(', '[']) => {
             return Ok(without_data(volume, SkipReason::PassedThrough));
         }
@@ -154,8 +155,8 @@ fn request<'a>(
     }))
 }
 
-/// RWBS: F for a preceding flush, the operation, F for FUA, other flags. A second F in place
-/// of the operation is the flush itself.
+/// RWBS: F for a preceding flush, the operation, F for FUA, other flags. A second F in
+/// place of the operation is the flush itself.
 fn rwbs(flags: &str) -> (bool, Result<TraceOpKind, SkipReason>, bool) {
     let (preflush, rest) = flags.strip_prefix('F').map_or((false, flags), |rest| (true, rest));
     let kind = match rest.as_bytes() {

@@ -15,7 +15,8 @@ pub enum TraceFormat {
     Iolog,
     /// blkparse's default text.
     Blkparse,
-    /// Florida International University: `ns pid process sector sectors W|R major minor MD5`.
+    /// Florida International University: `ns pid process sector sectors W|R major minor
+    /// MD5`.
     Fiu,
     /// One request per line in fixed columns.
     Table(&'static ColumnFormat),
@@ -86,8 +87,8 @@ impl TraceFormat {
         }
     }
 
-    /// Detects the format from the `beginning` of a trace: whole lines, including headers.
-    /// Formats that any numbers fit are detected only by their header.
+    /// Detects the format from the `beginning` of a trace: whole lines, including
+    /// headers. Formats that any numbers fit are detected only by their header.
     #[must_use]
     pub fn recognise(beginning: &str) -> FormatMatch {
         let (mut certain, mut possible) = (Vec::new(), Vec::new());

@@ -16,8 +16,8 @@ pub(super) struct IologState {
 impl IologState {
     /// Version 2: `file action [offset length]`; version 3: a timestamp in µs before it.
     ///
-    /// `file wait N` delays the log until N milliseconds after its start, as in fio 3.33; its
-    /// manual says microseconds after the previous wait.
+    /// `file wait N` delays the log until N milliseconds after its start, as in fio 3.33;
+    /// its manual says microseconds after the previous wait.
     pub(super) fn line(&mut self, line: &str) -> Result<TraceLine, LineError> {
         if self.version == 0 {
             self.version = match line.trim() {

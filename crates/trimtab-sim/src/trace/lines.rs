@@ -15,8 +15,8 @@ const NAMED_MAX: usize = 20;
 /// Size of the window for sorting requests by time.
 const WAITING_MAX: usize = 65_536;
 
-/// Reads the lines of a text trace, selects one volume, and returns its requests sorted by
-/// time, because merged lines may go back.
+/// Reads the lines of a text trace, selects one volume, and returns its requests sorted
+/// by time, because merged lines may go back.
 #[derive(Clone, Debug)]
 pub struct Lines {
     parser: Parser,
@@ -80,8 +80,8 @@ impl Lines {
         }
     }
 
-    /// Parses a line including its line end. A last line that is short, or unreadable and without
-    /// a line end, is skipped as cut off, unless it is the only line.
+    /// Parses a line including its line end. A last line that is short, or unreadable and
+    /// without a line end, is skipped as cut off, unless it is the only line.
     ///
     /// # Errors
     /// An invalid line, a second volume without a selection, or a time too far back.

@@ -127,7 +127,8 @@ impl Allocator {
         }
     }
 
-    /// Allocates from a shared preallocation: the nearest of the shortest that are long enough.
+    /// Allocates from a shared preallocation: the nearest of the shortest that are long
+    /// enough.
     fn allocate_shared(&mut self, goal: u32, len: u32) -> Option<BlockRun> {
         let first = order(len).min(SHARED_LISTS - 1);
         for list in first..SHARED_LISTS {
@@ -166,7 +167,8 @@ impl Allocator {
     /// A run of up to `len` blocks at the goal, or by the criteria of `mballoc`.
     fn search(&mut self, goal: u32, len: u32, data: bool) -> Option<BlockRun> {
         let (group, at) = ((goal / GROUP_BLOCKS) as usize, goal % GROUP_BLOCKS);
-        // For metadata the goal only selects the group (`EXT4_MB_HINT_TRY_GOAL` is not set).
+        // For metadata the goal only selects the group (`EXT4_MB_HINT_TRY_GOAL` is not
+        // set).
         let at_goal = (data || !self.group_lists) && self.groups[group].extent_at(at, len) >= len;
         let run = if at_goal { (goal, len) } else { self.search_groups(group, len, data)? };
         self.take(run.0, run.1);
@@ -255,7 +257,8 @@ impl Criterion {
             return false;
         }
         match self {
-            // The first group of a flexible group is reserved for directories while possible.
+            // The first group of a flexible group is reserved for directories while
+            // possible.
             Self::WholeBuddy if data && number.is_multiple_of(FLEX as usize) => false,
             Self::WholeBuddy => {
                 group.largest_order().is_some_and(|largest| largest >= len.ilog2() as usize)

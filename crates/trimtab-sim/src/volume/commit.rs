@@ -223,7 +223,8 @@ impl<D: Device> Volume<D> {
     }
 
     fn write_journal_superblock(&mut self) {
-        // Not waited for: the flush before it takes the time, and the next commit flushes again.
+        // Not waited for: the flush before it takes the time, and the next commit flushes
+        // again.
         let ticket = self.queue.ticket();
         self.queue.flush(self.now, ticket);
         self.write_blocks(

@@ -24,8 +24,9 @@ impl<D: Device> Volume<D> {
     }
 }
 
-/// A file of a volume as a block target. Its dirty data are written and all blocks allocated,
-/// so operations change only file times, which `lazytime` keeps out of the journal.
+/// A file of a volume as a block target. Its dirty data are written and all blocks
+/// allocated, so operations change only file times, which `lazytime` keeps out of the
+/// journal.
 #[derive(Debug)]
 pub struct FileBlocks<'v, D> {
     volume: &'v mut Volume<D>,

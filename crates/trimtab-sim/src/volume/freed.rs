@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 pub enum MergeRule {
     /// Always, within a block group (Linux up to 6.16).
     Full,
-    /// Only with the extent at which the red-black tree search for the position ends, the deeper
-    /// neighbour; then the result also merges with the other neighbour (Linux 6.17 and later,
-    /// observed on 6.18).
+    /// Only with the extent at which the red-black tree search for the position ends, the
+    /// deeper neighbour; then the result also merges with the other neighbour (Linux 6.17
+    /// and later, observed on 6.18).
     SearchPath,
 }
 

@@ -1,8 +1,8 @@
 //! One block group: its bitmap, and its free space in ext4's buddy system.
 //!
-//! The buddy of a free block is the largest aligned power of two of free blocks around it.
-//! ext4 keeps a bitmap per order. This model derives the orders from the bounds of the free
-//! run and keeps only their counts.
+//! The buddy of a free block is the largest aligned power of two of free blocks around
+//! it. ext4 keeps a bitmap per order. This model derives the orders from the bounds of
+//! the free run and keeps only their counts.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -210,8 +210,8 @@ impl BlockGroup {
         }
     }
 
-    /// Length of the buddies from the free block `start` that are needed for `needed` blocks, as
-    /// in `mb_find_extent`. Ends at the end of a buddy or of the run.
+    /// Length of the buddies from the free block `start` that are needed for `needed`
+    /// blocks, as in `mb_find_extent`. Ends at the end of a buddy or of the run.
     #[must_use]
     pub fn extent_at(&self, start: u32, needed: u32) -> u32 {
         if !self.is_free(start) {

@@ -72,8 +72,9 @@ impl Inodes {
         inode / self.per_group
     }
 
-    /// Inode for a file of directory inode `parent`: in its flexible group, in the group of the
-    /// last overflow, or in one chosen by Orlov's rule. Returns the last two for reuse.
+    /// Inode for a file of directory inode `parent`: in its flexible group, in the group
+    /// of the last overflow, or in one chosen by Orlov's rule. Returns the last two for
+    /// reuse.
     pub(super) fn for_file(
         &mut self,
         parent: u32,
@@ -94,8 +95,8 @@ impl Inodes {
         self.first_in_flex(flex).map(|inode| (inode, Some(flex)))
     }
 
-    /// Inode for a directory in `parent`. Top-level directories are spread, starting at `seed`;
-    /// others stay with their parent while there is room.
+    /// Inode for a directory in `parent`. Top-level directories are spread, starting at
+    /// `seed`; others stay with their parent while there is room.
     pub(super) fn for_dir(
         &mut self,
         parent: u32,
@@ -142,7 +143,8 @@ impl Inodes {
         (0..n).map(move |i| (start + i) % n)
     }
 
-    /// First group of the flexible group with the fewest directories and average usage or less.
+    /// First group of the flexible group with the fewest directories and average usage or
+    /// less.
     fn emptiest(&self, start: u32, space: &Allocator) -> Option<u32> {
         let n = u64::from(self.flexes());
         let (inodes, blocks) = (self.free() / n, space.free() / n);
@@ -155,8 +157,8 @@ impl Inodes {
         all.min_by_key(|(_, flex)| flex.dirs).map(|(number, _)| number * FLEX)
     }
 
-    /// First group of the first flexible group from `start` that is not much above average in
-    /// usage and directories; otherwise of the first with a free inode.
+    /// First group of the first flexible group from `start` that is not much above
+    /// average in usage and directories; otherwise of the first with a free inode.
     fn near(&self, start: u32, space: &Allocator) -> Option<u32> {
         let n = u64::from(self.flexes());
         let members = u64::from(FLEX.min(self.bits.len() as u32));
@@ -189,7 +191,8 @@ mod tests {
         let mut flexes: Vec<u32> =
             tops[..6].iter().map(|inode| inodes.group(*inode) / FLEX).collect();
         flexes.sort_unstable();
-        // Group 0 has fewer inodes than average; group 4 has fewer blocks because of the journal.
+        // Group 0 has fewer inodes than average; group 4 has fewer blocks because of the
+        // journal.
         assert_eq!(flexes, [1, 2, 3, 5, 6, 7]);
         let sub = inodes.for_dir(7, tops[3], 0, &space).unwrap();
         assert_eq!(sub, tops[3] + 1, "others go to their parent");

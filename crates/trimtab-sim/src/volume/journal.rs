@@ -68,7 +68,8 @@ pub struct CommitTransaction {
     pub freed: FreedExtents,
 }
 
-/// A committed transaction with blocks not yet in place, which pins its part of the journal.
+/// A committed transaction with blocks not yet in place, which pins its part of the
+/// journal.
 #[derive(Clone, Copy, Debug)]
 struct LoggedTransaction {
     id: u64,
@@ -133,7 +134,8 @@ impl Journal {
         }
     }
 
-    /// Frees a metadata block: it need not be written, and log replay must not restore it.
+    /// Frees a metadata block: it need not be written, and log replay must not restore
+    /// it.
     pub fn forget(&mut self, block: u32, now: Nanos) {
         self.since.get_or_insert(now);
         if self.running.remove(block) {
@@ -180,7 +182,8 @@ impl Journal {
         closed
     }
 
-    /// Allocates `n` blocks at the head of the log. Returns volume runs: two if the log wraps.
+    /// Allocates `n` blocks at the head of the log. Returns volume runs: two if the log
+    /// wraps.
     pub fn append(&mut self, n: u32) -> [(u32, u32); 2] {
         // Block 0 of the journal is its superblock.
         let first = n.min(self.blocks - self.head);
@@ -248,8 +251,8 @@ impl Journal {
         }
     }
 
-    /// Takes the blocks to write in place, sorted: all, or those of the oldest transaction in the
-    /// log. Skips blocks changed again by an open transaction.
+    /// Takes the blocks to write in place, sorted: all, or those of the oldest
+    /// transaction in the log. Skips blocks changed again by an open transaction.
     pub fn take_home(&mut self, only_oldest: bool) -> Vec<u32> {
         let oldest =
             if only_oldest { self.logged.front().map_or(0, |logged| logged.id) } else { u64::MAX };
@@ -300,8 +303,9 @@ mod tests {
 
     #[test]
     fn commit_size_matches_jbd2() {
-        // From jbd2_run_stats of a tree of 38,905 inodes created and removed: 4645 blocks logged as
-        // 4665, 2436 as 2447, and 2447 with 2199 freed directory blocks as 2463.
+        // From jbd2_run_stats of a tree of 38,905 inodes created and removed: 4645 blocks
+        // logged as 4665, 2436 as 2447, and 2447 with 2199 freed directory blocks as
+        // 2463.
         for (blocks, revokes, logged) in
             [(4645, 0, 4665), (2436, 0, 2447), (11, 0, 13), (2447, 2199, 2463)]
         {

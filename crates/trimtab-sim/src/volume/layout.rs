@@ -12,7 +12,8 @@ pub const FLEX: u32 = 16;
 const INODES_PER_BLOCK: u32 = (BLOCK / 256) as u32;
 /// Group descriptors of 64 bytes per block.
 const DESCRIPTORS_PER_BLOCK: u32 = (BLOCK / 64) as u32;
-/// The first non-reserved inode is 11, `lost+found`; 12 is the first for files. From 0 here.
+/// The first non-reserved inode is 11, `lost+found`; 12 is the first for files. From 0
+/// here.
 pub const RESERVED_INODES: u32 = 11;
 /// Smallest volume with a useful journal.
 pub const SIZE_MIN: u64 = 64 << 20;
@@ -34,7 +35,8 @@ pub struct VolumeLayout {
     pub journal_blocks: u32,
     /// Initial metadata including the journal: start and length, sorted and disjoint.
     pub reserved: Vec<(u32, u32)>,
-    /// The kernel keeps lists of groups by fragmentation (Linux 5.13 and later, from 16 groups).
+    /// The kernel keeps lists of groups by fragmentation (Linux 5.13 and later, from 16
+    /// groups).
     pub group_lists: bool,
     /// Start of each flexible group's bitmaps.
     flex_metadata: Vec<u32>,
@@ -76,7 +78,8 @@ impl VolumeLayout {
 
     fn place_metadata(&mut self) -> Result<(), VolumeError> {
         let descriptors = self.groups.div_ceil(DESCRIPTORS_PER_BLOCK);
-        // Room for the descriptors of a volume 1000 times as large, at most one block of pointers.
+        // Room for the descriptors of a volume 1000 times as large, at most one block of
+        // pointers.
         let growth = (self.groups * 1024)
             .div_ceil(DESCRIPTORS_PER_BLOCK)
             .saturating_sub(descriptors)
@@ -200,7 +203,8 @@ impl VolumeLayout {
     }
 }
 
-/// True if a group holds a superblock copy (`sparse_super`): 0, 1 and powers of 3, 5 and 7.
+/// True if a group holds a superblock copy (`sparse_super`): 0, 1 and powers of 3, 5 and
+/// 7.
 fn has_superblock(group: u32) -> bool {
     let power_of = |base: u32| {
         let mut power = base;

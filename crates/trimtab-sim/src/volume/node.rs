@@ -19,7 +19,8 @@ pub struct Node {
     pub inode: u32,
     pub parent: u32,
     pub name: Box<str>,
-    /// Changes when the node is reused for another file, so that queues detect stale entries.
+    /// Changes when the node is reused for another file, so that queues detect stale
+    /// entries.
     pub generation: u32,
     /// Bytes.
     pub size: u64,
@@ -162,8 +163,9 @@ impl Extents {
 
 /// Directory entries, as far as traffic depends on them: the block of each.
 ///
-/// A small directory is one block. A larger one is a hash tree (`dir_index`): a root block,
-/// and leaves that split in half when full. A catalogue is the same, sorted by name.
+/// A small directory is one block. A larger one is a hash tree (`dir_index`): a root
+/// block, and leaves that split in half when full. A catalogue is the same, sorted by
+/// name.
 #[derive(Clone, Debug)]
 pub struct Dir {
     leaves: Vec<Leaf>,

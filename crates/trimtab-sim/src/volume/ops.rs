@@ -161,7 +161,8 @@ impl<D: Device> Volume<D> {
     fn enter(&mut self, node: u32) {
         let (parent, hash) = (self.nodes[node as usize].parent, self.nodes[node as usize].hash());
         let key = self.key(hash, &self.nodes[node as usize].name);
-        // A catalogue leaf holds the file's record and the thread back to it, both with the name.
+        // A catalogue leaf holds the file's record and the thread back to it, both with
+        // the name.
         let name = &self.nodes[node as usize].name;
         let bytes =
             if self.spec.catalogue { 300 + 2 * entry_bytes(name) } else { entry_bytes(name) };
@@ -187,8 +188,8 @@ impl<D: Device> Volume<D> {
         self.touch_inode(parent);
     }
 
-    /// Adds a block to a directory. Space exists, since files leave [`RESERVE`] blocks free,
-    /// possibly only after a commit or a trim.
+    /// Adds a block to a directory. Space exists, since files leave [`RESERVE`] blocks
+    /// free, possibly only after a commit or a trim.
     pub(super) fn add_dir_block(&mut self, dir: u32) {
         let node = &self.nodes[dir as usize];
         let goal = self.goal(node.inode, node.extents.end(), false);

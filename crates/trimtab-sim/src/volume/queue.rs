@@ -75,7 +75,8 @@ pub struct Foreground {
     pub in_flight: u32,
     /// Start of the current idle time.
     pub idle_since: Option<Nanos>,
-    /// Longest duration of a synchronous request since the last call, from when it was ready.
+    /// Longest duration of a synchronous request since the last call, from when it was
+    /// ready.
     pub wait_max: Option<Nanos>,
 }
 
@@ -297,7 +298,8 @@ impl<D> BlockQueue<D> {
 }
 
 impl<D: Device> BlockQueue<D> {
-    /// Sends the next request, at the time returned by [`next_dispatch`](Self::next_dispatch).
+    /// Sends the next request, at the time returned by
+    /// [`next_dispatch`](Self::next_dispatch).
     pub fn dispatch(&mut self, at: Nanos) {
         let urgent = self.sync.front().is_some_and(|request| request.ready <= at);
         let Some(request) =

@@ -37,7 +37,8 @@ pub struct Age {
 }
 
 impl<D: Device> Volume<D> {
-    /// Creates a filesystem on `drive` like `mkfs` and mounts it. The clock starts at `now`.
+    /// Creates a filesystem on `drive` like `mkfs` and mounts it. The clock starts at
+    /// `now`.
     pub fn format(drive: D, spec: VolumeSpec, now: Nanos) -> Result<Self, VolumeError> {
         let room = drive.size().0.checked_sub(spec.start.0);
         let room = room.ok_or_else(|| {
@@ -141,7 +142,8 @@ impl<D: Device> Volume<D> {
         self.wait_for(ticket);
     }
 
-    /// Runs written by `mkfs`: superblocks, descriptors, bitmaps; all metadata unless lazy.
+    /// Runs written by `mkfs`: superblocks, descriptors, bitmaps; all metadata unless
+    /// lazy.
     fn metadata_to_write(&self) -> Vec<(u32, u32)> {
         if !self.spec.mkfs.lazy {
             return self.layout.reserved.clone();
@@ -166,8 +168,8 @@ impl<D: Device> Volume<D> {
         self.spec.discard = discard;
     }
 
-    /// Unmounts and mounts: writes everything, drops preallocations, page cache and trim marks,
-    /// and recomputes free space from the files.
+    /// Unmounts and mounts: writes everything, drops preallocations, page cache and trim
+    /// marks, and recomputes free space from the files.
     pub fn remount(&mut self) {
         while !self.dirty.is_empty()
             || self.journal.anything_running()
@@ -203,9 +205,9 @@ impl<D: Device> Volume<D> {
         runs
     }
 
-    /// Allocates free blocks, as if to old files, until `fill` of the volume is in use. Leaves free
-    /// extents throughout, of lengths drawn from `lengths`, in blocks; without those, random ones
-    /// of about the given length.
+    /// Allocates free blocks, as if to old files, until `fill` of the volume is in use.
+    /// Leaves free extents throughout, of lengths drawn from `lengths`, in blocks;
+    /// without those, random ones of about the given length.
     pub fn age_like(&mut self, age: &Age, lengths: &[u32]) -> Result<(), VolumeError> {
         let mean = match lengths.len() {
             0 => age.free_extent.0 as f64 / BLOCK as f64,

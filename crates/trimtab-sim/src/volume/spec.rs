@@ -9,8 +9,8 @@ use trimtab_drive::units::{Bytes, Nanos};
 /// Bytes of a filesystem block.
 pub const BLOCK: u64 = 4096;
 
-/// Specification of a volume. Start from [`VolumeSpec::ext4`], [`VolumeSpec::ext4_2011`] or
-/// [`VolumeSpec::desktop_2011`] and change the differences.
+/// Specification of a volume. Start from [`VolumeSpec::ext4`], [`VolumeSpec::ext4_2011`]
+/// or [`VolumeSpec::desktop_2011`] and change the differences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VolumeSpec {
     /// Filesystem family, as shown in reports.
@@ -30,10 +30,12 @@ pub struct VolumeSpec {
     pub atime: Atime,
     /// Online discard.
     pub discard: Discard,
-    /// Largest discard command; longer ranges are split. Linux: `queue/discard_max_bytes`.
-    /// Default 2 GiB - 512 KiB, rounded down: an ATA TRIM of 64 ranges of 65535 sectors.
+    /// Largest discard command; longer ranges are split. Linux:
+    /// `queue/discard_max_bytes`. Default 2 GiB - 512 KiB, rounded down: an ATA TRIM of
+    /// 64 ranges of 65535 sectors.
     pub discard_max: Bytes,
-    /// Ranges per TRIM. Linux sends one, a catalogue's journal a whole transaction. Default 1.
+    /// Ranges per TRIM. Linux sends one, a catalogue's journal a whole transaction.
+    /// Default 1.
     pub discard_ranges: u32,
     /// Journal settings for dirty metadata.
     pub journal: JournalSpec,
@@ -49,8 +51,8 @@ pub struct VolumeSpec {
     pub block_layer: BlockLayer,
     /// Host processor time per operation.
     pub host: HostCost,
-    /// Compressibility of journal and metadata blocks. Default 75 %: bitmaps, tables of mostly
-    /// zero inodes, and half-filled directory blocks.
+    /// Compressibility of journal and metadata blocks. Default 75 %: bitmaps, tables of
+    /// mostly zero inodes, and half-filled directory blocks.
     pub metadata_class: DataClass,
 }
 
@@ -70,7 +72,8 @@ named! {
     pub enum Atime {
         /// Every read updates it (`strictatime`).
         Strict = "strictatime",
-        /// Updated if older than the last change or a day (`relatime`, Linux 2.6.30 default).
+        /// Updated if older than the last change or a day (`relatime`, Linux 2.6.30
+        /// default).
         Relative = "relatime",
         /// Never (`noatime`).
         Never = "noatime",
@@ -84,12 +87,13 @@ named! {
     pub enum Discard {
         /// None.
         Off = "off",
-        /// Exactly the freed space, one command per merged extent, inside the commit, which waits
-        /// for all of them. Linux 2.6.39 to 5.14.
+        /// Exactly the freed space, one command per merged extent, inside the commit,
+        /// which waits for all of them. Linux 2.6.39 to 5.14.
         Freed = "freed",
-        /// The freed space and the free space after it, up to the next used block or the end of the
-        /// group, sent one by one by a worker after the commit. A freed extent merges only with the
-        /// neighbour at which its search in the tree of freed extents ends. Measured on Linux 6.18.
+        /// The freed space and the free space after it, up to the next used block or the
+        /// end of the group, sent one by one by a worker after the commit. A freed extent
+        /// merges only with the neighbour at which its search in the tree of freed
+        /// extents ends. Measured on Linux 6.18.
         FreedAndFollowing = "freed-and-following",
     }
 }
@@ -114,7 +118,8 @@ pub struct JournalSpec {
 pub struct Writeback {
     /// Host memory for the page cache.
     pub memory: Bytes,
-    /// Percent of it dirty at which the flusher starts (`dirty_background_ratio`). Default 10.
+    /// Percent of it dirty at which the flusher starts (`dirty_background_ratio`).
+    /// Default 10.
     pub background_percent: u32,
     /// Percent of it dirty at which writers wait (`dirty_ratio`). Default 20.
     pub limit_percent: u32,
@@ -127,7 +132,8 @@ pub struct Writeback {
 /// The block layer below the filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLayer {
-    /// Largest request (`max_sectors_kb`, or segments per request times 4 KiB). Default 512 KiB.
+    /// Largest request (`max_sectors_kb`, or segments per request times 4 KiB). Default
+    /// 512 KiB.
     pub request_max: u32,
     /// Requests in flight on the drive. Default 31: what SATA NCQ leaves for data.
     pub queue_depth: u32,
@@ -137,8 +143,9 @@ pub struct BlockLayer {
     pub write_cache: bool,
 }
 
-/// Host processor time per operation, which blocks the foreground. These are parameters, not
-/// results: measure them with `trimtab bench` on a memory filesystem of the target machine.
+/// Host processor time per operation, which blocks the foreground. These are parameters,
+/// not results: measure them with `trimtab bench` on a memory filesystem of the target
+/// machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostCost {
     /// Creating and closing an empty file.
@@ -235,8 +242,8 @@ impl VolumeSpec {
         spec
     }
 
-    /// A desktop system of 2011 with names and inodes in one catalogue, allocation at write time
-    /// and writeback on close (HFS Plus on OS X 10.6).
+    /// A desktop system of 2011 with names and inodes in one catalogue, allocation at
+    /// write time and writeback on close (HFS Plus on OS X 10.6).
     #[must_use]
     pub const fn desktop_2011() -> Self {
         let mut spec = Self::ext4_2011();

@@ -59,12 +59,14 @@ impl TrimLog {
 
 /// A volume and its trim policy.
 ///
-/// The policy is called before and after each operation, and in idle time when due. A trim
-/// runs in parallel with the foreground. The next window waits for a long operation to end.
+/// The policy is called before and after each operation, and in idle time when due. A
+/// trim runs in parallel with the foreground. The next window waits for a long operation
+/// to end.
 pub struct SteeredVolume<D> {
     driver: Driver,
     surface: ObservedVolume<D>,
-    /// Time and start of the window in progress, whose end is not yet reported to the policy.
+    /// Time and start of the window in progress, whose end is not yet reported to the
+    /// policy.
     sent: Option<(Nanos, u64)>,
     /// Start of the previous window.
     last_start: u64,
@@ -110,7 +112,8 @@ impl<D: Device> Surface for ObservedVolume<D> {
 
 impl<D: Device> SteeredVolume<D> {
     /// Puts `volume` under `policy`, with a write counter in steps of `counter_step`
-    /// ([`Bytes::MAX`] for a counter that never moves). The specification sets online discard.
+    /// ([`Bytes::MAX`] for a counter that never moves). The specification sets online
+    /// discard.
     pub fn new(volume: Volume<D>, policy: Box<dyn Policy>, counter_step: Bytes) -> Self {
         let windows = volume.trim_windows();
         let taken = discards(&volume);
@@ -258,7 +261,8 @@ impl<D: Device> TrimTarget for SteeredVolume<D> {
     }
 }
 
-/// Failed windows are retried without limit: no location on a modelled volume fails for good.
+/// Failed windows are retried without limit: no location on a modelled volume fails for
+/// good.
 fn driver(policy: Box<dyn Policy>) -> Driver {
     Driver::new(policy, RefusalLimits::ENDLESS)
 }
@@ -371,7 +375,8 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// Writes and syncs a small file every 100 ms, `n` times. Returns the longest duration.
+    /// Writes and syncs a small file every 100 ms, `n` times. Returns the longest
+    /// duration.
     fn foreground(target: &mut SteeredVolume<Slow>, n: u64) -> Nanos {
         let mut longest = Nanos::ZERO;
         for i in 0..n {
@@ -400,7 +405,8 @@ mod tests {
         }
         let log = target.log();
         assert_eq!((log.trims, log.began.0 / S), (1, 20));
-        // About 1.9 GiB at 9 ms per MiB take 17 s; a request waits for a group of 128 MiB.
+        // About 1.9 GiB at 9 ms per MiB take 17 s; a request waits for a group of 128
+        // MiB.
         assert!((14..20).contains(&((log.ended - log.began).0 / S)), "{log:?}");
         assert!(during.0 > S && during.0 < 8 * S && alone.0 < S / 100, "{during} {alone}");
     }
@@ -411,12 +417,14 @@ mod tests {
         foreground(&mut target, 90);
         target.volume_mut().drive_mut().wait_max = Nanos::ZERO;
         let longest = foreground(&mut target, 1500);
-        // A request waits for at most one command; syncing a file is five requests in sequence.
+        // A request waits for at most one command; syncing a file is five requests in
+        // sequence.
         let wait = target.volume().drive().wait_max;
         assert!(wait <= Nanos::from_millis(5) + Nanos(100_000), "{wait}");
         assert!(longest <= Nanos::from_millis(25) + Nanos(500_000), "{longest}");
-        // Few requests may meet a command and a group of ext4 is a chain of commands, so the pass
-        // takes long. Metadata writeback delays writes too, so trim durations are checked.
+        // Few requests may meet a command and a group of ext4 is a chain of commands, so
+        // the pass takes long. Metadata writeback delays writes too, so trim durations
+        // are checked.
         foreground(&mut target, 18_500);
         let longest = target.volume().drive().trim_max;
         assert!(longest > Nanos::ZERO && longest <= Nanos::from_millis(5), "{longest}");

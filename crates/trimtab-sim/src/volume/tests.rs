@@ -277,9 +277,9 @@ fn specs() -> impl Strategy<Value = VolumeSpec> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// After any steps, bitmaps match extents, nothing is in use twice, free counts are right,
-    /// the journal stays within its bounds, and files hold their data: no discard, late write or
-    /// metadata block has hit them.
+    /// After any steps, bitmaps match extents, nothing is in use twice, free counts are
+    /// right, the journal stays within its bounds, and files hold their data: no discard,
+    /// late write or metadata block has hit them.
     #[test]
     fn volume_stays_consistent_and_keeps_file_data(spec in specs(), steps in steps()) {
         let mut volume = volume(spec, 160 << 20);
@@ -488,8 +488,8 @@ fn fitrim_skips_trimmed_groups_like_ext4() {
     let sent = v.trim(part, Bytes::ZERO).unwrap();
     assert_eq!(sent.returned, Bytes(128 << 20), "the free extent goes to its own end");
     assert_eq!(v.trim(part, Bytes::ZERO).unwrap().returned, Bytes(128 << 20));
-    // Mixed minimums lose space silently: after a trim with a large minimum and one group with a
-    // small one, all groups count as trimmed.
+    // Mixed minimums lose space silently: after a trim with a large minimum and one group
+    // with a small one, all groups count as trimmed.
     v.remount();
     v.age_like(
         &Age {
@@ -584,14 +584,16 @@ fn trim_by_size_sends_all_once_and_marks_groups() {
         "of each size"
     );
     let all = TrimWindow { start: 0, len: u64::MAX };
-    // In one command and in commands of 150 KiB, whose last part is below the minimum size.
+    // In one command and in commands of 150 KiB, whose last part is below the minimum
+    // size.
     for command_max in [Bytes::MAX, Bytes(150 << 10)] {
         assert_eq!(trim_by_size(&mut v, command_max, |_| {}), free, "in commands of {command_max}");
         assert_eq!(trim_by_size(&mut v, command_max, |_| {}), 0, "all groups are marked");
         assert_eq!(v.trim(all, Bytes::ZERO).unwrap().returned, Bytes::ZERO, "also for a full trim");
         v.remount();
     }
-    // Space freed after the first round is not marked trimmed: only its group is sent again.
+    // Space freed after the first round is not marked trimmed: only its group is sent
+    // again.
     let freed = |v: &mut Volume<Recorder>| {
         v.delete("f").unwrap();
         v.sync().unwrap();
@@ -766,7 +768,8 @@ fn writeback_of_removed_file_never_hits_later_file() {
     v.delete("a").unwrap();
     v.create("b", &fill(BLOCK, 2)).unwrap();
     v.fsync("b").unwrap();
-    // It only fits into the removed file's blocks, and overtakes the queued writes of that.
+    // It only fits into the removed file's blocks, and overtakes the queued writes of
+    // that.
     v.create("c", &fill(85 << 20, 3)).unwrap();
     v.fsync("c").unwrap();
     let files = BTreeMap::from([("b".to_string(), (BLOCK, 2)), ("c".to_string(), (85 << 20, 3))]);

@@ -180,11 +180,13 @@ impl<D: Device> Volume<D> {
     /// [`take_trimmed`](Self::take_trimmed) returns the result. One trim at a time. After
     /// `commands_max` commands it ends early, at the end of the current free extent.
     ///
-    /// With `sizes`, extents are sent one by one, as from a map of free space, which does not use
-    /// ext4's marks. The last round marks the group unless something was freed there since.
+    /// With `sizes`, extents are sent one by one, as from a map of free space, which does
+    /// not use ext4's marks. The last round marks the group unless something was freed
+    /// there since.
     ///
-    /// As in ext4: a group marked as trimmed is skipped, and only a window that covers the whole
-    /// group sets the mark. A free extent that begins in the window is sent to its own end.
+    /// As in ext4: a group marked as trimmed is skipped, and only a window that covers
+    /// the whole group sets the mark. A free extent that begins in the window is sent to
+    /// its own end.
     pub fn begin_trim(&mut self, request: TrimRequest) {
         let TrimRequest { window, min_extent, sizes, command_max, commands_max, .. } = request;
         let (below, last) =

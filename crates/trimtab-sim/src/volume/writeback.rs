@@ -184,8 +184,8 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Preferred block for an inode: after its last block, otherwise in its flexible group. Files
-    /// use the second group, because the first is reserved for directories.
+    /// Preferred block for an inode: after its last block, otherwise in its flexible
+    /// group. Files use the second group, because the first is reserved for directories.
     pub(super) fn goal(&self, inode: u32, behind: Option<u32>, data: bool) -> u32 {
         if let Some(behind) = behind {
             return behind.min(self.layout.blocks - 1);
@@ -253,7 +253,8 @@ impl<D: Device> Volume<D> {
         self.flushing = None;
     }
 
-    /// Starts a commit or checkpoint that frees blocks and journal space, unless one is running.
+    /// Starts a commit or checkpoint that frees blocks and journal space, unless one is
+    /// running.
     pub(super) fn make_way(&mut self) {
         if self.commit.is_none() && self.journal.anything_running() {
             self.start_commit();
@@ -282,7 +283,8 @@ impl<D: Device> Volume<D> {
         self.spec.writeback.memory.0 / 100 * u64::from(self.spec.writeback.background_percent)
     }
 
-    /// Makes a writer wait above the dirty limit; wakes the flusher above the background limit.
+    /// Makes a writer wait above the dirty limit; wakes the flusher above the background
+    /// limit.
     pub(super) fn throttle(&mut self) {
         let background = self.dirty_background();
         if self.dirty_bytes() <= background {

@@ -1,8 +1,9 @@
 //! Ageing: fills the filesystem with mixed files and deletes them, in rounds.
 //!
 //! Each round writes the same number of bytes in four groups of files with fixed shares,
-//! interleaved at random like several programs writing at once. The sizes are assumptions,
-//! documented with [`GROUPS`]; published measurements give only the names of the groups.
+//! interleaved at random like several programs writing at once. The sizes are
+//! assumptions, documented with [`GROUPS`]; published measurements give only the names of
+//! the groups.
 
 use super::{FileStep, FileWorkload, WorkloadPlan};
 use crate::op::{FileOp, Payload};
@@ -37,7 +38,8 @@ const FILE_SHARE_MAX: u64 = 16;
 /// File sizes of a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FileSizes {
-    /// Log-normal: median in bytes, standard deviation of the logarithm, largest in bytes.
+    /// Log-normal: median in bytes, standard deviation of the logarithm, largest in
+    /// bytes.
     LogNormal(f64, f64, u64),
     /// Uniform between these bounds, in bytes.
     Uniform(u64, u64),
@@ -364,8 +366,8 @@ mod tests {
     use alloc::collections::BTreeMap;
     use alloc::string::ToString as _;
 
-    /// Replays the steps on a set of files; panics where a filesystem would refuse. Returns bytes
-    /// and files by group, peak bytes, and the phases.
+    /// Replays the steps on a set of files; panics where a filesystem would refuse.
+    /// Returns bytes and files by group, peak bytes, and the phases.
     fn replay(mut age: Age) -> (BTreeMap<String, (u64, u64)>, u64, Vec<String>) {
         let mut files: BTreeMap<String, u64> = BTreeMap::new();
         let mut dirs: Vec<String> = Vec::new();

@@ -1,8 +1,8 @@
 //! CrystalDiskMark test sets: sequential and random I/O on a test file, in passes.
 //!
-//! Differences from the original: written data is new for every write (the original repeats
-//! one buffer, which compresses and deduplicates), and a test of T threads at depth Q is one
-//! window of Q × T operations.
+//! Differences from the original: written data is new for every write (the original
+//! repeats one buffer, which compresses and deduplicates), and a test of T threads at
+//! depth Q is one window of Q × T operations.
 
 pub mod figures;
 pub mod looped;
@@ -38,9 +38,11 @@ named! {
     /// A set of tests.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Profile {
-        /// CrystalDiskMark 3: sequential 1 MiB, random 512K, 4K, 4K at depth 32; in pairs.
+        /// CrystalDiskMark 3: sequential 1 MiB, random 512K, 4K, 4K at depth 32; in
+        /// pairs.
         Cdm3 = "cdm3",
-        /// CrystalDiskMark 8 and 9, default: all reads, then all writes, each after a warm-up pass.
+        /// CrystalDiskMark 8 and 9, default: all reads, then all writes, each after a
+        /// warm-up pass.
         Cdm8 = "cdm8",
         /// CrystalDiskMark 8 and 9 for NVMe.
         Nvme = "nvme",
@@ -106,7 +108,8 @@ impl Profile {
         }
     }
 
-    /// True if each test reads and writes before the next test; false if all reads come first.
+    /// True if each test reads and writes before the next test; false if all reads come
+    /// first.
     #[must_use]
     pub const fn pairs(self) -> bool {
         matches!(self, Self::Cdm3)
@@ -225,7 +228,8 @@ impl Crystal {
     /// Creates the workload of `settings` under `seed`.
     ///
     /// # Errors
-    /// No passes, a file below [`SIZE_MIN`], neither reads nor writes, rounds without writes.
+    /// No passes, a file below [`SIZE_MIN`], neither reads nor writes, rounds without
+    /// writes.
     pub fn new(settings: CrystalSettings, seed: u64) -> Result<Self, CrystalSettingsError> {
         let problem = if settings.passes == 0 || settings.passes > 10_000 {
             "the number of passes must be 1 to 10000"
@@ -331,7 +335,8 @@ impl Crystal {
             }
             _ => u64::MAX,
         };
-        // Each pass has its own stream, so that a resumed round repeats the same operations.
+        // Each pass has its own stream, so that a resumed round repeats the same
+        // operations.
         self.places =
             Stream::new(self.seed, &format!("crystal.{}.{}", self.rounds, self.next_step));
     }

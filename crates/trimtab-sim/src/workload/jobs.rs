@@ -1,4 +1,5 @@
-//! Jobs as fio defines them: addresses, mix, rate and limits of independent streams of requests.
+//! Jobs as fio defines them: addresses, mix, rate and limits of independent streams of
+//! requests.
 
 mod file;
 pub mod load;
@@ -50,10 +51,11 @@ impl JobMix {
 pub enum JobAddresses {
     /// In order, separately for reads and writes.
     Sequential,
-    /// Drawn from a pattern; this percentage of the requests, the others follow the last request.
+    /// Drawn from a pattern; this percentage of the requests, the others follow the last
+    /// request.
     Drawn(Pattern, u8),
-    /// Zones in order of address: percentage of the requests, percentage of the space. Uniform
-    /// within each zone.
+    /// Zones in order of address: percentage of the requests, percentage of the space.
+    /// Uniform within each zone.
     Zoned(Vec<(u8, u8)>),
 }
 
@@ -82,7 +84,8 @@ pub enum JobPace {
     Unlimited,
     /// This many requests of each kind per second, at equal intervals.
     Even(f64),
-    /// This many requests per second, at intervals drawn from an exponential distribution.
+    /// This many requests per second, at intervals drawn from an exponential
+    /// distribution.
     Random(f64),
 }
 
@@ -217,8 +220,8 @@ impl Job {
         Ok((offset, size / block * block))
     }
 
-    /// Requests of one clone on a space of `span` bytes: whole passes over the space up to
-    /// `io_size`, at least `loops`.
+    /// Requests of one clone on a space of `span` bytes: whole passes over the space up
+    /// to `io_size`, at least `loops`.
     fn requests(&self, span: u64) -> u64 {
         if self.time_based {
             return u64::MAX;
@@ -232,8 +235,8 @@ impl Job {
         requests.saturating_mul(if self.mix == JobMix::TrimWrite { 2 } else { 1 })
     }
 
-    /// Upper bound of the bytes that all clones write on a target of `target` bytes. Timed jobs are
-    /// assumed to write at [`ASSUMED_RATE`].
+    /// Upper bound of the bytes that all clones write on a target of `target` bytes.
+    /// Timed jobs are assumed to write at [`ASSUMED_RATE`].
     #[must_use]
     pub fn written_max(&self, target: Bytes) -> Bytes {
         if !self.writes() {
@@ -504,8 +507,8 @@ pub struct JobStream {
     space: (u64, u64),
     requests_left: u64,
     data: DataClass,
-    /// Sources of addresses: one for reads and one for writes, one for all, or one for each zone.
-    /// Each with the percentage of requests up to and including it.
+    /// Sources of addresses: one for reads and one for writes, one for all, or one for
+    /// each zone. Each with the percentage of requests up to and including it.
     draws: Vec<(u8, Synthetic)>,
     /// End of the last request.
     follows: u64,
@@ -569,8 +572,8 @@ impl JobStream {
         }
     }
 
-    /// The kind to issue and its due time. Of a mix whose drawn kind is early, the other kind is
-    /// issued if it is due first.
+    /// The kind to issue and its due time. Of a mix whose drawn kind is early, the other
+    /// kind is issued if it is due first.
     fn paced(&self, kind: RequestKind, now: Nanos) -> (RequestKind, Nanos) {
         let per_second = match self.pace {
             JobPace::Unlimited => return (kind, now),

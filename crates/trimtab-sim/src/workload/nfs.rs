@@ -1,13 +1,13 @@
 //! An emulation of the operation mix of SPECsfs2008 (NFSv3), not SPEC's benchmark.
 //!
 //! The mix is exactly the published one. SPEC's tables of file and transfer sizes are not
-//! public, so the tables come from filebench's `netsfs` workload, which was modelled on them.
-//! The figures compare drives, filesystems and trim policies with each other, not with
-//! published SPECsfs results.
+//! public, so the tables come from filebench's `netsfs` workload, which was modelled on
+//! them. The figures compare drives, filesystems and trim policies with each other, not
+//! with published SPECsfs results.
 //!
-//! Every stream (SPEC's processes) has its own directories of 20 file names; 60 % exist at
-//! the start. Names are selected by an exponential popularity. Writes fill new files up to
-//! their size or overwrite existing ones, so the set of files has a constant size.
+//! Every stream (SPEC's processes) has its own directories of 20 file names; 60 % exist
+//! at the start. Names are selected by an exponential popularity. Writes fill new files
+//! up to their size or overwrite existing ones, so the set of files has a constant size.
 
 mod figures;
 mod files;
@@ -64,7 +64,8 @@ pub struct NfsStream {
     files: FileSet,
     data: DataClass,
     rng: Stream,
-    /// The next operations: the mix, shuffled, so every hundred operations match it exactly.
+    /// The next operations: the mix, shuffled, so every hundred operations match it
+    /// exactly.
     deck: Vec<OpKind>,
     path: String,
 }
@@ -84,7 +85,8 @@ impl NfsStream {
         self.files.size()
     }
 
-    /// Creates directories, links and files on `target`; calls `made` with the bytes of each.
+    /// Creates directories, links and files on `target`; calls `made` with the bytes of
+    /// each.
     pub fn prepare<T: NfsTarget + ?Sized>(
         &mut self,
         target: &mut T,

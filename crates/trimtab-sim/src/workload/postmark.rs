@@ -1,7 +1,7 @@
 //! PostMark 1.5x (Katcher, NetApp TR-3022, 1997): transactions on many small files.
 //!
-//! Every operation, name, size and byte follows from the settings, with the original's order
-//! of random draws (see `stream`), so published counts are reproduced exactly.
+//! Every operation, name, size and byte follows from the settings, with the original's
+//! order of random draws (see `stream`), so published counts are reproduced exactly.
 
 mod figures;
 pub mod mt19937;
@@ -31,7 +31,8 @@ pub const SETTING_MAX: u32 = i32::MAX as u32;
 pub struct PostmarkSettings {
     /// Minimum size of a new file in bytes.
     pub size_low: u32,
-    /// New files are below this size (or equal if it equals `size_low`); appends stop at it.
+    /// New files are below this size (or equal if it equals `size_low`); appends stop at
+    /// it.
     pub size_high: u32,
     /// Files created before the transactions.
     pub number: u32,
@@ -109,8 +110,8 @@ pub enum PostmarkSettingsError {
 }
 
 impl PostmarkSettings {
-    /// Settings of the published Mac OS X results: 10,000 files of 500 bytes to 100 kB, 20,000
-    /// transactions, 4 KiB blocks, unbuffered.
+    /// Settings of the published Mac OS X results: 10,000 files of 500 bytes to 100 kB,
+    /// 20,000 transactions, 4 KiB blocks, unbuffered.
     #[must_use]
     pub fn published() -> Self {
         Self {
@@ -237,7 +238,8 @@ pub struct PostmarkCounts {
     pub bytes_read: Bytes,
     /// Bytes written.
     pub bytes_written: Bytes,
-    /// Bytes read as the original counts them: in single precision, which drifts above 16 MiB.
+    /// Bytes read as the original counts them: in single precision, which drifts above 16
+    /// MiB.
     pub bytes_read_single: f32,
     /// Bytes written as the original counts them.
     pub bytes_written_single: f32,

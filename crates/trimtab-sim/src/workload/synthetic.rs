@@ -1,4 +1,5 @@
-//! Synthetic block workloads: sequential, uniform, hot and cold, Zipf; mixed sizes and kinds.
+//! Synthetic block workloads: sequential, uniform, hot and cold, Zipf; mixed sizes and
+//! kinds.
 
 use crate::setting::Setting;
 use crate::workload::{BlockPhase, BlockWorkload, Limit, WorkloadPlan};
@@ -19,24 +20,26 @@ pub enum Pattern {
     Sequential,
     /// Uniform over all aligned positions.
     Uniform,
-    /// A share of the operations goes to a share of the space, both in (0, 1), uniform within
-    /// each part. Hot positions are spread over the whole space.
+    /// A share of the operations goes to a share of the space, both in (0, 1), uniform
+    /// within each part. Hot positions are spread over the whole space.
     HotCold {
         /// Hot share of the space.
         space: f64,
         /// Share of the operations that go to it.
         ops: f64,
     },
-    /// Zipf's law: the k-th most popular position is used in proportion to 1 / k^`theta`, from 0
-    /// (uniform) to below 10. A fixed permutation spreads popularity over the space.
+    /// Zipf's law: the k-th most popular position is used in proportion to 1 / k^`theta`,
+    /// from 0 (uniform) to below 10. A fixed permutation spreads popularity over the
+    /// space.
     Zipf {
         /// Exponent.
         theta: f64,
     },
     /// Every position once per round, each round in another random order.
     Shuffled,
-    /// Pareto's law: `share` of the positions, in (0, 1), get 1 - `share` of the operations, and the
-    /// same holds within them. A fixed permutation spreads them over the space.
+    /// Pareto's law: `share` of the positions, in (0, 1), get 1 - `share` of the
+    /// operations, and the same holds within them. A fixed permutation spreads them over
+    /// the space.
     Pareto {
         /// Share of the positions.
         share: f64,
@@ -108,13 +111,14 @@ named! {
     /// Address distribution of trims.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum TrimPattern {
-        /// All addresses by the pattern, in use or not. With a share q of trims among trims and
-        /// writes of one size at uniform addresses, 1 - q of the space is in use on average, as the
-        /// last operation at an address decides.
+        /// All addresses by the pattern, in use or not. With a share q of trims among
+        /// trims and writes of one size at uniform addresses, 1 - q of the space is in
+        /// use on average, as the last operation at an address decides.
         #[default]
         All = "all",
-        /// Uniform over the addresses in use, whatever the pattern: the mix of Frankie et al. (2012).
-        /// On average (1 - 2q) / (1 - q) of the space is in use, for q below one half.
+        /// Uniform over the addresses in use, whatever the pattern: the mix of Frankie et
+        /// al. (2012). On average (1 - 2q) / (1 - q) of the space is in use, for q below
+        /// one half.
         InUse = "in-use",
     }
 }
@@ -171,7 +175,8 @@ impl Synthetic {
     /// Creates the workload of `settings` under `seed`.
     ///
     /// # Errors
-    /// No size, a size of 0 or above the span, shares over 100 %, an exponent out of range.
+    /// No size, a size of 0 or above the span, shares over 100 %, an exponent out of
+    /// range.
     pub fn new(settings: SyntheticSettings, seed: u64) -> Result<Self, SyntheticSettingsError> {
         let grain = check(&settings)?;
         let places = settings.span / grain;
@@ -197,7 +202,8 @@ impl Synthetic {
         })
     }
 
-    /// Switches to trims of [`TrimsOf::InUse`]; the first `in_use` bytes are in use initially.
+    /// Switches to trims of [`TrimsOf::InUse`]; the first `in_use` bytes are in use
+    /// initially.
     ///
     /// # Errors
     /// At least as many trims as writes: nothing would stay in use.
@@ -415,8 +421,9 @@ impl UsedPositions {
         Some(place)
     }
 
-    /// Selects and clears `count` positions from a random one in use, uniformly. `None` if
-    /// nothing is in use. Retries until it hits: on average `places` over those in use.
+    /// Selects and clears `count` positions from a random one in use, uniformly. `None`
+    /// if nothing is in use. Retries until it hits: on average `places` over those in
+    /// use.
     fn take(&mut self, count: u64) -> Option<u64> {
         if self.used == 0 {
             return None;
@@ -438,12 +445,12 @@ impl UsedPositions {
     }
 }
 
-/// Zipf-distributed ranks by rejection-inversion (Hoermann and Derflinger 1996): the exact
-/// discrete law in constant time, without a table.
+/// Zipf-distributed ranks by rejection-inversion (Hoermann and Derflinger 1996): the
+/// exact discrete law in constant time, without a table.
 ///
 /// A uniform draw below the integral of x^-theta is inverted and rounded to a rank. It is
-/// accepted with the probability that gives each rank its exact frequency; less than a third
-/// of the draws are repeated.
+/// accepted with the probability that gives each rank its exact frequency; less than a
+/// third of the draws are repeated.
 #[derive(Clone, Debug)]
 struct Zipf {
     places: u64,
@@ -507,9 +514,9 @@ impl Zipf {
 /// Arguments below which a series is more accurate than a quotient of small numbers.
 const SERIES_BELOW: f64 = 1e-6;
 
-/// A fixed permutation of `0..places` that scatters neighbours: a four-round Feistel network
-/// over the next power of two, with cycle walking. For an odd number of bits one half has one
-/// more: the halves change sides each round and are back after four.
+/// A fixed permutation of `0..places` that scatters neighbours: a four-round Feistel
+/// network over the next power of two, with cycle walking. For an odd number of bits one
+/// half has one more: the halves change sides each round and are back after four.
 #[derive(Clone, Debug)]
 struct Spread {
     places: u64,
@@ -599,8 +606,8 @@ mod tests {
         assert!((88_000..92_000).contains(&hot), "{hot}");
     }
 
-    /// Chi-square of ranks against 1 / k^theta / H: one bin each for ranks 1 to 10, then doubling
-    /// bins. Returns it with its degrees of freedom.
+    /// Chi-square of ranks against 1 / k^theta / H: one bin each for ranks 1 to 10, then
+    /// doubling bins. Returns it with its degrees of freedom.
     fn zipf_chi_square(places: u64, theta: f64, draws: u32) -> (f64, u32) {
         let bin = |rank: u64| if rank <= 10 { rank - 1 } else { 10 + u64::from((rank / 11).ilog2()) } as usize;
         let mut expected = vec![0.0; bin(places) + 1];
@@ -720,7 +727,8 @@ mod tests {
         }
     }
 
-    /// Oracle: equal shares, within five standard deviations of sampling without replacement.
+    /// Oracle: equal shares, within five standard deviations of sampling without
+    /// replacement.
     #[test]
     fn hot_addresses_are_scattered_for_any_bit_count() {
         for places in [1 << 14, 1 << 15, (1 << 15) + 1, 3 << 13, 1 << 17] {

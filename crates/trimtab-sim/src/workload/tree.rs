@@ -140,7 +140,8 @@ impl TreeList {
     }
 }
 
-/// Metrics of a run, one sample per try. Interrupted tries contribute their completed phases.
+/// Metrics of a run, one sample per try. Interrupted tries contribute their completed
+/// phases.
 ///
 /// `unpack+sync.rate` is the size over the time of unpacking and its sync in MB/s.
 #[must_use]

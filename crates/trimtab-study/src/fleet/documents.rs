@@ -1,4 +1,5 @@
-//! The documents of hosts, as `trimtab doctor --json` and `trimtab wear --json` print them.
+//! The documents of hosts, as `trimtab doctor --json` and `trimtab wear --json` print
+//! them.
 
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeMap;

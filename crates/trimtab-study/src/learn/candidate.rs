@@ -9,7 +9,8 @@ use trimtab_drive::spec::{
 
 /// Number of continuous parameters (`classes::PARAMETERS`).
 pub const NUMBERS: usize = 23;
-/// Number of those that small probes can identify: the first ones. The others need a whole drive.
+/// Number of those that small probes can identify: the first ones. The others need a
+/// whole drive.
 pub const OF_SMALL_PROBES: usize = 18;
 
 /// Indices of the numbers.
@@ -58,8 +59,8 @@ pub mod at {
     pub const SLC_LEAST: usize = 20;
     /// Additional SLC cache on an empty drive, in millionths.
     pub const SLC_MORE: usize = 21;
-    /// Memory for the map, if not all of it fits: bytes per 10^6 bytes of the drive mapped in
-    /// 4 KiB units. The whole map takes 977.
+    /// Memory for the map, if not all of it fits: bytes per 10^6 bytes of the drive
+    /// mapped in 4 KiB units. The whole map takes 977.
     pub const MAP: usize = 22;
 }
 
@@ -180,8 +181,8 @@ impl Candidate {
         }
     }
 
-    /// Replaces the properties that small probes cannot identify by those of `other`, except
-    /// visible ones.
+    /// Replaces the properties that small probes cannot identify by those of `other`,
+    /// except visible ones.
     #[must_use]
     pub fn hiding(mut self, other: &Self) -> Self {
         let bits = self.shown_bits().unwrap_or(other.hidden.bits_per_cell);
@@ -190,7 +191,8 @@ impl Candidate {
         self
     }
 
-    /// The same drive with this many pages per block; the visible erase time per page stays.
+    /// The same drive with this many pages per block; the visible erase time per page
+    /// stays.
     #[must_use]
     pub fn paged(mut self, pages: u32) -> Self {
         self.logs[at::ERASE] +=
@@ -248,7 +250,8 @@ impl Candidate {
         self.rounded(at::SPARE).clamp(20, 1500) as u32
     }
 
-    /// Minimum and maximum size of the SLC cache, in millionths of the capacity; equal if fixed.
+    /// Minimum and maximum size of the SLC cache, in millionths of the capacity; equal if
+    /// fixed.
     #[must_use]
     pub fn slc_ppm(&self) -> (u32, u32) {
         let least = self.rounded(at::SLC_LEAST).clamp(500, 300_000) as u32;
@@ -268,7 +271,8 @@ impl Candidate {
         if self.hidden.maps_in_part { self.rounded(at::MAP).clamp(1, 976) as u32 } else { 0 }
     }
 
-    /// Memory for the map of a drive of `capacity` bytes; `None` if all of it is in memory.
+    /// Memory for the map of a drive of `capacity` bytes; `None` if all of it is in
+    /// memory.
     #[must_use]
     pub fn map_bytes(&self, capacity: u64) -> Option<u64> {
         let bytes = u128::from(capacity) * u128::from(self.map_ppm()) * u128::from(SMALLEST_UNIT)
@@ -283,7 +287,8 @@ impl Candidate {
         self.hidden.pages_per_block.min((most / PAGES_STEP * PAGES_STEP).max(PAGES_STEP))
     }
 
-    /// The smallest drive equivalent under the probes of `plan`. It never collects garbage.
+    /// The smallest drive equivalent under the probes of `plan`. It never collects
+    /// garbage.
     #[must_use]
     pub fn laboratory(&self, plan: &ProbePlan) -> DriveSpec {
         let capacity = plan.start + 2 * plan.area;
@@ -306,7 +311,8 @@ impl Candidate {
             geometry,
             SlcSize::Fixed { bytes: slc_bytes },
         );
-        // Superblocks of a large drive stay open for long; data in an open one are not moved.
+        // Superblocks of a large drive stay open for long; data in an open one are not
+        // moved.
         if let Medium::Flash(flash) = &mut spec.medium
             && let Some(slc) = flash.slc_cache.as_mut().filter(|_| !self.kind.folds)
         {

@@ -1,7 +1,7 @@
 //! Class priors: the starting point of a fit, and the distributions of properties that no
-//! probe identifies. Also the space of drives for recovery tests. Link, commands and reads of
-//! PCIe drives follow the catalogue (drives/measured). The rest is our own estimate, and the
-//! shipped specifications lie within it.
+//! probe identifies. Also the space of drives for recovery tests. Link, commands and
+//! reads of PCIe drives follow the catalogue (drives/measured). The rest is our own
+//! estimate, and the shipped specifications lie within it.
 
 use super::ReportedProperties;
 use super::candidate::{Candidate, DriveKind, HiddenProperties, NUMBERS, OF_SMALL_PROBES, at};
@@ -34,8 +34,9 @@ const fn of(field: &'static str, sata: (f64, f64), pcie: (f64, f64)) -> Paramete
     }
 }
 
-/// Field and priors (median, standard deviation of the logarithm) of each parameter, on a SATA and
-/// on a PCIe drive, in the order of [`at`]. Each probe lists the fields that it identifies.
+/// Field and priors (median, standard deviation of the logarithm) of each parameter, on a
+/// SATA and on a PCIe drive, in the order of [`at`]. Each probe lists the fields that it
+/// identifies.
 #[rustfmt::skip]
 pub const PARAMETERS: [Parameter; NUMBERS] = [
     of("interface.rate_bytes_per_s", (450e6, 0.7), (2.3e9, 0.7)),
@@ -72,8 +73,8 @@ pub fn priors(reported: &ReportedProperties) -> [Prior; NUMBERS] {
 /// Share of drives with only part of the map in memory: 7 of the 36 measured models
 /// (drives/measured) are DRAM-less NVMe drives.
 const WITHOUT_MEMORY: f64 = 0.2;
-/// Limits of the sampled map memory. Less would be visible to the small probes. Its prior is our
-/// estimate, around the 128 of `nvme-qlc-dramless-500gb` (64 MB, itself assumed).
+/// Limits of the sampled map memory. Less would be visible to the small probes. Its prior
+/// is our estimate, around the 128 of `nvme-qlc-dramless-500gb` (64 MB, itself assumed).
 const MAP_PPM: (f64, f64) = (20.0, 600.0);
 
 /// Victim selection policies and the number of drives in ten that use each.
@@ -100,8 +101,8 @@ const MANY_BITS: [f64; 2] = [0.4, 0.35];
 /// specifications (2.2 ms against 0.56 and 1.38).
 const FOUR_BITS_SLOWER: f64 = 2.2;
 
-/// Sets the native program time that matches the number of bits if it is hidden behind an SLC
-/// cache. On other drives, program times are visible and bits are not.
+/// Sets the native program time that matches the number of bits if it is hidden behind an
+/// SLC cache. On other drives, program times are visible and bits are not.
 #[must_use]
 pub fn programs_as_bits(mut candidate: Candidate) -> Candidate {
     if candidate.kind.slc && candidate.hidden.bits_per_cell == bits(true)[1] {
@@ -136,8 +137,8 @@ pub fn rarity_of_hidden(candidate: &Candidate, reported: &ReportedProperties) ->
         + if candidate.kind.slc { slc(if reported.full_duplex { 0.99 } else { 0.6 }) } else { 0.0 }
 }
 
-/// Samples the properties that small probes cannot identify. SLC caches exist for cells of three
-/// or more bits.
+/// Samples the properties that small probes cannot identify. SLC caches exist for cells
+/// of three or more bits.
 #[must_use]
 pub fn with_hidden_drawn(
     mut candidate: Candidate,
@@ -272,7 +273,8 @@ pub fn draw(random: &mut Stream, reported: &ReportedProperties) -> Candidate {
         *log =
             libm::log(prior.median) + prior.sigma * random.normal().clamp(-SIGMAS_MAX, SIGMAS_MAX);
     }
-    // Writes occupy a SATA processor as long as reads or longer, most PCIe ones far longer.
+    // Writes occupy a SATA processor as long as reads or longer, most PCIe ones far
+    // longer.
     if !pcie {
         logs[at::WRITE_OVERHEAD] =
             logs[at::OVERHEAD] + if random.chance(0.5) { 0.0 } else { random.unit() };
@@ -322,8 +324,9 @@ mod tests {
     use alloc::vec::Vec;
     use trimtab_drive::shipped;
 
-    /// Native four-bit cells take 2.2 times as long as three-bit cells (the shipped 2.2 ms against
-    /// 0.56 and 1.38), so bits and program times behind an SLC cache are sampled together.
+    /// Native four-bit cells take 2.2 times as long as three-bit cells (the shipped 2.2
+    /// ms against 0.56 and 1.38), so bits and program times behind an SLC cache are
+    /// sampled together.
     #[test]
     fn drawn_native_program_time_matches_bits_per_cell() {
         let reported =

@@ -1,12 +1,14 @@
-//! Fits modelled drives to the figures: the best one, and others that explain them equally well.
+//! Fits modelled drives to the figures: the best one, and others that explain them
+//! equally well.
 //!
-//! One search and one ensemble serve both sets of figures: of the small probes ([`part`]) and of a
-//! whole drive ([`whole`]). Residuals are differences of logarithms divided by the standard error of
-//! each figure; class priors count as further figures. The [`search`] draws kinds of drives (dies,
-//! rows, mapping unit ...) and changes the best ones one property at a time; numbers follow
-//! Levenberg-Marquardt steps ([`local`]). The [`ensemble`] uses randomised maximum likelihood
-//! (Oliver, He and Reynolds 1996): each member is fitted to figures and priors perturbed by their
-//! errors. Members that do not explain the figures are rejected.
+//! One search and one ensemble serve both sets of figures: of the small probes ([`part`])
+//! and of a whole drive ([`whole`]). Residuals are differences of logarithms divided by
+//! the standard error of each figure; class priors count as further figures. The
+//! [`search`] draws kinds of drives (dies, rows, mapping unit ...) and changes the best
+//! ones one property at a time; numbers follow Levenberg-Marquardt steps ([`local`]). The
+//! [`ensemble`] uses randomised maximum likelihood (Oliver, He and Reynolds 1996): each
+//! member is fitted to figures and priors perturbed by their errors. Members that do not
+//! explain the figures are rejected.
 
 mod ensemble;
 mod linear;
@@ -33,7 +35,8 @@ use whole::WholeDrive;
 /// Runs the probes of a plan on candidates. Implementations may evaluate candidates in
 /// parallel; the results do not depend on the order.
 pub trait CandidateEvaluator: Sync {
-    /// The figures of each of `candidates` according to `show`; `None` for an impossible drive.
+    /// The figures of each of `candidates` according to `show`; `None` for an impossible
+    /// drive.
     fn all(&self, candidates: &[Candidate], show: &ProbeFunction<'_>) -> Vec<Option<Vec<f64>>>;
 }
 
@@ -61,9 +64,9 @@ pub fn shown(candidate: &Candidate, plan: &ProbePlan) -> Option<Vec<f64>> {
     Some(found.observations.iter().map(|one| libm::log(one.value_ns)).collect())
 }
 
-/// Misfit above which the best drive may be of the wrong kind. Of 29 randomly drawn drives
-/// learned with `full`, eight had a larger misfit (docs/method/twin.md). Their intervals held
-/// 8 to 100 % of the measured values, those of the others 78 to 100 %.
+/// Misfit above which the best drive may be of the wrong kind. Of 29 randomly drawn
+/// drives learned with `full`, eight had a larger misfit (docs/method/twin.md). Their
+/// intervals held 8 to 100 % of the measured values, those of the others 78 to 100 %.
 pub const OF_THE_RIGHT_KIND: f64 = 0.3;
 
 /// Result of a fit.
@@ -71,7 +74,8 @@ pub const OF_THE_RIGHT_KIND: f64 = 0.3;
 pub struct FitResult {
     /// The drive that explains the figures best.
     pub best: Candidate,
-    /// Other drives that explain the figures, repeated with other hidden properties if few do.
+    /// Other drives that explain the figures, repeated with other hidden properties if
+    /// few do.
     pub members: Vec<Candidate>,
     /// Number of distinct members that explain the figures.
     pub explained: u32,
@@ -79,7 +83,8 @@ pub struct FitResult {
     pub misfit: f64,
     /// Deviation of the logarithms that two of three figures stay within.
     pub off: f64,
-    /// For each number, the share of the prior uncertainty that the figures removed, from 0 to 1.
+    /// For each number, the share of the prior uncertainty that the figures removed, from
+    /// 0 to 1.
     pub learned: [f64; NUMBERS],
     /// Figures that the best drive does not explain, with its own value.
     pub odd: Vec<(Observation, f64)>,
@@ -124,7 +129,8 @@ impl FitResult {
 
 /// Drives and figures of one set of probes.
 trait Space: Sync {
-    /// Logarithms of the figures of a candidate, in probe order; `None` for an impossible drive.
+    /// Logarithms of the figures of a candidate, in probe order; `None` for an impossible
+    /// drive.
     fn show(&self, candidate: &Candidate) -> Option<Vec<f64>>;
 
     /// As [`show`](Self::show), on drives that differ in their random choices.
@@ -170,8 +176,8 @@ struct Problem<'a> {
     loose: f64,
 }
 
-/// Fits drives to `found`, and to the figures of the `whole` drive if it was probed. Returns `None`
-/// if stopped, or if no candidate could be tried.
+/// Fits drives to `found`, and to the figures of the `whole` drive if it was probed.
+/// Returns `None` if stopped, or if no candidate could be tried.
 pub fn fit(
     found: &Findings,
     whole: Option<&Findings>,

@@ -9,7 +9,8 @@ use super::probes::{Findings, ProbePlan};
 
 /// Default unit of TRIM commands, pieces and mapping.
 const UNIT_DEFAULT: u64 = 4096;
-/// Ratio of the times for zeros and for incompressible data below which the drive compresses.
+/// Ratio of the times for zeros and for incompressible data below which the drive
+/// compresses.
 const COMPRESSED: f64 = 0.93;
 /// Largest share of a flush taken by its program.
 pub(super) const PROGRAM_OF_FLUSH: f64 = 0.9;
@@ -40,7 +41,8 @@ pub fn invert(found: &Findings, plan: &ProbePlan) -> Candidate {
     let program = found
         .ns(&burst_last(plan))
         .map(|of_a_byte| of_a_byte * f64::from(kind.dies()) * kind.row_bytes() as f64);
-    // A flush waits for one program. If the link limits a burst, the burst rate says less.
+    // A flush waits for one program. If the link limits a burst, the burst rate says
+    // less.
     let flushed = found
         .ns("flush")
         .filter(|_| !kind.protected)
@@ -73,7 +75,8 @@ pub fn invert(found: &Findings, plan: &ProbePlan) -> Candidate {
     for (number, value) in trim_costs(found, plan, &host, kind.unit_bytes) {
         set(number, value.map(|value| value.max(1.0)));
     }
-    // The commonest hidden properties: no small probe shows them, and studies use the best drive.
+    // The commonest hidden properties: no small probe shows them, and studies use the
+    // best drive.
     Candidate { kind, logs, hidden: classes::common(kind.slc) }
 }
 
@@ -156,7 +159,8 @@ fn kind(found: &Findings, plan: &ProbePlan, host: &HostEstimate, read: Option<f6
     }
 }
 
-/// Ratio of the write times of zeros and random data: the stored share if the flash limits.
+/// Ratio of the write times of zeros and random data: the stored share if the flash
+/// limits.
 fn written_smaller(found: &Findings) -> Option<f64> {
     found.ns("write zeros").zip(found.ns("write random")).map(|(zeros, random)| zeros / random)
 }
@@ -166,8 +170,8 @@ fn read_smaller(found: &Findings) -> Option<f64> {
     found.ns("read zeros").zip(found.ns("read random")).map(|(zeros, random)| zeros / random)
 }
 
-/// The mapping unit as shown by random writes that are limited by the flash: shorter writes
-/// need a read-modify-write and take as long.
+/// The mapping unit as shown by random writes that are limited by the flash: shorter
+/// writes need a read-modify-write and take as long.
 #[must_use]
 pub fn unit_written(found: &Findings) -> Option<u64> {
     let cost = |size: u64| found.ns(&alloc::format!("random write {size} to the end"));

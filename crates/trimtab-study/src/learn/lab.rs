@@ -44,7 +44,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Mean of the middle four fifths of the latencies, in nanoseconds; excludes rare retries.
+    /// Mean of the middle four fifths of the latencies, in nanoseconds; excludes rare
+    /// retries.
     #[must_use]
     pub fn middle_ns(&self) -> f64 {
         let mut sorted = self.latencies.clone();
@@ -89,7 +90,8 @@ impl<'a> ProbeSession<'a> {
         self.wait_for_one()
     }
 
-    /// Runs a TRIM with `beside` right after it. Returns its latency and the other commands.
+    /// Runs a TRIM with `beside` right after it. Returns its latency and the other
+    /// commands.
     pub fn trim_beside(
         &mut self,
         ranges: &[Extent],
@@ -126,8 +128,8 @@ impl<'a> ProbeSession<'a> {
         Ok(stream)
     }
 
-    /// As [`stream`](Self::stream), with one additional command of `beside` always in flight
-    /// until `commands` end. Returns the streams of both.
+    /// As [`stream`](Self::stream), with one additional command of `beside` always in
+    /// flight until `commands` end. Returns the streams of both.
     pub fn streams(
         &mut self,
         depth: u32,

@@ -61,7 +61,8 @@ impl LearnMeasurements {
     /// `write_limit` bytes; `None` selects the default.
     ///
     /// # Errors
-    /// The drive is a hard disk, the write limit is too low, or the drive is impossible or fails.
+    /// The drive is a hard disk, the write limit is too low, or the drive is impossible
+    /// or fails.
     pub fn in_virtual_time(
         spec: &DriveSpec,
         called: &str,
@@ -120,8 +121,8 @@ impl LearnMeasurements {
         })
     }
 
-    /// Fits drives to the measurements: first to the small probes, then to the whole drive.
-    /// Returns `None` if stopped, or if no candidate could be tried.
+    /// Fits drives to the measurements: first to the small probes, then to the whole
+    /// drive. Returns `None` if stopped, or if no candidate could be tried.
     pub fn fitted(
         &self,
         tries: &dyn CandidateEvaluator,
@@ -234,7 +235,8 @@ pub fn identifier(model: &str) -> String {
     if name.is_empty() { "drive".to_owned() } else { name }
 }
 
-/// Removes line feeds and control characters from names, as twin files may not contain them.
+/// Removes line feeds and control characters from names, as twin files may not contain
+/// them.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()

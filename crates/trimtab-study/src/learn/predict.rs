@@ -1,7 +1,7 @@
 //! Workloads that no probe runs, to verify the predictions of a twin.
 //!
-//! They run on a drive of the same design with less capacity (`study::small`). The twin and
-//! the drive it represents are scaled down alike.
+//! They run on a drive of the same design with less capacity (`study::small`). The twin
+//! and the drive it represents are scaled down alike.
 
 pub mod churn;
 
@@ -66,7 +66,8 @@ named! {
     }
 }
 
-/// Figures of a drive of `spec` under all workloads. `None` if it cannot be scaled down, or fails.
+/// Figures of a drive of `spec` under all workloads. `None` if it cannot be scaled down,
+/// or fails.
 #[must_use]
 pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<WorkloadFigure>> {
     let small = SmallDrive::of(spec, SIZE).ok()?.spec;
@@ -99,9 +100,9 @@ impl Area {
         }
     }
 
-    /// Runs the workloads. If writes are permitted, first writes the whole area sequentially:
-    /// random writes of an earlier round make longer reads touch many rows, and members of an
-    /// ensemble had no earlier round.
+    /// Runs the workloads. If writes are permitted, first writes the whole area
+    /// sequentially: random writes of an earlier round make longer reads touch many rows,
+    /// and members of an ensemble had no earlier round.
     ///
     /// # Errors
     /// The target fails.
@@ -145,9 +146,9 @@ impl Area {
 
     /// Figures of `spec` as member `nth` of an ensemble. `None` if impossible or failing.
     ///
-    /// The fill of the open superblock in the SLC cache before the area was written is unknown
-    /// for a real drive. It decides which data move to native cells when that superblock is
-    /// closed. Each member therefore starts with a different fill.
+    /// The fill of the open superblock in the SLC cache before the area was written is
+    /// unknown for a real drive. It decides which data move to native cells when that
+    /// superblock is closed. Each member therefore starts with a different fill.
     #[must_use]
     pub fn figures(&self, spec: &DriveSpec, seed: u64, nth: usize) -> Option<Vec<WorkloadFigure>> {
         let small = area_drive(spec)?;
@@ -160,7 +161,8 @@ impl Area {
     }
 }
 
-/// Low-discrepancy sequence over 0 to 1: the fractional parts of multiples of the golden ratio.
+/// Low-discrepancy sequence over 0 to 1: the fractional parts of multiples of the golden
+/// ratio.
 fn phase(nth: usize) -> f64 {
     let turned = nth as f64 * 0.618_033_988_749_895;
     turned - libm::floor(turned)
@@ -174,9 +176,9 @@ fn open_slc_bytes(spec: &DriveSpec) -> f64 {
     })
 }
 
-/// A drive of `spec` with less capacity that never collects garbage. Superblocks and write
-/// cache keep their size: data in an open superblock stay in the SLC cache, however long the
-/// drive is idle.
+/// A drive of `spec` with less capacity that never collects garbage. Superblocks and
+/// write cache keep their size: data in an open superblock stay in the SLC cache, however
+/// long the drive is idle.
 fn area_drive(spec: &DriveSpec) -> Option<DriveSpec> {
     let mut to = spec.clone();
     to.capacity_bytes = AREA_SIZE.0.min(spec.capacity_bytes);
@@ -208,7 +210,8 @@ const LARGE_COUNT: usize = 400;
 /// Nine in ten values lie within this many standard deviations.
 const NINE_OF_TEN: f64 = 1.645;
 
-/// Residual deviation of the best drive of an ensemble, as a standard deviation of logarithms.
+/// Residual deviation of the best drive of an ensemble, as a standard deviation of
+/// logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ResidualDeviation {
     /// From the probes of a small part.
@@ -249,8 +252,9 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// Widens the interval by the residual deviation of the model. The spread of the members only
-    /// covers what is unknown about a drive that the model reproduces perfectly.
+    /// Widens the interval by the residual deviation of the model. The spread of the
+    /// members only covers what is unknown about a drive that the model reproduces
+    /// perfectly.
     #[must_use]
     pub fn widened(self, unexplained: ResidualDeviation) -> Self {
         let Self { median, low, high, .. } = self;
@@ -305,9 +309,9 @@ const STUDENT: [f64; 17] = [
 
 /// Bounds that the next value exceeds with a probability of one in twenty per side.
 ///
-/// The next value lies below the k-th of n values with a probability of k / (n + 1). Fewer
-/// than nineteen values do not reach that far; their logarithms are then assumed to be
-/// normal, with a spread estimated from these few.
+/// The next value lies below the k-th of n values with a probability of k / (n + 1).
+/// Fewer than nineteen values do not reach that far; their logarithms are then assumed to
+/// be normal, with a spread estimated from these few.
 fn interval(sorted: &[f64]) -> (f64, f64) {
     let count = sorted.len();
     let (least, most) = (sorted[0], sorted[count - 1]);
@@ -347,7 +351,8 @@ fn add(all: &mut Vec<WorkloadFigure>, workload: &'static str, stream: &Stream) {
     all.push(WorkloadFigure { workload, what: What::P99, value: stream.percentile_ns(99) });
 }
 
-/// Mixed reads and writes at three depths on a half-full drive, and sustained random writes.
+/// Mixed reads and writes at three depths on a half-full drive, and sustained random
+/// writes.
 fn blocks(spec: &DriveSpec, seed: u64, all: &mut Vec<WorkloadFigure>) -> TargetResult {
     let Ok(drive) = model::build(spec, seed) else { return Ok(()) };
     let mut target = DriveTarget::new(drive, DEPTH_MAX);
@@ -397,7 +402,8 @@ fn trims(
     lab.idle(Nanos::from_secs(60));
     let mut random = Random::new(seed, "trims");
     let commands = (0..TRIMS).map(|nth| {
-        // Each piece has its own part of the first half, so that nothing is trimmed twice.
+        // Each piece has its own part of the first half, so that nothing is trimmed
+        // twice.
         let part = capacity / 2 / TRIMS / SMALL * SMALL;
         let len = (random.between(1, part / SMALL) * SMALL).min(part);
         Command::Trim(Ranges::One(Extent { offset: nth * part, len }))

@@ -29,8 +29,8 @@ pub const SHORTEST_NS: f64 = 0.01;
 /// Idle time for the background work after this little data, if time is free.
 const REST: Nanos = Nanos::from_secs(60);
 
-/// Idle time before reads that must not meet writes: a drive with free flushes still empties
-/// its write cache after one. Too short for background work to start.
+/// Idle time before reads that must not meet writes: a drive with free flushes still
+/// empties its write cache after one. Too short for background work to start.
 const SETTLE: Nanos = Nanos::from_millis(500);
 
 /// Access path between the probes and the drive.
@@ -87,8 +87,8 @@ pub struct ProbePlan {
 }
 
 impl ProbePlan {
-    /// The plan for a drive that may receive at most `write_limit` bytes; `None` if that is too
-    /// little. Small probes use the first bytes of the target.
+    /// The plan for a drive that may receive at most `write_limit` bytes; `None` if that
+    /// is too little. Small probes use the first bytes of the target.
     #[must_use]
     pub fn new(
         budget: Budget,
@@ -124,8 +124,8 @@ impl ProbePlan {
         if share < 4_000_000_000 { share } else { 4_000_000_000 }
     }
 
-    /// Default write limit for `budget`. A full budget includes permission to overwrite the
-    /// drive, so very small drives get a slightly higher limit.
+    /// Default write limit for `budget`. A full budget includes permission to overwrite
+    /// the drive, so very small drives get a slightly higher limit.
     #[must_use]
     pub fn usual_limit(budget: Budget, capacity_bytes: u64) -> u64 {
         let limit = Self::write_limit(capacity_bytes);
@@ -159,7 +159,8 @@ impl ProbePlan {
 pub struct Findings {
     /// Figures.
     pub observations: Vec<Observation>,
-    /// The shortest effective TRIM and the longest ineffective one; `None` if none had an effect.
+    /// The shortest effective TRIM and the longest ineffective one; `None` if none had an
+    /// effect.
     pub trim_least: Option<(u64, u64)>,
     /// Required alignment of TRIM ranges.
     pub trim_granularity: Option<u64>,
@@ -368,7 +369,8 @@ fn run_these(
     Ok(found)
 }
 
-/// Writes the data that a drive in use holds to a new modelled drive, if the probes only read.
+/// Writes the data that a drive in use holds to a new modelled drive, if the probes only
+/// read.
 ///
 /// # Errors
 /// The target fails.
@@ -422,8 +424,8 @@ fn reads(
 }
 
 /// Reads at random offsets, aligned to small operations within a [`PIECE`]. The layout of
-/// flash rows on a used drive is unknown; fully aligned reads would all touch one row each,
-/// or all touch two.
+/// flash rows on a used drive is unknown; fully aligned reads would all touch one row
+/// each, or all touch two.
 fn crossing_reads(
     plan: &ProbePlan,
     purpose: &str,

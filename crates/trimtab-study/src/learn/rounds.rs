@@ -1,4 +1,5 @@
-//! Combines several rounds of the same probes. Real drives never show the same figures twice.
+//! Combines several rounds of the same probes. Real drives never show the same figures
+//! twice.
 
 use super::Observation;
 use super::probes::Findings;
@@ -11,7 +12,8 @@ const UNSTEADY: f64 = 0.14;
 /// Combined findings of several rounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CombinedFindings {
-    /// Medians. The error of each is its own error combined with half the range between rounds.
+    /// Medians. The error of each is its own error combined with half the range between
+    /// rounds.
     pub found: Findings,
     /// Unsteady figures: name, minimum and maximum in nanoseconds.
     pub unsteady: Vec<(String, f64, f64)>,

@@ -90,8 +90,8 @@ fn nearly_as_good(fitted: &FitResult) -> &[Candidate] {
     if fitted.misfit > LEFT_OVER { &fitted.kinds } else { &[] }
 }
 
-/// Minimum number of distinct members for an interval. With fewer, or if no drive explains
-/// the figures, nothing counts as measured.
+/// Minimum number of distinct members for an interval. With fewer, or if no drive
+/// explains the figures, nothing counts as measured.
 const OF_THEIR_OWN_MIN: u32 = 8;
 /// Ratio of bounds above which a TRIM cost may be zero.
 const MAY_BE_NONE: u64 = 4;
@@ -105,16 +105,16 @@ fn of_cost(field: &str, (low, high): (u64, u64), known: Known) -> (u64, Known) {
     }
 }
 
-/// True if the figures reveal the flush time. A filesystem that writes a log before a flush
-/// may account for all of it. If the program time that a flush waits for is unknown, only the
-/// sum is visible.
+/// True if the figures reveal the flush time. A filesystem that writes a log before a
+/// flush may account for all of it. If the program time that a flush waits for is
+/// unknown, only the sum is visible.
 fn tells_flushes(plan: &ProbePlan, fitted: &FitResult) -> bool {
     let program = if fitted.best.kind.slc { at::SLC_PROGRAM } else { at::PROGRAM };
     plan.reach.flushes && (fitted.best.kind.protected || fitted.learned[program] >= MEASURED)
 }
 
-/// True if the stored size of zeros, in per mille, is at most one block of a mapping unit.
-/// Whole blocks are stored, so smaller sizes are indistinguishable.
+/// True if the stored size of zeros, in per mille, is at most one block of a mapping
+/// unit. Whole blocks are stored, so smaller sizes are indistinguishable.
 const fn is_a_block(stored: u64, block_bytes: u32, unit_bytes: u64) -> bool {
     let of_a_block = 1000 * block_bytes as u64 / unit_bytes;
     stored <= of_a_block + of_a_block / 10
@@ -123,8 +123,9 @@ const fn is_a_block(stored: u64, block_bytes: u32, unit_bytes: u64) -> bool {
 /// Nine in ten values lie within this many standard deviations.
 const NINE_OF_TEN: f64 = 1.645;
 
-/// Share of the prior uncertainty removed if nine in ten members lie between `low` and `high`.
-/// Narrow intervals of single kinds do not count if several kinds explain the figures.
+/// Share of the prior uncertainty removed if nine in ten members lie between `low` and
+/// `high`. Narrow intervals of single kinds do not count if several kinds explain the
+/// figures.
 fn told_by(low: u64, high: u64, sigma: f64) -> f64 {
     let left = libm::log(high.max(1) as f64 / low.max(1) as f64) / (2.0 * NINE_OF_TEN * sigma);
     1.0 - left * left
@@ -144,8 +145,8 @@ fn is_about(probe: &Probe, field: &str) -> bool {
     })
 }
 
-/// Ratio, at least 1, between measured figures of the probes that identify a field and those
-/// of the best drive, if they are unexplained; otherwise 1.
+/// Ratio, at least 1, between measured figures of the probes that identify a field and
+/// those of the best drive, if they are unexplained; otherwise 1.
 fn unexplained(odd: &[(Observation, f64)], field: &str) -> f64 {
     let of_it = odd.iter().filter(|(one, _)| {
         probes::every().any(|probe| probe.name == one.probe && is_about(probe, field))
@@ -344,7 +345,8 @@ fn drawn(
             classes::priors(&plan.reported)[number].sigma,
         ))
     });
-    // If its figures are unexplained, the parameter stands in for a property not modelled.
+    // If its figures are unexplained, the parameter stands in for a property not
+    // modelled.
     let off = unexplained(&fitted.odd, field);
     let (low, high) = widened(field, (low, high), off);
     let known = match known(learned) {
@@ -411,15 +413,16 @@ mod tests {
         );
     }
 
-    /// 512 of 4,096 bytes are 125 per mille, of 16,384 they are 31. Drives that store 20 per
-    /// mille were once reported as measured at 124.
+    /// 512 of 4,096 bytes are 125 per mille, of 16,384 they are 31. Drives that store 20
+    /// per mille were once reported as measured at 124.
     #[test]
     fn stored_share_below_one_block_is_not_measured() {
         assert!(is_a_block(125, 512, 4096) && is_a_block(31, 512, 16_384));
         assert!(!is_a_block(250, 512, 4096) && !is_a_block(125, 512, 16_384));
     }
 
-    /// Random writes of 180 µs that take 120 µs on the twin widen only their own parameters.
+    /// Random writes of 180 µs that take 120 µs on the twin widen only their own
+    /// parameters.
     #[test]
     fn unexplained_figures_widen_the_intervals() {
         let one = |probe, value_ns| {
@@ -437,8 +440,8 @@ mod tests {
         assert_eq!(widened(SPARE, (70, 70), 6.7), (10, 469));
     }
 
-    /// A link of 6.5 GB/s behind 4 channels of 1.62 GB/s and 64 dies, where 16 channels would
-    /// look the same; TRIMs aligned to 64 KiB.
+    /// A link of 6.5 GB/s behind 4 channels of 1.62 GB/s and 64 dies, where 16 channels
+    /// would look the same; TRIMs aligned to 64 KiB.
     #[test]
     fn hidden_range_covers_indistinguishable_values() {
         let hides = MaskingConditions { dies: Some(64), alignment: 65_536 };
@@ -453,7 +456,8 @@ mod tests {
         }
     }
 
-    /// With a standard deviation of 0.5, nine in ten lie within exp(1.645) = 5.18 overall.
+    /// With a standard deviation of 0.5, nine in ten lie within exp(1.645) = 5.18
+    /// overall.
     #[test]
     fn parameter_with_differing_members_is_not_measured() {
         assert_eq!(known(told_by(1000, 1000, 0.5)), Known::Measured);

@@ -114,7 +114,8 @@ fn probes_match_calculated_times() {
             "{name}: {value}, {expected_ns} by arithmetic"
         );
     }
-    // Eight dies program 32 KiB each in 1.37 ms: 5.2 ns per byte. A flush waits for one program.
+    // Eight dies program 32 KiB each in 1.37 ms: 5.2 ns per byte. A flush waits for one
+    // program.
     let rate = found.ns("burst 33554432").unwrap();
     assert!((rate / (1_370_000.0 / (8.0 * 32_768.0)) - 1.0).abs() < 0.02, "{rate}");
     assert_eq!((found.trim_least, found.trim_granularity), (Some((8192, 16384)), Some(8192)));
@@ -122,7 +123,8 @@ fn probes_match_calculated_times() {
     assert_eq!(invert::unit_written(&found), Some(8192));
 }
 
-/// A free flush leaves 2 MiB to program in 11 ms. Reads during a TRIM take at most 4 reads.
+/// A free flush leaves 2 MiB to program in 11 ms. Reads during a TRIM take at most 4
+/// reads.
 #[test]
 fn reads_during_queued_trims_do_not_wait_for_flushed_writes() {
     let spec = drive(|flash| {
@@ -213,7 +215,8 @@ fn fit_recovers_drive_unlike_its_class() {
     for one in &parameters {
         assert!(one.low <= one.estimate && one.estimate <= one.high, "{one:?}");
     }
-    // With a filesystem log before each flush, the log may account for the whole flush time.
+    // With a filesystem log before each flush, the log may account for the whole flush
+    // time.
     let logged = ProbePlan { reach: probes::AccessPath { flushes: false, ..plan.reach }, ..plan };
     let flush = |plan: &ProbePlan| {
         summary::parameters(&fitted, plan)
@@ -230,9 +233,10 @@ fn fit_recovers_drive_unlike_its_class() {
     assert_eq!((again.best, again.members), (fitted.best, fitted.members));
 }
 
-/// The link carries 90 MB/s and eight dies program 191 MB/s (32 KiB each in 1.37 ms), so write
-/// rates do not reveal compression; compressed reads transfer less over a channel. Pages of three
-/// bits have three types: a twin may be unsure of that, but must not exclude it.
+/// The link carries 90 MB/s and eight dies program 191 MB/s (32 KiB each in 1.37 ms), so
+/// write rates do not reveal compression; compressed reads transfer less over a channel.
+/// Pages of three bits have three types: a twin may be unsure of that, but must not
+/// exclude it.
 #[test]
 fn compression_is_found_from_reads_on_slow_link() {
     let mut spec = drive(|flash| {
@@ -265,7 +269,8 @@ fn compression_is_found_from_reads_on_slow_link() {
 
 #[test]
 fn whole_drive_probes_show_slc_cache_and_native_cells() {
-    // An eighth in SLC mode; eight dies write 32 KiB rows in 0.3 ms there, natively in 1.37 ms.
+    // An eighth in SLC mode; eight dies write 32 KiB rows in 0.3 ms there, natively in
+    // 1.37 ms.
     let slc = SlcCache {
         size: SlcSize::Fixed { bytes: 1 << 27 },
         program_ns: 300_000,
@@ -362,9 +367,9 @@ fn full_budget_finds_spare_space() {
     assert!(of(&after).low <= 210 && of(&after).high >= 210, "{:?}", of(&after));
 }
 
-/// With half of the map in memory, every second random read waits for a map page, which is
-/// read and crosses the channel. Reads in a 64th part wait once for each of its few pages.
-/// Runs twice, because modified map pages are written first.
+/// With half of the map in memory, every second random read waits for a map page, which
+/// is read and crosses the channel. Reads in a 64th part wait once for each of its few
+/// pages. Runs twice, because modified map pages are written first.
 #[test]
 fn whole_drive_reads_wait_for_map_as_calculated() {
     let spec = drive(|flash| flash.ftl.mapping_cache_bytes = Some(1 << 20));
@@ -445,7 +450,8 @@ fn real_drive_workloads_write_no_more_than_stated() {
         );
         assert_eq!(shown.len(), if writes { 21 } else { 9 });
         if !writes {
-            // Nothing is mapped: 32 KiB link transfers in sequence; the processor works ahead.
+            // Nothing is mapped: 32 KiB link transfers in sequence; the processor works
+            // ahead.
             let link = 32_768.0 / 0.43;
             let rate = shown
                 .iter()
@@ -552,7 +558,8 @@ fn prediction_interval_excludes_a_twentieth_per_side() {
     assert!(predict::predictions(&[]).is_empty());
 }
 
-/// Data in an open superblock stay in the SLC cache, unless it is scaled down and therefore full.
+/// Data in an open superblock stay in the SLC cache, unless it is scaled down and
+/// therefore full.
 #[test]
 fn real_drive_is_predicted_with_full_size_superblocks() {
     let slc = SlcCache {
@@ -582,16 +589,17 @@ fn real_drive_is_predicted_with_full_size_superblocks() {
             .unwrap()
             .value
     };
-    // Of 32 MiB in SLC mode, the first member starts with none full: all 16 MiB are in the open
-    // superblock. The second starts with 61.8 %: 12.2 of the 16 MiB are in a closed one.
+    // Of 32 MiB in SLC mode, the first member starts with none full: all 16 MiB are in
+    // the open superblock. The second starts with 61.8 %: 12.2 of the 16 MiB are in a
+    // closed one.
     let (mean, moved) = (mean(0), mean(1));
     assert!((120e3..170e3).contains(&moved) && moved > mean + 20e3, "{moved}");
     // Host, link, 20 us per page and channel: 105 us, or more. From native cells: 168 us.
     assert!((95e3..140e3).contains(&mean), "{mean}");
 }
 
-/// The minimum and maximum of eight draws exclude two in nine of the next draws. The interval
-/// of a twin must still cover nine in ten.
+/// The minimum and maximum of eight draws exclude two in nine of the next draws. The
+/// interval of a twin must still cover nine in ten.
 #[test]
 fn prediction_interval_of_few_members_exceeds_their_range() {
     let mut random = trimtab_drive::rng::Stream::new(3, "a few members");
@@ -633,7 +641,8 @@ fn widened_adds_residual_deviation_of_model() {
             && wide.median == 100.0,
         "{wide:?}"
     );
-    // Predictions that depend on garbage collection use the residual of the whole-drive probes.
+    // Predictions that depend on garbage collection use the residual of the whole-drive
+    // probes.
     let sure = Prediction { workload: "churn at 60 %, none", low: 100.0, high: 100.0, ..one }
         .widened(of(1.0, tenth / 1.645));
     assert!((sure.high - 110.0).abs() < 1e-9, "{sure:?}");
@@ -661,7 +670,8 @@ fn unprobed_workloads_match_calculated_figures() {
     for name in ["mixed, 1 in flight", "trims"] {
         assert!((of(name, What::Rate) * of(name, What::Mean) / 1e9 - 1.0).abs() < 0.01, "{name}");
     }
-    // With 8 KiB units, a 4 KiB write costs a program of two, over eight 32 KiB dies in 1.37 ms.
+    // With 8 KiB units, a 4 KiB write costs a program of two, over eight 32 KiB dies in
+    // 1.37 ms.
     let most = 8.0 * 4.0 / 1.37e-3;
     assert!(
         of("random writes in the end", What::Rate) < most,

@@ -1,5 +1,5 @@
-//! Months of use on a modelled drive: file churn at a fixed fill level under a trim policy.
-//! The drive is inspected after every few sessions.
+//! Months of use on a modelled drive: file churn at a fixed fill level under a trim
+//! policy. The drive is inspected after every few sessions.
 //!
 //! A run uses a smaller drive of the same design and a proportionally shorter time
 //! ([`Small`]). The figures apply to the full drive.
@@ -38,13 +38,15 @@ use trimtab_sim::workload::{FileStep, FileWorkload as _};
 
 /// Workload name in results.
 pub const CHURN: &str = "churn";
-/// Metric: 4 KiB random writes per second under sustained load, in steady state as defined by SNIA.
+/// Metric: 4 KiB random writes per second under sustained load, in steady state as
+/// defined by SNIA.
 pub const RATE_STEADY: &str = "random-write.steady-state";
 /// Metric: write amplification (flash bytes per host byte) during these writes.
 pub const RATE_STEADY_WAF: &str = "random-write.steady-state.waf";
 /// Metric: percentage of the time of these writes spent on the policy's TRIM commands.
 pub const RATE_STEADY_TRIMS: &str = "random-write.steady-state.trim-time";
-/// Metric: burst rate of 4 KiB random writes after hours of idle time; mean of last quarter.
+/// Metric: burst rate of 4 KiB random writes after hours of idle time; mean of last
+/// quarter.
 pub const BURST: &str = "random-write.burst";
 /// Metric: rate of the first burst, on the freshly filled drive.
 pub const BURST_FIRST: &str = "random-write.burst.first";
@@ -54,7 +56,8 @@ pub const BURST_BYTES: &str = "random-write.burst.bytes";
 pub const WAF_STEADY: &str = "waf.steady";
 /// Metric: mean erase cycles per block for 10^12 host bytes, on a drive of full size.
 pub const CYCLES_PER_TB: &str = "erase-cycles.per-tb";
-/// Metric: bytes written to the drive per byte written to files; includes metadata and the journal.
+/// Metric: bytes written to the drive per byte written to files; includes metadata and
+/// the journal.
 pub const HOST_AMPLIFICATION: &str = "filesystem.amplification";
 /// Metric: share of the drive that is mapped, mean of the last quarter.
 pub const MAPPED: &str = "mapped.steady";
@@ -62,7 +65,8 @@ pub const MAPPED: &str = "mapped.steady";
 pub const BEHIND: &str = "trim.behind";
 /// Metric: time during which a trim of the policy was running, on the drive of full size.
 pub const TRIM_TIME: &str = metrics::TRIM_SECONDS;
-/// Environment: superblock size of the aged drive as a share of the full-size drive's, if smaller.
+/// Environment: superblock size of the aged drive as a share of the full-size drive's, if
+/// smaller.
 pub const SUPERBLOCK_SHARE: &str = "drive.aged-superblock-share";
 /// Series of the bursts.
 pub const BURST_SERIES: &str = "random-write.burst.rate";
@@ -263,10 +267,12 @@ struct Months {
     sustained_at: &'static [u64],
     inspections: Vec<Inspection>,
     sustained: Vec<SustainedFigures>,
-    /// Records superblock snapshots: bytes written so far, and the state of each superblock.
+    /// Records superblock snapshots: bytes written so far, and the state of each
+    /// superblock.
     pictured: bool,
     moments: Vec<(u64, Vec<Superblock>)>,
-    /// Sessions of the second half, and how many of them began before trimming had finished.
+    /// Sessions of the second half, and how many of them began before trimming had
+    /// finished.
     counted: (u64, u64),
 }
 
@@ -389,8 +395,8 @@ impl Months {
         Ok(())
     }
 
-    /// Adds series and figures to a run. Series are over bytes written to the small drive,
-    /// converted to bytes of the full-size drive.
+    /// Adds series and figures to a run. Series are over bytes written to the small
+    /// drive, converted to bytes of the full-size drive.
     fn describe(&self, run: &mut Run, full: &DriveSpec, small: &SmallDrive) {
         let Some(first) = self.inspections.first() else { return };
         let at = |look: &Inspection| ((look.written - first.written) as f64 * small.factor) as u64;
@@ -454,7 +460,8 @@ impl Months {
         let of = |part: fn(&SustainedFigures) -> f64| {
             mean(&self.sustained.iter().map(part).collect::<Vec<_>>())
         };
-        // Averages the time per write, as write amplification averages the work per write.
+        // Averages the time per write, as write amplification averages the work per
+        // write.
         run.metrics.push(figure(
             RATE_STEADY,
             Unit::OpsPerSecond,
@@ -630,9 +637,9 @@ mod tests {
     }
 
     /// Bounds for 4 KiB random writes per second at write amplification `waf`, from the
-    /// specification alone: dies, channels, link and command processor. The lower bound reads
-    /// relocated units one by one and keeps the die busy while its page register is filled. The
-    /// upper bound reads a whole row at once.
+    /// specification alone: dies, channels, link and command processor. The lower bound
+    /// reads relocated units one by one and keeps the die busy while its page register is
+    /// filled. The upper bound reads a whole row at once.
     fn nand_arithmetic(spec: &DriveSpec, waf: f64) -> (f64, f64) {
         let Medium::Flash(flash) = &spec.medium else { panic!("no flash") };
         let (geometry, nand) = (&flash.geometry, &flash.nand);
@@ -655,7 +662,8 @@ mod tests {
 
     #[test]
     fn random_write_rate_is_flash_rate_over_waf() {
-        // Greedy victim selection, other policies, and random victims behind a large cache.
+        // Greedy victim selection, other policies, and random victims behind a large
+        // cache.
         for (name, policies) in [
             ("ocz-vertex-le-100gb", ["none", "online"].as_slice()),
             ("intel-320-300gb", &["none", "online"]),

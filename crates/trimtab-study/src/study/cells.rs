@@ -1,5 +1,6 @@
-//! The cells of a study on a modelled drive: runs as plain values, before they are made. The
-//! caller runs them on any number of threads or machines; the results do not depend on that.
+//! The cells of a study on a modelled drive: runs as plain values, before they are made.
+//! The caller runs them on any number of threads or machines; the results do not depend
+//! on that.
 
 use super::ageing::{Ageing, CHURN};
 use super::job::Job;
@@ -53,8 +54,8 @@ pub struct StudyExtent {
     pub tuning: bool,
 }
 
-/// One modelled run before it is made: exactly the inputs that decide its result. Cells are
-/// independent, so they can run in any order, in parallel and on any machine.
+/// One modelled run before it is made: exactly the inputs that decide its result. Cells
+/// are independent, so they can run in any order, in parallel and on any machine.
 #[derive(Clone, Debug)]
 pub struct StudyCell {
     /// The question that it helps to answer.
@@ -87,7 +88,8 @@ pub enum StudyCellWork {
         job: Job,
         /// Limits the foreground load to what the verdict needs.
         brief: bool,
-        /// Capacity of a smaller drive of the same design that stands in for a larger one.
+        /// Capacity of a smaller drive of the same design that stands in for a larger
+        /// one.
         size: Option<Bytes>,
     },
     /// Months of use.
@@ -182,8 +184,9 @@ impl StudyCell {
         self.run_from(&mut Setup::in_use, observer)
     }
 
-    /// As [`run`](Self::run), but takes the filesystem from `beginning`, which may reuse one.
-    /// Cells with the same [`beginning`](Self::beginning) start from the same filesystem.
+    /// As [`run`](Self::run), but takes the filesystem from `beginning`, which may reuse
+    /// one. Cells with the same [`beginning`](Self::beginning) start from the same
+    /// filesystem.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -230,7 +233,8 @@ impl StudyCell {
             && (pictured(self) || !pictured(other))
     }
 
-    /// The run of this cell, from a `run` of `other`, which is this cell or [covers](Self::covers) it.
+    /// The run of this cell, from a `run` of `other`, which is this cell or
+    /// [covers](Self::covers) it.
     pub fn adapt(&self, run: &Run, other: &Self) -> Run {
         let mut run = run.clone();
         if let (StudyCellWork::Months(mine), StudyCellWork::Months(theirs)) =
@@ -244,8 +248,8 @@ impl StudyCell {
     }
 }
 
-/// One cell for each job and each policy that the drive supports, in table order. A drive of
-/// `size` stands in for a larger SSD.
+/// One cell for each job and each policy that the drive supports, in table order. A drive
+/// of `size` stands in for a larger SSD.
 pub fn deleting(
     setup: &Setup,
     jobs: &[Job],

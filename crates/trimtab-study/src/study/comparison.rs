@@ -90,7 +90,8 @@ impl<'a> Comparison<'a> {
         self.stall.is_some() || self.online_cost.is_some() || self.batched_costs
     }
 
-    /// True if `a` gains significantly more than `b` at some fill level, and less at none.
+    /// True if `a` gains significantly more than `b` at some fill level, and less at
+    /// none.
     pub fn beats(&self, a: &str, b: &str) -> bool {
         let ratios: Vec<f64> =
             self.gains_of(a).zip(self.gains_of(b)).map(|(a, b)| a.best() / b.best()).collect();

@@ -26,7 +26,8 @@ pub struct Ensemble {
     pub of: usize,
     /// The field that best separates drives with the most frequent answer from the rest.
     pub depends_on: Option<DecidingField>,
-    /// Fields of the twin that no probe identifies; its drives take them from the class prior.
+    /// Fields of the twin that no probe identifies; its drives take them from the class
+    /// prior.
     #[serde(default)]
     pub of_the_class: Vec<String>,
     /// True if no drive explains the measurements and these are only the nearest.
@@ -65,12 +66,14 @@ pub struct PolicyResult {
 pub struct DecidingField {
     /// The field.
     pub field: String,
-    /// Source of its value: class prior or probes, and the probes that would narrow it down.
+    /// Source of its value: class prior or probes, and the probes that would narrow it
+    /// down.
     pub source: String,
 }
 
 impl Ensemble {
-    /// Combines the results of the first members of `twin`; `None` for members that failed.
+    /// Combines the results of the first members of `twin`; `None` for members that
+    /// failed.
     #[must_use]
     pub fn new(twin: &Twin, fits: Vec<Option<Fit>>) -> Option<Self> {
         let tried: Vec<(&DriveSpec, Fit)> = twin
@@ -136,7 +139,8 @@ impl Ensemble {
             .is_some_and(|(most, _)| *most != recommended && self.most_agree_on(*most))
     }
 
-    /// Range of the gains of `policy` over no trimming on nine in ten drives; `None` if not run.
+    /// Range of the gains of `policy` over no trimming on nine in ten drives; `None` if
+    /// not run.
     #[must_use]
     pub fn gains(&self, policy: &str) -> Option<GainRanges> {
         let tried =
@@ -230,8 +234,8 @@ fn separates(parameters: &[Parameter], apart: &[(&DriveSpec, bool)]) -> Option<D
     Some(DecidingField { field: parameter.field.clone(), source: parameter.source.clone() })
 }
 
-/// Separation of two groups by a value: 0 for none, 1 for complete (twice the area under the
-/// ROC curve, minus one). Returns 0 if a group has only one drive.
+/// Separation of two groups by a value: 0 for none, 1 for complete (twice the area under
+/// the ROC curve, minus one). Returns 0 if a group has only one drive.
 fn apartness(some: &[f64], others: &[f64]) -> f64 {
     if some.len() < 2 || others.len() < 2 {
         return 0.0;

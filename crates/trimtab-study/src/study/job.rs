@@ -45,7 +45,8 @@ impl Job {
         Ok(Self::Postmark(Box::new(SyncedWorkload::new(Postmark::new(settings)?))))
     }
 
-    /// Tree deleted during foreground I/O: a quarter of the files. Only the first job has one.
+    /// Tree deleted during foreground I/O: a quarter of the files. Only the first job has
+    /// one.
     pub fn beside(&self) -> Result<Option<Arc<TreeList>>, StudyError> {
         let Self::Tree { list, seed } = self else { return Ok(None) };
         let (files, size) =
@@ -119,7 +120,8 @@ pub fn tree_settings(list: &TreeList) -> Vec<Field> {
     ]
 }
 
-/// Metrics of one run of a job: time of each phase, foreground time, trim time, and discards.
+/// Metrics of one run of a job: time of each phase, foreground time, trim time, and
+/// discards.
 pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
     let metric = |name: String, unit, better, value: f64| Metric {
         name,

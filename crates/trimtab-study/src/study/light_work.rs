@@ -1,9 +1,10 @@
 //! Light foreground work during a trim at two loads: operation latency and queue backlog.
 //!
 //! The two figures differ. The latency of one operation is the wait of a user who saves a
-//! file occasionally. The backlog applies to operations that arrive at a fixed rate whether
-//! or not earlier ones have finished. It grows while the drive is slower than that rate, so
-//! it depends on the rate and the length of the trim as much as on the drive.
+//! file occasionally. The backlog applies to operations that arrive at a fixed rate
+//! whether or not earlier ones have finished. It grows while the drive is slower than
+//! that rate, so it depends on the rate and the length of the trim as much as on the
+//! drive.
 
 use alloc::format;
 use alloc::vec;
@@ -228,8 +229,8 @@ mod tests {
     fn busy_load_backlog_matches_fluid_queue() {
         let (met, target, took) = run(BUSY, true);
         let trim = Nanos(TRIM.0 * target.volume().drive().trims);
-        // During the trim, operations finish at a fixed rate and arrive every 20 ms. The last one
-        // finished then is late by the difference.
+        // During the trim, operations finish at a fixed rate and arrive every 20 ms. The
+        // last one finished then is late by the difference.
         let slow = || {
             met.wait
                 .buckets()

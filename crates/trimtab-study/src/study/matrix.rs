@@ -1,4 +1,5 @@
-//! Schedule of a study's cells: order, results to store, abandoned cells, and merging of repeats.
+//! Schedule of a study's cells: order, results to store, abandoned cells, and merging of
+//! repeats.
 
 use super::untried::{OmissionReason, OmittedPart, StudyPart};
 use alloc::string::{String, ToString as _};
@@ -45,8 +46,8 @@ impl Matrix {
         });
     }
 
-    /// The cells to run in order, one entry per remaining repeat. The order alternates forwards
-    /// and backwards, so that a steady drift affects all cells equally.
+    /// The cells to run in order, one entry per remaining repeat. The order alternates
+    /// forwards and backwards, so that a steady drift affects all cells equally.
     #[must_use]
     pub fn visits(&self) -> Vec<usize> {
         let round = |repeat: u32| {
@@ -70,7 +71,8 @@ impl Matrix {
         self.cells[at].runs.is_empty()
     }
 
-    /// Records a run of that cell. After the last repeat, returns the merged run to store.
+    /// Records a run of that cell. After the last repeat, returns the merged run to
+    /// store.
     pub fn finished(&mut self, at: usize, run: Run) -> Option<Run> {
         let cell = &mut self.cells[at];
         cell.runs.push(run);
@@ -129,7 +131,8 @@ pub fn repeats(run: &Run) -> u32 {
     Field::find(&run.settings, "repeats").and_then(|repeats| repeats.parse().ok()).unwrap_or(1)
 }
 
-/// Merges repeats: phases in sequence, one sample each, warnings once, series of the first.
+/// Merges repeats: phases in sequence, one sample each, warnings once, series of the
+/// first.
 #[must_use]
 pub fn merge(runs: Vec<Run>) -> Option<Run> {
     let repeats: u32 = runs.iter().map(repeats).sum();

@@ -1,4 +1,5 @@
-//! Figures of the runs of a study by job, policy and fill level. The first stage after the runs.
+//! Figures of the runs of a study by job, policy and fill level. The first stage after
+//! the runs.
 
 use super::ageing::{BEHIND, CYCLES_PER_TB, RATE_STEADY, TRIM_TIME, WAF_STEADY};
 use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
@@ -253,13 +254,15 @@ impl<'a> Metrics<'a> {
         self.ageing.iter().find(|figures| figures.policy == policy && figures.fill == fill)
     }
 
-    /// The load whose latencies are shown: the sparser one, which only modelled drives have.
+    /// The load whose latencies are shown: the sparser one, which only modelled drives
+    /// have.
     pub fn load(&self) -> AppendLoad {
         let sparse = self.study.runs.iter().any(|run| mean(run, SPARSE_WAIT).is_some());
         if sparse { AppendLoad::EveryFiveSeconds } else { AppendLoad::FiftyPerSecond }
     }
 
-    /// The worst foreground latency under `policy`. All parts of a report use this figure.
+    /// The worst foreground latency under `policy`. All parts of a report use this
+    /// figure.
     pub fn worst_latency(&self, policy: &str) -> Option<WorstLatency<'a>> {
         let of = |metric: &str, load: AppendLoad| {
             let all = self.of_policy(policy).flat_map(|run| {

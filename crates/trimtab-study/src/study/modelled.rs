@@ -1,4 +1,5 @@
-//! A study on a modelled drive. Each run gets a new drive, so that all policies start alike.
+//! A study on a modelled drive. Each run gets a new drive, so that all policies start
+//! alike.
 
 use super::job::{self, IDLE, Job};
 use super::problem::StudyError;
@@ -94,7 +95,8 @@ pub struct UsedVolume(Volume<Box<dyn Model>>);
 pub type VolumeFactory<'a> = dyn FnMut(&Setup) -> Result<UsedVolume, StudyError> + 'a;
 
 impl Setup {
-    /// Creates a new drive with a filled filesystem mounted for `spec` with knowledge `state`.
+    /// Creates a new drive with a filled filesystem mounted for `spec` with knowledge
+    /// `state`.
     ///
     /// # Errors
     /// The drive or the filesystem cannot be created.
@@ -142,7 +144,8 @@ impl Setup {
         format!("{:?} {volume:?} {fill} {fill_class:?} {used:?} {seed}", drive.spec)
     }
 
-    /// Mounts the filesystem for `spec` and writes to the free space that `spec` has not discarded.
+    /// Mounts the filesystem for `spec` and writes to the free space that `spec` has not
+    /// discarded.
     fn filled(
         &self,
         UsedVolume(mut volume): UsedVolume,
@@ -194,7 +197,8 @@ fn learned(
     PolicyState { entries: of_costs.collect() }
 }
 
-/// The policy to trigger. A batched trim starts right after the deletion, ignoring schedules.
+/// The policy to trigger. A batched trim starts right after the deletion, ignoring
+/// schedules.
 const fn by_hand(spec: &PolicySpec) -> &PolicySpec {
     if matches!(spec, PolicySpec::Batched(_)) { &PolicySpec::None } else { spec }
 }
@@ -203,7 +207,8 @@ const fn by_hand(spec: &PolicySpec) -> &PolicySpec {
 struct JobEvents<'a> {
     observer: &'a dyn Observer,
     policy: PolicySpec,
-    /// Runs only what the verdict needs: rare operations, without waiting for the trim to end.
+    /// Runs only what the verdict needs: rare operations, without waiting for the trim to
+    /// end.
     brief: bool,
     met: Vec<Metric>,
     latencies: Vec<LatencyMap>,
@@ -217,7 +222,8 @@ impl<'a> JobEvents<'a> {
         Self { observer, policy, brief, met: Vec::new(), latencies: Vec::new(), beside }
     }
 
-    /// Runs rare operations on a copy of the target, so that each load meets the same trim.
+    /// Runs rare operations on a copy of the target, so that each load meets the same
+    /// trim.
     fn sparse(&mut self, target: &SteeredVolume<Box<dyn Model>>) -> TargetResult {
         let mut copy = target.fork(by_hand(&self.policy).build(&target.policy().state()));
         if self.trims() {
@@ -261,7 +267,8 @@ impl Events<SteeredVolume<Box<dyn Model>>> for JobEvents<'_> {
         if self.brief {
             return Ok(());
         }
-        // Starts a trim now to measure its effect, independently of triggers and schedules.
+        // Starts a trim now to measure its effect, independently of triggers and
+        // schedules.
         if self.trims() {
             target.force();
         }
@@ -325,7 +332,8 @@ pub(super) fn header(setup: &Setup, job: &Job, policy: &PolicySpec) -> RunHeader
     header
 }
 
-/// Runs `job` on a new drive under `policy`. `brief` limits the load to the verdict's needs.
+/// Runs `job` on a new drive under `policy`. `brief` limits the load to the verdict's
+/// needs.
 pub(super) fn run(
     setup: &Setup,
     job: &Job,
@@ -391,8 +399,8 @@ pub fn describe(run: &mut Run, setup: &Setup, target: &SteeredVolume<Box<dyn Mod
     }
 }
 
-/// Converts the trim passes of a run on the drive of `small` to that of `full`. Online discards
-/// depend on the files deleted, not on the capacity.
+/// Converts the trim passes of a run on the drive of `small` to that of `full`. Online
+/// discards depend on the files deleted, not on the capacity.
 pub(super) fn convert_to_full_size(
     run: &mut Run,
     policy: &PolicySpec,

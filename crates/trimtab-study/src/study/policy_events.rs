@@ -1,4 +1,5 @@
-//! Policy actions around the phases of a job, and counting the discards that reach the device.
+//! Policy actions around the phases of a job, and counting the discards that reach the
+//! device.
 
 use super::policy;
 use trimtab_drive::OpKind;

@@ -1,5 +1,6 @@
-//! 4 KiB random writes on an aged drive: the burst rate after idle time, and the sustained
-//! rate by SNIA's rule. Both are measured on copies, so that the aged drive is not disturbed.
+//! 4 KiB random writes on an aged drive: the burst rate after idle time, and the
+//! sustained rate by SNIA's rule. Both are measured on copies, so that the aged drive is
+//! not disturbed.
 
 use super::small::SmallDrive;
 use alloc::boxed::Box;
@@ -26,15 +27,17 @@ pub const FILE: &str = "database";
 pub const BURST_WRITES: u64 = 32_768;
 const WRITES_MIN: u64 = 2048;
 const WRITE_BYTES: u32 = 4096;
-/// A round writes as many bytes as this many churn sessions. It spans several superblocks, so
-/// that the phase of garbage collection matters little.
+/// A round writes as many bytes as this many churn sessions. It spans several
+/// superblocks, so that the phase of garbage collection matters little.
 const ROUND_SESSIONS: u64 = 2;
-/// Maximum number of rounds. If the rate is not steady by then, the mean of the later half is used.
+/// Maximum number of rounds. If the rate is not steady by then, the mean of the later
+/// half is used.
 const ROUNDS_MAX: usize = 25;
-/// Largest change of the erased flash over a window, as a share of the flash writes in it. A
-/// larger change would mean that writes consumed or built up a reserve.
+/// Largest change of the erased flash over a window, as a share of the flash writes in
+/// it. A larger change would mean that writes consumed or built up a reserve.
 const CREDIT_MAX: f64 = 0.05;
-/// Preconditioning: this share of the capacity, or this multiple of the largest SLC cache.
+/// Preconditioning: this share of the capacity, or this multiple of the largest SLC
+/// cache.
 const BEFORE_SHARE: f64 = 0.05;
 const BEFORE_CACHES: f64 = 1.2;
 /// Maximum wait for discards and trims before a burst.
@@ -53,9 +56,9 @@ pub struct RandomWrites {
     round: u64,
     /// Bytes of churn before the first round.
     before: u64,
-    /// Uncounted writes before each round. They fill the drive's buffer and absorb the discards
-    /// of the churn. There are at least as many as in a round, so that garbage collection lags as
-    /// it does under these writes.
+    /// Uncounted writes before each round. They fill the drive's buffer and absorb the
+    /// discards of the churn. There are at least as many as in a round, so that garbage
+    /// collection lags as it does under these writes.
     lead_in: u64,
     /// Seconds per write on the link or the command processor: a lower bound.
     write_seconds_min: f64,
@@ -71,7 +74,8 @@ pub struct SustainedFigures {
     pub waf: f64,
     /// Share of the time spent on the policy's TRIM commands, from 0 to 1.
     pub trim_share: f64,
-    /// True if the window satisfies SNIA's rule and the amount of erased flash stayed constant.
+    /// True if the window satisfies SNIA's rule and the amount of erased flash stayed
+    /// constant.
     pub steady: bool,
     /// Cause of a throttling that a longer load would meet, but the window did not.
     pub later: Option<TransientRateReason>,
@@ -83,9 +87,9 @@ struct Measurement {
     seconds: f64,
     /// Time of the writes on the link or the command processor.
     seconds_min: f64,
-    /// Increase of the flash's pending work during the measurement, minus the pending work done
-    /// between the writes and now. Writes, collection and erasure are counted when they are
-    /// scheduled; this adds the time to complete them.
+    /// Increase of the flash's pending work during the measurement, minus the pending
+    /// work done between the writes and now. Writes, collection and erasure are counted
+    /// when they are scheduled; this adds the time to complete them.
     owed_seconds: f64,
     host: u64,
     medium: u64,
@@ -125,7 +129,8 @@ fn steady_from(rounds: &[Measurement]) -> Option<usize> {
 }
 
 impl SustainedFigures {
-    /// Figures of `window`: all its writes over all its time, for both rate and amplification.
+    /// Figures of `window`: all its writes over all its time, for both rate and
+    /// amplification.
     fn of(window: &[Measurement], steady: bool) -> Self {
         let sum = |of: fn(&Measurement) -> f64| window.iter().map(of).sum::<f64>();
         let seconds = sum(Measurement::all_seconds);
@@ -206,7 +211,8 @@ impl RandomWrites {
         Ok(self.measure(&mut copy, self.burst, number, observer)?.observed_rate())
     }
 
-    /// Runs rounds of random writes, each after a churn session, until five in a row are steady.
+    /// Runs rounds of random writes, each after a churn session, until five in a row are
+    /// steady.
     ///
     /// # Errors
     /// The drive or the filesystem fails.
@@ -314,7 +320,8 @@ impl DriveState {
     }
 }
 
-/// Runs one churn session without the pause after it. Returns false if the churn is finished.
+/// Runs one churn session without the pause after it. Returns false if the churn is
+/// finished.
 fn session(target: &mut RandomWriteTarget, churn: &mut Churn) -> TargetResult<bool> {
     while let Some(step) = churn.next_step() {
         match step {

@@ -23,8 +23,8 @@ use trimtab_sim::run::Run;
 use trimtab_sim::volume::VolumeLayout;
 
 const FILL_DATA: DataClass = DataClass::Compressible(30);
-/// Capacity of the drive that stands in for a larger one in quick studies. The recommendation is
-/// the same as on the larger drive.
+/// Capacity of the drive that stands in for a larger one in quick studies. The
+/// recommendation is the same as on the larger drive.
 pub const STAND_IN: Bytes = Bytes(32_000_000_000);
 
 /// Largest capacity that is always modelled in full.
@@ -59,7 +59,8 @@ pub enum Thoroughness {
 }
 
 impl StudyRequest {
-    /// Full study of one drive. Modelled results do not scatter, so each workload runs once.
+    /// Full study of one drive. Modelled results do not scatter, so each workload runs
+    /// once.
     #[must_use]
     pub fn of_one(thoroughness: Thoroughness) -> Self {
         let quick = thoroughness == Thoroughness::Quick;
@@ -86,7 +87,8 @@ impl StudyRequest {
         }
     }
 
-    /// The runs for this request, and the policies that cannot be run on a drive without TRIM.
+    /// The runs for this request, and the policies that cannot be run on a drive without
+    /// TRIM.
     ///
     /// # Errors
     /// A workload cannot be created.
@@ -113,8 +115,9 @@ impl StudyRequest {
 }
 
 impl Setup {
-    /// Sets up `drive`, called `label`, with the named filesystem. A share of `fill` is in
-    /// use with the layout of `used` (see [`Used::by_churn`]; it does not depend on the drive).
+    /// Sets up `drive`, called `label`, with the named filesystem. A share of `fill` is
+    /// in use with the layout of `used` (see [`Used::by_churn`]; it does not depend on
+    /// the drive).
     ///
     /// # Errors
     /// The filesystem does not fit on the drive.
@@ -187,7 +190,8 @@ mod tests {
         cells.iter().map(|cell| cell.run_from(&mut beginning, &mut ()).unwrap().0).collect()
     }
 
-    /// The recommendation, its rule, and for each policy whether a user notices its worst latency.
+    /// The recommendation, its rule, and for each policy whether a user notices its worst
+    /// latency.
     type Judgement = (Recommendation, Rule, BTreeMap<&'static str, bool>);
 
     fn judged(request: &StudyRequest, setup: &Setup, months: &[Run]) -> Judgement {
@@ -262,7 +266,8 @@ mod tests {
         }
     }
 
-    /// Trim passes are converted to the full size; online discards depend on the files alone.
+    /// Trim passes are converted to the full size; online discards depend on the files
+    /// alone.
     #[test]
     fn stand_in_converts_trim_passes_to_full_size() {
         let used = FreeExtentLengths::by_churn(&volume_named("ext4"), 0.6, 1).unwrap();

@@ -48,8 +48,8 @@ impl Scale {
         Ok(vec![Job::Tree { list, seed }, Job::postmark(&settings)?])
     }
 
-    /// Planned writes for `policies` policies on a real filesystem. Includes one warm-up run of
-    /// the first job, and the files deleted during foreground I/O.
+    /// Planned writes for `policies` policies on a real filesystem. Includes one warm-up
+    /// run of the first job, and the files deleted during foreground I/O.
     pub fn plan(&self, jobs: &[Job], policies: usize) -> WorkloadPlan {
         let times = u64::from(self.repeats) * policies as u64;
         let plans: Vec<WorkloadPlan> = jobs.iter().map(Job::plan).collect();
@@ -82,7 +82,8 @@ mod tests {
     fn full_scale_matches_published_sizes() {
         let jobs = FULL.jobs(1).unwrap();
         let plan = FULL.plan(&jobs, 2);
-        // In addition, a quarter of the tree is deleted once more during 2,500 foreground appends.
+        // In addition, a quarter of the tree is deleted once more during 2,500 foreground
+        // appends.
         let beside = 493_000_000 / 4 + 2500 * 4096;
         assert_eq!(
             plan.written,

@@ -56,7 +56,8 @@ pub struct Sensitivity {
     /// Hash of all inputs: a resumed study reuses the result.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cell: String,
-    /// Recommendation of the small study with unchanged assumptions; `None` if none was varied.
+    /// Recommendation of the small study with unchanged assumptions; `None` if none was
+    /// varied.
     pub recommended: Option<Recommendation>,
     /// Results by assumption.
     pub rows: Vec<SensitivityRow>,

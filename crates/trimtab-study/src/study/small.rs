@@ -1,12 +1,13 @@
 //! A drive and its months of use, scaled down by the same factor.
 //!
-//! A drive with a thirtieth of the capacity that receives the same bytes per second is overwritten
-//! thirty times as fast, so a day becomes 48 minutes. Everything proportional to the capacity
-//! shrinks by that factor: bytes written, free extents, TRIM commands and time of a trim, pauses
-//! between sessions, and the intervals of policies. Rates and per-command costs stay the same.
-//! Bytes, commands and times of the small drive multiplied by the factor are those of the full
-//! drive, and a trim finishes before the next one is due in both or in neither. Delays unrelated to
-//! an amount do not shrink: a commit every 5 s, an idle second before garbage collection.
+//! A drive with a thirtieth of the capacity that receives the same bytes per second is
+//! overwritten thirty times as fast, so a day becomes 48 minutes. Everything proportional
+//! to the capacity shrinks by that factor: bytes written, free extents, TRIM commands and
+//! time of a trim, pauses between sessions, and the intervals of policies. Rates and
+//! per-command costs stay the same. Bytes, commands and times of the small drive
+//! multiplied by the factor are those of the full drive, and a trim finishes before the
+//! next one is due in both or in neither. Delays unrelated to an amount do not shrink: a
+//! commit every 5 s, an idle second before garbage collection.
 
 use super::problem::StudyError;
 use alloc::format;
@@ -77,7 +78,8 @@ impl SmallDrive {
         Nanos(((time.0 as f64 / self.factor) as u64).max(1))
     }
 
-    /// `policy` with its calendar scaled: hours and days shrink, delays within seconds do not.
+    /// `policy` with its calendar scaled: hours and days shrink, delays within seconds do
+    /// not.
     pub fn faster(&self, policy: &PolicySpec) -> PolicySpec {
         const DAY: Nanos = Nanos::from_secs(86_400);
         const POLL_MIN: Nanos = Nanos::from_millis(100);
@@ -100,7 +102,8 @@ impl SmallDrive {
             PolicySpec::Idle(mut settings) => {
                 settings.at_least_every = self.sooner(settings.at_least_every);
                 settings.poll = self.sooner(settings.poll).max(POLL_MIN.min(settings.poll));
-                // Rests end as often as on the full drive, with proportionally fewer commands.
+                // Rests end as often as on the full drive, with proportionally fewer
+                // commands.
                 settings.rests_shorter = libm::round(self.factor).max(1.0) as u32;
                 PolicySpec::Idle(settings)
             }
@@ -121,7 +124,8 @@ fn shrink_flash(flash: &mut Flash, capacity: u64, size: Bytes) -> f64 {
         return 1.0;
     }
     let share = model::with_pages(flash, fewer.max(PAGES_MIN.min(pages)));
-    // The buffer keeps its ratio to the superblocks but still holds one write for all dies.
+    // The buffer keeps its ratio to the superblocks but still holds one write for all
+    // dies.
     flash.write_cache.bytes = ((flash.write_cache.bytes as f64 * share) as u64)
         .max(CACHE_MIN.min(flash.write_cache.bytes));
     share
@@ -139,8 +143,8 @@ fn calendar_faster(flash: &mut Flash, full: &DriveSpec, factor: f64) {
     }
 }
 
-/// Scales heating and cooling. The bytes that heat the drive arrive sooner by `factor`, so it
-/// reaches the same temperatures at the same rates in less time.
+/// Scales heating and cooling. The bytes that heat the drive arrive sooner by `factor`,
+/// so it reaches the same temperatures at the same rates in less time.
 fn heat_sooner(thermal: &mut Thermal, factor: f64) {
     let factor = factor
         .min(thermal.cooling_ns as f64 / COOLING_NS_MIN)
@@ -181,7 +185,8 @@ mod tests {
         }
     }
 
-    /// Newton's law of cooling at a constant write rate: final temperature and time constant.
+    /// Newton's law of cooling at a constant write rate: final temperature and time
+    /// constant.
     #[test]
     fn small_drive_heats_up_proportionally_sooner() {
         let full = drive("nvme-tlc-500gb").spec;

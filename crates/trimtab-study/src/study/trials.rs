@@ -1,6 +1,6 @@
-//! Sensitivity studies: small studies that change one assumption at a time within a plausible
-//! range, all judged by the same rules. For a twin, they also cover other drives that explain
-//! the measurements.
+//! Sensitivity studies: small studies that change one assumption at a time within a
+//! plausible range, all judged by the same rules. For a twin, they also cover other
+//! drives that explain the measurements.
 
 use super::ageing::{Ageing, CHURN, CYCLES_PER_TB, DAILY, RATE_STEADY, WAF_STEADY};
 use super::cells::{DATA, Question, StudyCell, StudyCellWork, StudyExtent};
@@ -171,7 +171,8 @@ fn fit(runs: Vec<Run>) -> Fit {
     Fit { recommended: recommended(runs), policies }
 }
 
-/// One trial: the assumption, its current value, the value to try, and the resulting case.
+/// One trial: the assumption, its current value, the value to try, and the resulting
+/// case.
 struct Trial {
     assumption: Assumption,
     assumed: String,
@@ -179,7 +180,8 @@ struct Trial {
     case: TrialCase,
 }
 
-/// Small studies to run: one with all assumptions unchanged, and one per changed assumption.
+/// Small studies to run: one with all assumptions unchanged, and one per changed
+/// assumption.
 pub struct Trials {
     base: TrialCase,
     trials: Vec<Trial>,
@@ -228,8 +230,8 @@ impl Trials {
         }))
     }
 
-    /// The cells of each study. The unchanged study comes first if there are changed ones to
-    /// compare with it. An item is an error if its drive is impossible.
+    /// The cells of each study. The unchanged study comes first if there are changed ones
+    /// to compare with it. An item is an error if its drive is impossible.
     pub fn studies(&self) -> impl Iterator<Item = Result<Vec<StudyCell>, StudyError>> {
         let unchanged = (!self.trials.is_empty()).then_some(&self.base);
         unchanged
@@ -255,7 +257,8 @@ impl Trials {
         }
         let mut studies = studies.map(Result::ok);
         for (trial, runs) in self.trials.into_iter().zip(studies.by_ref()) {
-            // Skips impossible drives, such as one with too little spare space for its open blocks.
+            // Skips impossible drives, such as one with too little spare space for its
+            // open blocks.
             let Some(recommended) = runs.map(recommended) else { continue };
             let tried = AssumptionResult { value: trial.value, recommended };
             match sensitivity.rows.iter_mut().find(|row| row.assumption == trial.assumption) {
@@ -328,8 +331,8 @@ fn of_drive(base: &TrialCase, flash: &Flash) -> Vec<Trial> {
     trials
 }
 
-/// Trials for the cost of a TRIM: alternatives from the specification that also fit published
-/// figures, otherwise a tenth and ten times the cost.
+/// Trials for the cost of a TRIM: alternatives from the specification that also fit
+/// published figures, otherwise a tenth and ten times the cost.
 fn of_trim(base: &TrialCase, flash: &Flash) -> Vec<Trial> {
     let text = |flash: &Flash| {
         let trim = &flash.trim;

@@ -14,7 +14,8 @@ pub struct TwinOrigin {
     pub learned: String,
     /// Why the twin may not match this drive.
     pub doubts: Vec<String>,
-    /// True if the TRIM costs are class typical: a filesystem target cannot be probed for them.
+    /// True if the TRIM costs are class typical: a filesystem target cannot be probed for
+    /// them.
     pub typical_trims: bool,
 }
 

@@ -47,7 +47,8 @@ impl Device for InstantDrive {
 }
 
 impl FreeExtentLengths {
-    /// Runs the ageing churn on a filesystem like `volume`, filled to `fill`. Empty if `fill` is 0.
+    /// Runs the ageing churn on a filesystem like `volume`, filled to `fill`. Empty if
+    /// `fill` is 0.
     ///
     /// # Errors
     /// The filesystem cannot be created.

@@ -22,7 +22,8 @@ use finding::{Finding, RecommendationReason, UntestedPolicy};
 use serde::Serialize;
 use trimtab_sim::run::{Provenance, metrics};
 
-/// Smallest percentage of time spent trimming that is reported before anything is applied.
+/// Smallest percentage of time spent trimming that is reported before anything is
+/// applied.
 const TRIMMING_TOLD_PERCENT: f64 = 1.0;
 
 /// Confidence in a recommendation.
@@ -154,13 +155,15 @@ impl<'a> Verdict<'a> {
         self.recommendation.policy()
     }
 
-    /// The policy that was run without a counted discard, if that prevents a recommendation.
+    /// The policy that was run without a counted discard, if that prevents a
+    /// recommendation.
     #[must_use]
     pub fn untested(&self) -> UntestedPolicy {
         untested(&self.comparison)
     }
 
-    /// True if every policy other than no trimming was skipped because the drive has no TRIM.
+    /// True if every policy other than no trimming was skipped because the drive has no
+    /// TRIM.
     #[must_use]
     pub fn is_without_trim(&self) -> bool {
         let untried = &self.study().untried;

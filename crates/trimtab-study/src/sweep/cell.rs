@@ -113,8 +113,8 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
     /// Makes the run. The caller adds the start time.
     ///
     /// # Errors
-    /// A drive, a filesystem or a workload cannot be created, or fails. An interruption is not an
-    /// error.
+    /// A drive, a filesystem or a workload cannot be created, or fails. An interruption
+    /// is not an error.
     pub fn run(&self, observer: &mut dyn Observer) -> Result<(Run, RunEnd), String> {
         let label = format!("drive:{}", self.drive.name);
         match &self.work {
@@ -160,7 +160,8 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
         header.into_run(trimtab_sim::run::RunRecording::default(), false)
     }
 
-    /// Approximate memory: 4 bytes per mapped unit and per physical place, plus the workload.
+    /// Approximate memory: 4 bytes per mapped unit and per physical place, plus the
+    /// workload.
     #[must_use]
     pub fn memory(&self) -> Bytes {
         /// Base memory of a run without a drive: histograms, series, first use of code.
@@ -183,8 +184,8 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
                     }
                     _ => 0,
                 };
-                // Policy state: blocks in use, mapped blocks and blocks not yet trimmed. Eight
-                // blocks share a bit if they are indistinguishable.
+                // Policy state: blocks in use, mapped blocks and blocks not yet trimmed.
+                // Eight blocks share a bit if they are indistinguishable.
                 let block = u64::from(self.drive.logical_block_bytes);
                 let pages = match &plan.load {
                     SimulationLoad::Synthetic(a) => {

@@ -10,7 +10,8 @@ use trimtab_drive::rng::{CountedStream, derive_seed};
 pub struct Design {
     /// Method of choosing points.
     pub kind: DesignKind,
-    /// Number of points, or of base points of a sensitivity design. Given by the axes of a grid.
+    /// Number of points, or of base points of a sensitivity design. Given by the axes of
+    /// a grid.
     pub points: u64,
     /// Seed of the samples.
     pub seed: u64,
@@ -23,11 +24,11 @@ pub enum DesignKind {
     Grid,
     /// Uniform and independent samples.
     Random,
-    /// A Sobol sequence, Owen-scrambled with the seed (Burley 2020): more even than random
-    /// samples for any number of points, best for powers of two.
+    /// A Sobol sequence, Owen-scrambled with the seed (Burley 2020): more even than
+    /// random samples for any number of points, best for powers of two.
     Sobol,
-    /// Rows of two Sobol matrices A and B, and for each axis A with that column of B. Input for
-    /// sensitivity indices (Saltelli et al. 2010).
+    /// Rows of two Sobol matrices A and B, and for each axis A with that column of B.
+    /// Input for sensitivity indices (Saltelli et al. 2010).
     Sensitivity,
 }
 
@@ -70,7 +71,8 @@ impl Design {
         }
     }
 
-    /// Position of a point on each axis, from 0 to below 1; `None` for a grid, which uses values.
+    /// Position of a point on each axis, from 0 to below 1; `None` for a grid, which uses
+    /// values.
     #[must_use]
     pub fn unit(&self, point: u64, axes: usize) -> Option<Vec<f64>> {
         let each = |of: &dyn Fn(usize) -> f64| Some((0..axes).map(of).collect());
@@ -111,8 +113,9 @@ mod tests {
         Design { kind, points, seed: 3 }
     }
 
-    /// The integral of the product of (1 + (u - 1/2) / 2) over the unit cube is 1. The error of
-    /// random samples is about 1 / sqrt(n) of the spread, that of a Sobol sequence far less.
+    /// The integral of the product of (1 + (u - 1/2) / 2) over the unit cube is 1. The
+    /// error of random samples is about 1 / sqrt(n) of the spread, that of a Sobol
+    /// sequence far less.
     #[test]
     fn sobol_integrates_better_than_random_samples() {
         let off = |kind| {

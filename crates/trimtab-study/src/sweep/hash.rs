@@ -4,7 +4,8 @@ use alloc::format;
 use alloc::string::String;
 use sha2::Digest as _;
 
-/// Version of the model and a hash of its sources. Results of different models are never combined.
+/// Version of the model and a hash of its sources. Results of different models are never
+/// combined.
 pub const MODEL: &str = env!("TRIMTAB_MODEL");
 
 /// 128 bits of SHA-256, in hexadecimal.

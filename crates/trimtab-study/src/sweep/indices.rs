@@ -1,10 +1,10 @@
 //! Sobol' sensitivity indices from matrices A, B, and A with one column of B.
 //!
 //! The first-order index of an input is the share of the variance that disappears if only
-//! that input is known. The total-order index is the share that remains if all other inputs
-//! are known. Estimators: first order by Saltelli et al., "Variance based sensitivity
-//! analysis of model output" (2010), table 2 (b); total order by Jansen, "Analysis of
-//! variance designs for model output" (1999), table 2 (f) there.
+//! that input is known. The total-order index is the share that remains if all other
+//! inputs are known. Estimators: first order by Saltelli et al., "Variance based
+//! sensitivity analysis of model output" (2010), table 2 (b); total order by Jansen,
+//! "Analysis of variance designs for model output" (1999), table 2 (f) there.
 
 use alloc::vec::Vec;
 
@@ -30,7 +30,8 @@ pub struct Indices {
     pub total_error: f64,
 }
 
-/// The indices of each input. `None` with fewer than two samples, or for a constant figure.
+/// The indices of each input. `None` with fewer than two samples, or for a constant
+/// figure.
 #[must_use]
 pub fn indices(samples: &[DesignSample]) -> Option<Vec<Indices>> {
     let n = samples.len() as f64;
@@ -57,9 +58,10 @@ pub fn indices(samples: &[DesignSample]) -> Option<Vec<Indices>> {
     Some((0..inputs).map(of).collect())
 }
 
-/// First-order and total-order index of each axis of a full grid, with equally likely values.
-/// Exact except for variation between grid values. `values` are in the order of nested loops
-/// over axes of lengths `lens`. `None` if a value is missing, or for a constant figure.
+/// First-order and total-order index of each axis of a full grid, with equally likely
+/// values. Exact except for variation between grid values. `values` are in the order of
+/// nested loops over axes of lengths `lens`. `None` if a value is missing, or for a
+/// constant figure.
 #[must_use]
 pub fn of_grid(values: &[f64], lens: &[usize]) -> Option<Vec<(f64, f64)>> {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
@@ -84,7 +86,8 @@ pub fn of_grid(values: &[f64], lens: &[usize]) -> Option<Vec<(f64, f64)>> {
             (0..values.len()).filter(|at| keep(*at)).map(|at| values[at]).collect::<Vec<f64>>()
         };
         let known: Vec<f64> = (0..len).map(|n| mean(&slice(&|at| nth(at) == n))).collect();
-        // With all other inputs known: the values along the axis from each starting point.
+        // With all other inputs known: the values along the axis from each starting
+        // point.
         let lines = (0..values.len()).filter(|at| nth(*at) == 0);
         let left: Vec<f64> = lines
             .map(|from| {
@@ -114,7 +117,8 @@ mod tests {
         (0..cells).map(sample).collect()
     }
 
-    /// Ishigami's function, a = 7 and b = 0.1, has known indices (Ishigami and Homma 1990).
+    /// Ishigami's function, a = 7 and b = 0.1, has known indices (Ishigami and Homma
+    /// 1990).
     #[test]
     fn indices_match_ishigami_formula() {
         let (a, b) = (7.0, 0.1);
@@ -147,8 +151,8 @@ mod tests {
         }
     }
 
-    /// Sobol's g-function: V_i = 1 / (3 (1 + a_i)²), total_i = V_i times the product of (1 + V_j)
-    /// over the others, divided by the product of (1 + V) - 1.
+    /// Sobol's g-function: V_i = 1 / (3 (1 + a_i)²), total_i = V_i times the product of
+    /// (1 + V_j) over the others, divided by the product of (1 + V) - 1.
     #[test]
     fn indices_match_g_function_formula() {
         let a = [0.0, 1.0, 4.5, 9.0];
@@ -167,7 +171,8 @@ mod tests {
         }
     }
 
-    /// x + y with variances 2/3 and 5/4 has exact shares; those of x y are calculated by hand.
+    /// x + y with variances 2/3 and 5/4 has exact shares; those of x y are calculated by
+    /// hand.
     #[test]
     fn indices_of_a_grid_are_exact() {
         let grid = |f: &dyn Fn(f64, f64) -> f64| {

@@ -98,8 +98,8 @@ impl Plan {
         self.design.total(self.axes.len()).saturating_mul(self.repeats)
     }
 
-    /// Position of a cell. Repeats of a point are consecutive; on a grid the last axis changes
-    /// first.
+    /// Position of a cell. Repeats of a point are consecutive; on a grid the last axis
+    /// changes first.
     #[must_use]
     pub fn place(&self, cell: u64) -> CellPlace {
         let (point, repeat) = (cell / self.repeats, cell % self.repeats);
@@ -124,7 +124,8 @@ impl Plan {
     /// The cell at a position.
     ///
     /// # Errors
-    /// Why the cell is impossible: the values do not form a valid drive, filesystem or workload.
+    /// Why the cell is impossible: the values do not form a valid drive, filesystem or
+    /// workload.
     pub fn cell<S: Sources>(
         &self,
         place: &CellPlace,
@@ -153,7 +154,8 @@ impl Plan {
         all.filter_map(path).collect()
     }
 
-    /// Tries every value once, with the first of all other axes, to find errors before a run.
+    /// Tries every value once, with the first of all other axes, to find errors before a
+    /// run.
     ///
     /// # Errors
     /// The first invalid parameter or value, with its line.
@@ -171,8 +173,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Reports errors of a single parameter. Errors of a combination are left to the results
-    /// table. `tried` is the axis whose value is tried.
+    /// Reports errors of a single parameter. Errors of a combination are left to the
+    /// results table. `tried` is the axis whose value is tried.
     fn refuse(
         &self,
         wrong: Option<SettingError>,

@@ -130,7 +130,8 @@ impl<'a> SweepView<'a> {
             .collect()
     }
 
-    /// True if points are sampled, so that cells of a place differ in more than the policy.
+    /// True if points are sampled, so that cells of a place differ in more than the
+    /// policy.
     fn drawn(&self) -> bool {
         self.plan.design.kind != DesignKind::Grid
     }
@@ -401,7 +402,8 @@ impl<'a> SweepView<'a> {
         (blocks.len() > 1 && keys.len() > 1).then(|| Section::new("What decides", blocks))
     }
 
-    /// First and total index of each axis, and the latter's error; `None` if cells are missing.
+    /// First and total index of each axis, and the latter's error; `None` if cells are
+    /// missing.
     fn indices(&self, figure: &str, rows: &[SweepRow]) -> Option<Vec<(f64, f64, Option<f64>)>> {
         let mut points = alloc::vec![(0.0, 0_u64); usize::try_from(self.plan.design.total(self.plan.axes.len())).ok()?];
         for row in rows {

@@ -147,8 +147,8 @@ pub fn resolve<S: Sources>(
     })
 }
 
-/// The drive. Unless set, the number of blocks follows from capacity and over-provisioning;
-/// the proportions of the named drive remain.
+/// The drive. Unless set, the number of blocks follows from capacity and
+/// over-provisioning; the proportions of the named drive remain.
 fn drive<S: Sources>(
     mut section: DriveSettings<'_>,
     sources: &S,
@@ -219,8 +219,9 @@ fn changed_by(drive: Drive, mut section: DriveSettings<'_>) -> Result<ModifiedDr
     Ok(ModifiedDrive { drive: made, few })
 }
 
-/// `drive` at a capacity, with over-provisioning in per mille if `asked`, and with the remaining
-/// fields of `section`. Shrinks superblocks if there would be too few and their pages are not set.
+/// `drive` at a capacity, with over-provisioning in per mille if `asked`, and with the
+/// remaining fields of `section`. Shrinks superblocks if there would be too few and their
+/// pages are not set.
 fn at_capacity(
     drive: Drive,
     capacity: Option<Bytes>,

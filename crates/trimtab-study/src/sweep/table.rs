@@ -190,8 +190,8 @@ pub fn warnings(run: &Run) -> Vec<String> {
     warnings.into_iter().collect()
 }
 
-/// Utilisation u as in formulas for write amplification: mapped bytes over non-erased bytes,
-/// averaged over the samples of the last quarter of the writes.
+/// Utilisation u as in formulas for write amplification: mapped bytes over non-erased
+/// bytes, averaged over the samples of the last quarter of the writes.
 fn utilisation(run: &Run, raw: f64) -> Option<f64> {
     let of =
         |name: &str| run.series.iter().find(|series| series.name == name && !series.y.is_empty());

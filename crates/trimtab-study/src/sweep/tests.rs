@@ -658,9 +658,9 @@ fn sensitivity_design_gives_indices() {
     assert!((shares[0] - 20.0).abs() <= 2.0 && (shares[1] - 80.0).abs() <= 3.0, "{shares:?}");
 }
 
-/// Over-provisioning against write amplification under uniform writes. Oracle: the limit of
-/// large blocks at utilisation u, A = 1 / (1 - exp(-1 / (u A))). Greedy collection with 2048
-/// units per superblock is within 0.3 % of it.
+/// Over-provisioning against write amplification under uniform writes. Oracle: the limit
+/// of large blocks at utilisation u, A = 1 / (1 - exp(-1 / (u A))). Greedy collection
+/// with 2048 units per superblock is within 0.3 % of it.
 #[test]
 fn sweep_over_over_provisioning_agrees_with_theory() {
     let text = BASE.replace("8GiB", "1GiB");

@@ -160,7 +160,8 @@ impl Axis {
         }
     }
 
-    /// Values to try before a run: all of a list, or the ends of a range, with their lines.
+    /// Values to try before a run: all of a list, or the ends of a range, with their
+    /// lines.
     #[must_use]
     pub fn probes(&self) -> Vec<(Value, usize)> {
         match &self.values {

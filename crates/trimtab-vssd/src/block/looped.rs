@@ -33,7 +33,8 @@ impl LoopOnFuse {
         let made = (|| {
             let file = place.home.open_served().context("cannot open the served file")?;
             let served = ObjectIdentity::of(&file).context("cannot examine the served file")?;
-            // Recorded before the device exists, so that the device is found after a crash.
+            // Recorded before the device exists, so that the device is found after a
+            // crash.
             record.served = Some((served.device, served.inode));
             place.home.write_record(record)?;
             let device = LoopDevice::attach(
@@ -57,7 +58,8 @@ impl LoopOnFuse {
         self.device.disk()
     }
 
-    /// Sets the queue attributes to the drive's. Describes each value that the kernel rejected.
+    /// Sets the queue attributes to the drive's. Describes each value that the kernel
+    /// rejected.
     pub fn tune(&self, geometry: &Geometry) -> Vec<String> {
         tune(self.device, geometry, MAX_REQUEST_BYTES)
     }
@@ -110,7 +112,8 @@ impl LoopOnFuse {
         force: bool,
     ) -> anyhow::Result<()> {
         home.unmount(served).context("cannot unmount the served file")?;
-        // A process that opened the served file can keep the session alive; do not wait for it.
+        // A process that opened the served file can keep the session alive; do not wait
+        // for it.
         let patience = Instant::now() + Duration::from_secs(2);
         while !force && !self.mounted.is_finished() && Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(1));
@@ -130,12 +133,13 @@ fn explain_fuse(error: std::io::Error) -> anyhow::Error {
     anyhow::Error::new(error).context(hint)
 }
 
-/// Sets the queue attributes to the drive's. Describes each value that the kernel rejected.
+/// Sets the queue attributes to the drive's. Describes each value that the kernel
+/// rejected.
 pub fn tune(device: LoopDevice, geometry: &Geometry, request_bytes_max: u32) -> Vec<String> {
     let write_cache = if geometry.volatile_cache { "write back" } else { "write through" };
     let queue = device.sysfs().join("queue");
-    // The kernel rejects values above the driver's request limit (for a loop device 4 GiB less a
-    // sector), and values that are not a multiple of its unit.
+    // The kernel rejects values above the driver's request limit (for a loop device 4 GiB
+    // less a sector), and values that are not a multiple of its unit.
     let limit = |name: &str| {
         std::fs::read_to_string(queue.join(name))
             .ok()

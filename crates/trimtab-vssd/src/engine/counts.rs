@@ -43,7 +43,8 @@ impl Seconds {
         &mut self.current
     }
 
-    /// Ends the current second. `written` (host and medium) and `freed` are totals in bytes.
+    /// Ends the current second. `written` (host and medium) and `freed` are totals in
+    /// bytes.
     pub fn tick(&mut self, written: (u64, u64), freed: u64) {
         let ((host_before, medium_before), freed_before) = self.before;
         let host = written.0.saturating_sub(host_before);

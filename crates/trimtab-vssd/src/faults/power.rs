@@ -1,8 +1,9 @@
-//! Power cuts: the content of the volatile cache is lost, and a write in progress is torn.
+//! Power cuts: the content of the volatile cache is lost, and a write in progress is
+//! torn.
 //!
-//! The model reports the ranges that are only in its cache. To roll them back, the content
-//! before each unflushed write is saved per page, as of the last flush: a drive may lose all
-//! later writes, but no earlier ones.
+//! The model reports the ranges that are only in its cache. To roll them back, the
+//! content before each unflushed write is saved per page, as of the last flush: a drive
+//! may lose all later writes, but no earlier ones.
 
 use crate::store::Store;
 use rustix::io::Errno;
@@ -70,8 +71,9 @@ impl UndoLog {
         self.unanswered.clear();
     }
 
-    /// Simulates the power cut. `lost` was only in the cache, `torn` was being written. Each page
-    /// keeps its new content with probability `keep`. Returns the number rolled back.
+    /// Simulates the power cut. `lost` was only in the cache, `torn` was being written.
+    /// Each page keeps its new content with probability `keep`. Returns the number rolled
+    /// back.
     pub fn cut(
         &mut self,
         store: &Store,

@@ -66,7 +66,8 @@ impl SingleFileFilesystem {
         parent == INodeNo::ROOT && name == self.name
     }
 
-    /// The loop driver uses the block size of its file's filesystem as its discard granularity.
+    /// The loop driver uses the block size of its file's filesystem as its discard
+    /// granularity.
     fn block(&self) -> u32 {
         self.geometry.discard_granularity.max(self.geometry.logical_block)
     }
@@ -78,8 +79,8 @@ impl SingleFileFilesystem {
     fn allocate(&self, extent: Extent, mode: i32) -> RequestResult {
         if mode & libc::FALLOC_FL_PUNCH_HOLE != 0 {
             if self.geometry.discard_granularity == 0 {
-                // Discard is disabled on the device, so this is a zero-write, which looks the
-                // same.
+                // Discard is disabled on the device, so this is a zero-write, which looks
+                // the same.
                 self.drive.serve(Request::Zero { extent, may_unmap: false, fua: false })
             } else {
                 self.drive.serve(Request::Trim(&[extent], Effect::Usual))
@@ -111,7 +112,8 @@ impl Filesystem for SingleFileFilesystem {
         config: &mut KernelConfig,
     ) -> std::io::Result<()> {
         let _ = config.set_max_write(MAX_REQUEST_BYTES);
-        // The loop driver keeps up to 128 requests in flight; the kernel should queue none.
+        // The loop driver keeps up to 128 requests in flight; the kernel should queue
+        // none.
         let _ = config.set_max_background(1024);
         let _ = config.set_congestion_threshold(1024);
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);

@@ -46,7 +46,8 @@ impl Replies {
         let this = Arc::clone(&replies);
         std::thread::Builder::new().name("nbd-replies".into()).spawn(move || {
             for reply in receive {
-                // A client that has gone needs no replies, but its requests must still be counted.
+                // A client that has gone needs no replies, but its requests must still be
+                // counted.
                 if !this.gone.load(Ordering::Relaxed) && this.write(&client, &reply).is_err() {
                     this.gone.store(true, Ordering::Relaxed);
                     // Also ends the reader of requests, which sees the end of the stream.
@@ -83,7 +84,8 @@ impl Replies {
         }
     }
 
-    /// Waits until at most `most` replies are outstanding. With 0, later replies are discarded.
+    /// Waits until at most `most` replies are outstanding. With 0, later replies are
+    /// discarded.
     pub fn wait_for(&self, most: u32) {
         let mut in_flight = self.in_flight();
         while *in_flight > most {

@@ -54,8 +54,8 @@ impl std::fmt::Display for Speed {
 /// Converts real time to model time, monotonically.
 ///
 /// Unpaced, the clock follows real time while the drive is idle, and advances to the next
-/// completion whenever the drive's queue is full. It then shows the time that the drive would
-/// have needed with a full queue.
+/// completion whenever the drive's queue is full. It then shows the time that the drive
+/// would have needed with a full queue.
 #[derive(Debug)]
 pub struct ModelClock {
     speed: Speed,
@@ -104,8 +104,9 @@ impl ModelClock {
         self.last
     }
 
-    /// Registers a command that arrives at `arrival` and completes at `done`; with `barrier`, the
-    /// host waits for it before continuing. Returns the real time of the completion.
+    /// Registers a command that arrives at `arrival` and completes at `done`; with
+    /// `barrier`, the host waits for it before continuing. Returns the real time of the
+    /// completion.
     pub fn completes(&mut self, done: Nanos, barrier: bool) -> Option<Instant> {
         match self.speed {
             Speed::Unpaced => {
@@ -151,7 +152,8 @@ mod tests {
     #[test]
     fn unpaced_clock_shows_time_of_full_queue() {
         let mut clock = ModelClock::new(Speed::Unpaced, Nanos::ZERO, 2);
-        // Each command takes 10 s of model time, two at a time: the third waits for the first.
+        // Each command takes 10 s of model time, two at a time: the third waits for the
+        // first.
         for i in 0..6 {
             let arrival = clock.arrival();
             assert_eq!(arrival.0 / 10_000_000_000, i / 2, "command {i}");

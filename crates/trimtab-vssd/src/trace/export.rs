@@ -18,8 +18,8 @@ named! {
     }
 }
 
-/// The file that fio opens in its current directory unless --replay_redirect names a device.
-/// Never a name from the recording.
+/// The file that fio opens in its current directory unless --replay_redirect names a
+/// device. Never a name from the recording.
 const IOLOG_FILE: &str = "trimtab-replay";
 
 /// Writes `events` to `out`. Returns their number. fio's timestamps are in microseconds.

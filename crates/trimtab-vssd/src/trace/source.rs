@@ -24,7 +24,8 @@ pub enum TraceSource {
         /// Number of records read.
         number: u64,
     },
-    /// Text in a published format. It has no latencies, and all data count as incompressible.
+    /// Text in a published format. It has no latencies, and all data count as
+    /// incompressible.
     Text(Box<TextTrace>),
 }
 
@@ -161,8 +162,8 @@ impl Iterator for TraceSource {
     }
 }
 
-/// Detects the compression of a file from its first `bytes`. Returns its name and the program
-/// that decompresses to standard output.
+/// Detects the compression of a file from its first `bytes`. Returns its name and the
+/// program that decompresses to standard output.
 fn compression(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     const KNOWN: [(&[u8], &str, &str); 4] = [
         (b"\x1f\x8b", "gzip", "zcat"),

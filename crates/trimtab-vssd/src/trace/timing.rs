@@ -7,8 +7,8 @@ use trimtab_drive::usage::UsageError;
 pub use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::TraceReadOptions;
 
-/// Refuses to replay a trace without times at its own times: all requests would be issued at
-/// once.
+/// Refuses to replay a trace without times at its own times: all requests would be issued
+/// at once.
 ///
 /// # Errors
 /// That refusal, and any error in the trace up to its first nonzero time.

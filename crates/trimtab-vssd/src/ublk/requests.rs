@@ -75,7 +75,8 @@ mod tests {
     use crate::request::Geometry;
     use std::sync::Mutex;
 
-    /// Records requests, and fails beyond 1 MiB; all completions are due at the same time.
+    /// Records requests, and fails beyond 1 MiB; all completions are due at the same
+    /// time.
     struct RecordingDrive(Mutex<Vec<String>>, Instant);
 
     impl RequestServer for RecordingDrive {

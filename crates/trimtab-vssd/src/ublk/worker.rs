@@ -1,4 +1,5 @@
-//! A thread that receives requests of a ublk queue, executes them and completes them when due.
+//! A thread that receives requests of a ublk queue, executes them and completes them when
+//! due.
 
 use super::requests;
 use crate::cpu_latency::RELEASE_AFTER;
@@ -11,10 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use trimtab_linux::sys::ublk::queue::UblkQueue;
 
-/// Number of completions submitted at once: a system call for each would be expensive, and
-/// waiting for all would delay the first ones.
+/// Number of completions submitted at once: a system call for each would be expensive,
+/// and waiting for all would delay the first ones.
 const SUBMITTED_AT: usize = 8;
-/// `UBLK_IO_RES_ABORT`, and the error of a ring that is being torn down: no more requests arrive.
+/// `UBLK_IO_RES_ABORT`, and the error of a ring that is being torn down: no more requests
+/// arrive.
 const ENDS: [i32; 2] = [libc::ENODEV, libc::ECANCELED];
 
 /// The slots of a queue, and their state.
@@ -41,7 +43,8 @@ pub struct Worker {
     everywhere: CpuSet,
 }
 
-/// Pins this thread and its later allocations to the CPUs `here`. Returns the old affinity.
+/// Pins this thread and its later allocations to the CPUs `here`. Returns the old
+/// affinity.
 pub fn pin_thread(here: &CpuSet) -> io::Result<CpuSet> {
     let everywhere = rustix::thread::sched_getaffinity(None)?;
     rustix::thread::sched_setaffinity(None, here)?;
@@ -50,7 +53,8 @@ pub fn pin_thread(here: &CpuSet) -> io::Result<CpuSet> {
 }
 
 impl Worker {
-    /// A worker for `queue`, in a thread pinned to the CPUs `here` that may run `everywhere`.
+    /// A worker for `queue`, in a thread pinned to the CPUs `here` that may run
+    /// `everywhere`.
     pub fn new(
         queue: UblkQueue,
         drive: Arc<dyn RequestServer>,
@@ -112,9 +116,9 @@ impl Worker {
         }
     }
 
-    /// Chooses the CPUs to run on for this number of requests at hand. A single request is
-    /// fastest on the CPU that issued it, because no other CPU has to wake up. With many, that
-    /// CPU is better left to the processes that issue them.
+    /// Chooses the CPUs to run on for this number of requests at hand. A single request
+    /// is fastest on the CPU that issued it, because no other CPU has to wake up. With
+    /// many, that CPU is better left to the processes that issue them.
     fn settle(&mut self, requests: usize) {
         self.depth += (requests as f64 - self.depth) / 16.0;
         let roaming = if self.roaming { self.depth > 1.25 } else { self.depth > 2.0 };
@@ -163,7 +167,8 @@ impl Worker {
         }
     }
 
-    /// Handles a request that will not return, usually because the drive is being removed.
+    /// Handles a request that will not return, usually because the drive is being
+    /// removed.
     fn lost(&mut self, result: i32) {
         self.alive -= 1;
         if ENDS.contains(&-result) {

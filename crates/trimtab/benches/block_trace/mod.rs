@@ -1,5 +1,6 @@
-//! What reads, writes and discards a block device had under way, and from when to when, by the kernel's own trace events (`block_rq_issue`, `block_rq_complete`):
-//! who waited in the device, without what programs and the scheduler do around it.
+//! What reads, writes and discards a block device had under way, and from when to when,
+//! by the kernel's own trace events (`block_rq_issue`, `block_rq_complete`): who waited
+//! in the device, without what programs and the scheduler do around it.
 
 use std::collections::HashMap;
 use std::fs;
@@ -79,7 +80,8 @@ impl Drop for BlockTrace {
     }
 }
 
-/// Lines like `fio-7 [001] ..... 15.402: block_rq_issue: 7,11 WS 4096 () 1024 + 8 none,0,0 [fio]`; of completions without the bytes.
+/// Lines like `fio-7 [001] ..... 15.402: block_rq_issue: 7,11 WS 4096 () 1024 + 8
+/// none,0,0 [fio]`; of completions without the bytes.
 fn requests(text: &str, (major, minor): (u32, u32)) -> Vec<Request> {
     let device = format!("{major},{minor}");
     let (mut under_way, mut all) = (HashMap::new(), Vec::new());

@@ -1,6 +1,8 @@
-//! What a benchmark measured, as it was measured: a row for every sample, under what it was measured on.
+//! What a benchmark measured, as it was measured: a row for every sample, under what it
+//! was measured on.
 //!
-//! `TRIMTAB_BENCH_CSV` names the directory that `BENCH.csv` is written to (`make bench`: target/bench); without it nothing is kept.
+//! `TRIMTAB_BENCH_CSV` names the directory that `BENCH.csv` is written to (`make bench`:
+//! target/bench); without it nothing is kept.
 #![allow(dead_code, reason = "not every benchmark compares with other programs")]
 
 use std::fmt::Write as _;
@@ -17,7 +19,8 @@ pub struct Figures {
     conditions: Vec<String>,
 }
 
-/// Begins to keep the figures of `bench`, which is about `about`. Of each of `programs`, with the argument that makes it say so, the version is noted.
+/// Begins to keep the figures of `bench`, which is about `about`. Of each of `programs`,
+/// with the argument that makes it say so, the version is noted.
 #[must_use]
 pub fn begin(bench: &'static str, about: &str, programs: &[[&str; 2]]) -> Figures {
     let mut conditions =

@@ -4,7 +4,8 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The program that is measured: this build, or the one that `TRIMTAB_BENCH_PROGRAM` names.
+/// The program that is measured: this build, or the one that `TRIMTAB_BENCH_PROGRAM`
+/// names.
 fn program() -> Command {
     Command::new(
         std::env::var_os("TRIMTAB_BENCH_PROGRAM")

@@ -1,4 +1,5 @@
-//! What filesystems of the running kernel discard when a source tree is unpacked and deleted, and what that costs on the modelled drive.
+//! What filesystems of the running kernel discard when a source tree is unpacked and
+//! deleted, and what that costs on the modelled drive.
 
 use crate::attached::{Attached, Mounted, output};
 use crate::claim;
@@ -48,7 +49,8 @@ pub fn run() -> bool {
     held & slowdown()
 }
 
-/// Real ext4 in real time, with and without online discard, against what the model said of the discards.
+/// Real ext4 in real time, with and without online discard, against what the model said
+/// of the discards.
 fn slowdown() -> bool {
     let (plain_drive, plain) = tree(KINDS[0].1, "nodiscard", &[]);
     drop(plain_drive);
@@ -75,7 +77,8 @@ fn slowdown() -> bool {
     )
 }
 
-/// The drive after the tree has come and gone, and how long deleting, its sync and the discards took, in seconds.
+/// The drive after the tree has come and gone, and how long deleting, its sync and the
+/// discards took, in seconds.
 fn tree(make: &[&str], option: &str, more: &[&str]) -> (Attached, f64) {
     let drive = Attached::new("4GiB", more);
     output(Command::new(make[0]).args(&make[1..]).arg(&drive.device));

@@ -1,7 +1,10 @@
-//! The virtual SSD: how fast it is without pacing, how exact with it, and what filesystems of the running kernel discard on it.
+//! The virtual SSD: how fast it is without pacing, how exact with it, and what
+//! filesystems of the running kernel discard on it.
 //!
-//! `cargo bench --bench virtual_ssd -- [speed] [pacing] [discards] [xfs]`; all four by default. Needs root, fio and the filesystems' tools.
-//! `TRIMTAB_BENCH_ROUNDS` is how often each measurement is repeated, `TRIMTAB_BENCH_PROGRAM` another build of the program. Every claim is checked; the exit status says whether all hold.
+//! `cargo bench --bench virtual_ssd -- [speed] [pacing] [discards] [xfs]`; all four by
+//! default. Needs root, fio and the filesystems' tools. `TRIMTAB_BENCH_ROUNDS` is how
+//! often each measurement is repeated, `TRIMTAB_BENCH_PROGRAM` another build of the
+//! program. Every claim is checked; the exit status says whether all hold.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod attached;

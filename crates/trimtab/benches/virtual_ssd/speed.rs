@@ -12,7 +12,8 @@ struct Job {
     name: &'static str,
     args: [&'static str; 3],
     side: &'static str,
-    /// At least this part of the plain device's rate; or, at depth 1, at most that multiple of its latency.
+    /// At least this part of the plain device's rate; or, at depth 1, at most that
+    /// multiple of its latency.
     share: f64,
     latency: bool,
 }

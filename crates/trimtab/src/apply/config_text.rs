@@ -1,4 +1,5 @@
-//! Changes one rule in the text of the daemon's configuration; comments and the rest stay.
+//! Changes one rule in the text of the daemon's configuration; comments and the rest
+//! stay.
 
 use crate::daemon::config::{Config, Rule};
 use anyhow::{Context as _, bail};
@@ -20,8 +21,8 @@ struct NamedRule {
     policy: Spanned<String>,
 }
 
-/// The text with `policy` as the rule for `mount_point`. The result is parsed again to check
-/// exactly this rule.
+/// The text with `policy` as the rule for `mount_point`. The result is parsed again to
+/// check exactly this rule.
 pub fn with_policy(
     file: &Path,
     text: &str,

@@ -5,7 +5,8 @@ use super::{ApplyPlan, CRYPTTAB, Edit, System, crypttab};
 use anyhow::{Context as _, bail};
 use std::path::Path;
 
-/// The change of the crypttab line for the mapping `name`; `None` if it already has the option.
+/// The change of the crypttab line for the mapping `name`; `None` if it already has the
+/// option.
 pub fn in_crypttab(system: &System, name: &str) -> anyhow::Result<Option<ApplyPlan>> {
     let before =
         system.read(Path::new(CRYPTTAB))?.with_context(|| format!("{CRYPTTAB} does not exist"))?;

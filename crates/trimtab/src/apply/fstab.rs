@@ -80,9 +80,9 @@ pub fn fs_type(text: &str, mount_point: &Path) -> Option<String> {
     entries(text).into_iter().find(|e| e.mount_point == mount_point).map(|e| e.fs_type)
 }
 
-/// Mount points of all lines that mount one filesystem, in file order: those in `mounted_at`,
-/// its present mounts, and those of the same device. Options such as discard belong to the
-/// filesystem: its first mount decides, later ones change nothing.
+/// Mount points of all lines that mount one filesystem, in file order: those in
+/// `mounted_at`, its present mounts, and those of the same device. Options such as
+/// discard belong to the filesystem: its first mount decides, later ones change nothing.
 pub fn lines_of(text: &str, mounted_at: &[PathBuf]) -> Vec<PathBuf> {
     let entries: Vec<FstabLine> =
         entries(text).into_iter().filter(|entry| !entry.is_bind(text)).collect();

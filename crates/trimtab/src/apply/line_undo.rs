@@ -37,8 +37,8 @@ fn find(lines: &[&str], wanted: &[&str]) -> Option<Range<usize>> {
     found.next().is_none().then(|| at..at + wanted.len())
 }
 
-/// Line by line if the number of lines is the same; else one hunk from the first to the last
-/// difference.
+/// Line by line if the number of lines is the same; else one hunk from the first to the
+/// last difference.
 fn hunks<'a>(before: &'a str, after: &'a str) -> Vec<Hunk<'a>> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     if old.len() == new.len() {

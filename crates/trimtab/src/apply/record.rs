@@ -9,9 +9,9 @@
 //!     /var/lib/trimtab/applied/pending/       a change or undo in progress; the next command rolls it back
 //! ```
 //!
-//! A directory is created as `making`, renamed to `pending` while files change, and numbered
-//! at the end. A process killed at any moment leaves a directory whose name tells the next
-//! command what to do.
+//! A directory is created as `making`, renamed to `pending` while files change, and
+//! numbered at the end. A process killed at any moment leaves a directory whose name
+//! tells the next command what to do.
 
 use super::{ApplyPlan, Edit, SHIPPED, System, line_undo};
 use crate::records::{RECORD, Records, VERSION, absent, numbered, read};
@@ -27,7 +27,8 @@ use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 const MAKING: &str = "making";
 const PENDING: &str = "pending";
 const LOG: &str = "log";
-/// Mode of a new system file; a new directory on the way to it also gets search permission.
+/// Mode of a new system file; a new directory on the way to it also gets search
+/// permission.
 const SYSTEM_FILE: u32 = 0o644;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -95,7 +96,8 @@ pub fn events(system: &System) -> anyhow::Result<Vec<PolicyChange>> {
 }
 
 impl Records {
-    /// Opens and locks the records of `apply`. `None` if there are none, unless `make` is set.
+    /// Opens and locks the records of `apply`. `None` if there are none, unless `make` is
+    /// set.
     fn of_system(system: &System, make: bool) -> anyhow::Result<Option<Self>> {
         let Some(dir) = system
             .directory(&system.records(), make)
@@ -155,8 +157,8 @@ impl Records {
     }
 }
 
-/// Makes the planned changes. Returns the directory with the copies, or `None` if there was
-/// nothing to do.
+/// Makes the planned changes. Returns the directory with the copies, or `None` if there
+/// was nothing to do.
 pub fn carry_out(system: &System, plan: &ApplyPlan) -> anyhow::Result<Option<PathBuf>> {
     if plan.edits.is_empty() {
         return Ok(None);
@@ -295,8 +297,8 @@ pub fn next_number(system: &System) -> anyhow::Result<u32> {
     Ok(Records::of_system(system, false)?.map_or(Ok(0), |records| records.last())? + 1)
 }
 
-/// Undoes the change with this number, or with `dry_run` only checks that it can be undone.
-/// `None` if it does not exist.
+/// Undoes the change with this number, or with `dry_run` only checks that it can be
+/// undone. `None` if it does not exist.
 pub fn undo_one(system: &System, number: u32, dry_run: bool) -> anyhow::Result<Option<ApplyPlan>> {
     let Some(records) = Records::of_system(system, false)? else { return Ok(None) };
     if !records.numbers()?.contains(&number) {
@@ -436,8 +438,8 @@ pub fn put_back_unfinished(system: &System) -> anyhow::Result<Option<UnfinishedC
     Ok(Some(UnfinishedChange { plan: taken_back(record, edits), changed }))
 }
 
-/// Removes temporary files of a killed process for `file`: recognised by name and by one of
-/// these texts.
+/// Removes temporary files of a killed process for `file`: recognised by name and by one
+/// of these texts.
 fn remove_temporary(system: &System, file: &Path, texts: &[Option<&str>]) -> anyhow::Result<()> {
     let (parent, name) = parts(file)?;
     let Some(directory) = system.directory(parent, false)? else { return Ok(()) };

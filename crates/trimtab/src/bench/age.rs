@@ -1,5 +1,5 @@
-//! Ageing: mixed files are written and deleted in rounds, with random writes before, after,
-//! and after a trim.
+//! Ageing: mixed files are written and deleted in rounds, with random writes before,
+//! after, and after a trim.
 
 use super::finish::{self, ProgressWatch};
 use super::modelled;
@@ -75,7 +75,8 @@ impl BenchAgeArgs {
         self.test_size.0 - self.test_size.0 % u64::from(FILL_BLOCK)
     }
 
-    /// Bytes of the rounds, of the test file once, and of up to its size in each of three tests.
+    /// Bytes of the rounds, of the test file once, and of up to its size in each of three
+    /// tests.
     fn plan(&self, rounds: &WorkloadPlan) -> WorkloadPlan {
         let tests = self.test_bytes().saturating_mul(4);
         WorkloadPlan {
@@ -436,8 +437,8 @@ impl BlockWorkload for Test {
     }
 }
 
-/// The figures: random write rates, the share of the first rate that is left, and rates of
-/// the rounds.
+/// The figures: random write rates, the share of the first rate that is left, and rates
+/// of the rounds.
 fn metrics(phases: &[Phase]) -> Vec<Metric> {
     let phase = |name: &str| phases.iter().find(|p| p.name == name && p.took > Nanos::ZERO);
     let rate = |name: &str| phase(name).map(|p| p.written.as_f64() / 1e6 / p.took.as_secs_f64());

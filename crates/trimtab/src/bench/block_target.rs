@@ -45,8 +45,8 @@ pub enum BenchBlocks {
 }
 
 impl BenchBlocks {
-    /// Opens the device or file of `spec` at `path`, after consent if it is written. `plan` returns
-    /// the bytes to write and the options for a target of its size.
+    /// Opens the device or file of `spec` at `path`, after consent if it is written.
+    /// `plan` returns the bytes to write and the options for a target of its size.
     pub fn open(
         context: &Context,
         what: &str,
@@ -111,8 +111,8 @@ impl BenchBlocks {
         }
     }
 
-    /// Closes the target; returns the observer, and the directory, which is removed after the run
-    /// is stored.
+    /// Closes the target; returns the observer, and the directory, which is removed after
+    /// the run is stored.
     pub fn close(self) -> (Option<EnvironmentRecorder>, Option<Workspace>) {
         match self {
             Self::Real(real) => {

@@ -44,8 +44,8 @@ impl BenchCrystalArgs {
             data: self.compressible.map_or(self.data, DataClass::Compressible),
             reads: self.only != Some(Direction::Write),
             writes,
-            // A user's file or device is written only for write tests; a new test file must be
-            // filled before reads.
+            // A user's file or device is written only for write tests; a new test file
+            // must be filled before reads.
             prepare: writes || !matches!(spec, TargetSpec::File(_) | TargetSpec::Device(_)),
             until_written: self.loop_until_written,
         }
@@ -160,8 +160,8 @@ fn conclude_run(
     Ok((run, end, workspace))
 }
 
-/// Records how far the data on the drive compresses, with a warning if that differs from the
-/// requested share.
+/// Records how far the data on the drive compresses, with a warning if that differs from
+/// the requested share.
 fn note_compressed_share(run: &mut Run, data: DataClass, share: f64) {
     let percent = share * 100.0;
     run.metrics.push(Metric {

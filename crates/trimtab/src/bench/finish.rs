@@ -1,5 +1,5 @@
-//! The end of every benchmark: stores the run, prints the report, and returns the run's end
-//! as a status.
+//! The end of every benchmark: stores the run, prints the report, and returns the run's
+//! end as a status.
 
 pub use trimtab_linux::session::{ProgressWatch, assemble};
 
@@ -21,8 +21,8 @@ use trimtab_sim::workload::WorkloadPlan;
 use trimtab_study::document::Document;
 use trimtab_study::study::policy;
 
-/// Asks for consent and creates a workspace in the directory `path` for the benchmark `what`;
-/// then observes the machine.
+/// Asks for consent and creates a workspace in the directory `path` for the benchmark
+/// `what`; then observes the machine.
 pub fn begin(
     context: &Context,
     reserve: Option<Bytes>,
@@ -46,15 +46,16 @@ pub fn note_discard(header: &mut RunHeader, observer: &EnvironmentRecorder) -> b
     discard.is_on()
 }
 
-/// Stores the run, prints it, and returns its status. Called after each run, because a later
-/// one may fail.
+/// Stores the run, prints it, and returns its status. Called after each run, because a
+/// later one may fail.
 ///
 /// A run that cannot be stored is still printed; the returned error reports the failure.
 pub fn conclude(context: &Context, run: &Run, end: RunEnd) -> anyhow::Result<ExitCode> {
     conclude_as(context, run, end, report::run::document)
 }
 
-/// Removes the run's directory, if any, after the run was stored and printed (`concluded`).
+/// Removes the run's directory, if any, after the run was stored and printed
+/// (`concluded`).
 pub fn clean_up(
     context: &Context,
     workspace: Option<Workspace>,

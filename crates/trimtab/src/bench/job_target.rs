@@ -25,8 +25,8 @@ pub const TAKES: &str = "TARGET is a block device, a file, drive:NAME or null:";
 /// Unit of a file's number of blocks, in bytes.
 const BLOCKS_UNIT: u64 = 512;
 
-/// Opens the device or file of `spec`, or nothing, for the `jobs` of a target of its size; after
-/// consent if they write.
+/// Opens the device or file of `spec`, or nothing, for the `jobs` of a target of its
+/// size; after consent if they write.
 pub fn open(
     context: &Context,
     what: &str,

@@ -1,4 +1,5 @@
-//! Latency against offered load: a closed loop for the highest rate, then steps of an open loop.
+//! Latency against offered load: a closed loop for the highest rate, then steps of an
+//! open loop.
 
 use super::block_target::BenchBlocks;
 use super::crystal::KEPT;

@@ -70,8 +70,8 @@ pub fn under(mut header: RunHeader, policy: &PolicySpec) -> RunHeader {
     header
 }
 
-/// Runs the workload of `header`, which names no policy, on the drive `name`; `metrics` computes
-/// the figures.
+/// Runs the workload of `header`, which names no policy, on the drive `name`; `metrics`
+/// computes the figures.
 pub fn run<W: FileWorkload>(
     options: &ModelArgs,
     context: &Context,

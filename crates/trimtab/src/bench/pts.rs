@@ -1,4 +1,5 @@
-//! `bench pts`: a test of SNIA's Performance Test Specification 2.0.2 on a modelled drive.
+//! `bench pts`: a test of SNIA's Performance Test Specification 2.0.2 on a modelled
+//! drive.
 
 use super::crystal::KEPT;
 use super::finish;

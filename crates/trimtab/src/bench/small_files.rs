@@ -106,8 +106,8 @@ impl PostmarkJob<'_> {
         Ok(self.run(targets, self.header(TargetKind::Null), None, watch))
     }
 
-    /// Runs one stream in virtual time: the modelled filesystem has neither system calls nor
-    /// threads.
+    /// Runs one stream in virtual time: the modelled filesystem has neither system calls
+    /// nor threads.
     fn on_drive(&self, context: &Context, name: &str) -> anyhow::Result<(Run, RunEnd)> {
         if self.request.workload.threads > 1
             || self.request.direct

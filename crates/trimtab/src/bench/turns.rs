@@ -1,7 +1,8 @@
 //! Measures two targets alternately, and compares them in one line.
 //!
-//! Alternating exposes both to slow changes (heat, a drive that fills up, other programs).
-//! The order is reversed each time (A B, B A, A B), so that neither always comes second.
+//! Alternating exposes both to slow changes (heat, a drive that fills up, other
+//! programs). The order is reversed each time (A B, B A, A B), so that neither always
+//! comes second.
 
 use crate::cmd::options::SecondTargetArgs;
 use crate::store::RunId;
@@ -19,8 +20,8 @@ use trimtab_sim::analysis::compare::{
 use trimtab_sim::run::shown::{self, headline};
 use trimtab_sim::run::{Run, Severity};
 
-/// Runs the benchmark `once`, or alternately on two targets; `target` is the field of the request
-/// that names the target.
+/// Runs the benchmark `once`, or alternately on two targets; `target` is the field of the
+/// request that names the target.
 ///
 /// # Errors
 /// A target cannot be used, or a run failed or was interrupted.

@@ -128,8 +128,8 @@ fn require_order(policy: &str, path: &Path) -> Result<(), UsageError> {
     }
 }
 
-/// For every other command: restores the files that an apply which was killed left changed in
-/// the running system.
+/// For every other command: restores the files that an apply which was killed left
+/// changed in the running system.
 pub fn at_start(context: &Context) {
     let put_back = || apply::put_back_unfinished(&System::new(None, None)?);
     match put_back() {

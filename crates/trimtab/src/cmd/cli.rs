@@ -17,8 +17,8 @@ const EXAMPLES: &str = "Exit status: 0 done; 1 failed, or a named file, drive or
     output (schema trimtab.error), unless the result was printed before it. Run 'trimtab \
     COMMAND --help' for details.";
 
-/// Measures what TRIM, fill and time do to a drive, recommends a trim policy, and keeps the
-/// drive trimmed.
+/// Measures what TRIM, fill and time do to a drive, recommends a trim policy, and keeps
+/// the drive trimmed.
 #[derive(Debug, Parser)]
 #[command(name = "trimtab", version, about, after_help = EXAMPLES, propagate_version = true)]
 pub struct Cli {
@@ -30,8 +30,8 @@ pub struct Cli {
     pub command: CliCommand,
 }
 
-/// Prints help and versions to standard output, and usage errors to standard error (status
-/// 2). Usage errors quote the user's words, which are escaped.
+/// Prints help and versions to standard output, and usage errors to standard error
+/// (status 2). Usage errors quote the user's words, which are escaped.
 pub fn explain(error: &clap::Error) -> ExitCode {
     let text = error.render();
     if error.use_stderr() {
@@ -76,7 +76,8 @@ fn prepared(command: clap::Command, width: usize) -> clap::Command {
         Some(text) => command.after_help(text),
         None => command,
     };
-    // Positional arguments are paths and names, which may begin with a dash only after '--'.
+    // Positional arguments are paths and names, which may begin with a dash only after
+    // '--'.
     let negative = |arg: clap::Arg| {
         let takes =
             arg.get_num_args().is_none_or(|n| n.takes_values()) && arg.get_action().takes_values();
@@ -113,7 +114,8 @@ mod tests {
                     |line: &&str| line.chars().count() <= width || !line.trim().contains(' ');
                 assert!(lines.iter().all(fits), "{path} at {width}:\n{text}");
                 for pair in lines.windows(2) {
-                    // A line that was wrapped twice ends early although the next word would fit.
+                    // A line that was wrapped twice ends early although the next word
+                    // would fit.
                     let (first, next) = (pair[0], pair[1]);
                     let indent = |line: &str| line.len() - line.trim_start().len();
                     let sentence = next.trim_start().starts_with(|c: char| c.is_ascii_lowercase())

@@ -59,7 +59,8 @@ struct RuleCheck {
     path: Option<String>,
     policy: String,
     settings: Vec<(String, String)>,
-    /// Whether the path is a mount point now; `None` for the rule for all other filesystems.
+    /// Whether the path is a mount point now; `None` for the rule for all other
+    /// filesystems.
     mounted: Option<bool>,
 }
 

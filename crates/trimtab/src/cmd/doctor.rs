@@ -79,8 +79,8 @@ pub struct DoctorArgs {
     /// Keep the drives' serial numbers in the recorded tree.
     #[arg(long, requires = "record")]
     serials: bool,
-    /// Fix what needs no reboot and puts no data at risk; asks before each step (--yes: does not
-    /// ask).
+    /// Fix what needs no reboot and puts no data at risk; asks before each step (--yes:
+    /// does not ask).
     #[arg(long, requires = "paths", conflicts_with_all = ["all", "sysroot", "record"])]
     fix: bool,
     /// Undo the last --fix.
@@ -89,8 +89,8 @@ pub struct DoctorArgs {
     /// With --fix or --undo: show the steps without doing them.
     #[arg(long)]
     dry_run: bool,
-    /// Free space that the proof after --fix must not use [default: 5% of the filesystem, at
-    /// least 1 GiB].
+    /// Free space that the proof after --fix must not use [default: 5% of the filesystem,
+    /// at least 1 GiB].
     #[arg(long, value_name = "SIZE", requires = "fix")]
     reserve: Option<Bytes>,
 }
@@ -308,7 +308,8 @@ fn mount_points(diagnoses: &[Diagnosis]) -> impl Iterator<Item = PathBuf> {
         .map(|diagnosis| PathBuf::from(&diagnosis.subject))
 }
 
-/// The daemon's configuration in the tree. With an invalid one, the daemon does not start.
+/// The daemon's configuration in the tree. With an invalid one, the daemon does not
+/// start.
 fn config(root: &Root, context: &Context) -> Option<Config> {
     let config = Config::of_root(root)?;
     config
@@ -356,8 +357,8 @@ fn real_path(path: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Rejects a character device: it is not a drive, and the filesystem of its directory is not the
-/// subject.
+/// Rejects a character device: it is not a drive, and the filesystem of its directory is
+/// not the subject.
 fn no_character_device(path: &Path) -> Result<(), UsageError> {
     match ResolvedObject::look_up(path) {
         Ok(named) if named.kind() == FileType::CharacterDevice => Err(UsageError::missing(

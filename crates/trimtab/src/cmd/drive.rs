@@ -36,7 +36,8 @@ enum DriveSubcommand {
     Show(show::DriveShowArgs),
     /// Make a drive file from the figures of a data sheet.
     FromDatasheet(from_datasheet::Args),
-    /// Learn a twin of a drive: probe it, and find the modelled drives that behave the same.
+    /// Learn a twin of a drive: probe it, and find the modelled drives that behave the
+    /// same.
     Learn(learn::DriveLearnArgs),
     /// Check a twin: predict workloads that no probe ran, then measure them.
     Check(check::DriveCheckArgs),
@@ -48,7 +49,8 @@ enum DriveSubcommand {
     Watch(status::DriveStatusArgs),
     /// Cut the power of an attached drive, or restore it.
     Power(power::DrivePowerArgs),
-    /// Describe a recording or another trace, or print it for fio or in blkparse's format.
+    /// Describe a recording or another trace, or print it for fio or in blkparse's
+    /// format.
     Trace(trace::DriveTraceArgs),
     /// Replay a recording or another trace on a modelled drive under any trim policy.
     Replay(replay::DriveReplayArgs),

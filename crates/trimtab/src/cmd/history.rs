@@ -23,12 +23,15 @@ Examples:
 pub struct HistoryArgs {
     /// Show only this filesystem: a mount point, or a directory on it.
     path: Option<PathBuf>,
-    /// Show only events that began at or after this time: 2026-03-01, or 7d for the last seven
-    /// days.
+    /// Show only events that began at or after this time: 2026-03-01, or 7d for the last
+    /// seven days.
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// Show only the newest N events.
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, short = 'n', value_name = "N", default_value_t = 30,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     limit: u32,
     /// Show the history of the system below this directory instead of the running one.
     #[arg(long, value_name = "DIR")]

@@ -1,5 +1,5 @@
-//! Options shared by several commands, and value types of some. The rest of the program takes
-//! plain values.
+//! Options shared by several commands, and value types of some. The rest of the program
+//! takes plain values.
 
 use crate::report::file::{self, OverwriteMode};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -25,8 +25,8 @@ pub struct GlobalOptions {
     /// Show no progress on standard error.
     #[arg(long, short, global = true)]
     pub quiet: bool,
-    /// Show progress as permanent lines, one every ten seconds, for logs. Without this option,
-    /// progress is shown only on a terminal.
+    /// Show progress as permanent lines, one every ten seconds, for logs. Without this
+    /// option, progress is shown only on a terminal.
     #[arg(long, global = true, conflicts_with = "quiet")]
     pub plain: bool,
     /// Answer yes to every question (large amounts of data, remounting).
@@ -35,8 +35,8 @@ pub struct GlobalOptions {
     /// Label the stored results; 'results list --label' finds them.
     #[arg(long, global = true, value_name = "TEXT")]
     pub label: Option<String>,
-    /// Use this store of results [default: trimtab/results.db in the XDG data directory]. trim
-    /// and history use none.
+    /// Use this store of results [default: trimtab/results.db in the XDG data directory].
+    /// trim and history use none.
     #[arg(long, global = true, value_name = "FILE")]
     pub store: Option<PathBuf>,
 }
@@ -62,12 +62,12 @@ pub struct SafetyArgs {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Safety")]
 pub struct DestroyArgs {
-    /// Name the device or file again to confirm that everything on it is destroyed. Needed if
-    /// TARGET is a device or a file that is written to.
+    /// Name the device or file again to confirm that everything on it is destroyed.
+    /// Needed if TARGET is a device or a file that is written to.
     #[arg(long, value_name = "TARGET")]
     destroy: Option<PathBuf>,
-    /// Destroy the device or file even though it holds this content. Use the name from the
-    /// refusal (ext2/3/4, gpt, luks, unknown data …). Repeat for more.
+    /// Destroy the device or file even though it holds this content. Use the name from
+    /// the refusal (ext2/3/4, gpt, luks, unknown data …). Repeat for more.
     #[arg(long, value_name = "WHAT")]
     overwrite: Vec<String>,
 }
@@ -83,11 +83,15 @@ impl DestroyArgs {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "In turns with another target")]
 pub struct SecondTargetArgs {
-    /// Measure this target as well, alternating with the other, and compare them in one line.
+    /// Measure this target as well, alternating with the other, and compare them in one
+    /// line.
     #[arg(long, value_name = "TARGET")]
     pub against: Option<String>,
     /// Measure each target N times [default: 3].
-    #[arg(long, value_name = "N", requires = "against", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long, value_name = "N", requires = "against",
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     pub turns: Option<u32>,
 }
 
@@ -95,12 +99,12 @@ pub struct SecondTargetArgs {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "On a modelled drive (drive:NAME)")]
 pub struct ModelArgs {
-    /// Use this trim policy: none, online, batched, adaptive or idle, with settings as in a study
-    /// [default: none]
+    /// Use this trim policy: none, online, batched, adaptive or idle, with settings as in
+    /// a study [default: none]
     #[arg(long, value_name = "POLICY")]
     pub trim: Option<PolicySpec>,
-    /// Put this filesystem on the drive: ext4 (current), ext4-2011 (Linux 2.6.39) or desktop-2011
-    /// (synchronous catalogue) [default: ext4]
+    /// Put this filesystem on the drive: ext4 (current), ext4-2011 (Linux 2.6.39) or
+    /// desktop-2011 (synchronous catalogue) [default: ext4]
     #[arg(long, value_name = "NAME", value_parser = ["ext4", "ext4-2011", "desktop-2011"])]
     pub filesystem: Option<String>,
     /// Fill the filesystem to this percentage at the start [default: 0]
@@ -112,16 +116,16 @@ pub struct ModelArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReadingArgs {
     /// Read a text trace in this format: fio, blkparse, msr, alibaba, tencent, spc, fiu,
-    /// systor17, mqsim, disksim or columns. Name it for tencent, mqsim, disksim and columns,
-    /// which look alike; the others are recognised.
+    /// systor17, mqsim, disksim or columns. Name it for tencent, mqsim, disksim and
+    /// columns, which look alike; the others are recognised.
     #[arg(long, value_name = "FORMAT")]
     format: Option<TraceFormat>,
-    /// Read only this volume of the trace: a number, device numbers in blkparse and FIU text
-    /// (8,16), host and disk in MSR text (hm,1), or a file of an iolog (/dev/sda).
+    /// Read only this volume of the trace: a number, device numbers in blkparse and FIU
+    /// text (8,16), host and disk in MSR text (hm,1), or a file of an iolog (/dev/sda).
     #[arg(long, value_name = "VOLUME")]
     volume: Option<Volume>,
-    /// Count this blkparse event as a request: Q (queued), D (issued) or C (completed) [default:
-    /// Q].
+    /// Count this blkparse event as a request: Q (queued), D (issued) or C (completed)
+    /// [default: Q].
     #[arg(long, value_name = "EVENT")]
     events: Option<BlkparseEvent>,
 }
@@ -172,7 +176,8 @@ impl TimingArgs {
     }
 }
 
-/// Writes a file that the user named, or standard output for `-`; reports the file as `what`.
+/// Writes a file that the user named, or standard output for `-`; reports the file as
+/// `what`.
 pub fn write_to(
     output: &Path,
     bytes: &[u8],

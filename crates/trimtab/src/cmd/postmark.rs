@@ -7,11 +7,11 @@ use trimtab_linux::output::Context;
 
 /// Run PostMark scripts: its command language, operations and reports.
 ///
-/// Reads commands from CONFIG (or from .pmrc in the current directory), then from standard
-/// input until 'quit'. Standard output matches the original, so old scripts run unchanged.
-/// Exact counts, sub-second times and latencies follow on standard error (not with --quiet).
-/// Files are created directly in the configured locations, named 1, 2, 3 …; a run does not
-/// start if one of these names exists.
+/// Reads commands from CONFIG (or from .pmrc in the current directory), then from
+/// standard input until 'quit'. Standard output matches the original, so old scripts run
+/// unchanged. Exact counts, sub-second times and latencies follow on standard error (not
+/// with --quiet). Files are created directly in the configured locations, named 1, 2, 3
+/// …; a run does not start if one of these names exists.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Commands: 'help' lists them. 'trimtab bench postmark' runs the same operations with options, also with fsync, direct I/O, several streams or a rate.

@@ -39,7 +39,8 @@ pub struct ReportArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum ReportAction {
-    /// Join what doctor and wear found on many hosts: blocked TRIM, drives that wear too fast.
+    /// Join what doctor and wear found on many hosts: blocked TRIM, drives that wear too
+    /// fast.
     Fleet(FleetArgs),
 }
 

@@ -65,7 +65,8 @@ pub fn run(args: &ResultsArgs, context: &Context) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Opens the store for a command that names a run in it; fails if nothing has been stored.
+/// Opens the store for a command that names a run in it; fails if nothing has been
+/// stored.
 fn open(context: &Context) -> anyhow::Result<Store> {
     let store = store::open_to_read(context)?;
     store.ok_or_else(|| {
@@ -75,7 +76,8 @@ fn open(context: &Context) -> anyhow::Result<Store> {
     })
 }
 
-/// Parses a reference where only a study is accepted: `study:ID`, the id alone, or `last`.
+/// Parses a reference where only a study is accepted: `study:ID`, the id alone, or
+/// `last`.
 fn study_reference(text: &str) -> Result<Reference, std::convert::Infallible> {
     text.parse().map(|reference| match reference {
         Reference::Last(back) => Reference::LastStudy(back),

@@ -68,15 +68,15 @@ Examples:
   trimtab study --quick .            a tenth of the published sizes, once: under a minute
   trimtab study --full --yes /home   the published sizes; remounts without asking")]
 pub struct StudyArgs {
-    /// Study a directory, or a modelled drive: drive:NAME or drive:FILE.toml [default: compare
-    /// three modelled drives: the SandForce drive of the articles, a current SATA drive and a
-    /// current NVMe drive].
+    /// Study a directory, or a modelled drive: drive:NAME or drive:FILE.toml [default:
+    /// compare three modelled drives: the SandForce drive of the articles, a current SATA
+    /// drive and a current NVMe drive].
     target: Option<String>,
     /// Use a tenth of the published sizes, once: under a minute.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Use the published sizes, three times: 36,706 files and 493 MB (tree), 10,000 files and
-    /// 20,000 transactions (PostMark).
+    /// Use the published sizes, three times: 36,706 files and 493 MB (tree), 10,000 files
+    /// and 20,000 transactions (PostMark).
     #[arg(long)]
     full: bool,
     /// Repeat each run N times.
@@ -88,39 +88,41 @@ pub struct StudyArgs {
     /// Seed of the tree.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Put this filesystem on a modelled drive: ext4 (current), ext4-2011 (Linux 2.6.39) or
-    /// desktop-2011 (synchronous catalogue) [default: ext4].
+    /// Put this filesystem on a modelled drive: ext4 (current), ext4-2011 (Linux 2.6.39)
+    /// or desktop-2011 (synchronous catalogue) [default: ext4].
     #[arg(long, value_name = "NAME", value_parser = ["ext4", "ext4-2011", "desktop-2011"])]
     filesystem: Option<String>,
-    /// Fill a modelled filesystem to this percentage, 10 to 90, in every part of the study
-    /// [default: 60 for deleting; 60 and 90 for ageing, with --quick only 60].
+    /// Fill a modelled filesystem to this percentage, 10 to 90, in every part of the
+    /// study [default: 60 for deleting; 60 and 90 for ageing, with --quick only 60].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(10..=90))]
     fill: Option<u8>,
-    /// Model months of use at this capacity, at most the drive's own. A larger size is more
-    /// accurate and slower. Results are stated for the drive's own capacity [default: 2GB].
+    /// Model months of use at this capacity, at most the drive's own. A larger size is
+    /// more accurate and slower. Results are stated for the drive's own capacity
+    /// [default: 2GB].
     #[arg(long, value_name = "SIZE", value_parser = aged_size)]
     aged_size: Option<Bytes>,
-    /// Answer only these questions about a modelled drive: deleting (cost of deletes), ageing
-    /// (months of use), tuning (effect of data and settings), assumptions (which one changes the
-    /// answer) [default: all; with --quick without assumptions].
+    /// Answer only these questions about a modelled drive: deleting (cost of deletes),
+    /// ageing (months of use), tuning (effect of data and settings), assumptions (which
+    /// one changes the answer) [default: all; with --quick without assumptions].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     questions: Vec<QuestionArg>,
-    /// Continue an interrupted study with the same settings; finished runs are not repeated. On a
-    /// directory, only runs on this filesystem count, mounted as it is now and filled to within 3
-    /// % of its present fill.
+    /// Continue an interrupted study with the same settings; finished runs are not
+    /// repeated. On a directory, only runs on this filesystem count, mounted as it is now
+    /// and filled to within 3 % of its present fill.
     #[arg(long)]
     resume: bool,
     /// Make only the run of this cell, for 'trimtab results rerun'.
     #[arg(long, hide = true, value_name = "CELL")]
     cell: Option<String>,
-    /// Write the report to this file, which must not exist [default: trimtab-study.html next to
-    /// the store of results, numbered if it exists].
+    /// Write the report to this file, which must not exist [default: trimtab-study.html
+    /// next to the store of results, numbered if it exists].
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Let --report replace an existing file.
     #[arg(long, requires = "report")]
     force: bool,
-    /// Print everything, not only the answer: all tables, the evidence, settings and warnings.
+    /// Print everything, not only the answer: all tables, the evidence, settings and
+    /// warnings.
     #[arg(long)]
     details: bool,
     #[command(flatten)]
@@ -334,8 +336,8 @@ fn found(kept: &twins::StoredTwin) -> String {
     )
 }
 
-/// The twin of the drive below `path` with doubts about it, or else how to get one. `None`
-/// unless exactly one solid-state drive is below.
+/// The twin of the drive below `path` with doubts about it, or else how to get one.
+/// `None` unless exactly one solid-state drive is below.
 fn twin_below(
     context: &Context,
     path: &Path,
@@ -423,8 +425,8 @@ fn scale(
     Ok((chosen, jobs))
 }
 
-/// Keeps the runs of one or more studies, writes the report, prints the answer, and returns
-/// the exit status.
+/// Keeps the runs of one or more studies, writes the report, prints the answer, and
+/// returns the exit status.
 fn conclude(
     args: &StudyArgs,
     context: &Context,

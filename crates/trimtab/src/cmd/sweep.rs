@@ -61,8 +61,8 @@ enum SweepAction {
     Merge(MergeArgs),
     /// Show the progress of a sweep.
     Status(StatusArgs),
-    /// Write a page that opens offline: the best policy by axis values, the effect of each axis,
-    /// and which axes matter most.
+    /// Write a page that opens offline: the best policy by axis values, the effect of
+    /// each axis, and which axes matter most.
     Report(ReportArgs),
     /// Write a table of a sweep as CSV. Its directory has the tables as Parquet.
     Export(ExportArgs),
@@ -80,8 +80,8 @@ pub struct PlanArgs {
 pub struct RunArgs {
     #[arg(value_name = "PLAN.toml")]
     plan: PathBuf,
-    /// Write the results to this directory, created if needed. Finished cells in it are not run
-    /// again.
+    /// Write the results to this directory, created if needed. Finished cells in it are
+    /// not run again.
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
     /// Run only this share of the cells: 1/8 … 8/8.

@@ -65,16 +65,16 @@ pub struct TrimArgs {
     /// With --policy idle: finish within this time, even if foreground I/O slows down.
     #[arg(long, value_name = "TIME")]
     finish_within: Option<Nanos>,
-    /// Write out pending changes first, so that recent deletes are trimmed. The default, except
-    /// with --policy idle.
+    /// Write out pending changes first, so that recent deletes are trimmed. The default,
+    /// except with --policy idle.
     #[arg(long, overrides_with = "no_sync")]
     sync: bool,
-    /// Do not write out pending changes first: quicker, but deletes of the last seconds wait for
-    /// the next trim.
+    /// Do not write out pending changes first: quicker, but deletes of the last seconds
+    /// wait for the next trim.
     #[arg(long, overrides_with = "sync")]
     no_sync: bool,
-    /// Only show the requests and (ext4, XFS) the amount that would be sent. Proves nothing about
-    /// the device.
+    /// Only show the requests and (ext4, XFS) the amount that would be sent. Proves
+    /// nothing about the device.
     #[arg(long)]
     dry_run: bool,
     /// Wait this long for a drive that is already being trimmed; 0s fails at once.

@@ -51,13 +51,17 @@ const TBW_MIN: Bytes = Bytes(1_000_000_000);
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Read the drives below these mount points, directories or devices [default: all drives].
+    /// Read the drives below these mount points, directories or devices [default: all
+    /// drives].
     paths: Vec<PathBuf>,
     /// Read every drive of this machine.
     #[arg(long, conflicts_with = "paths")]
     all: bool,
-    /// Read files written by 'smartctl --json' or 'nvme --output-format=json'; - is standard input.
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["paths", "all", "device"])]
+    /// Read files written by 'smartctl --json' or 'nvme --output-format=json'; - is
+    /// standard input.
+    #[arg(
+        long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["paths", "all", "device"]
+    )]
     from: Vec<PathBuf>,
     /// Compare with this earlier reading of the same drive, a file as for --from.
     #[arg(long, value_name = "FILE")]
@@ -65,8 +69,8 @@ pub struct Args {
     /// Also write metrics for Prometheus' node exporter into this file (*.prom).
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
-    /// Tell smartctl how the drive is connected, for drives behind RAID controllers and USB
-    /// bridges: smartctl's option -d.
+    /// Tell smartctl how the drive is connected, for drives behind RAID controllers and
+    /// USB bridges: smartctl's option -d.
     #[arg(long, value_name = "TYPE")]
     device: Option<String>,
     /// Compare host writes with this warranty limit, such as 600TB.
@@ -76,7 +80,9 @@ pub struct Args {
     #[arg(long, value_name = "N", conflicts_with = "tbw", value_parser = positive)]
     dwpd: Option<f64>,
     /// Years of that warranty.
-    #[arg(long, value_name = "N", default_value_t = 5.0, requires = "dwpd", value_parser = positive)]
+    #[arg(
+        long, value_name = "N", default_value_t = 5.0, requires = "dwpd", value_parser = positive
+    )]
     years: f64,
 }
 

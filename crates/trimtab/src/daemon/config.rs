@@ -21,7 +21,10 @@ const BYTES_MAX: u64 = 1 << 20;
 
 /// An error in the configuration, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{}: {}", path.display(), if *line == 0 { String::new() } else { format!(":{line}") }, what.replace('\n', " "))]
+#[error(
+    "{}{}: {}", path.display(), if *line == 0 { String::new() } else { format!(":{line}") },
+    what.replace('\n', " ")
+)]
 pub struct ConfigError {
     /// The file.
     pub path: PathBuf,
@@ -63,8 +66,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the file. A file that other users may write is refused, because it controls what
-    /// root does.
+    /// Reads the file. A file that other users may write is refused, because it controls
+    /// what root does.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         Self::parse(path, &Self::text(path)?)
     }

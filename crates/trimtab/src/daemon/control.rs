@@ -35,8 +35,8 @@ impl Control {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the thread ends because the filesystem is gone, so that the daemon starts it
-    /// again when it returns.
+    /// Notes that the thread ends because the filesystem is gone, so that the daemon
+    /// starts it again when it returns.
     pub fn set_gone(&self, gone: bool) {
         self.flags().gone = gone;
     }

@@ -90,8 +90,8 @@ impl Selection {
     }
 }
 
-/// A doctor that knows the mounts that the daemon trims by `config`; without one, none. Where
-/// the file cannot be read, they stay unknown.
+/// A doctor that knows the mounts that the daemon trims by `config`; without one, none.
+/// Where the file cannot be read, they stay unknown.
 pub fn doctor<'a>(root: &'a Root, config: Option<&Config>) -> io::Result<Doctor<'a>> {
     if config.is_none() && root.exists(DEFAULT_PATH) && root.read(DEFAULT_PATH).is_none() {
         return Doctor::new(root);

@@ -15,7 +15,8 @@ const STATE_BYTES_MAX: u64 = 1 << 20;
 pub struct FilesystemState {
     /// Version of the file's format.
     pub version: u32,
-    /// Policy of this state. Another policy starts over, but continues a pass in progress.
+    /// Policy of this state. Another policy starts over, but continues a pass in
+    /// progress.
     pub policy: String,
     /// The policy's numbers.
     pub numbers: Vec<(String, u64)>,
@@ -44,8 +45,8 @@ impl FilesystemState {
         }
     }
 
-    /// Adapts the state to a counter, which may be another one or have restarted at 0 with this
-    /// boot. Earlier writes stay counted.
+    /// Adapts the state to a counter, which may be another one or have restarted at 0
+    /// with this boot. Earlier writes stay counted.
     pub fn for_counter(mut self, counter: &str, restarts_at_boot: bool, boot: &str) -> Self {
         const LAST: &str = "written.last";
         if self.counter != counter {
@@ -79,8 +80,8 @@ impl StateFile {
         Self(directory.join(format!("state-{id}.json")))
     }
 
-    /// Reads the state; empty without a file. An unusable file is set aside, and the second value
-    /// is a message about it.
+    /// Reads the state; empty without a file. An unusable file is set aside, and the
+    /// second value is a message about it.
     pub fn load(&self) -> (FilesystemState, Option<String>) {
         let why = match named::read_own(&self.0, STATE_BYTES_MAX) {
             Ok(bytes) => match serde_json::from_slice::<FilesystemState>(&bytes) {

@@ -26,24 +26,25 @@ use trimtab_sim::policy::{
 };
 use trimtab_sim::target::TrimWindow;
 
-/// A skipped window returns in the next pass. When the drive itself fails, it is left alone
-/// for `HOLD_FIRST`, which doubles with each failure up to `HOLD_LAST`.
+/// A skipped window returns in the next pass. When the drive itself fails, it is left
+/// alone for `HOLD_FIRST`, which doubles with each failure up to `HOLD_LAST`.
 const PATIENCE: RefusalLimits = RefusalLimits { tries: 3, windows: 3 };
 const HOLD_FIRST: Nanos = Nanos::from_secs(3600);
 const HOLD_LAST: Nanos = Nanos::from_secs(86_400);
 /// Shortest interval between saves of the state during a pass.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
-/// The same between passes. Only a power failure can lose the kernel's counts since the last
-/// save.
+/// The same between passes. Only a power failure can lose the kernel's counts since the
+/// last save.
 const SAVE_IDLE_EVERY: Duration = Duration::from_secs(1800);
-/// A longer pause restores the device's own limit until the next request. Each change of the
-/// limit stops the device's queue for a moment.
+/// A longer pause restores the device's own limit until the next request. Each change of
+/// the limit stops the device's queue for a moment.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
 /// Interval between attempts to lock a drive that another process is trimming.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 /// Interval between checks of whether a mount point answers.
 const CHECK_EVERY: Nanos = Nanos::from_secs(10);
-/// Interval between diagnoses: a layer may start or stop blocking discards without a remount.
+/// Interval between diagnoses: a layer may start or stop blocking discards without a
+/// remount.
 pub const DIAGNOSE_EVERY: Duration = Duration::from_secs(3600);
 
 /// State shared by all tasks.
@@ -106,7 +107,8 @@ pub fn say(text: &str) {
 }
 
 /// True if standard error is the stream that `JOURNAL_STREAM` names by device and inode
-/// (systemd.exec(5)). A process with another standard error may have inherited the variable.
+/// (systemd.exec(5)). A process with another standard error may have inherited the
+/// variable.
 fn to_journal() -> bool {
     let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
     rustix::fs::fstat(rustix::stdio::stderr())
@@ -114,9 +116,9 @@ fn to_journal() -> bool {
 }
 
 impl Task {
-    /// Opens the filesystem mounted at `mount_point`. Fails if it has another mount id or cannot
-    /// be trimmed; then the figures hold the doctor's verdict. Figures with a verdict save a
-    /// diagnosis in that case.
+    /// Opens the filesystem mounted at `mount_point`. Fails if it has another mount id or
+    /// cannot be trimmed; then the figures hold the doctor's verdict. Figures with a
+    /// verdict save a diagnosis in that case.
     pub fn open(
         common: Arc<TaskContext>,
         control: Arc<Control>,
@@ -160,8 +162,8 @@ impl Task {
         if let Some(why) = fs.refuses_min_extent(min_extent(&rule.policy)) {
             anyhow::bail!("{shown} is not trimmed: {why}");
         }
-        // A blocked filesystem still accepts trims: a pool that keeps them, a mirror with one leg
-        // that refuses them.
+        // A blocked filesystem still accepts trims: a pool that keeps them, a mirror with
+        // one leg that refuses them.
         blocked.iter().for_each(|text| say(&format!("{shown}: {text}")));
         fs.release();
         let file = StateFile::new(&common.state, fs.id());
@@ -222,7 +224,8 @@ impl Task {
 
     /// Runs until stopped, or until the filesystem is gone.
     pub fn run(mut self) {
-        // Limits left by a killed daemon; a process that trims the drive now restores them itself.
+        // Limits left by a killed daemon; a process that trims the drive now restores
+        // them itself.
         if let Ok(_locks) = DriveLocks::take(self.fs.stack(), &run_directory()) {
             self.recover_limits();
         }
@@ -286,8 +289,8 @@ impl Task {
             self.end_pass(PassEnd::Complete);
         }
         if (running && !was_running) || next_one {
-            // The first window comes from the last reading and may be gone; then nothing is
-            // discarded there. New windows have higher addresses.
+            // The first window comes from the last reading and may be gone; then nothing
+            // is discarded there. New windows have higher addresses.
             if let Err(error) = self.fs.refresh() {
                 self.control.set_gone(true);
                 return TaskStep::Over(format!("{error:#}"));
@@ -315,7 +318,8 @@ impl Task {
         if !matches!(next, TaskStep::Again) {
             self.pause(&next);
         }
-        // Saved from the first turn on, so that later writes count even if this process is killed.
+        // Saved from the first turn on, so that later writes count even if this process
+        // is killed.
         if !self.driver.running()
             && (self.remembered.numbers.is_empty() || self.saved.elapsed() >= SAVE_IDLE_EVERY)
         {
@@ -324,7 +328,8 @@ impl Task {
         next
     }
 
-    /// Repeats a diagnosis that is too old. Logs a changed reason of a blocked filesystem.
+    /// Repeats a diagnosis that is too old. Logs a changed reason of a blocked
+    /// filesystem.
     fn diagnose_again(&mut self) {
         if self.diagnosed.elapsed() < DIAGNOSE_EVERY {
             return;
@@ -338,8 +343,8 @@ impl Task {
         self.blocked = blocked;
     }
 
-    /// True if the mount point answers. A child process checks it, so that this thread cannot
-    /// hang in the kernel. Logs changes.
+    /// True if the mount point answers. A child process checks it, so that this thread
+    /// cannot hang in the kernel. Logs changes.
     fn answers(&mut self) -> bool {
         if self.answered.is_some_and(|at| at.elapsed() < Duration::from_nanos(CHECK_EVERY.0)) {
             return true;
@@ -370,8 +375,8 @@ impl Task {
         }
     }
 
-    /// Closes the filesystem, so that it can be unmounted, and for a long pause restores the
-    /// device's limit.
+    /// Closes the filesystem, so that it can be unmounted, and for a long pause restores
+    /// the device's limit.
     fn pause(&mut self, next: &TaskStep) {
         self.fs.release();
         let soon = unix_now()
@@ -441,7 +446,8 @@ impl Task {
         }
     }
 
-    /// Restores limits that an interrupted trim lowered. Call while holding the drives' locks.
+    /// Restores limits that an interrupted trim lowered. Call while holding the drives'
+    /// locks.
     fn recover_limits(&mut self) {
         for file in self.fs.recover_limits() {
             say(&format!(
@@ -476,8 +482,8 @@ impl Task {
         }
     }
 
-    /// Pauses for a drive that fails everywhere. The pass continues here later, or when the user
-    /// requests it.
+    /// Pauses for a drive that fails everywhere. The pass continues here later, or when
+    /// the user requests it.
     fn leave_alone(&mut self) -> TaskStep {
         let wait = Nanos(HOLD_FIRST.0.saturating_mul(1 << self.holds.min(10)).min(HOLD_LAST.0));
         self.holds += 1;
@@ -596,8 +602,8 @@ impl Task {
     }
 }
 
-/// Diagnoses the filesystem and notes the verdict in its figures. Returns the verdict's text if a
-/// layer blocks discards and the configuration does not accept that.
+/// Diagnoses the filesystem and notes the verdict in its figures. Returns the verdict's
+/// text if a layer blocks discards and the configuration does not accept that.
 fn diagnose(fs: &Filesystem, common: &TaskContext, control: &Control) -> Option<String> {
     let mut diagnosis = fs.diagnosis().ok()?;
     diagnosis.accept(&common.accepted.read().unwrap_or_else(PoisonError::into_inner));

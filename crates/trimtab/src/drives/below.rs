@@ -1,5 +1,5 @@
-//! The one drive below a directory, file or device, with the properties that it reports. For
-//! measuring drives, not filesystems.
+//! The one drive below a directory, file or device, with the properties that it reports.
+//! For measuring drives, not filesystems.
 
 use std::path::Path;
 use trimtab_drive::units::Bytes;
@@ -27,14 +27,16 @@ pub struct UnderlyingDrive {
     pub model: String,
     /// Its firmware.
     pub firmware: Option<String>,
-    /// Identifies the unit: a serial number or the like, else the place where it is attached.
+    /// Identifies the unit: a serial number or the like, else the place where it is
+    /// attached.
     pub which: String,
-    /// True if the model name is meaningful, unlike that of a virtual disk or a loop device.
+    /// True if the model name is meaningful, unlike that of a virtual disk or a loop
+    /// device.
     pub is_of_a_model: bool,
     /// Start of the filesystem's address space, or of the named device, on the drive.
     pub start: u64,
-    /// True for a volatile cache, as far as the kernel knows. Without one, the kernel sends no
-    /// flush.
+    /// True for a volatile cache, as far as the kernel knows. Without one, the kernel
+    /// sends no flush.
     pub volatile_cache: bool,
     /// Type of the filesystem; `None` for a device.
     pub fs_type: Option<String>,
@@ -50,7 +52,8 @@ impl UnderlyingDrive {
     /// Finds the drive below `path`.
     ///
     /// # Errors
-    /// There is not exactly one solid-state drive: several drives, a disk, a network, memory.
+    /// There is not exactly one solid-state drive: several drives, a disk, a network,
+    /// memory.
     pub fn of_path(root: &Root, path: &Path) -> anyhow::Result<Self> {
         let place = Place::of_path(root, path)?;
         let shown = path.display();
@@ -139,8 +142,8 @@ fn below_loop<'a>(stack: &'a Stack, looped: &'a Layer) -> &'a str {
         .map_or(looped.name.as_str(), |below| below.name.as_str())
 }
 
-/// Identifies the unit: its serial number or worldwide name, or else the place where it is
-/// attached.
+/// Identifies the unit: its serial number or worldwide name, or else the place where it
+/// is attached.
 fn own(root: &Root, drive: &Layer) -> String {
     let device = drive::device_directory(drive);
     let says = ["wwid", "device/wwid", "device/serial", "serial", "device/cid"]
@@ -288,8 +291,8 @@ mod tests {
         (dir, root)
     }
 
-    /// Regression: write limit and capacity of a loop device over a file were those of the large
-    /// disk below, and its twin was taken for the disk's.
+    /// Regression: write limit and capacity of a loop device over a file were those of
+    /// the large disk below, and its twin was taken for the disk's.
     #[test]
     fn loop_device_is_not_the_drive_below() {
         let (dir, root) =

@@ -1,13 +1,13 @@
-//! Worker threads for the cells of a study or sweep: they take one item after another until
-//! none is left, one fails, or the user interrupts.
+//! Worker threads for the cells of a study or sweep: they take one item after another
+//! until none is left, one fails, or the user interrupts.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use trimtab_linux::sys::interrupt;
 
-/// Runs `work` on every item of `next`, on `threads` threads. `next` receives the index of
-/// the thread.
+/// Runs `work` on every item of `next`, on `threads` threads. `next` receives the index
+/// of the thread.
 ///
 /// # Errors
 /// The first error of `work`. Items in progress finish then, and no new one starts.

@@ -35,8 +35,8 @@ pub fn steady_states(sheet: &DataSheet, draws: u32, seed: u64) -> Result<Vec<Ste
     crew::map(&priors, |prior| steady(&sheet.drive(prior)?.spec, seed)).into_iter().collect()
 }
 
-/// Fills `spec`, scaled down, in order, writes it twice at random, and measures half a drive
-/// write more.
+/// Fills `spec`, scaled down, in order, writes it twice at random, and measures half a
+/// drive write more.
 fn steady(spec: &DriveSpec, seed: u64) -> Result<Steady, SpecError> {
     const UNIT: u64 = 4096;
     let small = with_short_blocks(spec, PAGES)?;
@@ -80,7 +80,8 @@ mod tests {
         let relocated = steady.waf / 1.037 - 1.0;
         let cost = (1700.0 / steady.mbs - 1.0) / relocated;
         assert!((1.3..1.6).contains(&cost), "{steady:?}");
-        // The rated 70000 writes a second are 287 MB/s; the class shows 1.08 times as much.
+        // The rated 70000 writes a second are 287 MB/s; the class shows 1.08 times as
+        // much.
         assert!((steady.mbs / 310.0 - 1.0).abs() < 0.08, "{steady:?}");
     }
 }

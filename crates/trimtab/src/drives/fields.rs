@@ -28,8 +28,8 @@ pub fn counts(text: &str) -> Option<[(usize, SourceKind); 4]> {
     Some(kinds.map(|kind| (rows.iter().filter(|(.., source)| source.kind == kind).count(), kind)))
 }
 
-/// The source of a value. Values missing from the file are the model's assumptions; values
-/// without a source are the file's own.
+/// The source of a value. Values missing from the file are the model's assumptions;
+/// values without a source are the file's own.
 fn source(drive: &Drive, given: &toml::Value, field: &str) -> Source {
     let of_file = || field.split('.').try_fold(given, |value, part| value.get(part)).is_some();
     let assumed = |text: &str| Source { kind: SourceKind::Assumed, text: text.to_owned() };

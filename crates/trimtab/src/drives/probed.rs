@@ -1,7 +1,8 @@
-//! The probed part of a drive: part of a device, or a file whose place on the drive is known.
+//! The probed part of a drive: part of a device, or a file whose place on the drive is
+//! known.
 //!
-//! Offsets have the drive's alignment: the area consists of pieces that start at a multiple
-//! of their length on the drive, wherever they are in the file.
+//! Offsets have the drive's alignment: the area consists of pieces that start at a
+//! multiple of their length on the drive, wherever they are in the file.
 
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Extent, Ranges};
@@ -28,9 +29,9 @@ pub struct ProbedDrive {
 }
 
 impl ProbedDrive {
-    /// At most `area` bytes of pieces that are whole in `extents` and aligned on the drive,
-    /// evenly spread. `start` is the offset of the extents' address space on the drive. `None` if
-    /// there are fewer than `area`.
+    /// At most `area` bytes of pieces that are whole in `extents` and aligned on the
+    /// drive, evenly spread. `start` is the offset of the extents' address space on the
+    /// drive. `None` if there are fewer than `area`.
     pub fn pieces(
         extents: &[fiemap::FileExtent],
         start: u64,
@@ -197,8 +198,8 @@ mod tests {
 
     #[test]
     fn pieces_start_at_aligned_offsets_on_the_drive() {
-        // The filesystem starts 512 KiB into the drive, so that 1.5 MiB there is 2 MiB on the
-        // drive.
+        // The filesystem starts 512 KiB into the drive, so that 1.5 MiB there is 2 MiB on
+        // the drive.
         let all =
             ProbedDrive::pieces(&[extent(0, PIECE, 4 * PIECE)], PIECE / 2, 4 * PIECE, 3 * PIECE)
                 .unwrap();

@@ -1,5 +1,5 @@
-//! Replays a trace on a modelled drive under several policies. Each replay is a run, stored
-//! and compared like any other.
+//! Replays a trace on a modelled drive under several policies. Each replay is a run,
+//! stored and compared like any other.
 
 use crate::cmd::drive::replay::{DriveReplayArgs, TrimSource};
 use crate::drives::{self, Drive};
@@ -32,7 +32,8 @@ use trimtab_vssd::status::RequestsByKind;
 use trimtab_vssd::trace::TraceSource;
 use trimtab_vssd::trace::timing;
 
-/// Replays the trace under each policy, keeps each replay as a run and prints the outcomes.
+/// Replays the trace under each policy, keeps each replay as a run and prints the
+/// outcomes.
 pub fn run(request: &DriveReplayArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot handle signals")?;
     store::check(context)?;
@@ -148,7 +149,8 @@ fn replay(
                         .hint("--size makes the drive larger")
                 })?;
                 recorder.op(event.kind.op(), served.arrived, served.done, event.len);
-                // After each request: the time before it can be long and full of the policy's work.
+                // After each request: the time before it can be long and full of the
+                // policy's work.
                 interrupt::check()?;
                 if n.is_multiple_of(4096) {
                     progress.set(n);
@@ -172,7 +174,8 @@ fn replay(
     Ok((outcome, recorder.finish(ended), warnings))
 }
 
-/// Writes this percentage of the drive once, in order; returns the bytes and the end time.
+/// Writes this percentage of the drive once, in order; returns the bytes and the end
+/// time.
 fn fill(
     drive: &mut dyn model::Model,
     interface: &Interface,

@@ -1,4 +1,5 @@
-//! Simulations as runs: the core's plans ([`trimtab_sim::simulate`]) with traces from files.
+//! Simulations as runs: the core's plans ([`trimtab_sim::simulate`]) with traces from
+//! files.
 
 pub mod traced;
 
@@ -189,9 +190,9 @@ mod tests {
         assert!(error.contains("writes nothing"), "{error}");
     }
 
-    /// Native cells of the drive take 16 rows of 32 KiB in 560 µs, 936 MB/s. That heats it to
-    /// `40 + 0.55 x 0.936 x 90 = 86` degrees, above the throttle limit of 82. It stays throttled, at
-    /// 80 % of the speed and 77 degrees.
+    /// Native cells of the drive take 16 rows of 32 KiB in 560 µs, 936 MB/s. That heats
+    /// it to `40 + 0.55 x 0.936 x 90 = 86` degrees, above the throttle limit of 82. It
+    /// stays throttled, at 80 % of the speed and 77 degrees.
     #[test]
     fn rate_before_thermal_throttling_is_not_steady() {
         let spec =
@@ -225,8 +226,8 @@ mod tests {
         );
     }
 
-    /// The drive may write ten times its capacity to the flash, then programs at half speed: the
-    /// rate is the dies' time for a row.
+    /// The drive may write ten times its capacity to the flash, then programs at half
+    /// speed: the rate is the dies' time for a row.
     #[test]
     fn lifetime_throttling_prevents_steady_rate() {
         let mut spec = small();
@@ -281,8 +282,8 @@ mod tests {
         );
     }
 
-    /// Its allowance is 100 MB/s; throttled it writes less, otherwise more. The long-term rate is
-    /// the allowance.
+    /// Its allowance is 100 MB/s; throttled it writes less, otherwise more. The long-term
+    /// rate is the allowance.
     #[test]
     fn half_of_a_swing_is_not_steady() {
         let mut spec = small();

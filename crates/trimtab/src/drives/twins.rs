@@ -51,8 +51,8 @@ pub fn which(below: &UnderlyingDrive) -> String {
     recipe::hash(&below.which)
 }
 
-/// The name for a twin of a real drive: its model, plus digits of the unit if another unit's
-/// twin has that name.
+/// The name for a twin of a real drive: its model, plus digits of the unit if another
+/// unit's twin has that name.
 pub fn name(context: &Context, below: &UnderlyingDrive) -> String {
     let name = identifier(&below.model);
     let which = which(below);
@@ -136,8 +136,8 @@ pub fn called(directory: &Path, name: &str) -> Option<PathBuf> {
         .map(|kept| kept.path)
 }
 
-/// The latest twin of the drive, or else of another unit of its model, and reasons why it may
-/// not fit.
+/// The latest twin of the drive, or else of another unit of its model, and reasons why it
+/// may not fit.
 pub fn of(context: &Context, below: &UnderlyingDrive) -> Option<(StoredTwin, Vec<String>)> {
     let which = which(below);
     let order = |kept: &StoredTwin| {

@@ -109,8 +109,8 @@ struct FilesystemQuery {
 }
 
 impl FilesystemQuery {
-    /// Compares ids if both have one: a filesystem can move to another mount point, and another
-    /// one can take its place.
+    /// Compares ids if both have one: a filesystem can move to another mount point, and
+    /// another one can take its place.
     fn is_of(&self, event: &HistoryEvent) -> bool {
         match (&self.fs_id, &event.fs_id) {
             (Some(wanted), Some(id)) => wanted == id,
@@ -125,8 +125,8 @@ impl From<&Path> for FilesystemQuery {
     }
 }
 
-/// The filesystem at `path`. If `path` no longer exists, the filesystem once mounted there;
-/// if it is an unmounted mount point of fstab, that one.
+/// The filesystem at `path`. If `path` no longer exists, the filesystem once mounted
+/// there; if it is an unmounted mount point of fstab, that one.
 fn wanted(path: &Path, context: &Context) -> anyhow::Result<FilesystemQuery> {
     let root = Root::live().context("cannot open /")?;
     let mounts = mountinfo::read(&root).context("cannot read the mount table")?;
@@ -156,7 +156,8 @@ fn wanted(path: &Path, context: &Context) -> anyhow::Result<FilesystemQuery> {
         .iter()
         .filter(|other| other.dev == mount.dev && other.fs_type == mount.fs_type)
         .collect();
-    // The named mount may show only part of the filesystem and be covered by another mount.
+    // The named mount may show only part of the filesystem and be covered by another
+    // mount.
     same.sort_by_key(|other| other.id != mount.id);
     let fs_id = same
         .iter()
@@ -168,8 +169,8 @@ fn wanted(path: &Path, context: &Context) -> anyhow::Result<FilesystemQuery> {
     })
 }
 
-/// The filesystem at `path` of a system that does not run: what was mounted there, and the
-/// filesystem that its fstab mounts there or above.
+/// The filesystem at `path` of a system that does not run: what was mounted there, and
+/// the filesystem that its fstab mounts there or above.
 fn wanted_below(base: &Path, path: &Path) -> anyhow::Result<FilesystemQuery> {
     let root =
         Root::recorded(base).with_context(|| format!("cannot access '{}'", base.display()))?;

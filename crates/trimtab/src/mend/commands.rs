@@ -1,5 +1,5 @@
-//! Command lines for each action, word by word; no shell interprets them. Names come last,
-//! after `--`.
+//! Command lines for each action, word by word; no shell interprets them. Names come
+//! last, after `--`.
 
 use trimtab_linux::doctor::{RemedyAction, Tables, kept_options};
 
@@ -47,8 +47,8 @@ pub fn command_lines(action: &RemedyAction) -> Vec<CommandLine> {
     }
 }
 
-/// The programs that undo the action, if any. Repeats the options now in force that a refresh
-/// would drop.
+/// The programs that undo the action, if any. Repeats the options now in force that a
+/// refresh would drop.
 pub fn back(action: &RemedyAction, tables: &Tables) -> Vec<CommandLine> {
     match action {
         RemedyAction::AllowDiscards { name, persistent, .. } => {

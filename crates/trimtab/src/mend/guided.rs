@@ -1,5 +1,5 @@
-//! Fixes the doctor's findings for one path, lowest layer first, with a confirmation for each
-//! step; then verifies the result.
+//! Fixes the doctor's findings for one path, lowest layer first, with a confirmation for
+//! each step; then verifies the result.
 
 use super::{MendRun, can_be_taken_back, told};
 use crate::daemon::config::Config;
@@ -199,8 +199,8 @@ fn question(diagnosis: &Diagnosis, finding: &Finding, remedy: &Remedy) -> String
     format!("{text}Do it?")
 }
 
-/// Runs the proof of `trimtab verify` at minimum size. If the proof cannot run, the fix still
-/// counts as successful.
+/// Runs the proof of `trimtab verify` at minimum size. If the proof cannot run, the fix
+/// still counts as successful.
 fn proof(path: &Path, reserve: Option<Bytes>, context: &Context) -> ProofResult {
     match prove(path, reserve, context) {
         Ok(proof) => ProofResult { text: proof.text, verdict: Some(proof.verdict) },

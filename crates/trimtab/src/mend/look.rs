@@ -81,8 +81,8 @@ impl Machine {
         }
     }
 
-    /// Identifies the object, as opposed to a later one of the same name; empty if only the name
-    /// exists.
+    /// Identifies the object, as opposed to a later one of the same name; empty if only
+    /// the name exists.
     pub fn identity(&self, action: &RemedyAction) -> String {
         let identity = match action {
             RemedyAction::Attribute { file, .. }

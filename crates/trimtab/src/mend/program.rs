@@ -1,5 +1,5 @@
-//! Runs system programs: only those that root installed, without a shell, and with a clean
-//! environment.
+//! Runs system programs: only those that root installed, without a shell, and with a
+//! clean environment.
 
 use anyhow::{Context as _, bail};
 use rustix::fs::{FileType, Stat, stat};
@@ -17,7 +17,8 @@ const OTHERS_WRITE: u32 = 0o022;
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
 /// Runs a program with `input`, or with this process's standard input for a passphrase
-/// prompt. Passes standard error on line by line; on failure the last line becomes the cause.
+/// prompt. Passes standard error on line by line; on failure the last line becomes the
+/// cause.
 pub fn run(line: &[String], input: Option<&str>, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     let (name, mut command) = command(line)?;
     let stdin = if input.is_some() { Stdio::piped() } else { Stdio::inherit() };
@@ -28,8 +29,8 @@ pub fn run(line: &[String], input: Option<&str>, say: &dyn Fn(&str)) -> anyhow::
         .spawn()
         .with_context(|| starting(name))?;
     if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
-        // A table fits into a pipe. If the program does not read it, the exit status below reports
-        // why.
+        // A table fits into a pipe. If the program does not read it, the exit status
+        // below reports why.
         let _ = pipe.write_all(text.as_bytes());
     }
     let mut last = None;

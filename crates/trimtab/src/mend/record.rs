@@ -7,9 +7,9 @@
 //!                                                ([`crate::apply`])
 //! ```
 //!
-//! The directory belongs to root alone. A process that applies or undoes changes locks it, so
-//! only one runs at a time. A step recorded but not marked as done was in progress when its
-//! process was killed; the state of the machine shows whether it took effect.
+//! The directory belongs to root alone. A process that applies or undoes changes locks
+//! it, so only one runs at a time. A step recorded but not marked as done was in progress
+//! when its process was killed; the state of the machine shows whether it took effect.
 
 use super::look::Machine;
 use super::setting_state::SettingState;
@@ -45,8 +45,8 @@ struct MendStep {
     action: RemedyAction,
     /// Boot ID at the time of the change.
     boot: String,
-    /// Identifies the object, as opposed to a later one of the same name; empty if it has no
-    /// identity.
+    /// Identifies the object, as opposed to a later one of the same name; empty if it has
+    /// no identity.
     identity: String,
     /// Number of the stored copy of the replaced file.
     files: Option<u32>,
@@ -102,8 +102,8 @@ impl Records {
         flock(&self.0, FlockOperation::NonBlockingLockExclusive)
     }
 
-    /// Locks for this process and its child programs: a child waiting for a passphrase may
-    /// outlive its killed parent and still change something.
+    /// Locks for this process and its child programs: a child waiting for a passphrase
+    /// may outlive its killed parent and still change something.
     fn lock(&self) -> Result<(), Errno> {
         self.try_lock()?;
         rustix::io::fcntl_setfd(&self.0, FdFlags::empty())
@@ -134,8 +134,8 @@ pub struct MendRun {
 }
 
 impl MendRun {
-    /// Begins a run for this mount point or device; fails if another run is active. Writes
-    /// nothing before the first step.
+    /// Begins a run for this mount point or device; fails if another run is active.
+    /// Writes nothing before the first step.
     pub fn begin(subject: &str) -> anyhow::Result<Self> {
         let records = Records::locked(true)?
             .context("the directory of records is made where it is missing")?;
@@ -151,8 +151,8 @@ impl MendRun {
         Ok(Self { records, number, record })
     }
 
-    /// Records the step, performs it, and marks it as done. A step that fails without a change
-    /// leaves no record.
+    /// Records the step, performs it, and marks it as done. A step that fails without a
+    /// change leaves no record.
     pub fn step(&mut self, action: &RemedyAction, say: &dyn Fn(&str)) -> anyhow::Result<()> {
         let machine = Machine::read()?;
         let files = words::subject_of_file(action)
@@ -204,8 +204,8 @@ pub struct MendUndo {
     pub lines: Vec<String>,
 }
 
-/// Undoes the last run, last step first; reverts only settings that still have the value they
-/// were given. With `dry_run`, only describes the steps.
+/// Undoes the last run, last step first; reverts only settings that still have the value
+/// they were given. With `dry_run`, only describes the steps.
 pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<MendUndo> {
     let records = Records::locked(false)?.context("nothing has been mended")?;
     let (number, mut record) = loop {
@@ -309,8 +309,8 @@ fn not_ours(action: &RemedyAction, kept: &Path) -> Option<String> {
     (words::subject_of_file(action) != Some(kept)).then(|| "nothing was changed".to_owned())
 }
 
-/// Describes the unfinished changes of killed processes; empty if the caller may not read the
-/// records.
+/// Describes the unfinished changes of killed processes; empty if the caller may not read
+/// the records.
 pub fn unfinished() -> Vec<String> {
     let look = || -> anyhow::Result<Vec<String>> {
         // A live process holds the lock.

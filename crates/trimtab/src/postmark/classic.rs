@@ -1,4 +1,5 @@
-//! PostMark's two reports, digit for digit, as pure functions of counts and whole seconds.
+//! PostMark's two reports, digit for digit, as pure functions of counts and whole
+//! seconds.
 
 use std::fmt::Write as _;
 use trimtab_sim::workload::postmark::{PostmarkCounts, PostmarkSettings};
@@ -185,7 +186,8 @@ mod tests {
             (1024, "1.00 kilobytes"),
             (1_048_575, "1024.00 kilobytes"),
             (1_048_576, "1.00 megabytes"),
-            // Rounded to single precision first: double precision would give 561.44 and 1860.87.
+            // Rounded to single precision first: double precision would give 561.44 and
+            // 1860.87.
             (588_717_729, "561.45 megabytes"),
             (1_951_258_388, "1860.86 megabytes"),
         ] {
@@ -216,8 +218,8 @@ mod tests {
             bytes_written: 4_662_068.0,
         };
         let stamps = Stamps { start: 100, transactions: 103, sweep: 110, end: 112 };
-        // The output of the original's version 1.53. Version 1.5 printed 176.00 for deletions
-        // alone, dividing by the time of creation.
+        // The output of the original's version 1.53. Version 1.5 printed 176.00 for
+        // deletions alone, dividing by the time of creation.
         assert_eq!(
             terse(&totals, stamps),
             "12 7 71.43 63.67 166.67 37.71 34.71 36.71 63.67 264.00 33.71 119230.84 388505.66\n"

@@ -1,5 +1,5 @@
-//! The lines of PostMark's command language: their parsing, and their extraction from a file
-//! or a terminal.
+//! The lines of PostMark's command language: their parsing, and their extraction from a
+//! file or a terminal.
 
 use std::io::{self, BufRead};
 
@@ -89,7 +89,8 @@ pub fn help(start: &[u8]) -> String {
 /// A line as the original reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputLine {
-    /// The line without its last character, whatever it is, and without anything after a NUL.
+    /// The line without its last character, whatever it is, and without anything after a
+    /// NUL.
     pub text: Vec<u8>,
     /// The input ended without a newline, so the removed character was not one.
     pub cut_at_end: bool,

@@ -57,8 +57,8 @@ impl Default for PostmarkConfig {
 pub type Complaint = String;
 
 impl PostmarkConfig {
-    /// Executes `set SETTING ARGUMENT` for a setting of the command table. A wrong argument keeps
-    /// the old value, except that a wrong weight counts as 1.
+    /// Executes `set SETTING ARGUMENT` for a setting of the command table. A wrong
+    /// argument keeps the old value, except that a wrong weight counts as 1.
     pub fn set(&mut self, setting: &str, argument: Option<&[u8]>) -> Result<(), Complaint> {
         let settings = &mut self.settings;
         match setting {
@@ -138,9 +138,9 @@ impl PostmarkConfig {
         }
     }
 
-    /// The output of `show` in three parts: up to the line that announces the locations, the
-    /// locations, the rest. The original prints the locations to standard output even if the rest
-    /// goes to a file.
+    /// The output of `show` in three parts: up to the line that announces the locations,
+    /// the locations, the rest. The original prints the locations to standard output even
+    /// if the rest goes to a file.
     pub fn show(&self) -> io::Result<[Vec<u8>; 3]> {
         let settings = &self.settings;
         let (mut head, mut locations, mut tail) = (Vec::new(), Vec::new(), Vec::new());
@@ -202,8 +202,8 @@ impl PostmarkConfig {
 
 const MOST: u32 = i32::MAX as u32;
 
-/// Parses a number like C's `atoi` on 64-bit Linux: blanks, a sign, digits, the rest ignored;
-/// as 64 bits, truncated to 32.
+/// Parses a number like C's `atoi` on 64-bit Linux: blanks, a sign, digits, the rest
+/// ignored; as 64 bits, truncated to 32.
 pub fn atoi(text: &[u8]) -> i32 {
     let start = text.iter().position(|c| !matches!(c, b' ' | 0x09..=0x0d)).unwrap_or(text.len());
     let text = &text[start..];
@@ -251,8 +251,8 @@ fn word<T: Copy>(argument: Option<&[u8]>, words: &[(&str, T)]) -> Result<T, Comp
     )
 }
 
-/// Low and high; high follows the first blank, or equals low if that is not a number of at
-/// least low.
+/// Low and high; high follows the first blank, or equals low if that is not a number of
+/// at least low.
 fn sizes(argument: Option<&[u8]>) -> Result<(u32, u32), Complaint> {
     let low = positive(argument, "a low size bound in bytes", MOST)?;
     let text = argument.unwrap_or_default();

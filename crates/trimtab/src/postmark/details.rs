@@ -1,5 +1,5 @@
-//! Details of a run beyond the original's report: settings, exact counts and times, in the
-//! common form of all workloads.
+//! Details of a run beyond the original's report: settings, exact counts and times, in
+//! the common form of all workloads.
 
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::run::{Field, Run, Severity, Warning};

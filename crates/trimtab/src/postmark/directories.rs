@@ -1,7 +1,7 @@
 //! The user's directories as a target, and files in them that are in the way.
 //!
-//! PostMark's files go directly into these directories, named `1`, `2`, `3` … Existing files
-//! are never written to or removed: a run does not start if a name is taken.
+//! PostMark's files go directly into these directories, named `1`, `2`, `3` … Existing
+//! files are never written to or removed: a run does not start if a name is taken.
 
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -176,7 +176,8 @@ impl FileTarget for Locations {
         let (target, path) = self.route(op.path())?;
         let result = target.execute(&op.at(path));
         match (op, result) {
-            // As in the original, an existing directory is used, and one with other files stays.
+            // As in the original, an existing directory is used, and one with other files
+            // stays.
             (FileOp::MakeDir(_), Err(error)) if error.errno == Some(libc::EEXIST) => Ok(()),
             (FileOp::RemoveDir(_), Err(error))
                 if matches!(error.errno, Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOENT)) =>

@@ -90,8 +90,8 @@ pub fn dir_options(settings: &PostmarkSettings) -> DirOptions {
     }
 }
 
-/// Runs PostMark in the user's directories; with `observe`, the machine and its other activity
-/// are recorded.
+/// Runs PostMark in the user's directories; with `observe`, the machine and its other
+/// activity are recorded.
 pub fn run(
     context: &Context,
     config: &PostmarkConfig,
@@ -167,8 +167,8 @@ fn ended(
     let mut left = 0_u64;
     run.for_each_leftover(|leftover| {
         let there = match leftover {
-            // A file that could not be removed may never have existed: a read-only filesystem
-            // does not tell.
+            // A file that could not be removed may never have existed: a read-only
+            // filesystem does not tell.
             Leftover::File(path) if places.is_foreign(path) => false,
             Leftover::File(path) => {
                 places.delete(path).is_err_and(is_there)
@@ -189,8 +189,8 @@ fn ended(
     Err(cause)
 }
 
-/// Asks for consent to large amounts. Only the absolute limit applies: a share of the drive
-/// would stop old scripts on small drives.
+/// Asks for consent to large amounts. Only the absolute limit applies: a share of the
+/// drive would stop old scripts on small drives.
 fn agreed(context: &Context, plan: &WorkloadPlan) -> anyhow::Result<()> {
     let Some(reason) = consent::reason(plan.written, None) else { return Ok(()) };
     let announcement =
@@ -228,8 +228,8 @@ fn fits(held: &[LockedDirectory], plan: &WorkloadPlan) -> anyhow::Result<()> {
     }
 }
 
-/// The wall clock in whole seconds, as the start plus the elapsed time, so that setting the
-/// clock does not distort a run's time.
+/// The wall clock in whole seconds, as the start plus the elapsed time, so that setting
+/// the clock does not distort a run's time.
 fn wall_seconds() -> impl FnMut() -> i64 {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let start = Instant::now();

@@ -76,14 +76,14 @@ impl<'a> Session<'a> {
         Self { config, voice, runner, load_depth: 0, foreign: false, failed: false }
     }
 
-    /// Executes `file` if it exists, then `input` with a prompt, unless the file contains `quit`.
-    /// Returns true if a run failed.
+    /// Executes `file` if it exists, then `input` with a prompt, unless the file contains
+    /// `quit`. Returns true if a run failed.
     pub fn execute(mut self, file: &Path, input: &mut dyn BufRead) -> anyhow::Result<bool> {
         writeln!(self.voice.out, "{BANNER}")?;
         let mut next = SessionStep::Line;
         match named::open_to_read(file, Streams::Pipes) {
-            // The user did not name this file, and anyone may have written it; its commands would
-            // run with the user's permissions.
+            // The user did not name this file, and anyone may have written it; its
+            // commands would run with the user's permissions.
             Ok(open) if file == Path::new(DEFAULT_FILE) && named::is_open_to_others(&open) => {
                 self.complain(&format!("{DEFAULT_FILE} is writable by other users and is ignored"));
             }

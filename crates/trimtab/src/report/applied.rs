@@ -25,7 +25,8 @@ pub struct ApplyReport {
     pub sysroot: Option<PathBuf>,
 }
 
-/// A diff for the screen. For a new or removed file, leaves out its comments and counts them.
+/// A diff for the screen. For a new or removed file, leaves out its comments and counts
+/// them.
 fn without_comments(diff: &str) -> String {
     let lines: Vec<&str> = diff.trim_end().lines().collect();
     let [old, new, hunk, added @ ..] = lines.as_slice() else { return diff.trim_end().to_owned() };

@@ -56,8 +56,8 @@ impl Screen {
         paragraph(&output::plain_line(text), self.width, first, rest)
     }
 
-    /// Appends `lead` and `text`, indented by `depth`; continuation lines are indented further.
-    /// `style` receives each line including its lead.
+    /// Appends `lead` and `text`, indented by `depth`; continuation lines are indented
+    /// further. `style` receives each line including its lead.
     fn line(&mut self, text: &str, depth: usize, lead: &str, style: impl Fn(&str) -> String) {
         let indent = "  ".repeat(depth.min(20));
         let shown =

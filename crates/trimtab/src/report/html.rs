@@ -1,5 +1,5 @@
-//! A document as one self-contained HTML file: works offline, makes no requests, light and
-//! dark, phone and print.
+//! A document as one self-contained HTML file: works offline, makes no requests, light
+//! and dark, phone and print.
 
 use super::escape::{clean, escape};
 use super::layout::NOT_STEADY;
@@ -31,8 +31,8 @@ pub fn render(document: &Document) -> String {
     let mut html = String::with_capacity(page.html.len() + 256 * 1024);
     let script =
         if page.live.is_empty() { SCRIPT.to_owned() } else { format!("{LIBRARY}\n{SCRIPT}") };
-    // The policy forbids every request, so that opening a report discloses nothing, and all
-    // scripts and styles except the two below.
+    // The policy forbids every request, so that opening a report discloses nothing, and
+    // all scripts and styles except the two below.
     let _ = write!(
         html,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -281,8 +281,8 @@ const COLUMNS_PLAIN: usize = 9;
 /// Cells with more characters are text, which may wrap.
 const FIGURE_CHARS: usize = 50;
 
-/// A table. The rows of one that stacks become blocks on narrow screens, each figure after
-/// its column's name.
+/// A table. The rows of one that stacks become blocks on narrow screens, each figure
+/// after its column's name.
 fn write_table(html: &mut String, table: &Table, stacks: bool) {
     let names = table.headings();
     html.push_str("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"");
@@ -483,8 +483,8 @@ fn write_heat(html: &mut String, heat: &LatencyHeatmap, live: usize) {
     );
 }
 
-/// The chart reduced to a drawable number of points, without control characters, which the
-/// drawing library does not escape.
+/// The chart reduced to a drawable number of points, without control characters, which
+/// the drawing library does not escape.
 fn prepared(chart: &Chart) -> Chart {
     let mut chart = chart.clone();
     for text in [&mut chart.title, &mut chart.x_label, &mut chart.y_label] {

@@ -1,8 +1,8 @@
 //! Text and tables for a screen of any width: the only place that breaks lines.
 //!
-//! Lines break between words, but never between a number and its unit. A table that does not
-//! fit wraps its cells. If its longest words do not fit next to each other, its columns are
-//! stacked: in panels, or one row at a time.
+//! Lines break between words, but never between a number and its unit. A table that does
+//! not fit wraps its cells. If its longest words do not fit next to each other, its
+//! columns are stacked: in panels, or one row at a time.
 
 use super::escape::clean;
 use std::ops::Range;
@@ -31,8 +31,8 @@ pub fn on_screen(of: &Table) -> String {
     table(of, trimtab_linux::output::width())
 }
 
-/// The table in the program's style: a rule below the header, figures to the right, a final
-/// newline.
+/// The table in the program's style: a rule below the header, figures to the right, a
+/// final newline.
 pub fn table(table: &Table, width: Option<usize>) -> String {
     let grid = Grid::of(table);
     let mut shown = String::new();
@@ -130,8 +130,8 @@ impl Grid {
         }
     }
 
-    /// Column widths that fit within `width`; `None` if that would break atoms or make a cell
-    /// much taller than wide.
+    /// Column widths that fit within `width`; `None` if that would break atoms or make a
+    /// cell much taller than wide.
     fn widths(&self, width: usize) -> Option<Vec<usize>> {
         let room = width.checked_sub(GAP * (self.columns.len() - 1))?;
         let (mut least, whole): (Vec<usize>, Vec<usize>) =
@@ -173,7 +173,8 @@ impl Grid {
         groups
     }
 
-    /// Draws the line of group titles, each centred above its columns; nothing without groups.
+    /// Draws the line of group titles, each centred above its columns; nothing without
+    /// groups.
     fn draw_groups(&self, widths: &[usize], shown: &mut String) {
         let mut line = String::new();
         for (title, span) in self.groups() {
@@ -340,8 +341,8 @@ mod tests {
         );
     }
 
-    /// Regression: a table of five columns was split at 80 columns although it fits with a
-    /// wrapped first column.
+    /// Regression: a table of five columns was split at 80 columns although it fits with
+    /// a wrapped first column.
     #[test]
     fn group_titles_do_not_split_a_table_that_fits() {
         let mut measured = Table::new(
@@ -448,8 +449,8 @@ mod tests {
                 longest = figures(cell).iter().map(|f| width_of(f)).chain(words(cell).iter().map(|w| width_of(w))).fold(longest, usize::max);
             }
             for line in shown.lines() {
-                // A single atom may be longer, after the indentation of a record and the colon of a
-                // heading.
+                // A single atom may be longer, after the indentation of a record and the
+                // colon of a heading.
                 prop_assert!(width_of(line) <= width.max(longest + INDENT + 3), "{} columns of {width}:\n{shown}", width_of(line));
             }
         }

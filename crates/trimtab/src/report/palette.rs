@@ -1,5 +1,5 @@
-//! The look of compared things: a colour, and a second cue without colour. A policy looks the
-//! same everywhere.
+//! The look of compared things: a colour, and a second cue without colour. A policy looks
+//! the same everywhere.
 
 use trimtab_sim::policy::PolicySpec;
 
@@ -12,8 +12,8 @@ pub const DASHES: [&[u32]; 6] = [&[], &[8, 3], &[2, 3], &[10, 3, 2, 3], &[5, 5],
 /// Shapes of marks.
 pub const SHAPES: [&str; 6] = ["circle", "square", "triangle", "diamond", "cross", "star"];
 
-/// Content of a superblock, on paper: needed data, deleted data, stale, one-bit mode. Drawn
-/// in this order from the bottom; deleted data is hatched.
+/// Content of a superblock, on paper: needed data, deleted data, stale, one-bit mode.
+/// Drawn in this order from the bottom; deleted data is hatched.
 pub const HOLDS_LIGHT: [&str; 4] = ["#0C52D6", "#F67600", "#D7C9B4", "#68375A"];
 /// The same on a dark screen.
 pub const HOLDS_DARK: [&str; 4] = ["#5A91F4", "#FF882A", "#5E4950", "#F8DCE7"];
@@ -90,8 +90,8 @@ mod tests {
         })
     }
 
-    /// Vision without one kind of cone: Machado, Oliveira and Fernandes 2009, severity 1.0, on
-    /// linear light.
+    /// Vision without one kind of cone: Machado, Oliveira and Fernandes 2009, severity
+    /// 1.0, on linear light.
     const SIGHTS: [(&str, [Rgb; 3]); 4] = [
         ("all cones", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
         (
@@ -147,8 +147,8 @@ mod tests {
         a.max(b) / a.min(b)
     }
 
-    /// Fails if two colours are closer than `apart` (CIE 1976; 2.3 is just noticeable) in any
-    /// kind of vision.
+    /// Fails if two colours are closer than `apart` (CIE 1976; 2.3 is just noticeable) in
+    /// any kind of vision.
     fn check(colours: &[&str], apart: f64) {
         for (name, sight) in &SIGHTS {
             for (at, a) in colours.iter().enumerate() {
@@ -166,8 +166,8 @@ mod tests {
         let red = lab(linear("#FF0000"));
         assert!(distance(red, [53.24, 80.09, 67.20]) < 0.1, "{red:?}");
         assert!((contrast("#000000", "#FFFFFF") - 21.0).abs() < 1e-9);
-        // Red and green of equal luminance look alike to most colour-blind people; the check must
-        // detect them.
+        // Red and green of equal luminance look alike to most colour-blind people; the
+        // check must detect them.
         let [(_, _), _, (_, deutan), _] = &SIGHTS;
         assert!(distance(lab(seen("#A16207", deutan)), lab(seen("#C2410C", deutan))) < 20.0);
     }

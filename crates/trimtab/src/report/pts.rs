@@ -1,5 +1,5 @@
-//! A test of SNIA's specification: IOPS by size and mix, or write saturation; the proof of the
-//! steady state.
+//! A test of SNIA's specification: IOPS by size and mix, or write saturation; the proof
+//! of the steady state.
 
 use super::layout::NOT_STEADY;
 use super::run::document as of_run;

@@ -5,8 +5,8 @@ use trimtab_sim::analysis::change_points::{ChangePointOptions, knees};
 use trimtab_sim::run::{Axis, Run, Series, Unit};
 use trimtab_study::document::{Chart, ChartLine, Mark, SectionBlock};
 
-/// Charts of a run's series; series with the same axis and unit share one. Rates over bytes
-/// written have their knees marked.
+/// Charts of a run's series; series with the same axis and unit share one. Rates over
+/// bytes written have their knees marked.
 pub fn charts(run: &Run) -> Vec<SectionBlock> {
     let mut groups: Vec<(Axis, Unit, Vec<&Series>)> = Vec::new();
     // A run shorter than a step of the series has no values.

@@ -43,8 +43,8 @@ pub fn draw(chart: &Chart, log: bool) -> Option<String> {
     matches!(drawn, Ok(true)).then(|| scalable(&text, &chart.title))
 }
 
-/// True if a logarithmic scale is useful: a line chart with all values above 0 and at least a
-/// decade apart.
+/// True if a logarithmic scale is useful: a line chart with all values above 0 and at
+/// least a decade apart.
 pub fn has_log(chart: &Chart) -> bool {
     let ChartKind::Lines { lines, .. } = &chart.kind else { return false };
     AxisScale::up(lines.iter().flat_map(|line| line.points.iter().map(|p| p.1)), true).is_some()
@@ -224,8 +224,8 @@ impl AxisScale {
         Some(Self { low, high: if high > low { high } else { low + 1.0 }, log: false, floor: 0.0 })
     }
 
-    /// A vertical axis, which includes zero. Logarithmic only if values are a decade apart and
-    /// none is negative.
+    /// A vertical axis, which includes zero. Logarithmic only if values are a decade
+    /// apart and none is negative.
     fn up(values: impl Iterator<Item = f64>, log: bool) -> Option<Self> {
         let values: Vec<f64> = values.filter(|v| v.is_finite()).collect();
         let (low, high) = extent(values.iter().copied())?;
@@ -533,8 +533,8 @@ mod tests {
         Chart { title: "t".into(), x_label: "x".into(), y_label: "y".into(), kind }
     }
 
-    /// The drawing, read back from the picture: axis numbers with their pixels, and pixels of
-    /// each piece of the line.
+    /// The drawing, read back from the picture: axis numbers with their pixels, and
+    /// pixels of each piece of the line.
     struct Seen {
         across: Vec<(f64, f64)>,
         up: Vec<(f64, f64)>,
@@ -586,8 +586,8 @@ mod tests {
         seen
     }
 
-    /// The pixel of `value` from the two outermost numbers of an axis; zero on a logarithmic axis
-    /// has its own.
+    /// The pixel of `value` from the two outermost numbers of an axis; zero on a
+    /// logarithmic axis has its own.
     fn pixel(axis: &[(f64, f64)], value: f64, log: bool) -> f64 {
         if log && value == 0.0 {
             return axis.iter().find(|(v, _)| *v == 0.0).expect("zero is on the axis").1;

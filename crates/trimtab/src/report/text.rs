@@ -26,8 +26,8 @@ const SPARK_WIDTH: usize = 60;
 /// Narrower sparklines are useless.
 const SPARK_WIDTH_MIN: usize = 16;
 
-/// The text for its screen. Colours are escape sequences, which the printer removes if not
-/// supported.
+/// The text for its screen. Colours are escape sequences, which the printer removes if
+/// not supported.
 pub fn render(document: &Document) -> String {
     render_at(document, output::width())
 }
@@ -58,8 +58,8 @@ pub fn answer(answer: &StudyAnswer) -> String {
     answer_at(answer, output::width())
 }
 
-/// The answer at a width. If it does not fit on a screen, empty lines and then parts are left
-/// out; --details shows them.
+/// The answer at a width. If it does not fit on a screen, empty lines and then parts are
+/// left out; --details shows them.
 pub fn answer_at(answer: &StudyAnswer, width: Option<usize>) -> String {
     let shown = |answer: &StudyAnswer, tight: u8| {
         let mut screen = Screen { text: String::new(), width, tight };
@@ -253,8 +253,8 @@ impl Screen {
         self.paragraph(&format!("at {}: {}", three_digits(mark.x), mark.label), "  ", "      ");
     }
 
-    /// A row of blocks for each line, all on one scale; figures next to it, or below if there is
-    /// no room.
+    /// A row of blocks for each line, all on one scale; figures next to it, or below if
+    /// there is no room.
     fn sparklines(&mut self, lines: &[ChartLine]) {
         let label = lines.iter().map(|line| clean(&line.name).chars().count()).max().unwrap_or(0);
         let high = lines
@@ -299,8 +299,8 @@ fn warnings_at(warnings: &[Warning], width: Option<usize>) -> String {
     text
 }
 
-/// A line in one row of block characters: the mean of each step on a scale from 0 to `high`;
-/// a dot for no value.
+/// A line in one row of block characters: the mean of each step on a scale from 0 to
+/// `high`; a dot for no value.
 fn sparkline(points: &[(f64, f64)], high: f64, width: usize) -> String {
     const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let width = width.min(points.len());

@@ -7,8 +7,8 @@ use trimtab_drive::histogram::Histogram;
 use trimtab_drive::varint;
 use trimtab_sim::run::Run;
 
-/// The id of a run: 16 hexadecimal digits derived from its content. Saving or importing the
-/// same run again therefore gives the same entry, and an altered export is detected.
+/// The id of a run: 16 hexadecimal digits derived from its content. Saving or importing
+/// the same run again therefore gives the same entry, and an altered export is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(u64);
 
@@ -16,8 +16,8 @@ impl RunId {
     /// Number of digits shown in lists.
     pub const SHORT: usize = 8;
 
-    /// The id of `run`: 64-bit FNV-1a with a final mix, over version 1 of the JSON without the
-    /// values derived from its histograms.
+    /// The id of `run`: 64-bit FNV-1a with a final mix, over version 1 of the JSON
+    /// without the values derived from its histograms.
     pub fn of(run: &Run) -> Self {
         let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
         let mut bare = run.clone();
@@ -108,7 +108,8 @@ pub enum Reference {
     Study(String),
     /// `study:last` (0), `study:last~1` …
     LastStudy(u32),
-    /// A text that can name no run. This is not a syntax error: the run simply does not exist.
+    /// A text that can name no run. This is not a syntax error: the run simply does not
+    /// exist.
     Other(String),
 }
 

@@ -69,7 +69,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The mean of the headline figure; `None` without a figure or if the mean is not finite.
+    /// The mean of the headline figure; `None` without a figure or if the mean is not
+    /// finite.
     pub fn mean(&self) -> Option<f64> {
         self.metric.as_ref().and_then(mean)
     }
@@ -128,8 +129,8 @@ impl Store {
         Ok(list)
     }
 
-    /// Resolves `last`, `last~1` … to the run or whole study that one command saved. Returns any
-    /// other reference unchanged.
+    /// Resolves `last`, `last~1` … to the run or whole study that one command saved.
+    /// Returns any other reference unchanged.
     pub fn resolve(&self, reference: &Reference) -> Result<Reference> {
         let Reference::Last(back) = reference else { return Ok(reference.clone()) };
         // A study is as recent as its newest run.
@@ -168,8 +169,8 @@ impl Store {
         }
     }
 
-    /// The error for a reference that names no single run; it mentions a study, which other
-    /// commands accept.
+    /// The error for a reference that names no single run; it mentions a study, which
+    /// other commands accept.
     fn no_single_run(&self, reference: &Reference, meant: &Reference) -> StoreError {
         match self.find_study(meant) {
             Ok((id, study)) => StoreError::Study {
@@ -264,8 +265,8 @@ impl Store {
         readable.map(|()| run).map_err(|detail| self.damaged(format!("run {row}: {detail}")))
     }
 
-    /// Reads the columns, which override the body. They differ only if either was altered, and
-    /// the hash detects that.
+    /// Reads the columns, which override the body. They differ only if either was
+    /// altered, and the hash detects that.
     fn columns(&self, row: i64) -> Result<Columns> {
         let sql = "SELECT workload, target_label, policy, started_unix_ms, label, body FROM \
             runs WHERE run = ?1";

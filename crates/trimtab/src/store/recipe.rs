@@ -1,9 +1,9 @@
 //! The inputs of a run, stored in the run itself: enough to cite and repeat it.
 //!
-//! Three texts: `command`, the arguments as a JSON list; `drive`, the full specification of a
-//! modelled drive in the file format of `--drive`; `drive.hash`, which distinguishes
-//! specifications. The settings of volume and policy are in the run's environment and policy
-//! settings; seed and version are stored next to them.
+//! Three texts: `command`, the arguments as a JSON list; `drive`, the full specification
+//! of a modelled drive in the file format of `--drive`; `drive.hash`, which distinguishes
+//! specifications. The settings of volume and policy are in the run's environment and
+//! policy settings; seed and version are stored next to them.
 
 use crate::store::RunId;
 use trimtab_drive::spec::file::Drive;
@@ -34,8 +34,8 @@ const ABOUT_OUTPUT: [(&str, bool); 12] = [
     ("--cell", true),
 ];
 
-/// The arguments of this process, without those that only select the display and storage of a
-/// result.
+/// The arguments of this process, without those that only select the display and storage
+/// of a result.
 pub fn command() -> Vec<String> {
     without_output(
         std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()),
@@ -78,7 +78,8 @@ pub fn note_drive(run: &mut Run, drive: &Drive) {
     run.specification.extend(drive_fields(drive));
 }
 
-/// The specification of a drive with the sources of its figures, and a hash of the figures.
+/// The specification of a drive with the sources of its figures, and a hash of the
+/// figures.
 pub fn drive_fields(drive: &Drive) -> [Field; 2] {
     [
         Field::new(DRIVE_HASH, hash(&text::figures(&drive.spec))),

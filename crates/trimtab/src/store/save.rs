@@ -17,8 +17,8 @@ impl Store {
         let path = self.path.clone();
         let error = |source| Self::explain("write to", &path, source, false);
         let mut saved = Vec::new();
-        // The transaction borrows the connection, so stored runs are compared through a list made
-        // earlier.
+        // The transaction borrows the connection, so stored runs are compared through a
+        // list made earlier.
         let transaction =
             Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)
                 .map_err(error)?;

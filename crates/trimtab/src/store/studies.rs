@@ -13,8 +13,8 @@ pub struct StudyRecord {
     pub target: String,
     /// False if the study was interrupted.
     pub complete: bool,
-    /// The part of the study that each run belongs to (`runs`, `1/ageing`, `twin/ageing`), in
-    /// order.
+    /// The part of the study that each run belongs to (`runs`, `1/ageing`,
+    /// `twin/ageing`), in order.
     #[serde(with = "parts")]
     pub runs: Vec<(String, RunId)>,
     /// Additional notes: the target or twin of each, and JSON.
@@ -54,8 +54,8 @@ mod parts {
 }
 
 impl StudyRecord {
-    /// Id derived from the content: saving or importing the same study again gives the same
-    /// entry.
+    /// Id derived from the content: saving or importing the same study again gives the
+    /// same entry.
     pub fn id(&self) -> RunId {
         let runs: Vec<String> = self.runs.iter().map(|(part, id)| format!("{part} {id}")).collect();
         let notes: Vec<String> =
@@ -65,8 +65,8 @@ impl StudyRecord {
 }
 
 impl Store {
-    /// Saves a study whose runs are already stored. Deletes an earlier interrupted study of the
-    /// same target if this one contains all its runs.
+    /// Saves a study whose runs are already stored. Deletes an earlier interrupted study
+    /// of the same target if this one contains all its runs.
     pub fn save_study(&mut self, study: &StudyRecord) -> Result<RunId> {
         let path = self.path.clone();
         let error = |source| Self::explain("write to", &path, source, false);

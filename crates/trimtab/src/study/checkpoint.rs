@@ -1,5 +1,5 @@
-//! Checkpoints of a study: each finished run is stored, so that an interrupted study can be
-//! resumed.
+//! Checkpoints of a study: each finished run is stored, so that an interrupted study can
+//! be resumed.
 
 use super::record;
 use crate::store::{self, Filter, RunId, Store};
@@ -20,8 +20,9 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Opens the store. With `resume`, the stored runs of `target` may be reused; measured ones
-    /// only from unfinished studies, so that a new measurement is a measurement.
+    /// Opens the store. With `resume`, the stored runs of `target` may be reused;
+    /// measured ones only from unfinished studies, so that a new measurement is a
+    /// measurement.
     ///
     /// # Errors
     /// The store cannot be opened or read.
@@ -77,8 +78,8 @@ impl Checkpoints {
         // A thread that panicked left no unfinished transaction, so the lock is usable.
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let saved = store.save(run)?;
-        // A run that continues an earlier one contains and replaces it. A newly measured run
-        // started later and replaces nothing.
+        // A run that continues an earlier one contains and replaces it. A newly measured
+        // run started later and replaces nothing.
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let goes_on = |known: &&mut (RunId, Run)| known.1.started_unix_ms == run.started_unix_ms;
         if let Some(known) = cell_of(run).and_then(|cell| found.get_mut(cell)).filter(goes_on) {

@@ -1,5 +1,5 @@
-//! Foreground I/O during a policy's trims on a real filesystem: 50 durable appends per second
-//! while a tree is deleted and its space discarded. The measured counterpart of
+//! Foreground I/O during a policy's trims on a real filesystem: 50 durable appends per
+//! second while a tree is deleted and its space discarded. The measured counterpart of
 //! [`light_work`] on modelled drives.
 
 use std::sync::Arc;
@@ -125,8 +125,8 @@ impl<E> ForegroundEvents<'_, E> {
     /// Trims as the policy does after deletes.
     fn trim(&self, target: &mut MountedDir) -> TargetResult {
         if self.online {
-            // Discards follow the commit of the deletes. The appends cause some of their own, so
-            // discards never stop.
+            // Discards follow the commit of the deletes. The appends cause some of their
+            // own, so discards never stop.
             std::thread::sleep(ONLINE_LASTS);
         }
         if self.policy == policy::BATCHED {
@@ -183,8 +183,8 @@ impl<E: Events<MountedDir>> Events<MountedDir> for ForegroundEvents<'_, E> {
     }
 }
 
-/// Unpacks and deletes the tree of `list` under `policy` during foreground I/O, and adds the
-/// foreground results to `run`: a phase, figures, and latencies over time.
+/// Unpacks and deletes the tree of `list` under `policy` during foreground I/O, and adds
+/// the foreground results to `run`: a phase, figures, and latencies over time.
 ///
 /// # Errors
 /// An operation of the filesystem fails.

@@ -40,8 +40,8 @@ use trimtab_study::study::policy;
 use trimtab_study::study::policy_events::PolicyEvents;
 use trimtab_study::study::untried::OmissionReason;
 
-/// Largest change of the fill, in percent, for resuming a study: writes of other processes in
-/// between have little effect.
+/// Largest change of the fill, in percent, for resuming a study: writes of other
+/// processes in between have little effect.
 const FILL_TOLERANCE_PERCENT: f64 = 3.0;
 
 /// Policies that can be tried on a directory's filesystem.
@@ -80,14 +80,14 @@ impl Possibilities {
         })
     }
 
-    /// Fails if `workspace` is on another filesystem than the one examined by name: its mount
-    /// option must not be changed.
+    /// Fails if `workspace` is on another filesystem than the one examined by name: its
+    /// mount option must not be changed.
     pub fn require_of(&self, workspace: &Workspace) -> anyhow::Result<()> {
         workspace.require_on(Some(&self.mount))
     }
 
-    /// The requested policies, with the one that the filesystem is mounted with renamed to
-    /// `as-mounted`, and a remark for each renamed one.
+    /// The requested policies, with the one that the filesystem is mounted with renamed
+    /// to `as-mounted`, and a remark for each renamed one.
     pub fn named(&self, asked: &[String]) -> (Vec<String>, Vec<String>) {
         let same = if self.discard.is_on() { policy::ONLINE } else { policy::NONE };
         let is_same =
@@ -118,8 +118,8 @@ impl Possibilities {
             && self.offers().iter().any(is_batched)
     }
 
-    /// Announces that free space will be trimmed, if so, and locks the drives until the end. If
-    /// another process is trimming them, policies that trim are not tried.
+    /// Announces that free space will be trimmed, if so, and locks the drives until the
+    /// end. If another process is trimming them, policies that trim are not tried.
     pub fn lock(&mut self, context: &Context, path: &Path, wanted: &[String]) {
         if !self.trims(wanted) {
             return;
@@ -181,8 +181,8 @@ impl Possibilities {
         self.offers().iter().any(|offer| is_wanted(offer) && possible(offer))
     }
 
-    /// Asks for consent to change the mount option temporarily, if needed. Without consent, these
-    /// policies are not tried.
+    /// Asks for consent to change the mount option temporarily, if needed. Without
+    /// consent, these policies are not tried.
     pub fn ask(&mut self, context: &Context, wanted: &[String]) -> anyhow::Result<()> {
         if !self.remounts(wanted) {
             return Ok(());
@@ -238,8 +238,8 @@ pub struct FilesystemLock {
 }
 
 impl FilesystemLock {
-    /// Fails if another study is running on the filesystem of `path`: each would disturb the
-    /// other and mistake its mount option for the user's.
+    /// Fails if another study is running on the filesystem of `path`: each would disturb
+    /// the other and mistake its mount option for the user's.
     pub fn on(path: &Path) -> anyhow::Result<Self> {
         let mount = mount_of(path)?;
         let Ok(directory) = directory_of_locks(&run_directory()) else {
@@ -321,8 +321,9 @@ pub struct RealRig<'a> {
 }
 
 impl<'a> RealRig<'a> {
-    /// A study of `path`, named `label` by the user, in `workspace`. Everything is trimmed before
-    /// the first run, or with `trim_before` before each, if possible, so that all start alike.
+    /// A study of `path`, named `label` by the user, in `workspace`. Everything is
+    /// trimmed before the first run, or with `trim_before` before each, if possible, so
+    /// that all start alike.
     pub fn new(
         context: &'a Context,
         label: &str,
@@ -348,8 +349,8 @@ impl<'a> RealRig<'a> {
         self.workspace
     }
 
-    /// Removes the directory of a run. A failure must not lose the run: it is reported and
-    /// retried at the end of the study.
+    /// Removes the directory of a run. A failure must not lose the run: it is reported
+    /// and retried at the end of the study.
     fn remove_run(&self, name: &str) {
         if let Err(error) = self.workspace.remove_subdirectory(name) {
             self.context.remark(&format!("{error:#}"));

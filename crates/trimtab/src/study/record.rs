@@ -111,7 +111,8 @@ impl StoredStudies {
     }
 }
 
-/// The content of a note; `None` if another version of the program wrote a different format.
+/// The content of a note; `None` if another version of the program wrote a different
+/// format.
 fn parsed<'a, T: Deserialize<'a>>(note: &'a Field) -> Option<T> {
     serde_json::from_str(&note.value).ok()
 }
@@ -129,8 +130,8 @@ pub fn sensitivities(record: &StudyRecord) -> impl Iterator<Item = Sensitivity> 
     record.notes.iter().filter_map(of)
 }
 
-/// Stores the runs of studies that ran together, and the fact that they belong together. Runs
-/// that are already stored are not stored again. Studies without runs store nothing.
+/// Stores the runs of studies that ran together, and the fact that they belong together.
+/// Runs that are already stored are not stored again. Studies without runs store nothing.
 ///
 /// # Errors
 /// The store cannot be written.

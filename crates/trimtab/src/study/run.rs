@@ -1,5 +1,5 @@
-//! Runs the cells of a study: modelled ones on all processors; those of a real filesystem one
-//! after another.
+//! Runs the cells of a study: modelled ones on all processors; those of a real filesystem
+//! one after another.
 
 use super::checkpoint::{self, Checkpoints};
 use super::snapshot_cache::SnapshotCache;
@@ -55,8 +55,8 @@ pub struct Assumptions {
 }
 
 impl<'a> ModelledStudy<'a> {
-    /// Adds trials of assumptions, unless an earlier study finished them or `only` names another
-    /// cell.
+    /// Adds trials of assumptions, unless an earlier study finished them or `only` names
+    /// another cell.
     pub fn assume(
         &mut self,
         setup: Setup,
@@ -170,7 +170,8 @@ struct RunningStudy<'a> {
     said: Mutex<BTreeMap<usize, anyhow::Result<Vec<Run>>>>,
 }
 
-/// The visits of `matrix`. A cell whose run another visit contains has no visit of its own.
+/// The visits of `matrix`. A cell whose run another visit contains has no visit of its
+/// own.
 fn visits(cells: &[StudyCell], matrix: &Matrix) -> Vec<(usize, Vec<usize>)> {
     let due = matrix.visits();
     let times = |at: usize| due.iter().filter(|visit| **visit == at).count();
@@ -262,7 +263,8 @@ impl<'a> RunningStudy<'a> {
         Ok(())
     }
 
-    /// Runs a small study with one assumption varied; without a result if the user interrupts.
+    /// Runs a small study with one assumption varied; without a result if the user
+    /// interrupts.
     fn try_out(&self, at: usize, snapshots: &SnapshotCache) {
         let said = match &self.trials[at] {
             Ok(cells) => small_study(cells, snapshots).transpose(),
@@ -343,7 +345,8 @@ pub trait Rig {
     /// All policies in table order; the baseline comes first.
     fn offers(&self) -> Vec<Offer>;
 
-    /// The header of a run of `job` under `policy`, and other details that determine its result.
+    /// The header of a run of `job` under `policy`, and other details that determine its
+    /// result.
     fn identity(&self, job: &Job, policy: &str) -> (RunHeader, String);
 
     /// True if an earlier run of the same cell is still valid for the present filesystem.
@@ -354,8 +357,9 @@ pub trait Rig {
     /// Called with the reused runs, of `_found` candidates; marks and announces them.
     fn takes(&self, _found: usize, _taken: &mut [Run]) {}
 
-    /// Runs `job` once under `policy`, from a starting state that is the same for all policies if
-    /// possible. `part` is for progress. An error means that nothing was measured.
+    /// Runs `job` once under `policy`, from a starting state that is the same for all
+    /// policies if possible. `part` is for progress. An error means that nothing was
+    /// measured.
     fn run(
         &mut self,
         job: &Job,
@@ -373,8 +377,8 @@ pub struct MeasuredRequest {
     pub jobs: Vec<Job>,
     /// Policies to try; empty for all offers.
     pub policies: Vec<String>,
-    /// Repeats of each cell. Each repeat visits all cells, so that slow changes affect all
-    /// equally.
+    /// Repeats of each cell. Each repeat visits all cells, so that slow changes affect
+    /// all equally.
     pub repeats: u32,
     /// Run only the cell with this name.
     pub only: Option<String>,
@@ -382,9 +386,9 @@ pub struct MeasuredRequest {
     pub patience: Option<Duration>,
 }
 
-/// Runs the study. Finished runs are kept if the user interrupts or a policy fails; an error
-/// means that nothing could be measured. Finished cells go to the checkpoints and are not run
-/// again.
+/// Runs the study. Finished runs are kept if the user interrupts or a policy fails; an
+/// error means that nothing could be measured. Finished cells go to the checkpoints and
+/// are not run again.
 ///
 /// # Errors
 /// Nothing could be measured, or the store cannot be written.
@@ -448,8 +452,8 @@ pub fn real(
             Ok((_, RunEnd::Failed(error))) => error.into(),
             Err(error) => error,
         };
-        // A policy that fails is not tried again. The baseline uses only basic operations and must
-        // not fail.
+        // A policy that fails is not tried again. The baseline uses only basic operations
+        // and must not fail.
         if [policy::AS_MOUNTED, policy::NONE].contains(&policy.as_str()) {
             return Err(error);
         }
@@ -465,7 +469,8 @@ pub fn real(
     Ok(study)
 }
 
-/// Every job under every policy, and the results of these cells that are already finished.
+/// Every job under every policy, and the results of these cells that are already
+/// finished.
 fn cells<'a>(
     rig: &dyn Rig,
     asked: &'a MeasuredRequest,

@@ -1,5 +1,5 @@
-//! Cache of filled filesystems that several runs start from: filled once, copied for each run
-//! but the last.
+//! Cache of filled filesystems that several runs start from: filled once, copied for each
+//! run but the last.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,8 +8,8 @@ use trimtab_study::study::cells::StudyCell;
 use trimtab_study::study::modelled::{Setup, UsedVolume};
 use trimtab_study::study::problem::StudyError;
 
-/// A snapshot is kept only with this many times its drive's memory: two active drives, a copy
-/// of each, and the snapshot.
+/// A snapshot is kept only with this many times its drive's memory: two active drives, a
+/// copy of each, and the snapshot.
 const ROOM: u64 = 5;
 
 /// Snapshots by the settings that determine them.
@@ -40,8 +40,8 @@ impl SnapshotCache {
         Self { known, memory }
     }
 
-    /// The filled filesystem for a run. The first caller builds it with `make`; concurrent callers
-    /// wait.
+    /// The filled filesystem for a run. The first caller builds it with `make`;
+    /// concurrent callers wait.
     ///
     /// # Errors
     /// The drive or the filesystem cannot be built.

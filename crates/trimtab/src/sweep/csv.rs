@@ -1,5 +1,5 @@
-//! The table of a sweep as CSV: a header line, then one line per cell; missing figures are
-//! empty.
+//! The table of a sweep as CSV: a header line, then one line per cell; missing figures
+//! are empty.
 
 use trimtab_study::sweep::table::{Cells, Column};
 

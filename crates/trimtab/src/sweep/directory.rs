@@ -59,8 +59,8 @@ impl SweepDescription {
         }
     }
 
-    /// The difference that keeps the cells of two sweeps from sharing a table; `None` if they
-    /// can.
+    /// The difference that keeps the cells of two sweeps from sharing a table; `None` if
+    /// they can.
     fn difference(&self, other: &Self) -> Option<String> {
         let inputs = || {
             self.inputs
@@ -95,7 +95,8 @@ impl Shard {
     /// The whole sweep.
     pub const WHOLE: Self = Self { number: 1, of: 1 };
 
-    /// Numbers of its cells: every `of`-th one, so that all shards take about the same time.
+    /// Numbers of its cells: every `of`-th one, so that all shards take about the same
+    /// time.
     pub fn cells(self, all: u64) -> impl Iterator<Item = u64> {
         let step = usize::try_from(self.of).unwrap_or(usize::MAX);
         (self.number - 1..all).step_by(step)
@@ -143,8 +144,8 @@ fn shown(dir: &Dir, name: &str) -> String {
 }
 
 impl Directory {
-    /// Opens or creates the directory for a plan. Results of other plans stay, and equal cells
-    /// are reused.
+    /// Opens or creates the directory for a plan. Results of other plans stay, and equal
+    /// cells are reused.
     ///
     /// # Errors
     /// The directory cannot be created, or is writable by other users.
@@ -165,7 +166,8 @@ impl Directory {
         let made = Self { dir, about: about.clone(), plan };
         let old = about_in(&made.dir).ok();
         if old.as_ref() != Some(about) {
-            // The table belongs to another plan or model and would be mistaken for this one's.
+            // The table belongs to another plan or model and would be mistaken for this
+            // one's.
             made.remove(RESULTS)?;
             made.write(PLAN, text.as_bytes())?;
             let mut json = serde_json::to_string_pretty(about)?;
@@ -294,7 +296,8 @@ impl Directory {
         Ok(rows)
     }
 
-    /// Provenance of the figures, for the result files: independent of machine and sharding.
+    /// Provenance of the figures, for the result files: independent of machine and
+    /// sharding.
     ///
     /// # Errors
     /// The plan cannot be read.
@@ -319,8 +322,8 @@ impl Directory {
     /// Merges the cells of several directories of the same sweep into a new one.
     ///
     /// # Errors
-    /// The directories differ in plan, model or inputs; a journal is damaged; a cell has two
-    /// different results; a cell is missing.
+    /// The directories differ in plan, model or inputs; a journal is damaged; a cell has
+    /// two different results; a cell is missing.
     pub fn merge(from: &[Self], output: &Path) -> anyhow::Result<(Self, Vec<SweepRow>)> {
         let first = from.first().ok_or_else(|| UsageError::new("nothing to merge"))?;
         let mut rows = BTreeMap::new();

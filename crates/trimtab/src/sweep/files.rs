@@ -28,8 +28,8 @@ impl Files {
         Self { directory, drives: Mutex::default(), traces: Mutex::default() }
     }
 
-    /// The files read so far, by their name in the plan, with a hash of their content: other
-    /// files give other results.
+    /// The files read so far, by their name in the plan, with a hash of their content:
+    /// other files give other results.
     pub fn inputs(&self) -> BTreeMap<String, String> {
         let drives = self.drives.lock().unwrap_or_else(PoisonError::into_inner);
         let of_drive = |drive: &Drive| DriveSpec {

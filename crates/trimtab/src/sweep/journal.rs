@@ -28,7 +28,8 @@ pub struct SweepJournal {
 }
 
 impl SweepJournal {
-    /// Opens or creates the journal and returns its rows. A line truncated by a crash is removed.
+    /// Opens or creates the journal and returns its rows. A line truncated by a crash is
+    /// removed.
     ///
     /// # Errors
     /// Another process writes to the journal; a line other than the last is damaged.
@@ -56,8 +57,8 @@ impl SweepJournal {
         let json = serde_json::to_string(row)?;
         let text = format!("{:08x} {json}\n", crc32(json.as_bytes()));
         if let Err(error) = self.file.write_all(text.as_bytes()) {
-            // The first error is the relevant one; otherwise, the next start removes the partial
-            // line.
+            // The first error is the relevant one; otherwise, the next start removes the
+            // partial line.
             let _ = self
                 .file
                 .set_len(self.len)

@@ -1,5 +1,5 @@
-//! The table of a sweep as Parquet: one row per cell, provenance in the metadata, identical
-//! on every machine.
+//! The table of a sweep as Parquet: one row per cell, provenance in the metadata,
+//! identical on every machine.
 
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};

@@ -7,8 +7,8 @@ use trimtab_linux::host::mountinfo::Mount;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::trim::filesystem::Filesystem;
 
-/// The reason not to trim a filesystem: a drive below it loses data when it is trimmed, and the
-/// configuration does not accept that.
+/// The reason not to trim a filesystem: a drive below it loses data when it is trimmed,
+/// and the configuration does not accept that.
 pub fn harm(root: &Root, mount: &Mount, stack: &Stack) -> Option<String> {
     let config = Config::of_root(root).and_then(Result::ok);
     doctor::trim_refusal(

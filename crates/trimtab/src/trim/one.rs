@@ -1,5 +1,5 @@
-//! Trims one filesystem: checks for obstacles, takes the locks, trims the windows and reports
-//! the outcome.
+//! Trims one filesystem: checks for obstacles, takes the locks, trims the windows and
+//! reports the outcome.
 
 use super::ManualTrimRequest;
 use super::harm::require_harmless;
@@ -35,8 +35,8 @@ pub enum PathOutcome {
     Again(String),
 }
 
-/// Trims the filesystem of `path` unless `trimmed` (pairs of id and path) already contains
-/// it.
+/// Trims the filesystem of `path` unless `trimmed` (pairs of id and path) already
+/// contains it.
 pub fn trim_one(
     request: &ManualTrimRequest,
     path: &Path,
@@ -51,8 +51,8 @@ pub fn trim_one(
     if let Some((_, other)) = trimmed.iter().find(|(id, _)| id == fs.id()) {
         return Ok(PathOutcome::Again(format!("on the same filesystem as {other}, trimmed once")));
     }
-    // The kernel refuses every discard of a read-only device, but a loop device still counts
-    // them.
+    // The kernel refuses every discard of a read-only device, but a loop device still
+    // counts them.
     if fs.stack().layers.iter().any(|layer| layer.is_read_only(fs.root())) {
         return Err(delivery::obstructed(&fs, Obstacle::Device));
     }

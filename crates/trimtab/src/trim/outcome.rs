@@ -22,7 +22,8 @@ pub struct RefusedWindow {
 pub struct SendEstimate {
     pub bytes: u64,
     pub extents: u64,
-    /// The amount is an upper bound: ext4 does not show which groups it regards as trimmed.
+    /// The amount is an upper bound: ext4 does not show which groups it regards as
+    /// trimmed.
     pub at_most: bool,
 }
 
@@ -51,13 +52,13 @@ pub struct FilesystemOutcome {
     /// The counts are a minimum: discards were in flight at the end or belonged to failed
     /// requests.
     pub sent_is_minimum: bool,
-    /// Part of these bytes that was sent twice: alone, to measure the cost of a command, and with
-    /// its window.
+    /// Part of these bytes that was sent twice: alone, to measure the cost of a command,
+    /// and with its window.
     pub sent_twice_bytes: u64,
     /// For a dry run: the amount to send, if the filesystem reports its free space.
     pub would_send: Option<SendEstimate>,
-    /// Whether all of it arrived, on every leg. For a dry run, set only if a trim could not prove
-    /// it.
+    /// Whether all of it arrived, on every leg. For a dry run, set only if a trim could
+    /// not prove it.
     pub delivery: Option<Delivery>,
     /// Counts of each layer during requests.
     pub layers: Vec<LayerDiscards>,

@@ -8,8 +8,8 @@ use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::trim::surface::Account;
 use trimtab_sim::target::TrimWindow;
 
-/// A progress display for trimming `windows` of the filesystem at `path`: addresses covered,
-/// and the drives' counts.
+/// A progress display for trimming `windows` of the filesystem at `path`: addresses
+/// covered, and the drives' counts.
 pub fn view<'a>(
     context: &Context,
     path: &Path,
@@ -20,8 +20,8 @@ pub fn view<'a>(
         .with_discards(|| Meter::start(path).ok())
 }
 
-/// Shows the windows covered, without earlier attempts at them, so that the bar does not pass
-/// its end.
+/// Shows the windows covered, without earlier attempts at them, so that the bar does not
+/// pass its end.
 pub fn show(progress: &mut Progress, account: &Account, waits: bool) {
     progress.set(account.gone_over.0);
     progress.say(|| {

@@ -16,8 +16,8 @@ use trimtab_linux::trim::resume::{InterruptedPass, ResumeFile, state_directory};
 use trimtab_linux::trim::surface::{Account, CallerState, FilesystemSurface};
 use trimtab_sim::policy::{Driver, IdleSettings, RefusalAction, RefusalLimits, TurnResult};
 
-/// Refused windows are skipped. Several in a row mean that the drive fails, not a place on
-/// it: the pass stops.
+/// Refused windows are skipped. Several in a row mean that the drive fails, not a place
+/// on it: the pass stops.
 const PATIENCE: RefusalLimits = RefusalLimits { tries: 1, windows: 8 };
 
 /// Trims all windows under the policy, starting where an interrupted pass stopped.
@@ -96,8 +96,8 @@ fn other_settings(began: &str, now: &str) -> Option<String> {
     })
 }
 
-/// Estimates the longest duration of an idle pass; `None` if it is bounded or has nothing to
-/// send.
+/// Estimates the longest duration of an idle pass; `None` if it is bounded or has nothing
+/// to send.
 fn duration(settings: &IdleSettings, sendable: &SendableSpace) -> Option<String> {
     if settings.finish_within > Nanos::ZERO || sendable.extents == 0 {
         return None;

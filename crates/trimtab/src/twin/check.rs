@@ -44,7 +44,8 @@ pub fn run(request: &DriveCheckArgs, context: &Context) -> anyhow::Result<ExitCo
     };
     let on = CheckTarget::of(request, context, &TargetSpec::resolve_as(&request.target, TAKES)?)?;
     if let Some(path) = &request.predictions {
-        // A number is added if the file exists; a failure must show before minutes of work.
+        // A number is added if the file exists; a failure must show before minutes of
+        // work.
         file::check(path, true)?;
     }
     let mismatches = on.mismatches(&drive, twin);
@@ -85,8 +86,8 @@ pub fn run(request: &DriveCheckArgs, context: &Context) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// Warning about a twin that does not explain the figures it was learned from: its intervals
-/// prove nothing.
+/// Warning about a twin that does not explain the figures it was learned from: its
+/// intervals prove nothing.
 fn unexplained_twin(origin: &Origin) -> Option<String> {
     (!origin.is_explained()).then(|| {
         "no drive explained the measurements behind this twin, so neither its \
@@ -136,8 +137,8 @@ fn predicted(
     }
 }
 
-/// Writes the predictions before anything is measured; returns the hash of the file and its
-/// path.
+/// Writes the predictions before anything is measured; returns the hash of the file and
+/// its path.
 fn keep(
     request: &DriveCheckArgs,
     spec: &DriveSpec,
@@ -299,8 +300,8 @@ struct CheckLine {
     measured: MeasuredFigure,
 }
 
-/// Pairs predictions with measured figures; returns notes about figures that the drive lacks,
-/// such as TRIM.
+/// Pairs predictions with measured figures; returns notes about figures that the drive
+/// lacks, such as TRIM.
 fn compared(
     predicted: &[Prediction],
     measured: &[MeasuredFigure],
@@ -322,7 +323,8 @@ fn compared(
 }
 
 impl CheckLine {
-    /// True if the interval contains the printed median; a single round inside is not enough.
+    /// True if the interval contains the printed median; a single round inside is not
+    /// enough.
     fn holds(&self) -> bool {
         let Prediction { low, high, .. } = self.prediction;
         (low * (1.0 - ALIKE)..=high * (1.0 + ALIKE)).contains(&self.measured.figure.value)
@@ -409,7 +411,8 @@ fn text(
 mod tests {
     use super::*;
 
-    /// The misfit is the square of the relative error; twice the allowed error is doubted.
+    /// The misfit is the square of the relative error; twice the allowed error is
+    /// doubted.
     #[test]
     fn unexplained_twin_is_doubted() {
         let doubted = |misfit_permille| {
@@ -467,7 +470,8 @@ mod tests {
             .off_in_words()
         };
         assert_eq!([said(119.0, 100.0), said(84.0, 100.0)], ["19 % above", "16 % below"]);
-        // 3,680 random writes per second predicted, 21.7 measured; 272 µs instead of 46 ms.
+        // 3,680 random writes per second predicted, 21.7 measured; 272 µs instead of 46
+        // ms.
         assert_eq!([said(3680.0, 21.7), said(272.0, 46_000.0)], ["170 times", "1/169"]);
     }
 

@@ -133,8 +133,8 @@ impl AreaRequest<'_> {
         }
     }
 
-    /// The same for a caller that writes the whole area in order before any other access. Pieces
-    /// are used as they come; nearly all of them are aligned.
+    /// The same for a caller that writes the whole area in order before any other access.
+    /// Pieces are used as they come; nearly all of them are aligned.
     pub fn open_unwritten(
         &self,
         context: &Context,
@@ -218,8 +218,8 @@ impl AreaRequest<'_> {
         Ok((ProbedDrive::new(file, pieces(size)).guarded(workspace.guard()?), workspace))
     }
 
-    /// The pieces of the whole area, or of half, a quarter, … if the file has too few whole
-    /// pieces.
+    /// The pieces of the whole area, or of half, a quarter, … if the file has too few
+    /// whole pieces.
     fn largest(&self, extents: &[fiemap::FileExtent], size: u64) -> Option<Vec<u64>> {
         let mut areas = std::iter::successors(Some(self.area), |area| Some(area / 2))
             .take_while(|area| *area >= AREA_MIN);
@@ -302,8 +302,8 @@ fn write_all(drive: &mut ProbedDrive, size: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The area for reading. Fails without data, because many drives answer reads of empty blocks
-/// without flash access.
+/// The area for reading. Fails without data, because many drives answer reads of empty
+/// blocks without flash access.
 fn holding(mut drive: ProbedDrive, size: u64, path: &Path) -> anyhow::Result<ProbedArea> {
     let share = drive.file().compressed_share(Bytes(size), LOOKED_AT)?;
     if share < EMPTY {

@@ -160,7 +160,8 @@ fn apply_none_on_discarding_default_needs_nodiscard() {
     );
     system.apply(&["none", "/pool"]).code(1).stdout("").stderr(refused.and(one_line()));
     assert_eq!(system.files(), before);
-    // Each case leaves one manual step: an option where /off is mounted, and a remount of /bare.
+    // Each case leaves one manual step: an option where /off is mounted, and a remount of
+    // /bare.
     let off = system.json(&["none", "/off"]);
     assert!(
         off["remarks"].to_string().contains("/off is not in /etc/fstab: set the option nodiscard"),
@@ -371,8 +372,8 @@ fn apply_sysroot_writes_nothing_outside_the_tree() {
         .apply(&["online", "/"])
         .code(1)
         .stderr(predicate::str::contains(format!("cannot read {link}")));
-    // A symbolic link that leads out of the tree is resolved inside the tree, where its target
-    // does not exist.
+    // A symbolic link that leads out of the tree is resolved inside the tree, where its
+    // target does not exist.
     let system = System::new();
     std::os::unix::fs::symlink(outside.path(), system.0.path().join("etc/trimtab")).unwrap();
     system.apply(&["idle", "/"]);

@@ -1,5 +1,5 @@
-//! Attached drives under filesystems and benchmarks, across reattachment, after crashes, and
-//! with invalid input.
+//! Attached drives under filesystems and benchmarks, across reattachment, after crashes,
+//! and with invalid input.
 
 use crate::attached_drive::{Attached, Mounted, have, ok};
 use crate::support::{self, LoopMount, at_home, have_root, program, skip, trimtab};
@@ -84,8 +84,8 @@ fn lives_on_it(kind: &Kind, online: bool) {
     if !online {
         assert_eq!(effective(&drive), before, "nobody trims without being told to");
     }
-    // The filesystem discards freed extents only after the journal commit. XFS frees deleted
-    // extents in the background, even after a sync.
+    // The filesystem discards freed extents only after the journal commit. XFS frees
+    // deleted extents in the background, even after a sync.
     let patience = Instant::now() + Duration::from_secs(20);
     loop {
         let action: &[&str] = if online { &["sync", "--file-system"] } else { &["fstrim"] };
@@ -439,8 +439,8 @@ fn attach_names_missing_kernel_device_in_one_line() {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", HIDE, "sh", missing]).arg(program());
         at_home(&mut command);
-        // Without this option the command would fall back to the next transport that the kernel
-        // supports.
+        // Without this option the command would fall back to the next transport that the
+        // kernel supports.
         command
             .args(["drive", "attach", "--transport", "device"])
             .args(SMALL)
@@ -562,7 +562,8 @@ fn attach_without_root_serves_nbd_only() {
         return skip("root, to be somebody else");
     }
     let scratch = tempfile::tempdir().unwrap();
-    // The program creates no runtime directory in a directory that other users can write to.
+    // The program creates no runtime directory in a directory that other users can write
+    // to.
     std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .unwrap();
     std::os::unix::fs::chown(scratch.path(), Some(65534), Some(65534)).unwrap();

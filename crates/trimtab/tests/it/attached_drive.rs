@@ -144,8 +144,8 @@ impl Drop for Mounted {
 
 /// Runs `command`, asserts success, and returns its output.
 pub fn ok(command: &mut Command) -> Output {
-    // Some programs scan every loop device, including that of a server that another test has
-    // just killed.
+    // Some programs scan every loop device, including that of a server that another test
+    // has just killed.
     const ANOTHERS: &str = "Transport endpoint is not connected";
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let patience = Instant::now() + Duration::from_secs(20);

@@ -1,5 +1,5 @@
-//! `bench crystal` on directories, files, devices and modelled drives, and its safety checks
-//! on all of them.
+//! `bench crystal` on directories, files, devices and modelled drives, and its safety
+//! checks on all of them.
 
 use crate::support::{LoopDevice, LoopMount, run, skip, trimtab};
 use predicates::prelude::*;
@@ -260,8 +260,8 @@ fn bench_crystal_page_cache_is_a_serious_warning() {
     let Some(file) = LoopMount::new("ext4", 128, "") else {
         return skip("root, loop devices and mkfs");
     };
-    // Twice: on a memory filesystem that supports direct I/O, and on a disk filesystem over a
-    // loop device whose file is in memory.
+    // Twice: on a memory filesystem that supports direct I/O, and on a disk filesystem
+    // over a loop device whose file is in memory.
     for (place, why) in
         [(memory.path(), "tmpfs is a filesystem in memory"), (file.path(), "is in memory (tmpfs)")]
     {

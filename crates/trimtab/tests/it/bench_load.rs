@@ -18,8 +18,8 @@ fn figures(args: &[&str]) -> impl Fn(&str) -> f64 {
     }
 }
 
-/// Oracles: the closed loop completes its depth once per mean latency (Little's law), an open loop
-/// what it offers, within five standard deviations of Poisson arrivals.
+/// Oracles: the closed loop completes its depth once per mean latency (Little's law), an
+/// open loop what it offers, within five standard deviations of Poisson arrivals.
 #[test]
 fn modelled_drive_completes_what_is_offered_up_to_its_knee() {
     let figure =

@@ -1,4 +1,5 @@
-//! `bench pts`: SNIA's tests on modelled drives, checked by an independent script of the rule.
+//! `bench pts`: SNIA's tests on modelled drives, checked by an independent script of the
+//! rule.
 
 use crate::support::{have_tool, skip, trimtab};
 use predicates::str::contains;

@@ -123,7 +123,8 @@ fn report_superblock_map_plays_over_time() {
     assert_eq!(browser.text(moment), "0 GB written since filled");
     let first = browser.text(picture);
     assert_ne!(first, last);
-    // A freshly filled drive holds no deleted data. Without trimming it holds much at the end.
+    // A freshly filled drive holds no deleted data. Without trimming it holds much at the
+    // end.
     let held = "document.querySelectorAll('.film .readout')[0].textContent";
     let at_first = browser.text(held);
     assert!(
@@ -191,8 +192,8 @@ fn report_keyboard_reaches_every_control() {
             .text("document.querySelector('.film .readout').textContent")
             .starts_with("erase block 0:")
     );
-    // During a batched trim the model's 50 appends per second wait for minutes. The picture must
-    // show that.
+    // During a batched trim the model's 50 appends per second wait for minutes. The
+    // picture must show that.
     let stalls =
         browser.value("[...document.querySelectorAll('.heat .readout')].map((r) => r.textContent)");
     assert!(
@@ -265,8 +266,8 @@ fn report_copied_data_equal_downloaded_csv() {
                 pairs; }})()"
         )
     };
-    // Twice: with the clipboard API, and with the browser's copy command for pages without
-    // clipboard access.
+    // Twice: with the clipboard API, and with the browser's copy command for pages
+    // without clipboard access.
     let asked = "const clip = \
         { clear: () => navigator.clipboard.writeText(''), read: () => navigator.clipboard.readText() };";
     let denied = "let copied = ''; document.addEventListener('copy', () => \
@@ -372,8 +373,8 @@ fn report_fits_phone_dark_mode_and_print() {
     }
 }
 
-/// Regression: the monthly table was cut off at its ninth column although the margin had room
-/// for the rest.
+/// Regression: the monthly table was cut off at its ninth column although the margin had
+/// room for the rest.
 #[test]
 fn report_tables_are_not_cut_on_wide_screen() {
     if !have_tool("chromium") {

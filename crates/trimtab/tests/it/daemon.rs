@@ -204,8 +204,8 @@ fn daemon_resumes_stopped_pass_after_restart() {
         return skip("root, loop devices and mkfs");
     };
     let set = Set::new();
-    // One piece every 200 ms, 16 pieces in total. Commands that cost little wait too, because
-    // the collision rate is not counted.
+    // One piece every 200 ms, 16 pieces in total. Commands that cost little wait too,
+    // because the collision rate is not counted.
     let config = set.config(&rule(&mount.path(), "idle:quiet=10s:patience=200ms:met-per-mille=0"));
     let mut daemon = Daemon::start(&config);
     daemon.wait_for("[ext4]: idle");
@@ -287,8 +287,8 @@ fn discard_limit_is_restored_after_pass_and_crash() {
     daemon.end();
 }
 
-/// Each pass is recorded separately: a signal during a pass starts another pass, and together
-/// they send more than the free space.
+/// Each pass is recorded separately: a signal during a pass starts another pass, and
+/// together they send more than the free space.
 #[test]
 fn signal_during_pass_starts_a_separate_pass() {
     let _one = ONE.lock();
@@ -340,8 +340,8 @@ fn write(path: &Path, mib: usize) {
     }
 }
 
-/// The threshold is half of about 200 MiB free space: 60 MiB before a crash and 30 MiB after
-/// it stay below, 40 MiB more exceed it.
+/// The threshold is half of about 200 MiB free space: 60 MiB before a crash and 30 MiB
+/// after it stay below, 40 MiB more exceed it.
 #[test]
 fn daemon_counts_written_bytes_across_a_crash() {
     let _one = ONE.lock();
@@ -425,8 +425,8 @@ fn daemon_does_not_block_umount_during_pass() {
     daemon.end();
 }
 
-/// FITRIM ends early and reports success when the freezer stops the task. The daemon trims
-/// such windows again.
+/// FITRIM ends early and reports success when the freezer stops the task. The daemon
+/// trims such windows again.
 #[test]
 fn daemon_pass_frozen_by_cgroup_trims_everything() {
     let _one = ONE.lock();

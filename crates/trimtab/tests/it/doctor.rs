@@ -238,8 +238,8 @@ fn doctor_with_missing_path_judges_the_other_paths() {
         .stdout("");
 }
 
-/// The exit status recorded by the lab for each stack (`truth`) matches the doctor's on its
-/// recorded tree. `unrecorded` lists the stacks without a tree.
+/// The exit status recorded by the lab for each stack (`truth`) matches the doctor's on
+/// its recorded tree. `unrecorded` lists the stacks without a tree.
 #[test]
 fn lab_stacks_match_status_of_recorded_machines() {
     let recorded = fixtures();
@@ -423,8 +423,8 @@ fn mutated(text: &str, cuts: &[(usize, u8, String)]) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// Recorded machines with lines removed, replaced by junk or turned into links: the doctor
-    /// answers and never panics.
+    /// Recorded machines with lines removed, replaced by junk or turned into links: the
+    /// doctor answers and never panics.
     #[test]
     fn doctor_of_damaged_tree_never_panics(
         which in any::<prop::sample::Index>(),

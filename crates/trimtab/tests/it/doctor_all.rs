@@ -1,5 +1,5 @@
-//! `trimtab doctor --all` on recorded trees: judged, skipped and accepted filesystems, and
-//! the one-line summary.
+//! `trimtab doctor --all` on recorded trees: judged, skipped and accepted filesystems,
+//! and the one-line summary.
 
 use crate::support::{LoopDevice, have_tool, run, trimtab};
 use crate::sysroot::{Sysroot, unpack};

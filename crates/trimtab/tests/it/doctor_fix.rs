@@ -162,7 +162,8 @@ fn doctor_undo_reverts_a_killed_fix() {
     lowered.fix(&["--yes"]).assert().code(0);
     let noted = |text: &str| fs::write(lowered.record(), text).unwrap();
     let record = fs::read_to_string(lowered.record()).unwrap();
-    // The states between the record and the change, and between the change and its confirmation.
+    // The states between the record and the change, and between the change and its
+    // confirmation.
     noted(&record.replace("\"done\": true", "\"done\": false"));
     let told = lowered.doctor(&[]).arg(lowered.mount.path()).assert().code(0);
     told.stdout(

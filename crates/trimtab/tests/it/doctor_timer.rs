@@ -63,8 +63,8 @@ fn doctor_timer_matches_recorded_cases() {
     assert!(cases > 80, "{cases}");
 }
 
-/// `fstrim` on this machine, and the doctor on a recorded tree of this machine whose timer
-/// runs the same command.
+/// `fstrim` on this machine, and the doctor on a recorded tree of this machine whose
+/// timer runs the same command.
 #[test]
 fn doctor_timer_visits_match_fstrim_of_this_machine() {
     if !have_tool("fstrim") {

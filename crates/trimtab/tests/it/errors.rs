@@ -382,7 +382,8 @@ fn daemon_lines_have_time_unless_journal_adds_it() {
             .args(["daemon", "--shutdown", "--config"])
             .arg(&config)
             .env("TRIMTAB_RUNTIME_DIR", dir.path());
-        // As systemd sets it: for this standard error, or inherited and naming another file.
+        // As systemd sets it: for this standard error, or inherited and naming another
+        // file.
         let inode = if journal { stat.st_ino } else { stat.st_ino + 1 };
         command
             .env("JOURNAL_STREAM", format!("{}:{inode}", stat.st_dev))
@@ -479,8 +480,8 @@ fn says_what_is_wanted(said: &str, path: &[String], option: &str, value: &str) {
     assert!(wanted.len() > "; 'trimtab --help' says more".len() + 10, "{what}");
 }
 
-/// Regression: a benchmark ran to its end before it found no space for its result, and the
-/// error for a missing target suggested `null:`, which no study accepts.
+/// Regression: a benchmark ran to its end before it found no space for its result, and
+/// the error for a missing target suggested `null:`, which no study accepts.
 #[test]
 fn unusable_store_or_target_is_refused_before_run() {
     let missing =
@@ -574,7 +575,8 @@ fn impossible_drive_settings_are_refused_before_run() {
     }
 }
 
-/// Regression: "No space left on device" did not name the report, and the JSON lacked `use`.
+/// Regression: "No space left on device" did not name the report, and the JSON lacked
+/// `use`.
 #[test]
 fn unwritable_report_is_named_and_result_is_printed() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! fio job files: the same counts as fio, and on the virtual SSD the rates that the model has
-//! in virtual time.
+//! fio job files: the same counts as fio, and on the virtual SSD the rates that the model
+//! has in virtual time.
 
 use crate::attached_drive::Attached;
 use crate::support::{have_root, have_tool, skip, trimtab};
@@ -115,8 +115,8 @@ fn whole(text: &str, block: u64) -> String {
     text.lines().map(one).collect()
 }
 
-/// Requests per second of each job, by fio. The kinds of a mix are drawn, so only their sum is
-/// compared.
+/// Requests per second of each job, by fio. The kinds of a mix are drawn, so only their
+/// sum is compared.
 fn rates_of_fio(document: &Value) -> BTreeMap<String, f64> {
     let mut rates = BTreeMap::new();
     for job in document["jobs"].as_array().unwrap() {
@@ -138,8 +138,8 @@ fn our_rates(run: &Value) -> BTreeMap<String, f64> {
     rates
 }
 
-/// Oracle: fio on the attached drive, slowed down, so that the delay of each answer (20 to 60 µs; 0.7
-/// ms in a debug build on a busy machine) counts little.
+/// Oracle: fio on the attached drive, slowed down, so that the delay of each answer (20
+/// to 60 µs; 0.7 ms in a debug build on a busy machine) counts little.
 #[test]
 fn simulated_jobs_have_the_rates_of_fio_on_the_virtual_ssd() {
     if !have_root() || !have_tool("fio") {

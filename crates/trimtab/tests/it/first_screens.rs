@@ -1,5 +1,6 @@
-//! The first screen of modelled studies: golden copies at three widths, and every figure on
-//! it recomputed from the JSON document with arithmetic that shares no code with the program.
+//! The first screen of modelled studies: golden copies at three widths, and every figure
+//! on it recomputed from the JSON document with arithmetic that shares no code with the
+//! program.
 
 use crate::support::trimtab;
 use serde_json::Value;
@@ -38,8 +39,8 @@ fn made(args: &[&str]) -> (Value, [String; 3]) {
     (json, screens.map(|screen| as_always(&screen, &report)))
 }
 
-/// Only a path to copy may exceed the screen width, and no line breaks between a number and
-/// its unit.
+/// Only a path to copy may exceed the screen width, and no line breaks between a number
+/// and its unit.
 fn check_lines(screen: &str, columns: usize, report: &Path) {
     let lines: Vec<&str> = screen.lines().collect();
     for line in &lines {
@@ -132,10 +133,10 @@ fn online_slows(study: &Value) -> bool {
         .any(|(none, online)| online > none * 1.5 && online - none > 0.05)
 }
 
-/// The policy that the rule on the screen selects. Candidates have waits up to 50 ms, or up
-/// to twice the shortest. The order is most writes, then least wear, each by 5 % or more,
-/// then the simplest. Policies that slow deleting down or never finish are excluded. `None`
-/// where the answer is not to trim.
+/// The policy that the rule on the screen selects. Candidates have waits up to 50 ms, or
+/// up to twice the shortest. The order is most writes, then least wear, each by 5 % or
+/// more, then the simplest. Policies that slow deleting down or never finish are
+/// excluded. `None` where the answer is not to trim.
 pub fn by_rule(study: &Value, fill: &str) -> Option<&'static str> {
     let figure =
         |policy: &str, name: &str| metric(aged(study, policy, fill).unwrap(), name).unwrap();
@@ -162,8 +163,8 @@ pub fn by_rule(study: &Value, fill: &str) -> Option<&'static str> {
     fast.into_iter().find(|policy| wear(policy) / least < 1.05).filter(|policy| *policy != "none")
 }
 
-/// The number of predicted figures in docs/published.md, and the number of those counted as
-/// met.
+/// The number of predicted figures in docs/published.md, and the number of those counted
+/// as met.
 fn predicted_figures() -> (usize, usize) {
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/published.md"))
@@ -272,7 +273,8 @@ fn check_gain(study: &Value, policy: &str, fill: &str, writes: &str, wear: &str)
     same_percent(wear, worn, policy);
 }
 
-/// Checks that the rule, applied to the figures of a screen with all policies, gives `used`.
+/// Checks that the rule, applied to the figures of a screen with all policies, gives
+/// `used`.
 fn check_rule(screen: &str, rows: &[(String, Vec<String>)], used: &str) {
     let number =
         |cell: &str| cell.trim_end_matches(['~', '×']).replace(',', "").parse::<f64>().unwrap();
@@ -479,9 +481,9 @@ fn check_notes(screen: &str, study: &Value, drives: &[&str]) {
     assert!(sure.contains(&inputs(drives)), "{sure}, and not {}", inputs(drives));
 }
 
-/// The questions of docs/first-reader.md: which policy, why, how much, what it costs, is it
-/// measured, on what for how long, what to check first, how sure, how to apply and undo,
-/// where the data are.
+/// The questions of docs/first-reader.md: which policy, why, how much, what it costs, is
+/// it measured, on what for how long, what to check first, how sure, how to apply and
+/// undo, where the data are.
 #[track_caller]
 fn answers_ten_questions(screen: &str, columns: usize) {
     let flat = screen.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -563,8 +565,8 @@ fn first_screen_of_one_drive_matches_json() {
 
 #[test]
 fn first_screen_of_three_drives_matches_json() {
-    // The default study without its slow parts: a larger drive, further policies and other
-    // assumptions.
+    // The default study without its slow parts: a larger drive, further policies and
+    // other assumptions.
     let (all, screens) = made(&[
         "--aged-size",
         "120MB",

@@ -1,4 +1,5 @@
-//! `trimtab report fleet`: every figure against a count over the input, and hostile input.
+//! `trimtab report fleet`: every figure against a count over the input, and hostile
+//! input.
 
 use crate::support::trimtab;
 use crate::sysroot::unpack;
@@ -444,7 +445,8 @@ fn links_in_a_directory_are_listed_and_not_followed() {
         .stdout(contains("Fleet: 1 host"));
 }
 
-/// The documents that this program prints, from a recorded machine and from a file of smartctl.
+/// The documents that this program prints, from a recorded machine and from a file of
+/// smartctl.
 #[test]
 fn documents_of_this_program_are_read() {
     let collection = Collection::new();

@@ -1,5 +1,5 @@
-//! Filesystems in user space: they keep removed files that are open, and their servers can
-//! hang.
+//! Filesystems in user space: they keep removed files that are open, and their servers
+//! can hang.
 
 use crate::support::{
     LoopDevice, LoopMount, at_home, have_root, have_tool, process, program, run, skip, trimtab,

@@ -1,5 +1,5 @@
-//! Runs the fuzz targets on their seeds and on some hundred mutations of each. All compile
-//! here and none may fail. `make fuzz` runs the fuzzer itself.
+//! Runs the fuzz targets on their seeds and on some hundred mutations of each. All
+//! compile here and none may fail. `make fuzz` runs the fuzzer itself.
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Fingerprints of the model's ageing of each shipped drive. Any changed figure changes a
-//! fingerprint, so no model changes unnoticed. For an intended change, run `make golden` and
-//! give the reason in the commit.
+//! fingerprint, so no model changes unnoticed. For an intended change, run `make golden`
+//! and give the reason in the commit.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -19,7 +19,8 @@ fn fingerprint(figures: &Value) -> String {
     digest.iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// The figures that the model decides: no text, no time of day, no cost of the tool itself.
+/// The figures that the model decides: no text, no time of day, no cost of the tool
+/// itself.
 fn figures(run: &Value) -> Value {
     let mut metrics = run["metrics"].clone();
     metrics

@@ -56,8 +56,8 @@ fn manual_trim_is_in_history_with_drive_counts() {
             (&outcome["path"], &outcome["sent_bytes"])
         );
         assert_eq!(event["sent_commands"], outcome["sent_commands"]);
-        // Regression: two clocks gave 620 ms on the screen and 0.82 s here for one trim. Runs store
-        // whole nanoseconds.
+        // Regression: two clocks gave 620 ms on the screen and 0.82 s here for one trim.
+        // Runs store whole nanoseconds.
         let (kept, said) =
             (event["seconds"].as_f64().unwrap(), outcome["seconds"].as_f64().unwrap());
         assert!((kept - said).abs() < 2e-9, "{kept} {said}");

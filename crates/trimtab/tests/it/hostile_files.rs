@@ -1,5 +1,6 @@
-//! A machine's files may contain anything: recorded trees with junk in them, mount tables,
-//! fstab, configurations, superblocks. None causes a panic or an error of more than one line.
+//! A machine's files may contain anything: recorded trees with junk in them, mount
+//! tables, fstab, configurations, superblocks. None causes a panic or an error of more
+//! than one line.
 
 use crate::sysroot::{fixtures, unpack};
 use proptest::prelude::*;
@@ -25,8 +26,8 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// True if line ends and the program's own colours (`ESC [ numbers m`) are the only terminal
-/// control.
+/// True if line ends and the program's own colours (`ESC [ numbers m`) are the only
+/// terminal control.
 fn only_colours(text: &str) -> bool {
     text.split('\u{1b}').enumerate().all(|(i, part)| {
         let colour = |p: &str| {
@@ -63,8 +64,8 @@ fn doctor_survives_junk_in_recorded_trees() {
         let mut all = Vec::new();
         files(tree.path(), &mut all);
         all.sort();
-        // Junk accumulates over the rounds. The first junk is repaired later, or nothing would
-        // remain to read.
+        // Junk accumulates over the rounds. The first junk is repaired later, or nothing
+        // would remain to read.
         for round in 0..rounds {
             let mut changed = Vec::new();
             for _ in 0..=draw.below(4) {

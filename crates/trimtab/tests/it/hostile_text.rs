@@ -1,8 +1,8 @@
-//! Text from a file, a name, an argument or another machine stays text: no command lets it
-//! control a terminal.
+//! Text from a file, a name, an argument or another machine stays text: no command lets
+//! it control a terminal.
 //!
-//! Every command runs as on a colour terminal (`CLICOLOR_FORCE`), where the writer does not
-//! strip escape sequences at the end.
+//! Every command runs as on a colour terminal (`CLICOLOR_FORCE`), where the writer does
+//! not strip escape sequences at the end.
 
 use crate::support::trimtab;
 use crate::sysroot::{fixtures, unpack};
@@ -12,8 +12,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Clears the screen, sets a title and colours with 7-bit and 8-bit sequences, reverses the
-/// text direction, and contains carriage returns and deletes.
+/// Clears the screen, sets a title and colours with 7-bit and 8-bit sequences, reverses
+/// the text direction, and contains carriage returns and deletes.
 const EVIL: &str = "x\u{1b}[2J\u{1b}]0;mine\u{7}\u{1b}[35mQ\u{9b}2J\u{9d}0;mine\u{9c}\u{202e}\u{2066}\u{2069}\u{200e}\u{200f}\u{061c}\u{2028}\r\u{8}\u{7f}";
 
 /// Describes the first harmful sequence in this output, if any.

@@ -1,5 +1,5 @@
-//! The idle policy's choice of moments and its cost to foreground I/O on real filesystems, by
-//! the kernel's counters.
+//! The idle policy's choice of moments and its cost to foreground I/O on real
+//! filesystems, by the kernel's counters.
 
 use crate::support::{LoopMount, process, run, skip, trimtab};
 use std::fs::{self, File};
@@ -53,8 +53,8 @@ fn request_after_slow_free_space_lookup_is_put_off_once() {
             "{fs_type}"
         );
         assert_eq!(discards(), 0, "{fs_type}: the moment is over");
-        // The wait is limited: on a machine where each poll takes longer than the moment, the pass
-        // would never send anything.
+        // The wait is limited: on a machine where each poll takes longer than the moment,
+        // the pass would never send anything.
         let Ok(SizeRequestResult::Size(sent)) = fs.trim_by_size(&request, FIRST, long_ago) else {
             panic!("{fs_type}: put off again")
         };
@@ -69,8 +69,8 @@ fn request_after_slow_free_space_lookup_is_put_off_once() {
 }
 
 /// A change of the command-size limit stops the queue for some 20 ms, and I/O behind the
-/// first of two consecutive commands waits for both. ext4 discards an extent that begins in
-/// the range up to its own end.
+/// first of two consecutive commands waits for both. ext4 discards an extent that begins
+/// in the range up to its own end.
 #[test]
 fn xfs_long_extent_is_requested_in_parts() {
     let Some(mount) = LoopMount::new("xfs", 1024, "nodiscard") else {
@@ -102,7 +102,8 @@ fn xfs_long_extent_is_requested_in_parts() {
     assert!(sent.count >= 20, "{sent:?}");
     let range = [window.start, window.len].map(|number| number.to_string());
     // XFS skips an extent that is still busy with the previous discard until a worker has
-    // processed its completion. The full trim is therefore repeated until no extent is busy.
+    // processed its completion. The full trim is therefore repeated until no extent is
+    // busy.
     let mut again = Bytes::ZERO;
     let is_all = |again: Bytes| again.0.abs_diff(sent.bytes.0) <= 64 << 10;
     for _ in 0..50 {
@@ -168,8 +169,9 @@ fn xfs_log_write_by_trim_is_not_foreground_io() {
     assert_eq!(fs.look().requests, Some(requests), "{written} writes of its own");
 }
 
-/// Regression: in a container without a writable /sys a note of a limit remained although the
-/// limit was never lowered. The next command took it for the note of a killed process.
+/// Regression: in a container without a writable /sys a note of a limit remained although
+/// the limit was never lowered. The next command took it for the note of a killed
+/// process.
 #[test]
 fn trim_with_readonly_sys_leaves_no_limit_note() {
     let _guard = crate::support::makes_namespaces();
@@ -188,7 +190,8 @@ fn trim_with_readonly_sys_leaves_no_limit_note() {
     assert!(!left.iter().any(|file| file.contains("limit-")), "{left:?}");
 }
 
-/// Regression: `/proc/PID/root/PATH` trimmed the filesystem at that path in this namespace.
+/// Regression: `/proc/PID/root/PATH` trimmed the filesystem at that path in this
+/// namespace.
 #[test]
 fn trim_refuses_path_in_another_mount_namespace() {
     let _guard = crate::support::makes_namespaces();
@@ -237,7 +240,8 @@ fn trim_refuses_path_in_another_mount_namespace() {
     assert!(said[0].contains("mount namespace") && said[1].contains("mount namespace"), "{said:?}");
 }
 
-/// `timeout` signals its child, then the child's process group. Both count as one request.
+/// `timeout` signals its child, then the child's process group. Both count as one
+/// request.
 #[test]
 fn idle_trim_stops_once_for_two_sigterms() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else {

@@ -10,8 +10,8 @@ const SOON: Duration = Duration::from_secs(30);
 /// Time until the command is running.
 const BEGINS: Duration = Duration::from_millis(1500);
 
-/// Sends SIGINT to `command` while it runs. Returns its output, and whether the signal ended
-/// it soon.
+/// Sends SIGINT to `command` while it runs. Returns its output, and whether the signal
+/// ended it soon.
 pub fn interrupted(command: &mut Command) -> (Output, bool) {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

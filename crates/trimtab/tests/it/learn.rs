@@ -136,8 +136,8 @@ fn drive_check_predicts_learned_drive_and_misses_another() {
         "{}",
         foreign["notes"]
     );
-    // The stored predictions equal the compared ones and are the same for both drives: they do
-    // not depend on the measurement.
+    // The stored predictions equal the compared ones and are the same for both drives:
+    // they do not depend on the measurement.
     let kept = |name: &str| -> serde_json::Value {
         serde_json::from_slice(&fs::read(directory.path().join(name)).unwrap()).unwrap()
     };
@@ -258,9 +258,9 @@ const SLOW: &str = "name = \"slow\"\ndescription = \"slow\"\ncapacity_bytes = 2_
     flush_ns = 1_000_000\n[flash.trim]\ncommand_ns = 20_000_000\nunit_ns = 100_000\n\
     gb_ns = 8_000_000_000\n";
 
-/// Time that a busy machine may add to one request through the loop device and the server. 15
-/// ms occurred while other tests ran, less than 1 ms on a quiet machine. No answer may come
-/// sooner than the drive's modelled time, within 2 %.
+/// Time that a busy machine may add to one request through the loop device and the
+/// server. 15 ms occurred while other tests ran, less than 1 ms on a quiet machine. No
+/// answer may come sooner than the drive's modelled time, within 2 %.
 const ON_THE_WAY_NS: f64 = 4e7;
 
 /// That drive, attached, and a scratch directory.
@@ -272,8 +272,8 @@ fn slow() -> (tempfile::TempDir, Attached) {
     (directory, drive)
 }
 
-/// Asserts that the probes found what arithmetic gives for the slow drive, and wrote what the
-/// drive counts.
+/// Asserts that the probes found what arithmetic gives for the slow drive, and wrote what
+/// the drive counts.
 fn found_by_arithmetic(document: &serde_json::Value, drive: &Attached) {
     let written = drive.status()["model"]["host_written_bytes"].as_f64().unwrap();
     assert!(
@@ -299,8 +299,8 @@ fn found_by_arithmetic(document: &serde_json::Value, drive: &Attached) {
         ("flush", 5e6),
     ] {
         let over = found(name) - expected_ns;
-        // The flash already programs the preceding write when the flush arrives; the elapsed part
-        // is unknown.
+        // The flash already programs the preceding write when the flush arrives; the
+        // elapsed part is unknown.
         let sooner = if name == "flush" { 4e6 } else { 0.02 * expected_ns };
         assert!(
             over > -sooner && over < ON_THE_WAY_NS + 0.15 * expected_ns,
@@ -333,7 +333,8 @@ fn drive_learn_on_real_drive_leaves_nothing() {
     assert_eq!(drive.status()["model"]["host_written_bytes"], 0);
     let empty = run(&[device, "--budget", "reads"]).failure();
     empty.stderr(predicate::str::contains("holds zeros"));
-    // In a directory `learn` uses a file of its own, which it removes even after an interrupt.
+    // In a directory `learn` uses a file of its own, which it removes even after an
+    // interrupt.
     ok(Command::new("mkfs.ext4")
         .args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
         .arg(&drive.device));
@@ -482,8 +483,8 @@ fn twin_of_drive_is_listed_checked_and_named_by_study() {
         (21, before),
         "three figures of seven workloads, and nothing left"
     );
-    // Reads of 4 KiB with 4 in flight: each takes one of eight dies for 3 ms, so at most four
-    // complete in 3 ms. A busy machine completes fewer.
+    // Reads of 4 KiB with 4 in flight: each takes one of eight dies for 3 ms, so at most
+    // four complete in 3 ms. A busy machine completes fewer.
     let rate = figures
         .iter()
         .find(|one| one["workload"] == "reads, 4 in flight" && one["figure"] == "operations/s")
@@ -533,7 +534,8 @@ fn twin_of_drive_is_listed_checked_and_named_by_study() {
     run(&["results", "show", "study:last"])
         .success()
         .stdout(predicate::str::contains("predicted on its twin"));
-    // Regression: the twin of one loop device was used for another loop device and for the disk.
+    // Regression: the twin of one loop device was used for another loop device and for
+    // the disk.
     let text = fs::read_to_string(file).unwrap();
     let which = text.lines().find(|line| line.starts_with("which = ")).unwrap();
     fs::write(file, text.replace(which, "which = \"another one\"")).unwrap();
@@ -578,8 +580,8 @@ fn real_time_trial_drive_files_are_valid() {
     }
 }
 
-/// Regression: with `--json` the error was parsed as a server's answer and caused a second
-/// error.
+/// Regression: with `--json` the error was parsed as a server's answer and caused a
+/// second error.
 #[test]
 fn attach_of_invalid_drive_file_reports_error_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -601,8 +603,8 @@ fn attach_of_invalid_drive_file_reports_error_once() {
     );
 }
 
-/// Regression: the list showed or omitted a broken twin, or one with the name of a shipped
-/// drive, without a message.
+/// Regression: the list showed or omitted a broken twin, or one with the name of a
+/// shipped drive, without a message.
 #[test]
 fn drive_list_reports_unusable_twin_files() {
     let directory = tempfile::tempdir().unwrap();

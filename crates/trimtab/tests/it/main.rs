@@ -1,4 +1,5 @@
-//! The single integration-test binary. Each module tests the program from the command line.
+//! The single integration-test binary. Each module tests the program from the command
+//! line.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod apply;

@@ -1,4 +1,5 @@
-//! Rules and dashboards for Prometheus and Grafana (`packaging/mixin`), and the metrics they use.
+//! Rules and dashboards for Prometheus and Grafana (`packaging/mixin`), and the metrics
+//! they use.
 
 use crate::support::{have_tool, skip, trimtab};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! The NBD server at protocol level, with a hostile client. The numbers are those of the NBD
-//! project's `proto.md`.
+//! The NBD server at protocol level, with a hostile client. The numbers are those of the
+//! NBD project's `proto.md`.
 
 use crate::attached_drive::{Attached, ok};
 use std::io::{self, Read as _, Write as _};

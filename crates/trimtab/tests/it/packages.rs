@@ -33,7 +33,8 @@ fn pack(kinds: &str, version: &str, out: &Path, file: &str) -> PathBuf {
     out.join(file)
 }
 
-/// `dpkg` with a database of its own below `root`. Maintainer scripts run here, for that root.
+/// `dpkg` with a database of its own below `root`. Maintainer scripts run here, for that
+/// root.
 fn dpkg(root: &Path) -> Command {
     let mut command = Command::new("dpkg");
     command.env("PATH", format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap()));
@@ -140,7 +141,8 @@ fn require_clean_purge(deb: &Path) {
     assert!(version.starts_with("trimtab "), "{version}");
     let wanted = root.join("etc/systemd/system/multi-user.target.wants/trimtab.service");
     assert!(fs::symlink_metadata(&wanted).is_err());
-    // An administrator enables the daemon, which records its history, and changes the configuration.
+    // An administrator enables the daemon, which records its history, and changes the
+    // configuration.
     std::os::unix::fs::symlink("/usr/lib/systemd/system/trimtab.service", &wanted).unwrap();
     fs::write(root.join("var/lib/trimtab/history.db"), "history").unwrap();
     fs::write(root.join(CONFIG), "# mine\n").unwrap();

@@ -1,5 +1,5 @@
-//! Files shipped for service managers: they parse, use valid program options, and grant the
-//! program the rights it needs.
+//! Files shipped for service managers: they parse, use valid program options, and grant
+//! the program the rights it needs.
 
 use crate::support::{LoopMount, have_tool, process, program, skip, trimtab, unavailable};
 use std::collections::BTreeSet;
@@ -145,7 +145,8 @@ fn trim_unit_accepts_status_3_and_4_and_has_a_timeout() {
             .map(|(_, _, value)| value.as_str())
     };
     assert_eq!(value("SuccessExitStatus"), Some("3 4"));
-    // RuntimeMaxSec= has no effect on a oneshot service, which counts as starting while it runs.
+    // RuntimeMaxSec= has no effect on a oneshot service, which counts as starting while
+    // it runs.
     assert_eq!((value("Type"), value("TimeoutStartSec")), (Some("oneshot"), Some("1d")));
 }
 
@@ -191,8 +192,8 @@ fn systemd_analyze_accepts_units_and_rates_them_safe() {
     }
 }
 
-/// The hardening that could block the program, tested without systemd: read-only mounts, few
-/// capabilities, and no way to gain more.
+/// The hardening that could block the program, tested without systemd: read-only mounts,
+/// few capabilities, and no way to gain more.
 #[test]
 fn trim_works_with_the_capabilities_of_the_unit() {
     let _guard = crate::support::makes_namespaces();

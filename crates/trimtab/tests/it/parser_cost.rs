@@ -1,6 +1,7 @@
-//! Ten times the input takes about ten times as long and ten times the memory, or fails with
-//! a one-line error. This holds for every parser of files from untrusted sources. The measure
-//! is processor time, not elapsed time, so that other processes do not matter.
+//! Ten times the input takes about ten times as long and ten times the memory, or fails
+//! with a one-line error. This holds for every parser of files from untrusted sources.
+//! The measure is processor time, not elapsed time, so that other processes do not
+//! matter.
 
 use crate::support::{process, program};
 use std::fmt::Write as _;
@@ -9,8 +10,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
-/// Writes an input of `n` parts into a directory and returns the commands that read it. The
-/// last command is measured.
+/// Writes an input of `n` parts into a directory and returns the commands that read it.
+/// The last command is measured.
 type Make = fn(&Path, usize) -> Vec<Vec<&'static str>>;
 
 /// Each parser, its input, and a number of parts large enough to measure.
@@ -60,8 +61,8 @@ fn measured(mut command: Command) -> (ExitStatus, String, Cost) {
         .spawn()
         .unwrap();
     let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
-    // SAFETY: the process is a child of this one that nothing else waits for, and both places
-    // are large enough.
+    // SAFETY: the process is a child of this one that nothing else waits for, and both
+    // places are large enough.
     let usage = unsafe {
         assert_eq!(
             libc::wait4(child.id().cast_signed(), &raw mut status, 0, usage.as_mut_ptr()),
@@ -117,8 +118,8 @@ fn parser_cost_grows_linearly_with_input() {
     let mut wrong = Vec::new();
     for (name, make, n) in PARSERS {
         let ((small, _), (large, refused)) = (cost(name, *make, *n), cost(name, *make, n * 10));
-        // The limit is four times linear growth, plus one second for constant cost. Quadratic
-        // growth would take a hundred times as long.
+        // The limit is four times linear growth, plus one second for constant cost.
+        // Quadratic growth would take a hundred times as long.
         let linear =
             large.seconds <= 40.0 * small.seconds + 1.0 && large.mib <= 40.0 * small.mib.max(16.0);
         println!(
@@ -367,8 +368,8 @@ fn devices(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     })
 }
 
-/// A recorded tree with `disks`; the first `mounted` carry a filesystem. `below` fills the
-/// directory of a disk's lower devices.
+/// A recorded tree with `disks`; the first `mounted` carry a filesystem. `below` fills
+/// the directory of a disk's lower devices.
 fn machine(
     at: &Path,
     disks: usize,

@@ -1,5 +1,5 @@
-//! Paths that the user names: no command follows a link that another user could have placed
-//! on the path. A special file is neither waited for nor read without limit.
+//! Paths that the user names: no command follows a link that another user could have
+//! placed on the path. A special file is neither waited for nor read without limit.
 
 use crate::attached_drive::ok;
 use crate::support::{have_root, process, skip};
@@ -33,8 +33,8 @@ impl Scratch {
         self.directory.path().join(name)
     }
 
-    /// A command with a private store and runtime directory; `@` stands for the path under test,
-    /// `%` for this directory.
+    /// A command with a private store and runtime directory; `@` stands for the path
+    /// under test, `%` for this directory.
     fn command(&self, args: &[&str], tried: Option<&Path>) -> Command {
         let mut command = process();
         let tried = tried.map_or_else(String::new, |path| path.to_str().unwrap().to_owned());
@@ -179,8 +179,8 @@ fn no_command_follows_link_of_another_user() {
     fs::write(victim.join("dir/etc/fstab"), "/dev/x / ext4 rw 0 1\n").unwrap();
     fs::write(victim.join("dir/out"), "precious\n").unwrap();
     let before = state(&victim);
-    // The attacker's own directory, a world-writable directory, links that the attacker owns,
-    // and a link of root's that the attacker moved there.
+    // The attacker's own directory, a world-writable directory, links that the attacker
+    // owns, and a link of root's that the attacker moved there.
     let mut tried = Vec::new();
     for (n, (owner, mode)) in [(ATTACKER, 0o755), (0, 0o1777)].into_iter().enumerate() {
         let ground = scratch.at(&format!("ground{n}"));
@@ -284,8 +284,8 @@ fn store_in_directory_writable_by_others_is_refused() {
                 None,
             );
             let said = String::from_utf8_lossy(&output.stderr);
-            // In a directory with the sticky bit, no other user can replace root's files, so the
-            // store is accepted.
+            // In a directory with the sticky bit, no other user can replace root's files,
+            // so the store is accepted.
             let fine = name == "shared" && below == "own/r.db";
             assert_eq!(output.status.success(), fine, "{name} {below}: {said}");
             assert!(fine || said.contains("cannot be trusted"), "{name} {below}: {said}");
@@ -348,7 +348,8 @@ fn special_files_are_refused_without_waiting() {
             let device = path.starts_with("/dev")
                 && (args.contains(&"--output") || args.contains(&"--report"));
             if directory && wanted || device {
-                // These commands expect a directory, or may write to a terminal or such a device.
+                // These commands expect a directory, or may write to a terminal or such a
+                // device.
                 continue;
             }
             let output = scratch.run(args, &path, None);
@@ -423,8 +424,8 @@ fn shell_pipes_are_read_and_written() {
             .contains("there already")
     );
     assert!(shell("$1 postmark <(echo 'quit ') < /dev/null").contains("PostMark v1.51"));
-    // Writing to /dev/stdout works for every kind of standard output and never replaces the
-    // node.
+    // Writing to /dev/stdout works for every kind of standard output and never replaces
+    // the node.
     let node = fs::symlink_metadata("/dev/stdout").unwrap();
     for script in [
         "$1 results export --output /dev/stdout | cat",

@@ -47,7 +47,8 @@ fn entries(dir: &Path) -> Vec<String> {
     names
 }
 
-/// The output without help and error messages, whose wording may differ from the original.
+/// The output without help and error messages, whose wording may differ from the
+/// original.
 fn without_free_words(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| {
@@ -149,8 +150,9 @@ fn run_with_input(command: &mut Command, input: &str) -> std::process::Output {
     child.wait_with_output().unwrap()
 }
 
-/// The system calls on the working files, converted from strace output to the recorded form:
-/// paths relative to WORK, the descriptor 4, and the older calls with the same meaning.
+/// The system calls on the working files, converted from strace output to the recorded
+/// form: paths relative to WORK, the descriptor 4, and the older calls with the same
+/// meaning.
 fn calls(trace: &str, work: &str) -> Vec<String> {
     let mut dirs: BTreeMap<String, String> = BTreeMap::new();
     let mut files: Vec<String> = Vec::new();
@@ -178,8 +180,8 @@ fn calls(trace: &str, work: &str) -> Vec<String> {
             let rest = &others[path.len() + 2..];
             let path = format!("\"{dir}/{path}\"");
             match name {
-                // Opens a directory once for name lookups; the path that the user named is resolved
-                // from the root.
+                // Opens a directory once for name lookups; the path that the user named
+                // is resolved from the root.
                 "openat" if rest.contains("O_DIRECTORY") => {
                     let path =
                         Path::new(dir).join(path.trim_matches('"').rsplit('/').next().unwrap());
@@ -195,8 +197,8 @@ fn calls(trace: &str, work: &str) -> Vec<String> {
                 }
                 "openat" => {
                     files.push(result);
-                    // The first flag has no effect on 64-bit systems. The other two protect
-                    // existing files at no cost.
+                    // The first flag has no effect on 64-bit systems. The other two
+                    // protect existing files at no cost.
                     let rest = rest
                         .replace("|O_LARGEFILE", "")
                         .replace("|O_EXCL", "")
@@ -552,8 +554,8 @@ fn postmark_on_full_filesystem_leaves_nothing() {
             .assert()
             .code(1);
         assert.stderr(predicate::str::contains("at a time, but only 262 kB is free"));
-        // The sizes fit, but allocation in whole pages fills the filesystem in the middle of the
-        // run.
+        // The sizes fit, but allocation in whole pages fills the filesystem in the middle
+        // of the run.
         let lines = [
             "set location pm",
             "set size 1000 1500",

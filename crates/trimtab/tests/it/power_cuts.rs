@@ -1,6 +1,6 @@
-//! Power cuts under a filesystem: data acknowledged by fsync survive, and the filesystem is
-//! consistent. A drive that ignores flushes must fail this test, or the test would prove
-//! nothing.
+//! Power cuts under a filesystem: data acknowledged by fsync survive, and the filesystem
+//! is consistent. A drive that ignores flushes must fail this test, or the test would
+//! prove nothing.
 //!
 //! `TRIMTAB_SOAK=200` cuts the power that many times on each filesystem instead of a few
 //! times.
@@ -20,9 +20,9 @@ struct Kind {
     name: &'static str,
     make: &'static [&'static str],
     check: &'static [&'static str],
-    /// True if the mount fails when the power fails during journal replay. XFS instead retries
-    /// forever and would continue after the power returns as if nothing had been lost. A real
-    /// machine cannot do that, because it loses power too.
+    /// True if the mount fails when the power fails during journal replay. XFS instead
+    /// retries forever and would continue after the power returns as if nothing had been
+    /// lost. A real machine cannot do that, because it loses power too.
     recovery_may_fail: bool,
 }
 
@@ -48,8 +48,8 @@ enum Content {
         seed: u64,
         len: usize,
     },
-    /// The first `len` bytes, then possibly part of an unacknowledged append, or zeros in its
-    /// place.
+    /// The first `len` bytes, then possibly part of an unacknowledged append, or zeros in
+    /// its place.
     AtLeast {
         seed: u64,
         len: usize,
@@ -107,8 +107,8 @@ impl Workload {
         panic!("the power was never cut");
     }
 
-    /// Checks every file and returns the errors. From then on only the current contents are
-    /// allowed.
+    /// Checks every file and returns the errors. From then on only the current contents
+    /// are allowed.
     fn verify(&mut self, directory: &Path) -> Vec<String> {
         let mut wrong = Vec::new();
         for (name, allowed) in &mut self.files {
@@ -127,8 +127,8 @@ impl Workload {
                                 }
                                 _ => None,
                             })
-                            // The tail of an unacknowledged append: rewritten before the next
-                            // check.
+                            // The tail of an unacknowledged append: rewritten before the
+                            // next check.
                             .unwrap_or(Content::Absent),
                     };
                     if now == Content::Absent && found.is_some() {
@@ -197,7 +197,8 @@ fn change(
     root.sync_all()
 }
 
-/// Cuts the power `cuts` times; returns the number of durable changes, or the first error.
+/// Cuts the power `cuts` times; returns the number of durable changes, or the first
+/// error.
 fn cut_power(kind: Kind, cuts: u32, seed: u64, more: &[&str]) -> Result<u64, String> {
     let seed_text = seed.to_string();
     let mut args = vec![
@@ -224,8 +225,8 @@ fn cut_power(kind: Kind, cuts: u32, seed: u64, more: &[&str]) -> Result<u64, Str
         mounted.unmount();
         drive.power("on");
         if kind.recovery_may_fail && chance.chance(0.3) {
-            // The next cut falls into the journal replay, or has no effect if the replay needs
-            // fewer writes.
+            // The next cut falls into the journal replay, or has no effect if the replay
+            // needs fewer writes.
             drive.power_fails_within(30);
             if let Ok(mounted) = Mounted::new(&drive.device, "noatime") {
                 mounted.unmount();

@@ -1,5 +1,5 @@
-//! Drive contents and measurements are readable by their owner only, whatever the umask, and
-//! all output goes through one writer.
+//! Drive contents and measurements are readable by their owner only, whatever the umask,
+//! and all output goes through one writer.
 
 use crate::attached_drive::ok;
 use crate::support::process;
@@ -138,8 +138,8 @@ fn sources_print_only_through_output() {
             .any(|way| line.contains(way));
             let comment = line.trim_start().starts_with("//");
             let looks = line.contains("is_terminal()") || line.contains("tcgetwinsize(");
-            // Allowed are the writer itself, and the consent question and server hand-over, whose
-            // text comes from the writer.
+            // Allowed are the writer itself, and the consent question and server
+            // hand-over, whose text comes from the writer.
             let allowed = name == "output.rs"
                 || line.contains("plain(")
                 || line.contains("styled(")

@@ -1,10 +1,10 @@
-//! Repeated studies of real filesystems: none fails, and the mount is unchanged afterwards,
-//! even if a study is killed at any moment.
+//! Repeated studies of real filesystems: none fails, and the mount is unchanged
+//! afterwards, even if a study is killed at any moment.
 //!
 //! `TRIMTAB_SOAK_STUDIES=20` sets the number of default studies on each filesystem,
 //! `TRIMTAB_SOAK_FULL=5` of full studies, and `TRIMTAB_SOAK_STUDY_KILLS=20` the kills of
-//! quick studies in each phase, instead of one quick study on each and three kills on ext4.
-//! `TRIMTAB_SOAK_FILESYSTEMS=xfs,btrfs` selects filesystems.
+//! quick studies in each phase, instead of one quick study on each and three kills on
+//! ext4. `TRIMTAB_SOAK_FILESYSTEMS=xfs,btrfs` selects filesystems.
 
 use crate::support::{LoopMount, process, skip};
 use rustix::process::{Pid, Signal, kill_process};
@@ -167,8 +167,8 @@ fn killed(
     }
 }
 
-/// Kills studies `each` times in each phase. Phases that no study reached are absent from the
-/// result.
+/// Kills studies `each` times in each phase. Phases that no study reached are absent from
+/// the result.
 fn kill_in_each_phase(
     home: &Home,
     path: &Path,

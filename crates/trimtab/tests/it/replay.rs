@@ -22,8 +22,8 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Records file writes and deletes on ext4 with online discard; returns the server's final
-/// status.
+/// Records file writes and deletes on ext4 with online discard; returns the server's
+/// final status.
 fn recorded(trace: &Path) -> Value {
     let mut args = DRIVE.to_vec();
     args.extend(["7", "--speed", "off", "--record", trace.to_str().unwrap()]);

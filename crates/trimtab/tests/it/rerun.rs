@@ -476,8 +476,8 @@ fn rerun_of_unrepeatable_run_gives_the_reason() {
         .stderr(contains("kept no command and no specification"));
 }
 
-/// An imported run names files, which would be read with the rights of the user who reruns
-/// it.
+/// An imported run names files, which would be read with the rights of the user who
+/// reruns it.
 #[test]
 fn rerun_reads_no_file_that_only_the_run_names() {
     let scratch = Scratch::new();

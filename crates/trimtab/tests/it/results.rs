@@ -173,8 +173,8 @@ fn export_round_trips_into_another_store() {
     there.results(&["import", "-"]).write_stdin(csv).assert().success().stdout("1 run imported\n");
     let figures = |scratch: &Scratch, run: &str| scratch.json(&["show", run])["metrics"].clone();
     assert_eq!(figures(&there, "last"), figures(&here, "last"));
-    // The figures are equal. The noise of such a small sample decides whether the verdict says
-    // so.
+    // The figures are equal. The noise of such a small sample decides whether the verdict
+    // says so.
     there
         .results(&["compare", &id, "last"])
         .assert()
@@ -456,7 +456,8 @@ fn killed_import_leaves_all_or_nothing_in_store() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // The journal exists from the first write to the commit, the critical time for a kill.
+        // The journal exists from the first write to the commit, the critical time for a
+        // kill.
         while !journal.exists() && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_micros(50));
         }
@@ -472,8 +473,8 @@ fn killed_import_leaves_all_or_nothing_in_store() {
     scratch.results(&["import"]).arg(file).assert().success().stdout("10 runs imported\n");
 }
 
-/// Asserts that the store is sound, holds only whole imports, and holds at least all imports
-/// reported as done.
+/// Asserts that the store is sound, holds only whole imports, and holds at least all
+/// imports reported as done.
 fn check_after_kill(path: &Path, batch: u64, finished: u64) {
     let connection = rusqlite::Connection::open(path).unwrap();
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u64>(0)).unwrap();

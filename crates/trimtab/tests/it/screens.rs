@@ -1,5 +1,5 @@
-//! Output at 60, 80 and 120 columns: no line exceeds the screen, and no number, unit or word
-//! is broken.
+//! Output at 60, 80 and 120 columns: no line exceeds the screen, and no number, unit or
+//! word is broken.
 
 use crate::support::trimtab;
 use crate::sysroot::unpack;
@@ -36,7 +36,8 @@ fn figures(text: &str) -> Vec<String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         for pair in words.windows(2) {
             let (number, unit) = (bare(pair[0]), bare(pair[1]));
-            // A word in parentheses of its own is no unit, and neither is a word after a mark.
+            // A word in parentheses of its own is no unit, and neither is a word after a
+            // mark.
             if pair[1].starts_with('(') || !pair[0].ends_with(|c: char| c.is_ascii_digit()) {
                 continue;
             }
@@ -58,7 +59,8 @@ fn first_headings(text: &str) -> Vec<&str> {
     heads.filter_map(|pair| pair[0].split_whitespace().next()).collect()
 }
 
-/// Checks that `narrow` fits, and that it contains every word and figure of `wide` unbroken.
+/// Checks that `narrow` fits, and that it contains every word and figure of `wide`
+/// unbroken.
 fn check(wide: &str, narrow: &str, columns: usize) {
     for line in narrow.lines() {
         // Neither a command to copy nor a single word is ever broken.
@@ -254,8 +256,8 @@ fn simulate_and_study_screens_fit_their_width() {
             "everything else is behind --details"
         );
     }
-    // `study::answer`'s unit tests hold golden copies, from runs that do not change with the
-    // model.
+    // `study::answer`'s unit tests hold golden copies, from runs that do not change with
+    // the model.
     let eighty = screen(&["results", "show", "study:last"], store, Some(80));
     assert!(eighty.lines().count() <= 23, "one screen:\n{eighty}");
 }

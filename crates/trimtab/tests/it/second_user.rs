@@ -1,5 +1,5 @@
-//! Attacks by hostile files, by hostile names, and by a second user of the machine. No data
-//! of another user is written, removed, detached or disclosed.
+//! Attacks by hostile files, by hostile names, and by a second user of the machine. No
+//! data of another user is written, removed, detached or disclosed.
 
 use crate::attached_drive::{Attached, have, ok};
 use crate::support::skip::skip;
@@ -454,10 +454,12 @@ fn directory_that_replaced_a_workspace_is_not_removed() {
             ])
             .arg(ground.path());
         let output = command.output().unwrap();
-        // If the program stopped early, the attacker may not yet have placed its directory there.
+        // If the program stopped early, the attacker may not yet have placed its
+        // directory there.
         std::thread::sleep(std::time::Duration::from_millis(200));
         drop(attacker);
-        // The attacker may also have moved its own directory aside, in the middle of another round.
+        // The attacker may also have moved its own directory aside, in the middle of
+        // another round.
         let below = |path: PathBuf| -> Vec<PathBuf> {
             fs::read_dir(path).map_or_else(
                 |_| Vec::new(),
@@ -504,8 +506,8 @@ fn destroy_does_not_follow_a_link_swapped_in() {
     let precious = vec![7; 16 << 20];
     let ground = directory_of(ATTACKER, 0o755);
     let file = ground.path().join("f");
-    // The targets: the attacker's own empty file, a link, and a directory on the path that is a
-    // link.
+    // The targets: the attacker's own empty file, a link, and a directory on the path
+    // that is a link.
     let swap = "truncate -s 16M $1/own; mv -fT $1/own $1/f; ln -s $2 $1/link; mv -fT $1/link \
         $1/f; mkdir $1/d; cp $1/own $1/d/f; mv -T $1/d $1/e; ln -s ${2%/*} $1/d; rm -rf \
         $1/d $1/e";
@@ -588,7 +590,8 @@ fn device_in_use_is_not_destroyed() {
         }
         assert!(Instant::now() < patience, "{output:?}");
     }
-    // A 256 MiB filesystem without its first bytes is recognised by its backup superblocks.
+    // A 256 MiB filesystem without its first bytes is recognised by its backup
+    // superblocks.
     let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
     let image = scratch.path().join("image");
     fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
@@ -844,8 +847,8 @@ fn limit_of_killed_command_is_restored_despite_locks() {
         rustix::process::Pid::from_child(&attacker.0),
         rustix::process::Signal::KILL,
     );
-    // A loop device's default limit need not be a multiple of its granularity, but a written
-    // limit must be.
+    // A loop device's default limit need not be a multiple of its granularity, but a
+    // written limit must be.
     let difference = before.parse::<u64>().unwrap().abs_diff(after.parse().unwrap());
     assert!(
         difference < 65536 && after != "65536",
@@ -886,8 +889,8 @@ fn doctor_undo_refuses_records_writable_by_others() {
     }
 }
 
-/// Neither the drive's control socket nor the daemon's lock leaks: a process that holds the
-/// lock prevents every daemon from starting.
+/// Neither the drive's control socket nor the daemon's lock leaks: a process that holds
+/// the lock prevents every daemon from starting.
 #[test]
 fn runtime_directory_is_closed_to_other_users() {
     if !have_root() || !have(&["python3"]) {

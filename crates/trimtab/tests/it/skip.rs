@@ -1,5 +1,5 @@
-//! Skips tests that cannot run here. Shared by the integration tests and the unit tests of
-//! this crate.
+//! Skips tests that cannot run here. Shared by the integration tests and the unit tests
+//! of this crate.
 
 use std::io::Write as _;
 
@@ -12,17 +12,17 @@ pub enum Missing {
     Unavailable,
 }
 
-/// True if a missing requirement fails the test: in CI, and when the user asked for all tests
-/// and could provide it.
+/// True if a missing requirement fails the test: in CI, and when the user asked for all
+/// tests and could provide it.
 pub fn fails(missing: Missing, ci: bool, full: bool, root: bool) -> bool {
     missing == Missing::Needed && (ci || (full && root))
 }
 
-/// Records that the test does not run because `what` is missing. With `TRIMTAB_TESTS=full` as
-/// root, and in CI, that is a failure.
+/// Records that the test does not run because `what` is missing. With
+/// `TRIMTAB_TESTS=full` as root, and in CI, that is a failure.
 ///
-/// Use as `if !have_root() { return skip("root"); }`. Each skip adds a line to the file that
-/// `TRIMTAB_SKIPS` names, which `make test` prints.
+/// Use as `if !have_root() { return skip("root"); }`. Each skip adds a line to the file
+/// that `TRIMTAB_SKIPS` names, which `make test` prints.
 #[track_caller]
 #[allow(dead_code, reason = "benchmarks share this file")]
 pub fn skip(what: &str) {

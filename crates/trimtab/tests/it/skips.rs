@@ -1,4 +1,5 @@
-//! Skips are counted, and fail in a complete run. Tests never touch the user's own results.
+//! Skips are counted, and fail in a complete run. Tests never touch the user's own
+//! results.
 
 use crate::support::have_root;
 use crate::support::skip::{Missing, fails, skip};
@@ -53,8 +54,8 @@ fn skip_is_recorded_and_fails_for_root_with_full_tests() {
     assert_eq!(run(Some("full")), !have_root(), "a failure for root only");
 }
 
-/// A test that starts the program in any other way would write into the store of the user who
-/// runs the tests.
+/// A test that starts the program in any other way would write into the store of the user
+/// who runs the tests.
 #[test]
 fn tests_start_the_program_with_their_own_store() {
     let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");

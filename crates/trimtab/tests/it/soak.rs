@@ -1,9 +1,9 @@
-//! Two constant threats: another user who renames, links and swaps files during every command
-//! that writes, and `kill -9` at any moment of every command that changes anything outside
-//! its own files.
+//! Two constant threats: another user who renames, links and swaps files during every
+//! command that writes, and `kill -9` at any moment of every command that changes
+//! anything outside its own files.
 //!
-//! `TRIMTAB_SOAK_TRIES=1000` sets the attacks on each command, and `TRIMTAB_SOAK_KILLS=200`
-//! the kills, instead of a few.
+//! `TRIMTAB_SOAK_TRIES=1000` sets the attacks on each command, and
+//! `TRIMTAB_SOAK_KILLS=200` the kills, instead of a few.
 
 mod attacks;
 mod kills;

@@ -1,8 +1,8 @@
 //! `doctor`, `trim` and `verify` exit with the same status on every recorded machine. The
 //! doctor judges the tree. `trim` and `verify` judge the discard counters of the layers.
-//! These counters are derived from nothing but the limits in the tree: a layer with a discard
-//! limit of 0 accepts none, and any other layer passes discards on to every layer below it,
-//! except a pool without passdown.
+//! These counters are derived from nothing but the limits in the tree: a layer with a
+//! discard limit of 0 accepts none, and any other layer passes discards on to every layer
+//! below it, except a pool without passdown.
 
 use crate::sysroot::{Sysroot, fixtures, unpack};
 use std::path::Path;
@@ -75,7 +75,8 @@ fn counted(tree: &Sysroot, root: &Root, stack: &Stack) -> Vec<Option<Amount>> {
             );
         }
     }
-    // A loop device on a block device writes zeroes to it, which do not count as discards.
+    // A loop device on a block device writes zeroes to it, which do not count as
+    // discards.
     let on_device = |layer: &Layer| {
         layer.below.iter().any(|below| !matches!(stack.layers[*below].kind, LayerKind::File { .. }))
     };
@@ -178,12 +179,12 @@ fn doctor_trim_and_verify_agree_on_recorded_machines() {
         "sata-harmful-trim",
         "thin-pool-unprivileged",
     ];
-    // Discards reach the drive, but a manual trim sends none. `trim` and `verify` judge the
-    // manual trim and report that.
+    // Discards reach the drive, but a manual trim sends none. `trim` and `verify` judge
+    // the manual trim and report that.
     const SENDS_LATER: [&str; 1] = ["vm-f2fs-nvme"];
     // The doctor cannot judge these, but a trim can: a FUSE driver, modes and limits that
-    // contradict the device, a RAID volume that hides its drives, and a USB bridge that hides
-    // its drive.
+    // contradict the device, a RAID volume that hides its drives, and a USB bridge that
+    // hides its drive.
     const UNTOLD: [&str; 10] = [
         "dm-unknown-target",
         "fuse-ntfs",

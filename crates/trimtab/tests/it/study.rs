@@ -64,7 +64,8 @@ fn ext4_study_has_one_table_and_restores_mount() {
             .as_f64()
             .unwrap()
     };
-    // One repeat recommends nothing. No discards without a trim, and at least the tree's size with one.
+    // One repeat recommends nothing. No discards without a trim, and at least the tree's
+    // size with one.
     assert_eq!(
         (&json["use"], &json["verdict"]["rule"]),
         (&serde_json::Value::Null, &"too_few_repeats".into())
@@ -75,8 +76,8 @@ fn ext4_study_has_one_table_and_restores_mount() {
     assert!(is_clean(&mount.path()));
 }
 
-/// Regression: the study asked for permission to remount and locked drives before it detected
-/// the read-only mount.
+/// Regression: the study asked for permission to remount and locked drives before it
+/// detected the read-only mount.
 #[test]
 fn readonly_mount_is_refused_before_any_question() {
     let Some(mount) = LoopMount::new("ext4", 256, "ro,nodiscard") else {

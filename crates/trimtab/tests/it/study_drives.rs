@@ -1,6 +1,6 @@
 //! A study of every shipped drive: no panic and plausible figures. CI runs quick studies;
-//! `make soak` sets TRIMTAB_STUDIES=full for full ones (full:ocz selects drives by the start
-//! of their names).
+//! `make soak` sets TRIMTAB_STUDIES=full for full ones (full:ocz selects drives by the
+//! start of their names).
 
 use crate::first_screens::by_rule;
 use crate::support::trimtab;
@@ -26,11 +26,11 @@ fn host_writes_max(file: &toml::Table) -> Option<f64> {
     Some((number("rate_bytes_per_s")? / 4096.0).min(1e9 / overhead.max(1.0)))
 }
 
-/// Bounds on 4 KiB random writes per second at write amplification `waf`, computed from the
-/// drive's file alone and limited to `host`. The lower bound programs everything in the
-/// slower mode, and a die waits for incoming data and for relocation reads unit by unit. The
-/// upper bound programs everything in the faster mode, reads relocated data a row at once,
-/// and never waits for a channel.
+/// Bounds on 4 KiB random writes per second at write amplification `waf`, computed from
+/// the drive's file alone and limited to `host`. The lower bound programs everything in
+/// the slower mode, and a die waits for incoming data and for relocation reads unit by
+/// unit. The upper bound programs everything in the faster mode, reads relocated data a
+/// row at once, and never waits for a channel.
 fn writes_at(file: &toml::Table, waf: f64, host: f64) -> Option<(f64, f64)> {
     let number = |part: &str, name: &str| {
         file["flash"].get(part)?.get(name)?.as_integer().map(|value| value as f64)
@@ -67,8 +67,8 @@ fn plausible(name: &str, part: &str, run: &Value, file: &toml::Table) {
     if let (Some(rate), Some(waf)) =
         (metric(run, "random-write.steady-state"), metric(run, "random-write.steady-state.waf"))
     {
-        // Under load no flash work is deferred to idle time, so the interface and the flash bound
-        // the rate.
+        // Under load no flash work is deferred to idle time, so the interface and the
+        // flash bound the rate.
         assert!(
             rate > 1.0 && rate <= host * 1.02,
             "{name}: {rate:.0}/s, and the link and the processor take {host:.0}/s"
@@ -78,8 +78,8 @@ fn plausible(name: &str, part: &str, run: &Value, file: &toml::Table) {
             rate <= most * 1.05,
             "{name}: {rate:.0}/s at WAF {waf:.2}, and the flash takes {most:.0}/s at most"
         );
-        // Only TRIM reduces the rate further: data do not compress and the partition is aligned.
-        // Heat and endurance throttling account for little.
+        // Only TRIM reduces the rate further: data do not compress and the partition is
+        // aligned. Heat and endurance throttling account for little.
         let trims = metric(run, "random-write.steady-state.trim-time").unwrap() / 100.0;
         let policy = &run["policy"];
         let least = least * (1.0 - trims);
@@ -93,8 +93,8 @@ fn plausible(name: &str, part: &str, run: &Value, file: &toml::Table) {
                 {least:.0}/s at least"
         );
         let wear = metric(run, "erase-cycles.per-tb").unwrap();
-        // With compressible data the months may not fill the flash once. A warning must then mark
-        // the rate as not steady.
+        // With compressible data the months may not fill the flash once. A warning must
+        // then mark the rate as not steady.
         let warned = |code: &str| {
             run["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == code)
         };

@@ -16,8 +16,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use trimtab_linux::session::discard_option::{DiscardOption, mount_of};
 
-/// A study under the online policy, returned once the filesystem is remounted and contains
-/// files.
+/// A study under the online policy, returned once the filesystem is remounted and
+/// contains files.
 fn while_remounted(path: &Path, runtime: &Path) -> Child {
     remounted_by(process(), path, runtime)
 }
@@ -156,8 +156,8 @@ fn killed_study_mount_option_is_restored_next_time() {
     );
     assert_eq!(killed.now(), killed.before);
     assert!(is_clean(&killed.path()), "what the killed ones left is gone, too");
-    // Regression: a twin was learned with the leftover option. Even a command refused for its
-    // limit restores the option.
+    // Regression: a twin was learned with the leftover option. Even a command refused for
+    // its limit restores the option.
     for command in [
         &["drive", "learn", "--write-limit", "1MiB"][..],
         &["drive", "check", "drive:sata-tlc-500gb"],
@@ -302,8 +302,8 @@ fn killed_study_in_namespace_is_restored_from_any_mount() {
     killed.again_by(elsewhere);
     killed.doctor().stdout(again());
     assert_eq!((killed.now(), killed.notes().len()), (killed.before.clone(), 0));
-    // Mounted in another namespace only: the note stays, and the message names the command that
-    // can restore the option.
+    // Mounted in another namespace only: the note stays, and the message names the
+    // command that can restore the option.
     let holder = Holder::new(&path);
     let pid = holder.0.id();
     killed.again();
@@ -330,7 +330,8 @@ fn killed_study_option_on_other_mount_is_restored() {
     let shown = path.to_str().unwrap();
     run("mount", &["--bind", shown, second.path().to_str().unwrap()]).unwrap();
     run("umount", &[shown]).unwrap();
-    // The kernel reuses the superblock of a mounted filesystem and ignores the new option.
+    // The kernel reuses the superblock of a mounted filesystem and ignores the new
+    // option.
     run("mount", &["-o", "nodiscard", &device, shown]).unwrap();
     assert!(DiscardOption::of(&mount_of(&path).unwrap()).is_on());
     let put_back = killed.trimtab(&["doctor"]).arg(second.path()).output().unwrap();
@@ -338,7 +339,8 @@ fn killed_study_option_on_other_mount_is_restored() {
     assert!(again().eval(&said(&put_back)), "{}", said(&put_back));
     assert!(!DiscardOption::of(&mount_of(&path).unwrap()).is_on());
     assert_eq!(killed.notes().len(), 0);
-    // A different filesystem with the same mount point and device number is left unchanged.
+    // A different filesystem with the same mount point and device number is left
+    // unchanged.
     killed.again();
     run("umount", &[shown]).unwrap();
     // Udev or another test may hold the device open briefly.

@@ -66,14 +66,14 @@ fn modelled_study_is_reproducible_and_leaves_report() {
             run["metrics"].as_array().unwrap().iter().find(|metric| metric["name"] == name);
         metric.unwrap_or_else(|| panic!("{name}"))["samples"][0].as_f64().unwrap()
     };
-    // One operation waits for a few TRIMs. Operations that arrive faster than they are served
-    // wait for all earlier ones.
+    // One operation waits for a few TRIMs. Operations that arrive faster than they are
+    // served wait for all earlier ones.
     let (wait, behind) = (
         figure("batched", "sparse-load.wait.longest.seconds"),
         figure("batched", "load.backlog.longest.seconds"),
     );
-    // By the specification: 3.56 ms per command and 0.261 ms per unit, for the 40 % of the drive
-    // that were written, in some 100,000 extents.
+    // By the specification: 3.56 ms per command and 0.261 ms per unit, for the 40 % of
+    // the drive that were written, in some 100,000 extents.
     let (commands, trim) =
         (figure("batched", "discard.commands"), figure("batched", "trim.seconds"));
     let units = figure("batched", "discard.bytes") / 4096.0;
@@ -350,8 +350,8 @@ fn study_with_unwritable_report_keeps_its_runs() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // The program checked the path before it created the store; the path disappears while the
-    // study runs.
+    // The program checked the path before it created the store; the path disappears while
+    // the study runs.
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !store.exists() && std::time::Instant::now() < until {
         std::thread::sleep(std::time::Duration::from_millis(5));

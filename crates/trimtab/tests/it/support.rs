@@ -1,4 +1,5 @@
-//! Helpers of the integration tests: run the binary, and report why a test cannot run here.
+//! Helpers of the integration tests: run the binary, and report why a test cannot run
+//! here.
 
 use assert_cmd::Command;
 
@@ -35,8 +36,8 @@ fn data_directory() -> &'static std::path::Path {
     DIRECTORY.get_or_init(|| std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("data"))
 }
 
-/// A new mount namespace keeps all current mounts: another test's filesystem stays mounted
-/// there after its unmount.
+/// A new mount namespace keeps all current mounts: another test's filesystem stays
+/// mounted there after its unmount.
 static NAMESPACES: std::sync::RwLock<()> = std::sync::RwLock::new(());
 
 /// Hold this guard while a test has a mount namespace.
@@ -56,15 +57,15 @@ pub mod skip;
 #[allow(unused_imports, reason = "benchmarks share this file")]
 pub use skip::{skip, unavailable};
 
-/// The path of the binary under test. Start it with [`process`], unless another program must
-/// wrap it.
+/// The path of the binary under test. Start it with [`process`], unless another program
+/// must wrap it.
 pub fn program() -> std::path::PathBuf {
     assert_cmd::cargo::cargo_bin("trimtab")
 }
 
 /// Copies a program so that it can be run. A separate process does the copying: a process
-/// that another test forks at that moment would inherit the open file, and an executable open
-/// for writing cannot run.
+/// that another test forks at that moment would inherit the open file, and an executable
+/// open for writing cannot run.
 pub fn copy_program(from: &std::path::Path, to: &std::path::Path) {
     assert!(std::process::Command::new("cp").arg(from).arg(to).status().unwrap().success());
 }
@@ -87,8 +88,8 @@ pub struct LoopMount {
 }
 
 impl LoopMount {
-    /// Makes `fs_type` on a loop device over a file of `mib` MiB in memory, and mounts it with
-    /// `options`. `None` if that is impossible here.
+    /// Makes `fs_type` on a loop device over a file of `mib` MiB in memory, and mounts it
+    /// with `options`. `None` if that is impossible here.
     pub fn new(fs_type: &str, mib: u64, options: &str) -> Option<Self> {
         let mut mount = Self::scratch()?;
         let image = mount.scratch.path().join("image");
@@ -178,7 +179,8 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// A loop device over a file of `mib` MiB in memory. `None` if that is impossible here.
+    /// A loop device over a file of `mib` MiB in memory. `None` if that is impossible
+    /// here.
     pub fn new(mib: u64) -> Option<Self> {
         if !have_root() {
             return None;

@@ -268,8 +268,8 @@ fn failed_sweep_cell_has_reason_and_other_cells_run() {
     assert!(failed.contains(",failed,") && failed.contains("superblock_dies"), "{failed}");
 }
 
-/// The plan's count includes a workload that its run would refuse. The run that leaves it out
-/// fails.
+/// The plan's count includes a workload that its run would refuse. The run that leaves it
+/// out fails.
 #[test]
 fn sweep_plan_counts_cells_that_run_refuses() {
     let axes = "[axes]\nworkload.theta = [0.0, 1.0, 10.0]\n";
@@ -360,8 +360,8 @@ fn sweep_plan_states_cells_and_memory() {
         (said["schema"].as_str(), said["cells"].as_u64()),
         (Some("trimtab.sweep.plan"), Some(12))
     );
-    // 4 bytes for each of 32,768 units and for each flash location, and there are at least as
-    // many locations as units.
+    // 4 bytes for each of 32,768 units and for each flash location, and there are at
+    // least as many locations as units.
     assert!(said["cell_memory_bytes_max"].as_u64().unwrap() > 2 * 4 * 32_768);
 }
 

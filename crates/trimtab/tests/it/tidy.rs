@@ -79,8 +79,8 @@ const ALLOWED: &[(&str, &str)] = &[
 /// Calls that read a file without `sys::beneath::named`.
 const OTHER_READS: [&str; 4] = ["File::open(", "fs::read(", "fs::read_to_string(", "fs::open("];
 
-/// The exceptions, and their reasons. A line that names a path below /proc or /sys is always
-/// allowed.
+/// The exceptions, and their reasons. A line that names a path below /proc or /sys is
+/// always allowed.
 const READS_ALLOWED: &[(&str, &str)] = &[
     ("linux/sys/beneath.rs", "the one way"),
     ("linux/sys/beneath/named.rs", "the one way"),
@@ -165,8 +165,8 @@ fn all_sources() -> Vec<(String, String)> {
     program
 }
 
-/// Fails on each line that `is_wrong`, unless the file is `allowed` or in one of `rooms` (a
-/// file, or a directory with its slash). Also fails on unused entries of `allowed`.
+/// Fails on each line that `is_wrong`, unless the file is `allowed` or in one of `rooms`
+/// (a file, or a directory with its slash). Also fails on unused entries of `allowed`.
 fn only_in(
     rooms: &[&str],
     allowed: &[(&str, &str)],
@@ -216,7 +216,8 @@ fn sources_read_user_files_only_through_named() {
     });
 }
 
-/// The files outside `host` that read kernel files or name their paths, and their reasons.
+/// The files outside `host` that read kernel files or name their paths, and their
+/// reasons.
 const KERNEL_ALLOWED: &[(&str, &str)] = &[
     ("trimtab/apply.rs", "/etc/fstab is what it plans and replaces"),
     (

@@ -1,5 +1,5 @@
-//! Text traces in their published formats and variants, as `drive trace` and `drive replay`
-//! read them.
+//! Text traces in their published formats and variants, as `drive trace` and `drive
+//! replay` read them.
 
 use crate::support::{have_tool, run, skip, trimtab};
 use predicates::prelude::*;
@@ -210,8 +210,8 @@ fn iolog_requests_and_duration_match_fio() {
         fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains("sync")).count()
             as u64
     );
-    // A wait lasts until its time since the start: 400 ms in total here, or 600 ms if waits
-    // added up.
+    // A wait lasts until its time since the start: 400 ms in total here, or 600 ms if
+    // waits added up.
     let waits = format!(
         "{data} write 0 4096\n{data} wait 200 0\n{data} write 4096 4096\n\
             {data} wait 400 0\n{data} write 8192 4096\n"

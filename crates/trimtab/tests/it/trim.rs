@@ -40,8 +40,8 @@ fn trim_discards_freed_space_as_the_device_counts() {
         target.sync().unwrap();
         target.delete("file").unwrap();
         target.sync().unwrap();
-        // XFS frees blocks in the background and omits them from a trim until the log records that,
-        // which on a busy machine happens after the sync.
+        // XFS frees blocks in the background and omits them from a trim until the log
+        // records that, which on a busy machine happens after the sync.
         for _ in 0..100 {
             if free() + (4 << 20) >= free_before {
                 break;
@@ -49,8 +49,8 @@ fn trim_discards_freed_space_as_the_device_counts() {
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
         target.sync().unwrap();
-        // ext4 frees blocks for a trim only when the commit's callback has run, which may be after
-        // the sync.
+        // ext4 frees blocks for a trim only when the commit's callback has run, which may
+        // be after the sync.
         let mut trim = || {
             target.take_discards().unwrap();
             target.trim_all().unwrap().0
@@ -372,8 +372,8 @@ fn commands_leave_only_locks_and_records_behind() {
         command(args).status().unwrap();
         left(&[]);
     }
-    // SIGTERM ends it during the wait for quiet, in a pass that is resumable only once it has
-    // sent something.
+    // SIGTERM ends it during the wait for quiet, in a pass that is resumable only once it
+    // has sent something.
     let mut idle = command(&["trim", "--policy", "idle:quiet=1h:patience=10h"])
         .stderr(Stdio::piped())
         .spawn()

@@ -22,8 +22,8 @@ fn json(command: &mut assert_cmd::Command) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// XFS returns from FITRIM while discards are in flight. Each discard takes over two seconds
-/// here.
+/// XFS returns from FITRIM while discards are in flight. Each discard takes over two
+/// seconds here.
 #[test]
 fn trim_of_xfs_counts_discards_that_are_slow() {
     if !have_root() || !have(&["mkfs.xfs"]) {

@@ -221,8 +221,8 @@ fn all_free_distinguishes_free_and_used_extents() {
     }
 }
 
-/// Other processes write and delete all the time and reuse freed space at once. The device is
-/// honest, so any verdict but these two would blame it for their writes.
+/// Other processes write and delete all the time and reuse freed space at once. The
+/// device is honest, so any verdict but these two would blame it for their writes.
 #[test]
 fn verify_under_foreground_io_never_blames_the_drive() {
     let tries =

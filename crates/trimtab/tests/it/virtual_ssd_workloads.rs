@@ -1,5 +1,5 @@
-//! Tools for real drives run unchanged on an attached drive, and their counts equal those of
-//! the model in this process.
+//! Tools for real drives run unchanged on an attached drive, and their counts equal those
+//! of the model in this process.
 
 use crate::attached_drive::{Attached, Mounted, have, ok};
 use crate::support::{have_root, have_tool, skip, trimtab};
@@ -30,8 +30,8 @@ fn json(output: std::process::Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Writes the drive once in order, then at random with reads and trims, until the transferred
-/// bytes reach `times` its size.
+/// Writes the drive once in order, then at random with reads and trims, until the
+/// transferred bytes reach `times` its size.
 fn workloads(data: DataClass, times: u64, trim_percent: u8) -> [Synthetic; 2] {
     let fill = SyntheticSettings {
         pattern: Pattern::Sequential,
@@ -92,8 +92,8 @@ fn attached_drive_counters_match_in_process_model() {
     if !have_root() {
         return skip("root");
     }
-    // Above real-time speed a slow host would leave idle gaps, in which the drive would collect
-    // more garbage.
+    // Above real-time speed a slow host would leave idle gaps, in which the drive would
+    // collect more garbage.
     for (data, times, trims, speed) in
         [(DataClass::Compressible(10), 1, 2, "off"), (DataClass::Random, 1, 0, "realtime")]
     {
@@ -344,8 +344,8 @@ fn study_stall_during_trim_is_in_figures_and_picture() {
         };
         let (wait, backlog) =
             (figure("load.wait.longest.seconds"), figure("load.backlog.longest.seconds"));
-        // Latency from the due time is at least the slowest append's time, and at most that plus
-        // its delay. A bucket is a quarter of an octave wide.
+        // Latency from the due time is at least the slowest append's time, and at most
+        // that plus its delay. A bucket is a quarter of an octave wide.
         let drawn = cells.iter().map(|cell| least(cell[1])).fold(0.0, f64::max);
         assert!(
             drawn * 1.26 >= wait && drawn <= wait + backlog,

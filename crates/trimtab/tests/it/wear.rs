@@ -282,7 +282,8 @@ fn wear_metrics_hold_the_figures_of_the_document() {
         value("trimtab_drive_read_timestamp_seconds"),
         (1_700_000_000 + 11 * 86_400).to_string()
     );
-    // 9 to 10 per cent took 95 steps, so 9.5 took 10 steps each; 90.5 are left, at 5 steps a day.
+    // 9 to 10 per cent took 95 steps, so 9.5 took 10 steps each; 90.5 are left, at 5
+    // steps a day.
     assert_eq!(value("trimtab_drive_life_left_seconds"), (181 * 86_400).to_string());
     crate::mixin::require_clean_metrics(&text);
 }

@@ -1,4 +1,5 @@
-//! A modelled drive that wears out still gives a result, with the bytes it wrote until then.
+//! A modelled drive that wears out still gives a result, with the bytes it wrote until
+//! then.
 
 use crate::support::trimtab;
 use serde_json::Value;

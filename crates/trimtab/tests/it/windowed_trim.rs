@@ -113,9 +113,10 @@ fn ext4_second_trim_sends_nothing() {
     assert_eq!(counted(&mount.path(), || drop(trim(&mount.path(), &["--policy", "idle"]))), (0, 0));
 }
 
-/// Regression: the report said "2.08 GB reached the drives" although 2.04 GB were free. The
-/// report now names the bytes that the idle policy sends twice to measure a command's cost.
-/// Apart from them it sends exactly what an immediate trim sends, as the device counts.
+/// Regression: the report said "2.08 GB reached the drives" although 2.04 GB were free.
+/// The report now names the bytes that the idle policy sends twice to measure a command's
+/// cost. Apart from them it sends exactly what an immediate trim sends, as the device
+/// counts.
 #[test]
 fn idle_trim_reports_bytes_sent_twice() {
     let Some(mount) = LoopMount::new("ext4", 1100, "nodiscard") else {
@@ -136,9 +137,9 @@ fn idle_trim_reports_bytes_sent_twice() {
     assert_eq!(trim(&mount.path(), &["--restart"])["sent_twice_bytes"], 0);
 }
 
-/// The idle policy requests free extents from ext4 and XFS by size, one at a time. It sends
-/// all free space, and ext4 then marks it as trimmed, as after fstrim. Space freed later is
-/// not marked.
+/// The idle policy requests free extents from ext4 and XFS by size, one at a time. It
+/// sends all free space, and ext4 then marks it as trimmed, as after fstrim. Space freed
+/// later is not marked.
 #[test]
 fn ext4_trim_by_size_marks_groups_until_freed() {
     let large = 24 << 20;
@@ -222,8 +223,8 @@ fn command_limit_ends_after_an_extent_without_loss() {
 }
 
 /// The kernel keeps one minimum extent length for all of ext4 but a trimmed mark for each
-/// group. A windowed pass with a smaller length would therefore count as complete after its
-/// first window.
+/// group. A windowed pass with a smaller length would therefore count as complete after
+/// its first window.
 #[test]
 fn smaller_min_extent_trims_all_of_ext4_again() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else {
@@ -264,7 +265,8 @@ fn btrfs_windows_follow_chunks_after_a_balance() {
             fitrim::fitrim(&dir, WHOLE, Bytes::ZERO).unwrap();
         })
     };
-    // The first trim after a mount sends the space outside the chunks once, whatever its range.
+    // The first trim after a mount sends the space outside the chunks once, whatever its
+    // range.
     whole();
     let whole = whole();
     // Other tools with windows use addresses from 0 to the size of the device.
@@ -346,8 +348,8 @@ fn interrupted_trim_resumes_with_the_remaining_windows() {
     let path = mount.path();
     holes(&path, 200);
     let meter = Meter::start(&path).unwrap();
-    // The required quiet never occurs, so each request waits for its patience: slow enough to
-    // stop in the middle.
+    // The required quiet never occurs, so each request waits for its patience: slow
+    // enough to stop in the middle.
     let mut child = process()
         .args(["trim", "--policy", "idle:met-per-mille=0:quiet=1h:patience=500ms"])
         .arg(&path)
@@ -491,7 +493,8 @@ fn min_extent_above_a_group_is_refused_before_trim() {
             .code(2)
             .stdout("")
             .stderr(group.and(one_line));
-        // About one group. XFS refuses this too, because it reserves some blocks in each group.
+        // About one group. XFS refuses this too, because it reserves some blocks in each
+        // group.
         let most = if fs_type == "xfs" { "134217728" } else { "8388609" };
         let run = trimtab().args(["trim", "--min-extent", most]).arg(mount.path()).assert();
         let text = String::from_utf8(run.get_output().stderr.clone()).unwrap();
@@ -552,8 +555,8 @@ fn trim_bad_input_is_one_line() {
     trimtab().args(["trim"]).assert().code(2);
 }
 
-/// Discards of the filesystem itself that are in flight when a trim begins are counted with
-/// it, without an error.
+/// Discards of the filesystem itself that are in flight when a trim begins are counted
+/// with it, without an error.
 #[test]
 fn online_discards_in_flight_are_no_trim_errors() {
     let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else {
@@ -586,16 +589,16 @@ fn trim_dry_run_estimates_bytes_sent() {
             holes(&mount.path(), 1000);
             let dry = trim(&mount.path(), &[args, &["--dry-run"]].concat());
             let said = dry["would_send"]["bytes"].as_f64().unwrap();
-            // ext4 does not reveal which groups it marks as trimmed, only whether anything was
-            // trimmed at all.
+            // ext4 does not reveal which groups it marks as trimmed, only whether
+            // anything was trimmed at all.
             assert_eq!(dry["would_send"]["at_most"], false, "{fs_type}");
             let sent = trim(&mount.path(), args)["sent_bytes"].as_f64().unwrap();
             assert!(
                 (said - sent).abs() <= 0.02 * sent && sent > 1e8,
                 "{fs_type} {args:?}: {said} said, {sent} sent"
             );
-            // ext4 now skips groups, unless the request has a smaller minimum length than before.
-            // XFS sends everything each time.
+            // ext4 now skips groups, unless the request has a smaller minimum length than
+            // before. XFS sends everything each time.
             let at_most = |args: &[&str]| {
                 trim(&mount.path(), &[args, &["--dry-run"]].concat())["would_send"]["at_most"]
                     .clone()
@@ -640,8 +643,8 @@ fn trim_syncs_and_sends_just_deleted_data() {
             bytes >= (files * size) as u64,
             "{fs_type}: {bytes} of what was deleted: {outcome}"
         );
-        // btrfs lists more space as free than it allows to be trimmed; XFS sends everything each
-        // time.
+        // btrfs lists more space as free than it allows to be trimmed; XFS sends
+        // everything each time.
         assert!(
             fs_type == "btrfs" || bytes >= free(&path) / 100 * 97 || fs_type == "ext4",
             "{fs_type}: {outcome}"
@@ -668,8 +671,8 @@ fn trim_syncs_and_sends_just_deleted_data() {
     }
 }
 
-/// fstrim is the reference: without a sync it sends none of the deleted data, and all of it
-/// afterwards.
+/// fstrim is the reference: without a sync it sends none of the deleted data, and all of
+/// it afterwards.
 #[test]
 fn fstrim_skips_just_deleted_data_until_a_sync() {
     if !have_tool("fstrim") {
@@ -704,7 +707,8 @@ fn trim_refuses_a_file_and_accepts_a_directory() {
         trimtab().arg("trim").arg(path.join("file")).assert().code(1).stdout("").stderr(one_line());
     });
     assert_eq!(sent, (0, 0));
-    // A path that cannot be trimmed does not stop the others, and the report gives its status.
+    // A path that cannot be trimmed does not stop the others, and the report gives its
+    // status.
     let bad = [Path::new(&mount.device()).to_owned(), "/nowhere".into(), "/proc".into()];
     let run = trimtab()
         .args(["trim", "--json"])

@@ -1,8 +1,9 @@
 //! Fits a specification to six published rates of a drive.
 //!
 //! These are the rates that the Linux io.cost controller needs. Its generator
-//! (tools/cgroup/iocost_coef_gen.py) writes a 16 GiB file and keeps 64 operations in flight.
-//! Shorter versions of the same six streams run here on candidates in virtual time.
+//! (tools/cgroup/iocost_coef_gen.py) writes a 16 GiB file and keeps 64 operations in
+//! flight. Shorter versions of the same six streams run here on candidates in virtual
+//! time.
 
 use std::collections::BTreeMap;
 use trimtab_drive::data::DataClass;
@@ -42,7 +43,8 @@ const SHORT: u64 = 4096;
 const MODEL_ERROR: f64 = 0.03;
 /// TRIM costs, which were not measured.
 const TRIMS: [usize; 4] = [at::TRIM_COMMAND, at::TRIM_RANGE, at::TRIM_UNIT, at::TRIM_GB];
-/// Minimum reduction of uncertainty at which a parameter counts as determined by the rates.
+/// Minimum reduction of uncertainty at which a parameter counts as determined by the
+/// rates.
 const DETERMINED_MIN: f64 = 0.3;
 
 /// A drive model with its measured rates.
@@ -112,7 +114,8 @@ impl CatalogueRates {
         }
     }
 
-    /// Rates as times per byte or operation; tolerance from half the spread and the model error.
+    /// Rates as times per byte or operation; tolerance from half the spread and the model
+    /// error.
     fn found(&self) -> Findings {
         let one = |(name, (rate, spread)): (&str, (f64, f64))| Observation {
             name: name.into(),

@@ -38,7 +38,8 @@ pub struct IdealOutcome {
     pub theory: f64,
     /// The reference of the model.
     pub reference: Reference,
-    /// Actual utilisation in the model: user pages over physical pages, without those held free.
+    /// Actual utilisation in the model: user pages over physical pages, without those
+    /// held free.
     pub utilisation: f64,
 }
 
@@ -104,16 +105,16 @@ impl IdealCase {
         }
     }
 
-    /// True if [`Case::theory`] is exact in the limit of many blocks, which excludes greedy
-    /// collection of hot and cold data in one log.
+    /// True if [`Case::theory`] is exact in the limit of many blocks, which excludes
+    /// greedy collection of hot and cold data in one log.
     #[must_use]
     pub const fn formula_is_exact(&self) -> bool {
         !matches!(self.traffic, Traffic::HotCold { .. })
             || matches!(self.policy, VictimPolicy::Fifo)
     }
 
-    /// Reference for the model; `None` if interrupted. The Monte Carlo simulation has the same
-    /// length as the model, with independent requests.
+    /// Reference for the model; `None` if interrupted. The Monte Carlo simulation has the
+    /// same length as the model, with independent requests.
     fn reference(
         &self,
         effort: Effort,
@@ -304,7 +305,8 @@ mod tests {
         assert!(deviation(VictimPolicy::Fifo, 64, 0.89, traffic) < 1e-2);
     }
 
-    /// The formula is off by about 1 % in some cases; the model matches the Monte Carlo log.
+    /// The formula is off by about 1 % in some cases; the model matches the Monte Carlo
+    /// log.
     #[test]
     fn greedy_gc_hot_cold_waf_matches_monte_carlo() {
         for (b, u, pages, writes) in

@@ -1,13 +1,13 @@
-//! Monte Carlo simulation of a page log as in the literature, slow and simple: the reference
-//! if no exact formula is known.
+//! Monte Carlo simulation of a page log as in the literature, slow and simple: the
+//! reference if no exact formula is known.
 //!
-//! It shares no code with the drive model and has no superblocks, streams, debt or time. One
-//! of its blocks is being filled. When it is full, the block with the fewest valid pages (or
-//! the one filled longest ago) is emptied: its valid pages are rewritten to its beginning,
-//! and its rest takes the next host pages. Only that rest is free space.
+//! It shares no code with the drive model and has no superblocks, streams, debt or time.
+//! One of its blocks is being filled. When it is full, the block with the fewest valid
+//! pages (or the one filled longest ago) is emptied: its valid pages are rewritten to its
+//! beginning, and its rest takes the next host pages. Only that rest is free space.
 //!
-//! [`Ties`] selects among blocks with equally few valid pages. It changes the result by up to
-//! 1 % with blocks of 16 pages and by 0.01 % with 64.
+//! [`Ties`] selects among blocks with equally few valid pages. It changes the result by
+//! up to 1 % with blocks of 16 pages and by 0.01 % with 64.
 
 use super::traffic::{Effort, PageRequest, PageRequestStream, Traffic};
 use trimtab_drive::rng::Stream;
@@ -58,8 +58,8 @@ pub struct Log {
 pub struct Estimate {
     /// Mean write amplification.
     pub amplification: f64,
-    /// Half width of the 95 % confidence interval from the scatter of ten parts of the run, plus
-    /// the effect of tie breaking if that is open.
+    /// Half width of the 95 % confidence interval from the scatter of ten parts of the
+    /// run, plus the effect of tie breaking if that is open.
     pub error: f64,
 }
 

@@ -21,7 +21,8 @@ pub enum Traffic {
         /// Probability, below 0.5.
         q: f64,
     },
-    /// A TRIM of any page, mapped or not, with probability `q`, otherwise a write of any page.
+    /// A TRIM of any page, mapped or not, with probability `q`, otherwise a write of any
+    /// page.
     TrimAny {
         /// Probability, below 1.
         q: f64,

@@ -16,13 +16,16 @@ pub(super) struct PeerLoad {
 /// Kind of requests and their timing. Latency counts from the due time; in
 /// [`Bursts`](Kind::Bursts) from submission.
 enum LoadKind {
-    /// Every interval, syncs a new 16 KiB file and deletes the one from ten seconds earlier.
+    /// Every interval, syncs a new 16 KiB file and deletes the one from ten seconds
+    /// earlier.
     Files(Nanos),
-    /// 4 KiB random writes to the drive with exponentially distributed intervals of this mean.
+    /// 4 KiB random writes to the drive with exponentially distributed intervals of this
+    /// mean.
     Poisson(Nanos),
     /// This many sequentially issued requests per interval.
     Bursts(u64, Nanos),
-    /// Mail server: delivery with sync, append, read and delete, with pauses of this mean.
+    /// Mail server: delivery with sync, append, read and delete, with pauses of this
+    /// mean.
     Mail(Nanos),
     /// 4 KiB random writes to the drive, each this long after the previous one.
     Busy(Nanos),

@@ -1,33 +1,38 @@
 //! Two policies of other authors, re-implemented from their abstracts.
 //!
 //! * `itrim`: Y. Liang, C. Ji, C. Fu, R. Ausavarungnirun, Q. Li, R. Pan, S. Chen, L. Shi,
-//!   T.-W. Kuo and C. J. Xue: 'iTRIM: I/O-Aware TRIM for Improving User Experience on Mobile
-//!   Devices', IEEE Transactions on Computer-Aided Design of Integrated Circuits and Systems
-//!   40(9), 1782-1795, 2021. Abstract: TRIM is distributed over idle time. It considers the
+//! T.-W. Kuo and C. J. Xue: 'iTRIM: I/O-Aware TRIM for Improving User Experience on
+//! Mobile
+//! Devices', IEEE Transactions on Computer-Aided Design of Integrated Circuits and
+//! Systems
+//! 40(9), 1782-1795, 2021. Abstract: TRIM is distributed over idle time. It considers the
 //!   size of a TRIM and the pattern of its logical addresses, for F2FS on mobile devices.
-//! * `dtrim`: L. Luo, D. Yu, H. Li, Y. Song, Y. Lv, E. H.-M. Sha and L. Shi: 'Revisiting TRIM
-//!   on High-Density Flash-Based Hybrid Storage Systems', same journal 43(5), 1618-1622,
-//!   2024. Abstract: differential TRIM for a drive with two kinds of flash. Fast flash is
-//!   trimmed early, which minimises the cost of garbage collection. Dense flash is trimmed
-//!   lazily, which avoids conflicts with user requests.
+//! * `dtrim`: L. Luo, D. Yu, H. Li, Y. Song, Y. Lv, E. H.-M. Sha and L. Shi: 'Revisiting
+//!   TRIM on High-Density Flash-Based Hybrid Storage Systems', same journal 43(5),
+//!   1618-1622, 2024. Abstract: differential TRIM for a drive with two kinds of flash.
+//!   Fast flash is trimmed early, which minimises the cost of garbage collection. Dense
+//!   flash is trimmed lazily, which avoids conflicts with user requests.
 //!
 //! The abstracts leave details open. This implementation assumes:
 //!
-//! * Idle time: no request in flight, and none for 10 ms. Nothing is sent otherwise, except
-//!   that `dtrim` does not wait while it trims early.
+//! * Idle time: no request in flight, and none for 10 ms. Nothing is sent otherwise,
+//!   except that `dtrim` does not wait while it trims early.
 //! * Commands per request: `itrim` sends 8 of up to 2 MiB, the limits of F2FS's discard
 //!   thread in Linux 4.18; `dtrim` sends 16.
 //! * Order of `itrim`: extents of at least 1 MiB in all windows, then the smaller ones.
-//!   Within a round, each request continues after the previous one. If the filesystem cannot
+//! Within a round, each request continues after the previous one. If the filesystem
+//! cannot
 //!   select extents by size, the second round sends large ones again.
-//! * A filesystem does not know which flash holds its blocks. So `dtrim` treats the drive as
-//!   a whole by command time: up to 1 ms counts as early. Its first command is sent alone to
-//!   measure it. While early, the filesystem uses online discard ([`Policy::online`]).
-//! * A pass starts when a share of the free space was written, or after a day. The share is
-//!   10 % for `itrim`, as for [`Idle`](trimtab_sim::policy::Idle), and 25 % for `dtrim`.
+//! * A filesystem does not know which flash holds its blocks. So `dtrim` treats the drive
+//!   as a whole by command time: up to 1 ms counts as early. Its first command is sent
+//!   alone to measure it. While early, the filesystem uses online discard
+//!   ([`Policy::online`]).
+//! * A pass starts when a share of the free space was written, or after a day. The share
+//!   is 10 % for `itrim`, as for [`Idle`](trimtab_sim::policy::Idle), and 25 % for
+//!   `dtrim`.
 //!
-//! The comparison runs in virtual time on mains power, so the policies ignore forced passes,
-//! batteries and restarts.
+//! The comparison runs in virtual time on mains power, so the policies ignore forced
+//! passes, batteries and restarts.
 
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::{
@@ -227,7 +232,8 @@ impl Policy for Peer {
     }
 }
 
-/// Time at which the device may have been idle for [`QUIET`]; `None` if it already has been.
+/// Time at which the device may have been idle for [`QUIET`]; `None` if it already has
+/// been.
 fn until_quiet(observation: &Observation<'_>) -> Option<Nanos> {
     let now = observation.now;
     let idle = match observation.idle_since {
@@ -339,7 +345,8 @@ mod tests {
         let mut action = policy.decide(&at(2, 20, 10 * MIB));
         while let Action::Trim(request) = action {
             came.push((request.window.start / MIB, request.window.len / MIB, request.min_extent.0));
-            // Eight 2 MiB commands with equal gaps span 32 MiB; all small extents fit into eight.
+            // Eight 2 MiB commands with equal gaps span 32 MiB; all small extents fit
+            // into eight.
             let asked = if request.min_extent == Bytes::ZERO {
                 request.window.len
             } else {

@@ -27,7 +27,8 @@ impl PeerVerdict {
         Self { ours: ours.into(), theirs: theirs.into(), ratios: ratios.collect() }
     }
 
-    /// Numbers of cells that are worse or better by more than [`TOLERANCE`], and lower at all.
+    /// Numbers of cells that are worse or better by more than [`TOLERANCE`], and lower at
+    /// all.
     pub(super) fn counts(&self, measure: usize) -> [usize; 3] {
         let count = |is: &dyn Fn(f64) -> bool| {
             self.ratios.iter().filter(|(.., ratios)| is(ratios[measure])).count()

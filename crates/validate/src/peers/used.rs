@@ -114,7 +114,8 @@ pub(super) struct PeerStart {
 }
 
 impl PeerStart {
-    /// Prepares a small `drive`: filled once, then worn by `wear` drive writes without trims.
+    /// Prepares a small `drive`: filled once, then worn by `wear` drive writes without
+    /// trims.
     pub(super) fn of(drive: &Drive, wear: f64) -> anyhow::Result<Self> {
         let small = SmallDrive::of(&drive.spec, SIZE)?;
         let mut spec = VolumeSpec::ext4();
@@ -147,7 +148,8 @@ impl PeerStart {
 }
 
 impl TurnoverState {
-    /// Fills the volume with files and with previously written free extents of all lengths.
+    /// Fills the volume with files and with previously written free extents of all
+    /// lengths.
     fn fill_up(&mut self, target: &mut PeerTarget, small: &SmallDrive) -> anyhow::Result<()> {
         for dir in ["files", "mail"] {
             target.make_dir(dir)?;
@@ -178,7 +180,8 @@ impl TurnoverState {
         Ok(())
     }
 
-    /// Runs random writes and file turnover until the drive has been written `bytes` more.
+    /// Runs random writes and file turnover until the drive has been written `bytes`
+    /// more.
     fn wear(&mut self, target: &mut PeerTarget, bytes: u64) -> TargetResult {
         let written = |target: &PeerTarget| target.volume().written().0;
         let (from, mut rng) = (written(target), Stream::new(SEED, "wear"));
@@ -225,7 +228,8 @@ mod tests {
             let blocks = length(&mut rng, EXTENTS);
             octaves[(blocks.ilog2() - EXTENTS.0.ilog2()) as usize] += blocks;
         }
-        // Rounding to whole blocks shortens the shortest lengths, and the longest are rare.
+        // Rounding to whole blocks shortens the shortest lengths, and the longest are
+        // rare.
         let all = octaves.iter().sum::<u64>() as f64;
         assert!(
             octaves.iter().all(|octave| (0.08..0.12).contains(&(*octave as f64 / all))),

@@ -39,8 +39,8 @@ pub struct Order {
     pub right: bool,
 }
 
-/// Runs the configurations selected by [`Configuration::is_of`] `only`; calls `done` after
-/// each.
+/// Runs the configurations selected by [`Configuration::is_of`] `only`; calls `done`
+/// after each.
 ///
 /// # Errors
 /// If interrupted, or if data files and drives are inconsistent.

@@ -106,7 +106,8 @@ impl PublishedRounds {
 struct Variant {
     data: DataClass,
     trim: PolicySpec,
-    /// Position of the last level change: 1/5 of the amount, with TRIM 1/40, with zeros none.
+    /// Position of the last level change: 1/5 of the amount, with TRIM 1/40, with zeros
+    /// none.
     share: f64,
 }
 
@@ -217,8 +218,8 @@ mod tests {
     use super::super::spec::PublishedWorkload;
     use super::*;
 
-    /// Levels after the first knee stay within 1 % with twice the amount, so a part of the
-    /// published amount is sufficient.
+    /// Levels after the first knee stay within 1 % with twice the amount, so a part of
+    /// the published amount is sufficient.
     #[test]
     fn levels_are_independent_of_number_of_rounds() {
         let plan = PublishedData::shipped().unwrap();

@@ -1,8 +1,8 @@
 //! Scores each declared figure against the model.
 //!
-//! `frozen.toml` alone decides what is compared. A figure that the model does not produce is
-//! a miss. Figures with the same modelled value on the same drive as an earlier row are
-//! counted once, with the worst outcome.
+//! `frozen.toml` alone decides what is compared. A figure that the model does not produce
+//! is a miss. Figures with the same modelled value on the same drive as an earlier row
+//! are counted once, with the worst outcome.
 
 use super::spec::{Configuration, ModelledFigures, PublishedData, number};
 use serde::Serialize;
@@ -208,7 +208,8 @@ fn figure(
 }
 
 /// A published value as text, and the range it covers. A whole number of seconds is the
-/// difference of two readings of a clock with whole seconds; PostMark also prints 1 for 0.
+/// difference of two readings of a clock with whole seconds; PostMark also prints 1 for
+/// 0.
 fn reading(
     name: &str,
     value: &toml::Value,
@@ -358,7 +359,8 @@ mod tests {
         row.figures.iter().find(|figure| figure.name == name).unwrap()
     }
 
-    /// Every published number appears in a row. If the model does not produce it, it is a miss.
+    /// Every published number appears in a row. If the model does not produce it, it is a
+    /// miss.
     #[test]
     fn figure_without_modelled_value_is_a_miss() {
         let plan = plan();

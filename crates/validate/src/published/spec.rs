@@ -1,5 +1,5 @@
-//! Data files with the published figures, their publications, and the decisions fixed before
-//! comparing; parsed and checked.
+//! Data files with the published figures, their publications, and the decisions fixed
+//! before comparing; parsed and checked.
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
@@ -86,7 +86,8 @@ pub struct Configuration {
     pub trim_of: Option<String>,
     /// Reason why no drive parameter was fitted; predictions are then scored separately.
     pub held_out: Option<String>,
-    /// Parameters chosen with knowledge of the results, besides those fitted to one figure.
+    /// Parameters chosen with knowledge of the results, besides those fitted to one
+    /// figure.
     #[serde(default)]
     pub chosen: Vec<String>,
     /// Figures that were failed predictions and became fits, with an explanation.
@@ -98,12 +99,14 @@ pub struct Configuration {
     /// Filesystem: a key of `filesystem`. Empty for block workloads on the drive itself.
     #[serde(default)]
     pub filesystem: String,
-    /// Settings of the CrystalDiskMark rounds, as in `drive simulate --workload crystal:…`.
+    /// Settings of the CrystalDiskMark rounds, as in `drive simulate --workload
+    /// crystal:…`.
     pub rounds: Option<String>,
     /// Pre-filled share of the filesystem, in per cent.
     #[serde(default)]
     pub fill_percent: u8,
-    /// Fitted figures with their parameter: a field of the drive, `filesystem.` or `rounds.`.
+    /// Fitted figures with their parameter: a field of the drive, `filesystem.` or
+    /// `rounds.`.
     #[serde(default)]
     pub fitted: BTreeMap<String, String>,
     /// Figures published in words, with the range they are read as.
@@ -186,7 +189,8 @@ pub enum PublishedWorkload {
 }
 
 impl Configuration {
-    /// True if the drive's name contains `only` or the workload has that name, or without `only`.
+    /// True if the drive's name contains `only` or the workload has that name, or without
+    /// `only`.
     pub fn is_of(&self, only: Option<&str>) -> bool {
         only.is_none_or(|part| self.drive.contains(part) || self.of.table() == part)
     }
@@ -464,7 +468,8 @@ mod tests {
         assert_eq!(known, used, "sources without a row, or rows without a source");
     }
 
-    /// All results of drives are configured; those of storage systems are listed as excluded.
+    /// All results of drives are configured; those of storage systems are listed as
+    /// excluded.
     #[test]
     fn every_published_drive_result_is_configured() {
         let plan = PublishedData::shipped().unwrap();
@@ -562,7 +567,8 @@ mod tests {
         );
     }
 
-    /// Every field of a reviewed drive has a source; fitted fields are declared as fitted.
+    /// Every field of a reviewed drive has a source; fitted fields are declared as
+    /// fitted.
     #[test]
     fn reviewed_drives_have_a_source_for_every_field() {
         let plan = PublishedData::shipped().unwrap();

@@ -23,8 +23,8 @@ pub struct Training {
     pub steady: Option<(f64, f64)>,
 }
 
-/// The runs of `unit` that may be used, without experiment `left_out`. The fullest uniform runs
-/// decide; without any, the ceiling of a sweep of offered load.
+/// The runs of `unit` that may be used, without experiment `left_out`. The fullest
+/// uniform runs decide; without any, the ceiling of a sweep of offered load.
 pub fn training(
     unit: &str,
     rows: &[Measured],
@@ -106,7 +106,8 @@ fn with_raw(spec: &DriveSpec, over: f64) -> DriveSpec {
     spec
 }
 
-/// `count` draws of the class values. Each value takes every `count`-th part of its range once.
+/// `count` draws of the class values. Each value takes every `count`-th part of its range
+/// once.
 pub fn priors(count: u32, seed: u64) -> Vec<Prior> {
     let mut stream = Stream::new(seed, "ssd-iq priors");
     let columns: [Vec<f64>; 7] = std::array::from_fn(|_| {

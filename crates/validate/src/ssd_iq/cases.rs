@@ -1,4 +1,5 @@
-//! Measured runs, sweeps and zone runs as cases: what to repeat, and the measured figures.
+//! Measured runs, sweeps and zone runs as cases: what to repeat, and the measured
+//! figures.
 
 use super::data::Measured;
 use super::model::{self, Outcome, Run};
@@ -136,7 +137,8 @@ fn load(offered: f64) -> String {
     format!("{offered:.0} op/s")
 }
 
-/// Percentiles of each step, and the knee. A sweep without one has it at twice its highest load.
+/// Percentiles of each step, and the knee. A sweep without one has it at twice its
+/// highest load.
 fn sweep_values(offered: &[f64], steps: &[Percentiles]) -> Vec<Value> {
     let of_step = |(rate, step): (&f64, &Percentiles)| {
         let figures = [
@@ -162,8 +164,8 @@ fn zone_values(run: &ZoneRun, outcome: &ZoneOutcome) -> Vec<Value> {
         .collect()
 }
 
-/// Adds to the steady rate of `case` with read-only pages its ratio to the uniform rate of the
-/// same experiment. `values_of` gives the figures of a case.
+/// Adds to the steady rate of `case` with read-only pages its ratio to the uniform rate
+/// of the same experiment. `values_of` gives the figures of a case.
 pub fn relative<'a>(
     cases: &'a [Case],
     case: &Case,

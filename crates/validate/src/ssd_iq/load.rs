@@ -9,11 +9,13 @@ pub enum Pattern {
     Uniform,
     /// Page ranks with probability 1 / rank^theta.
     Zipf(f64),
-    /// Zones: (share of the space, share of the writes). A zone without writes is read-only.
+    /// Zones: (share of the space, share of the writes). A zone without writes is
+    /// read-only.
     Zones(Vec<(f64, f64)>),
 }
 
-/// A pattern over `units` mapping units, which stand for `units_real` of the measured drive.
+/// A pattern over `units` mapping units, which stand for `units_real` of the measured
+/// drive.
 #[derive(Clone, Debug)]
 pub struct Load {
     pattern: Pattern,
@@ -25,8 +27,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// A generator of unit numbers below `units`. `scattered` places ranks and zones at random
-    /// addresses.
+    /// A generator of unit numbers below `units`. `scattered` places ranks and zones at
+    /// random addresses.
     #[must_use]
     pub fn new(pattern: Pattern, units: u32, units_real: u64, scattered: bool, seed: u64) -> Self {
         let mut order = Vec::new();
@@ -49,8 +51,8 @@ impl Load {
         self.scattered.get(rank as usize).copied().unwrap_or(rank)
     }
 
-    /// Unit for a rank of the measured drive. The hottest ranks keep a unit each, because a cache
-    /// treats one page otherwise than the sum of several; the rest are scaled.
+    /// Unit for a rank of the measured drive. The hottest ranks keep a unit each, because
+    /// a cache treats one page otherwise than the sum of several; the rest are scaled.
     fn unit_of_rank(&self, rank: f64) -> u32 {
         let units = f64::from(self.units);
         let alone = f64::from(self.units / 1000).min(self.units_real);
@@ -84,7 +86,8 @@ impl Load {
     }
 }
 
-/// Rank in `0..pages` for the uniform number `u`, by the inverse of the continuous distribution.
+/// Rank in `0..pages` for the uniform number `u`, by the inverse of the continuous
+/// distribution.
 fn zipf_rank(u: f64, theta: f64, pages: f64) -> f64 {
     let left = 1.0 - theta;
     let rank = if left.abs() < 1e-9 {

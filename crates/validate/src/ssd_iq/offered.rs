@@ -83,8 +83,9 @@ pub fn parse(csv: &str) -> Result<Vec<Sweep>, String> {
     Ok(sweeps)
 }
 
-/// A thread that submits commands at random instants, with a limited number in flight. A command
-/// whose turn has come waits for a free place; that wait is not part of its latency.
+/// A thread that submits commands at random instants, with a limited number in flight. A
+/// command whose turn has come waits for a free place; that wait is not part of its
+/// latency.
 struct Generator {
     per_second: f64,
     write_share: f64,
@@ -126,7 +127,8 @@ fn generators(set: &str, offered: f64) -> Vec<Generator> {
     std::iter::once(Generator::new(probe, probe_writes, 64, true)).chain(loads).collect()
 }
 
-/// The drive after a sequential fill and uniform overwrites, [scaled](small) to `pages` times 2 GiB.
+/// The drive after a sequential fill and uniform overwrites, [scaled](small) to `pages`
+/// times 2 GiB.
 ///
 /// # Errors
 /// If the specification is invalid.
@@ -146,7 +148,8 @@ pub fn steady(spec: &DriveSpec, pages: u32, seed: u64) -> Result<Host, SpecError
     Ok(host)
 }
 
-/// Percentiles of the drive of `host` at `offered` commands per second from the threads of `set`.
+/// Percentiles of the drive of `host` at `offered` commands per second from the threads
+/// of `set`.
 pub fn step(host: &Host, set: &str, offered: f64, seed: u64) -> Percentiles {
     let (mut ssd, from) = (host.ssd.clone(), host.now());
     let units = ssd.size().0 / UNIT;

@@ -6,8 +6,8 @@ use serde::Serialize;
 /// Distance between bins of the measured curves, in drive writes.
 const CLIFF_RESOLUTION: f64 = 0.05;
 
-/// Rows whose figures decided a parameter of a shipped drive: unit, experiment, start of the place
-/// in the case, start of the figure.
+/// Rows whose figures decided a parameter of a shipped drive: unit, experiment, start of
+/// the place in the case, start of the figure.
 const FITTED: [(&str, &str, &str, &str); 19] = [
     ("h0", "wa14", "uniform", "steady"),
     ("s0", "wa14", "uniform", "steady"),
@@ -31,8 +31,8 @@ const FITTED: [(&str, &str, &str, &str); 19] = [
     ("mp0", "lat10", "", "write p99"),
     ("mp0", "lat10", "", "knee"),
 ];
-/// Units whose runs with 80 and 90 % read-only pages decided the static wear levelling of the
-/// class.
+/// Units whose runs with 80 and 90 % read-only pages decided the static wear levelling of
+/// the class.
 const FITTED_LEVELLING: [&str; 3] = ["h0", "s0", "wd"];
 /// Figures for which all units together decided a value of the class.
 const FITTED_CLASS: [&str; 2] = ["read p99 us", "write p50 us"];
@@ -112,8 +112,8 @@ fn limit_percent(value: &Value) -> f64 {
     }
 }
 
-/// Measured figures of `case` against `predictions`. `shipped` tells that the drive is the shipped
-/// one, which some figures decided.
+/// Measured figures of `case` against `predictions`. `shipped` tells that the drive is
+/// the shipped one, which some figures decided.
 #[must_use]
 pub fn figures(
     case: &Case,

@@ -4,8 +4,9 @@ use super::UNITS;
 use trimtab_drive::spec::datasheet::DataSheet;
 
 /// Capacity in bytes, interface rate, sequential read and write in MB/s, random reads and
-/// writes per second, drive writes per day, read and write latency in microseconds; 0 if not
-/// stated. The random writes that an instance type states are a limit, not a sustained rate.
+/// writes per second, drive writes per day, read and write latency in microseconds; 0 if
+/// not stated. The random writes that an instance type states are a limit, not a
+/// sustained rate.
 const SHEETS: [(&str, u64, [f64; 8]); 10] = [
     ("h0", 960_197_124_096, [8000.0, 6500.0, 1700.0, 900e3, 70e3, 1.0, 75.0, 0.0]),
     ("i0", 1_920_383_410_176, [8000.0, 5300.0, 1900.0, 700e3, 114e3, 1.0, 75.0, 15.0]),

@@ -51,7 +51,8 @@ fn equal_seeds_predict_equal_outcomes() {
     assert_ne!(outcome(1), outcome(2));
 }
 
-/// The knee of one sweep whose drive saturates, and of one whose drive stalls long before.
+/// The knee of one sweep whose drive saturates, and of one whose drive stalls long
+/// before.
 #[test]
 fn ssd_iq_knees_are_within_one_step() {
     for (unit, steps) in [("wd", 5), ("mp0", 3)] {
@@ -76,7 +77,8 @@ fn superblock_size_decides_rate_of_zones() {
     }
 }
 
-/// Predictions that leave a unit or an experiment out do not change with what it measured.
+/// Predictions that leave a unit or an experiment out do not change with what it
+/// measured.
 #[test]
 fn frozen_predictions_ignore_measured_figures() {
     let case = uniform_run("mp0", "op02", 50.0);
@@ -101,7 +103,8 @@ fn every_unit_has_a_drive_and_a_data_sheet() {
                 "{unit}"
             );
         }
-        // A data sheet decides the capacity within 0.5 %, and no parameter is fitted to it.
+        // A data sheet decides the capacity within 0.5 %, and no parameter is fitted to
+        // it.
         let (shipped, sheet) = (drive(unit, false).unwrap(), drive(unit, true).unwrap());
         assert!(
             (shipped.spec.capacity_bytes as f64 / sheet.spec.capacity_bytes as f64 - 1.0).abs()

@@ -10,8 +10,8 @@ use trimtab_drive::ssd::Ssd;
 pub const ZONES: &str = include_str!("zones.csv");
 /// Units of a command: 512 KiB.
 const COMMAND: u64 = 128;
-/// Time of a command that waits for nothing: the median of five units is 240 us; their data
-/// sheets explain 80 us of it.
+/// Time of a command that waits for nothing: the median of five units is 240 us; their
+/// data sheets explain 80 us of it.
 const COMMAND_NS: u64 = 240_000;
 
 /// A measured run.
@@ -61,8 +61,8 @@ pub fn parse(csv: &str) -> Result<Vec<ZoneRun>, String> {
     data::rows(csv).map(of).collect()
 }
 
-/// Zones in the order in which they are rewritten: `open` at a time, each from its first unit to
-/// its last, then another one that is not open.
+/// Zones in the order in which they are rewritten: `open` at a time, each from its first
+/// unit to its last, then another one that is not open.
 struct Rewriter {
     zones: u64,
     zone_units: u64,

@@ -60,8 +60,8 @@ fn drive_output_is_independent_of_threads() {
     assert_eq!(of("1"), of("3"));
 }
 
-/// The approximate formula is off by up to several per cent in these cases. The command names
-/// its alternative reference and succeeds.
+/// The approximate formula is off by up to several per cent in these cases. The command
+/// names its alternative reference and succeeds.
 #[test]
 fn greedy_with_hot_and_cold_data_agrees_with_monte_carlo() {
     let args = [

@@ -2,8 +2,8 @@
 
 use crate::{skip, validate};
 
-/// Bytes written do not depend on machine load. The other figures do, so only `make validate`
-/// judges them.
+/// Bytes written do not depend on machine load. The other figures do, so only `make
+/// validate` judges them.
 #[test]
 fn volume_writes_within_15_percent_of_ext4() {
     const LIMIT: f64 = 0.15;

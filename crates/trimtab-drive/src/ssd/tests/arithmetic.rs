@@ -1,8 +1,8 @@
-//! Compares write rates with NAND arithmetic, which predicts each phase of a fill from the
-//! specification alone, without the model's clock.
+//! Compares write rates with NAND arithmetic, which predicts each phase of a fill from
+//! the specification alone, without the model's clock.
 //!
-//! `docs/method/ssd.md` states the formulas. The slowest of processor, queue, link, channels
-//! and dies limits the rate.
+//! `docs/method/ssd.md` states the formulas. The slowest of processor, queue, link,
+//! channels and dies limits the rate.
 
 mod channels;
 mod collection;
@@ -65,7 +65,8 @@ impl<'a> Arithmetic<'a> {
         }
     }
 
-    /// Adjusts for data of `class`: stored sizes are rounded up and limited to the minimum share.
+    /// Adjusts for data of `class`: stored sizes are rounded up and limited to the
+    /// minimum share.
     fn of(self, class: DataClass) -> Self {
         let Some(compression) = &self.flash.compression else { return self };
         let (unit, part) =
@@ -84,9 +85,9 @@ impl<'a> Arithmetic<'a> {
         (slc.read_ns as f64 + self.flash.nand.program_ns as f64 + erase) / 1e9
     }
 
-    /// Bounds of the rate in bytes per second for commands of `command` bytes with `depth` in
-    /// flight. A row is programmed in `program_s`, takes `die_s` seconds summed over dies and
-    /// crosses the channels `crossings` times.
+    /// Bounds of the rate in bytes per second for commands of `command` bytes with
+    /// `depth` in flight. A row is programmed in `program_s`, takes `die_s` seconds
+    /// summed over dies and crosses the channels `crossings` times.
     fn rate(
         &self,
         command: f64,
@@ -117,8 +118,8 @@ impl<'a> Arithmetic<'a> {
                 .into_iter()
                 .fold(f64::INFINITY, f64::min)
         });
-        // The background work of a superblock becomes due at once: dies wait for it once per round.
-        // A sufficiently full write cache hides that.
+        // The background work of a superblock becomes due at once: dies wait for it once
+        // per round. A sufficiently full write cache hides that.
         let rounds = f64::from(
             self.flash.geometry.pages_per_block / u32::from(self.flash.geometry.bits_per_cell),
         );
@@ -126,15 +127,16 @@ impl<'a> Arithmetic<'a> {
         [1.0 / (1.0 / least + 1.0 / (background * rounds)), most]
     }
 
-    /// True if the write cache always has data for every die, which gives the maximum rate.
+    /// True if the write cache always has data for every die, which gives the maximum
+    /// rate.
     fn is_never_empty(&self, command: f64, depth: f64) -> bool {
         self.flash.write_cache.bytes as f64 >= 4.0 * self.dies * self.row
             && depth * command >= 2.0 * self.row
     }
 
-    /// Bounds of the rate through the write cache. A row occupies a place from its first data
-    /// until it is programmed. For the lower bound, commands are sequential and arrive only after
-    /// the row has its place.
+    /// Bounds of the rate through the write cache. A row occupies a place from its first
+    /// data until it is programmed. For the lower bound, commands are sequential and
+    /// arrive only after the row has its place.
     fn through_the_cache(&self, command: f64, depth: f64, program_s: f64) -> [f64; 2] {
         let interface = self.interface;
         let cache = self.flash.write_cache.bytes as f64;
@@ -143,7 +145,8 @@ impl<'a> Arithmetic<'a> {
         let piece = command.min(f64::from(256 << 10));
         let overhead = interface.overhead_of_writes_ns() as f64 / 1e9;
         let link_s = piece / interface.rate_bytes_per_s as f64;
-        // Time from the end of a command to the next one's data, and time between arrivals.
+        // Time from the end of a command to the next one's data, and time between
+        // arrivals.
         let turnaround = overhead + interface.latency_ns as f64 / 1e9 + link_s;
         let each = (turnaround / depth).max(overhead).max(link_s);
         let gathered = (self.row / command - depth).max(0.0) * each;
@@ -184,7 +187,8 @@ impl<'a> Arithmetic<'a> {
             limit_at(0.0) / (1.0 / self.slc_superblock + 1.0 / self.superblock)
         };
         let full = full.min(self.capacity);
-        // While the cache shrinks, each superblock of new data pushes one out of the cache.
+        // While the cache shrinks, each superblock of new data pushes one out of the
+        // cache.
         let shrinking = self.slc_superblock / self.superblock;
         let (program_s, first, more) = match slc.when_full {
             SlcFull::WriteDirect => (
@@ -265,7 +269,8 @@ impl Queue {
     }
 }
 
-/// Number of compared phases, and of those with a single predicted rate instead of bounds.
+/// Number of compared phases, and of those with a single predicted rate instead of
+/// bounds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Compared {
     phases: usize,
@@ -275,7 +280,8 @@ struct Compared {
 }
 
 /// Compares a sequential fill by writes of `command` bytes with the arithmetic. Adds
-/// deviations of more than 5 % to the report. Returns the number of phases that were long enough to compare.
+/// deviations of more than 5 % to the report. Returns the number of phases that were long
+/// enough to compare.
 fn compare_fill(
     spec: &DriveSpec,
     class: DataClass,
@@ -497,8 +503,9 @@ fn unusual_drives_fill_at_predicted_rates() {
     );
 }
 
-/// With a write cache of two rows before 128 dies and queue depth 1, dies wait for places in
-/// the cache, and each place for the rest of its row. This is the cost of small writes.
+/// With a write cache of two rows before 128 dies and queue depth 1, dies wait for places
+/// in the cache, and each place for the rest of its row. This is the cost of small
+/// writes.
 #[test]
 fn small_write_cache_limits_rate_by_row_residence_time() {
     for (planes, pages_per_block, program_ns) in
@@ -563,7 +570,8 @@ fn random_drives_fill_at_predicted_rates() {
         wrong.len(),
         wrong[..wrong.len().min(40)].join("\n")
     );
-    // Three drives are too small for their superblocks; most show the SLC cache and its end.
+    // Three drives are too small for their superblocks; most show the SLC cache and its
+    // end.
     assert!(
         compared[1] + 2 * compared[2] + 3 * compared[3] > 750 && compared[0] < 10,
         "{compared:?}"

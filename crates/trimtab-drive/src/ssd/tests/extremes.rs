@@ -1,4 +1,5 @@
-//! Extreme values of every field never panic; commands past the drive's clock are refused.
+//! Extreme values of every field never panic; commands past the drive's clock are
+//! refused.
 
 use super::small;
 use crate::data::DataClass;
@@ -122,8 +123,9 @@ fn extreme(rng: &mut Stream) -> DriveSpec {
     })
 }
 
-/// Fills the drive, overwrites it at random with reads, TRIMs and flushes, and idles up to
-/// years. Returns the number of commands accepted, and refused because the clock had ended.
+/// Fills the drive, overwrites it at random with reads, TRIMs and flushes, and idles up
+/// to years. Returns the number of commands accepted, and refused because the clock had
+/// ended.
 fn used(drive: &mut dyn Device, rng: &mut Stream) -> (u64, u64) {
     let (size, block) = (drive.size().0, u64::from(drive.logical_block()));
     let blocks = size / block;

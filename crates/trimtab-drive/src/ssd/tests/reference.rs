@@ -2,9 +2,9 @@
 //! tables. Both must give the same completion times.
 //!
 //! It shares no code with the model. Placement is decided when a command is submitted and
-//! recorded as jobs that wait for signals (data arrived, place free, row programmed). Dies
-//! and channels then execute their jobs as time advances, without lookahead. Collection is
-//! FIFO. Not covered: compression, mapping cache, partial units, wear
+//! recorded as jobs that wait for signals (data arrived, place free, row programmed).
+//! Dies and channels then execute their jobs as time advances, without lookahead.
+//! Collection is FIFO. Not covered: compression, mapping cache, partial units, wear
 //! limits, throttling, read-ahead, and reads during unfinished programs.
 
 mod commands;

@@ -59,7 +59,8 @@ proptest! {
         let written = write_until_worn(&mut ssd, bytes_max);
         prop_assert!(written < bytes_max, "accepts writes after {written} bytes");
         let worn = *ssd.erase_counts().iter().max().unwrap();
-        // The last free superblock is needed by the running collection, and retires an erase later.
+        // The last free superblock is needed by the running collection, and retires an
+        // erase later.
         prop_assert!(worn <= most + 1, "a superblock was erased {worn} times, limit {most}");
         ssd.check_invariants().map_err(TestCaseError::fail)?;
     }

@@ -81,7 +81,8 @@ impl CurrentActivity {
         });
     }
 
-    /// The phase and its figures, the most important first. Reads the counters of the drives.
+    /// The phase and its figures, the most important first. Reads the counters of the
+    /// drives.
     pub fn in_words(&self, at: Instant) -> String {
         let mut words = self.words.clone();
         if let (Some(first), Some(last)) = (self.samples.front(), self.samples.back())

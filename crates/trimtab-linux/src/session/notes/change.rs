@@ -51,7 +51,8 @@ impl UndoResult {
     }
 }
 
-/// Attribute that this program changes temporarily. A note cannot cause a write to any other.
+/// Attribute that this program changes temporarily. A note cannot cause a write to any
+/// other.
 const ATTRIBUTE: &str = "discard_max_bytes";
 
 impl Change {
@@ -63,8 +64,8 @@ impl Change {
         MountOption::of(mount, set).map(Self::MountOption)
     }
 
-    /// True if a command with this reach may undo the change. Any command may undo attributes of
-    /// drives, which belong to no mount.
+    /// True if a command with this reach may undo the change. Any command may undo
+    /// attributes of drives, which belong to no mount.
     pub(super) fn is_within(&self, reach: &MountScope) -> bool {
         match self {
             Self::Attribute { .. } => true,
@@ -83,7 +84,8 @@ impl Change {
         ))
     }
 
-    /// Restores the old value, if the new one is still set and the command's reach includes it.
+    /// Restores the old value, if the new one is still set and the command's reach
+    /// includes it.
     pub fn undo(&self, reach: &MountScope) -> ChangeSettlement {
         match self {
             Self::Attribute { file, before, set } => undo_attribute(file, before, set),

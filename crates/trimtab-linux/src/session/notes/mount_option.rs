@@ -1,6 +1,6 @@
-//! A temporary change of a filesystem's discard option. The option belongs to the superblock:
-//! every mount of it shows the option and can restore it. The change ends when the filesystem
-//! is no longer mounted anywhere.
+//! A temporary change of a filesystem's discard option. The option belongs to the
+//! superblock: every mount of it shows the option and can restore it. The change ends
+//! when the filesystem is no longer mounted anywhere.
 
 use super::mounted::{MountIdentity, MountScope};
 use super::{ChangeSettlement, UndoResult};
@@ -40,7 +40,8 @@ enum SuperblockLocation {
     Namespace(u32, Mount),
     /// In use, but not mounted in any visible place.
     Hidden,
-    /// The note is from another mount namespace, and this one cannot tell if it still exists.
+    /// The note is from another mount namespace, and this one cannot tell if it still
+    /// exists.
     Unseen,
     /// Another filesystem is mounted in its place.
     MountedAgain(Mount),
@@ -49,8 +50,8 @@ enum SuperblockLocation {
 }
 
 impl MountOption {
-    /// Describes the change of `mount` to `set`. Fails if another mount is now at its mount
-    /// point.
+    /// Describes the change of `mount` to `set`. Fails if another mount is now at its
+    /// mount point.
     pub fn of(mount: &Mount, set: &DiscardOption) -> io::Result<Self> {
         Ok(Self {
             mount_point: mount.mount_point.clone(),
@@ -73,8 +74,8 @@ impl MountOption {
         (&self.before, &self.set)
     }
 
-    /// Restores the option through any visible mount of the superblock, if the option still has
-    /// the set value and is within the command's reach.
+    /// Restores the option through any visible mount of the superblock, if the option
+    /// still has the set value and is within the command's reach.
     pub fn undo(&self, reach: &MountScope) -> ChangeSettlement {
         let (before, set) = self.values();
         let killed = "a process changed it that was killed";
@@ -184,9 +185,9 @@ impl MountOption {
         discard_option::set(mount, &before)
     }
 
-    /// Result for a filesystem that is not in the state the killed process left: the option stays
-    /// as it is. The text contains the old option, because the note is removed. There is nothing
-    /// to report if the option has a different value by now.
+    /// Result for a filesystem that is not in the state the killed process left: the
+    /// option stays as it is. The text contains the old option, because the note is
+    /// removed. There is nothing to report if the option has a different value by now.
     fn not_ours(&self, mount: &Mount, why: &str) -> (UndoResult, String) {
         let (before, set) = self.values();
         let (shown, now) =
@@ -230,8 +231,8 @@ impl MountOption {
         }
     }
 
-    /// Locates a living superblock: first the same mount, then another visible mount, then other
-    /// namespaces.
+    /// Locates a living superblock: first the same mount, then another visible mount,
+    /// then other namespaces.
     fn of_superblock(
         &self,
         mounts: &[Mount],

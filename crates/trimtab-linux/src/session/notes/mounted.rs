@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8: a mount id that is never reused during a boot.
 const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
-/// Distinguishes a mount from all others, including a later mount of the same filesystem at
-/// the same place. Mount ids and device numbers alone are not enough, because the kernel
-/// reuses them.
+/// Distinguishes a mount from all others, including a later mount of the same filesystem
+/// at the same place. Mount ids and device numbers alone are not enough, because the
+/// kernel reuses them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MountIdentity {
@@ -30,8 +30,8 @@ pub struct MountIdentity {
     fsid: u64,
     /// Filesystem UUID, if the kernel reports it.
     uuid: Option<[u8; 16]>,
-    /// All options except discard options: the mount's, then the superblock's. They must be
-    /// unchanged when the discard option is restored.
+    /// All options except discard options: the mount's, then the superblock's. They must
+    /// be unchanged when the discard option is restored.
     other_options: String,
     /// Identity of the superblock, if the kernel reports it.
     superblock: Option<MountedSuperblock>,
@@ -60,8 +60,8 @@ impl MountIdentity {
         })
     }
 
-    /// True if the filesystem has been mounted somewhere ever since; `None` if the kernel does
-    /// not report it.
+    /// True if the filesystem has been mounted somewhere ever since; `None` if the kernel
+    /// does not report it.
     pub fn superblock_lives(&self) -> Option<bool> {
         if self.boot != boot_id() {
             return Some(false);
@@ -88,8 +88,8 @@ impl MountIdentity {
         } == *self
     }
 
-    /// True if options other than discard options have changed: those of the superblock and, with
-    /// `own`, those of the mount.
+    /// True if options other than discard options have changed: those of the superblock
+    /// and, with `own`, those of the mount.
     pub fn has_other_options(&self, mount: &Mount, own: bool) -> bool {
         let (of_mount, of_superblock) = self.other_options.split_once(' ').unwrap_or_default();
         other_options(&mount.fs_options) != of_superblock

@@ -1,5 +1,5 @@
-//! Runs the NFS mix at a series of loads. Each stream has a thread of its own and an equal
-//! share of the load.
+//! Runs the NFS mix at a series of loads. Each stream has a thread of its own and an
+//! equal share of the load.
 
 use super::together;
 use crate::sys::interrupt;
@@ -56,7 +56,8 @@ struct NfsPhaseState {
 }
 
 impl<T: NfsTarget + Send> NfsStreams<T> {
-    /// Creates the streams on their targets. All targets' clocks must have the same start.
+    /// Creates the streams on their targets. All targets' clocks must have the same
+    /// start.
     pub fn new(streams: impl IntoIterator<Item = (NfsStream, T)>, seed: u64) -> Self {
         let lane = |(stream, mut target): (NfsStream, T)| {
             let recorder = Recorder::new(target.now());
@@ -185,8 +186,8 @@ impl NfsPhaseState {
 
     /// Stores the first failure and ends the phase for all streams.
     fn fail(&self, error: TargetError) {
-        // Store the error first: a stream that sees the stop flag fails too, and must not store its
-        // error first.
+        // Store the error first: a stream that sees the stop flag fails too, and must not
+        // store its error first.
         self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(error);
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -229,9 +230,9 @@ impl Arrivals {
 }
 
 impl<T: NfsTarget> Lane<T> {
-    /// Runs operations until the time is over. If an operation is due before the previous one
-    /// ends, it follows immediately. The response time counts from the actual issue, as in SPEC's
-    /// benchmark; a shortfall of the load shows in the throughput.
+    /// Runs operations until the time is over. If an operation is due before the previous
+    /// one ends, it follows immediately. The response time counts from the actual issue,
+    /// as in SPEC's benchmark; a shortfall of the load shows in the throughput.
     fn run(
         &mut self,
         load: &LoadLevel,

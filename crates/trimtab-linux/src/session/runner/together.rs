@@ -1,5 +1,5 @@
-//! Runs independent streams concurrently, each in a thread. Phases start together, and the
-//! results are combined.
+//! Runs independent streams concurrently, each in a thread. Phases start together, and
+//! the results are combined.
 
 use super::SilentObserver;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -15,9 +15,9 @@ use trimtab_sim::workload::FileWorkload;
 /// Runs every workload on its target: the first on the calling thread with `events`, each
 /// other one on a thread of its own.
 ///
-/// A phase starts after all streams have finished the previous one. Between phases, `events`
-/// runs while all streams wait. The targets' clocks must have the same start. If one stream
-/// fails, all streams stop.
+/// A phase starts after all streams have finished the previous one. Between phases,
+/// `events` runs while all streams wait. The targets' clocks must have the same start. If
+/// one stream fails, all streams stop.
 pub fn run<W, T, E>(streams: &mut [(W, T)], events: &mut E) -> RunOutcome
 where
     W: FileWorkload + Send,
@@ -40,7 +40,8 @@ where
                 })
                 .collect();
             let mut outcomes = vec![gate.run(workload, target, events)];
-            // Propagate the panic of a stream, after the gate has let the other streams end.
+            // Propagate the panic of a stream, after the gate has let the other streams
+            // end.
             outcomes.extend(threads.into_iter().map(|thread| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             }));
@@ -65,8 +66,8 @@ struct GateState {
     broken: bool,
 }
 
-/// Reason in the error of a stream that ended because another stream failed. Never reaches
-/// the user.
+/// Reason in the error of a stream that ended because another stream failed. Never
+/// reaches the user.
 const ANOTHER_FAILED: &str = "another stream failed";
 
 impl Gate {
@@ -162,7 +163,8 @@ impl<T: ?Sized, E: Events<T> + ?Sized> Events<T> for GatedEvents<'_, E> {
     }
 }
 
-/// Combines the outcomes. The result is the first genuine failure, an interrupt, or success.
+/// Combines the outcomes. The result is the first genuine failure, an interrupt, or
+/// success.
 fn merge(outcomes: Vec<RunOutcome>) -> RunOutcome {
     let mut recorded = RunRecording::default();
     let mut end = RunEnd::Complete;
@@ -219,7 +221,8 @@ fn add_phase(into: &mut Phase, phase: Phase) {
 }
 
 /// Adds two sets of series. Rates are summed; each value covers the interval since the
-/// previous point. Means are weighted by operation counts, and maxima take the larger value.
+/// previous point. Means are weighted by operation counts, and maxima take the larger
+/// value.
 fn add_series(a: Vec<Series>, b: Vec<Series>) -> Vec<Series> {
     let points = |all: &[Series]| all.iter().map(|series| series.x.len()).max().unwrap_or(0);
     let (long, short) = if points(&a) >= points(&b) { (a, b) } else { (b, a) };

@@ -29,8 +29,8 @@ pub fn reason(written: Bytes, drive: Option<Bytes>) -> Option<String> {
     ))
 }
 
-/// Announces that the command `what` writes a plan below `ground`, and asks for consent if
-/// the amount is large.
+/// Announces that the command `what` writes a plan below `ground`, and asks for consent
+/// if the amount is large.
 ///
 /// # Errors
 /// [`UsageError`] without consent.
@@ -53,8 +53,8 @@ pub fn announce_and_ask(
     require(context, &announcement, plan.written, ground.drive)
 }
 
-/// Announces that the command `what` overwrites the file or device at `path`, on a drive of
-/// this size. Asks for consent if the amount is large.
+/// Announces that the command `what` overwrites the file or device at `path`, on a drive
+/// of this size. Asks for consent if the amount is large.
 ///
 /// # Errors
 /// [`UsageError`] without consent.
@@ -91,8 +91,8 @@ pub fn can_be_given(context: &Context) -> bool {
     context.yes || (std::io::stdin().is_terminal() && std::io::stderr().is_terminal())
 }
 
-/// Asks on the terminal. `--yes` answers yes without asking; without a terminal, the answer
-/// is no.
+/// Asks on the terminal. `--yes` answers yes without asking; without a terminal, the
+/// answer is no.
 pub fn ask(context: &Context, question: &str) -> anyhow::Result<bool> {
     if context.yes {
         context.remark(&format!("{question} Yes (--yes)."));
@@ -111,8 +111,8 @@ pub fn ask(context: &Context, question: &str) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Waits until an answer can be read. A blocking read would continue after a signal, but an
-/// interrupt is an answer too.
+/// Waits until an answer can be read. A blocking read would continue after a signal, but
+/// an interrupt is an answer too.
 fn answered() -> anyhow::Result<()> {
     let stdin = std::io::stdin();
     let a_moment = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };

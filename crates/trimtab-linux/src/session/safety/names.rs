@@ -1,5 +1,5 @@
-//! Names of the entries that runs create in a workspace. An entry with any other name belongs
-//! to someone else.
+//! Names of the entries that runs create in a workspace. An entry with any other name
+//! belongs to someone else.
 //!
 //! ```text
 //!     marker                            identifies the owner of the workspace
@@ -18,8 +18,8 @@ pub const MARKER: &str = "marker";
 /// Directory for the extracted content of an archive.
 pub const ARCHIVE: &str = "archive";
 
-/// Fixed names: the top-level directories of a synthetic tree, the groups of `bench age`, and
-/// single files.
+/// Fixed names: the top-level directories of a synthetic tree, the groups of `bench age`,
+/// and single files.
 const FIXED: &str = "
     tree Documentation arch block crypto drivers firmware fs include init ipc kernel lib mm net samples scripts
     security sound tools usr virt
@@ -46,8 +46,8 @@ fn is_of_a_run(name: &str) -> bool {
         || name.strip_prefix("beside-").is_some_and(beside)
 }
 
-/// True if a workload uses this name for a file or directory: a fixed name, or a number. A
-/// letter or word may precede the number, and a source-file extension may follow it.
+/// True if a workload uses this name for a file or directory: a fixed name, or a number.
+/// A letter or word may precede the number, and a source-file extension may follow it.
 fn is_of_a_workload(name: &str) -> bool {
     if FIXED.split_ascii_whitespace().any(|fixed| fixed == name) {
         return true;

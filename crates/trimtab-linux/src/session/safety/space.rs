@@ -10,14 +10,16 @@ use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::quoted;
 use trimtab_sim::target::{TargetError, TargetResult};
 
-/// Default reserve: this, or one part in [`RESERVE_SHARE`] of the filesystem if that is more.
+/// Default reserve: this, or one part in [`RESERVE_SHARE`] of the filesystem if that is
+/// more.
 const RESERVE_MIN: Bytes = Bytes(1 << 30);
 const RESERVE_SHARE: u64 = 20;
 
 /// Interval between checks of the free space.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Returns the size of the filesystem, and the free space available to unprivileged users.
+/// Returns the size of the filesystem, and the free space available to unprivileged
+/// users.
 fn sizes(dir: impl AsFd) -> rustix::io::Result<(Bytes, Bytes)> {
     let stat = rustix::fs::fstatvfs(dir)?;
     Ok((
@@ -52,8 +54,8 @@ pub fn check(
     Ok(reserve)
 }
 
-/// Returns how much can be written at `path` without touching the reserve. Valid only until
-/// another process writes.
+/// Returns how much can be written at `path` without touching the reserve. Valid only
+/// until another process writes.
 ///
 /// # Errors
 /// The free space cannot be determined.
@@ -62,8 +64,8 @@ pub fn usable(path: &Path, reserve: Option<Bytes>) -> anyhow::Result<Bytes> {
     Ok(Bytes(free.0.saturating_sub(reserve.0)))
 }
 
-/// Explains why `space` does not fit in addition to the reserve, and suggests a remedy. The
-/// remedy never exceeds the size of the filesystem.
+/// Explains why `space` does not fit in addition to the reserve, and suggests a remedy.
+/// The remedy never exceeds the size of the filesystem.
 fn why_not(total: Bytes, free: Bytes, reserve: Bytes, space: Bytes) -> String {
     let wanted = space.saturating_add(reserve);
     let missing = Bytes(wanted.0.saturating_sub(free.0));
@@ -128,7 +130,8 @@ pub fn is_full(path: &Path) -> Option<String> {
 /// A filesystem with less free space than one part in this number counts as full.
 const FULL_SHARE: u64 = 100;
 
-/// Monitors the reserve during a run, because other processes may also fill the filesystem.
+/// Monitors the reserve during a run, because other processes may also fill the
+/// filesystem.
 #[derive(Debug)]
 pub struct Guard {
     dir: OwnedFd,
@@ -138,20 +141,20 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Monitors the filesystem of `dir`. A run stops once less than half of the reserve is free,
-    /// because the filesystem's own structures also take space.
+    /// Monitors the filesystem of `dir`. A run stops once less than half of the reserve
+    /// is free, because the filesystem's own structures also take space.
     pub fn new(dir: OwnedFd, path: PathBuf, reserve: Bytes) -> Self {
         Self { dir, path, least: Bytes(reserve.0 / 2), looked: Instant::now() }
     }
 
-    /// Starts counting the discards that reach the drives of the directory; `None` if they are
-    /// not counted.
+    /// Starts counting the discards that reach the drives of the directory; `None` if
+    /// they are not counted.
     pub fn meter(&self) -> Option<Meter> {
         Meter::start(&self.path).ok()
     }
 
-    /// Returns an error once too little space is free or the directory has been removed. Cheap:
-    /// checks at most twice per second.
+    /// Returns an error once too little space is free or the directory has been removed.
+    /// Cheap: checks at most twice per second.
     pub fn check(&mut self) -> TargetResult {
         if self.looked.elapsed() < LOOK_EVERY {
             return Ok(());
@@ -168,8 +171,8 @@ impl Guard {
         let unknown = |errno: rustix::io::Errno| {
             error(std::io::Error::from(errno).to_string(), errno.raw_os_error())
         };
-        // A link count of 0 means that another process has removed the directory. Data written
-        // there would be lost.
+        // A link count of 0 means that another process has removed the directory. Data
+        // written there would be lost.
         let stat = rustix::fs::fstat(&self.dir).map_err(unknown)?;
         if stat.st_nlink == 0 {
             return Err(error("it has been removed meanwhile".to_owned(), libc::ENOENT));

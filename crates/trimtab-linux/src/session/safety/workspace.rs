@@ -1,8 +1,8 @@
 //! The working directory of a command, and the detection of those that crashed runs left
 //! behind.
 //!
-//! A workspace contains `marker` and the directories of the runs. The marker names the owning
-//! process and is locked while that process lives.
+//! A workspace contains `marker` and the directories of the runs. The marker names the
+//! owning process and is locked while that process lives.
 
 use super::names::{self, ARCHIVE, MARKER};
 use super::{Guard, TargetDirectory, consent};
@@ -40,7 +40,8 @@ pub struct Workspace {
     /// Locked while this process lives; `None` once the workspace is removed.
     marker: Option<File>,
     _unfinished: TemporaryChangeGuard,
-    /// Keeps a closed output pipe from ending the process before the directory is removed.
+    /// Keeps a closed output pipe from ending the process before the directory is
+    /// removed.
     _pipe: ClosedPipeGuard,
 }
 
@@ -74,8 +75,8 @@ impl Workspace {
         }
     }
 
-    /// Fails if the workspace is not on `mount`. The mount was found by name, and a user who may
-    /// change a directory on the way can redirect that name for a moment.
+    /// Fails if the workspace is not on `mount`. The mount was found by name, and a user
+    /// who may change a directory on the way can redirect that name for a moment.
     pub fn require_on(&self, mount: Option<&Mount>) -> anyhow::Result<()> {
         let here = mountinfo::mount_id_of(&self.dir);
         match mount.zip(here) {
@@ -118,9 +119,9 @@ impl Workspace {
         Ok(Guard::new(dir.into(), self.path.clone(), self.reserve))
     }
 
-    /// Removes the workspace and returns `outcome`. Call after the result has been saved and
-    /// printed, so that a failed removal loses no result. If both fail, returns the error of the
-    /// outcome and only remarks that of the removal.
+    /// Removes the workspace and returns `outcome`. Call after the result has been saved
+    /// and printed, so that a failed removal loses no result. If both fail, returns the
+    /// error of the outcome and only remarks that of the removal.
     pub fn close_after<T>(
         self,
         context: &Context,
@@ -166,8 +167,8 @@ fn remove(
     path: &Path,
     marker: Option<File>,
 ) -> anyhow::Result<()> {
-    // Remove the marker last, so that after a kill the rest still names its owner. Close it
-    // first, because FUSE and NFS keep open files under another name.
+    // Remove the marker last, so that after a kill the rest still names its owner. Close
+    // it first, because FUSE and NFS keep open files under another name.
     let contents = || {
         for inner in dir.names()?.iter().filter(|inner| *inner != MARKER) {
             if let Ok(held) = dir.open_dir(inner) {
@@ -226,8 +227,8 @@ fn furnish(dir: &Dir) -> std::io::Result<File> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Owner {
     pid: u32,
-    /// Start time of the process, in clock ticks since boot. It distinguishes processes that
-    /// reuse the pid.
+    /// Start time of the process, in clock ticks since boot. It distinguishes processes
+    /// that reuse the pid.
     started: u64,
     boot: String,
     host: String,
@@ -248,8 +249,8 @@ impl Owner {
         })
     }
 
-    /// True if this owner matches the name and inode of the directory. A marker in a copied or
-    /// renamed directory does not match.
+    /// True if this owner matches the name and inode of the directory. A marker in a
+    /// copied or renamed directory does not match.
     fn fits(&self, name: &str, dir: &Dir) -> bool {
         let of_process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next())
             == Some(&*self.pid.to_string());
@@ -317,8 +318,8 @@ enum LeftoverState {
     Copy,
 }
 
-/// Finds the leftovers of crashed runs in `ground` and offers to remove them. Leaves live and
-/// foreign directories alone.
+/// Finds the leftovers of crashed runs in `ground` and offers to remove them. Leaves live
+/// and foreign directories alone.
 pub fn deal_with_leftovers(context: &Context, ground: &TargetDirectory) -> anyhow::Result<()> {
     sweep(ground);
     for leftover in
@@ -401,8 +402,8 @@ fn deal_with_dead(
 /// Maximum number of foreign entries that a message names.
 const FOREIGN_SHOWN: usize = 3;
 
-/// Removes the entries that runs have created from a leftover, except the marker. Returns the
-/// rest.
+/// Removes the entries that runs have created from a leftover, except the marker. Returns
+/// the rest.
 fn remove_ours(dir: &Dir) -> std::io::Result<Vec<PathBuf>> {
     // Content of an archive may have any names.
     if let Ok(archive) = dir.open_dir(ARCHIVE) {
@@ -464,7 +465,8 @@ fn state(dir: &Dir, name: &str) -> (LeftoverState, Option<File>) {
     }
     let marker = match dir.open_read(MARKER) {
         Ok(marker) => marker,
-        // Being set up or removed; or a crash interrupted that, and the directory is empty.
+        // Being set up or removed; or a crash interrupted that, and the directory is
+        // empty.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return match (is_old(dir), is_empty(dir)) {
                 (true, true) => (LeftoverState::Dead, None),
@@ -486,7 +488,8 @@ fn state(dir: &Dir, name: &str) -> (LeftoverState, Option<File>) {
     let _ = (&marker).take(MARKER_BYTES_MAX).read_to_string(&mut text);
     let state = match Owner::parse(&text) {
         None if !is_old(dir) => LeftoverState::Alive,
-        // Killed before it wrote its marker, and therefore before it created anything else.
+        // Killed before it wrote its marker, and therefore before it created anything
+        // else.
         None if text.is_empty() && dir.names().is_ok_and(|names| names == [MARKER]) => {
             LeftoverState::Dead
         }
@@ -506,8 +509,8 @@ fn is_old(dir: &Dir) -> bool {
     now.saturating_sub(modified) > 60
 }
 
-/// True if the directory is empty, apart from removed files that a FUSE server or NFS client
-/// keeps.
+/// True if the directory is empty, apart from removed files that a FUSE server or NFS
+/// client keeps.
 fn is_empty(dir: &Dir) -> bool {
     dir.names()
         .is_ok_and(|names| names.iter().all(|name| is_renamed_open_file(name.as_encoded_bytes())))
@@ -726,8 +729,8 @@ mod tests {
             fs::create_dir_all(left.join(file).parent().unwrap()).unwrap();
             fs::write(left.join(file), b"precious").unwrap();
         }
-        // A copy elsewhere keeps the name and the marker; a renamed workspace does not match its
-        // marker.
+        // A copy elsewhere keeps the name and the marker; a renamed workspace does not
+        // match its marker.
         let copy = dir.path().join("aside").join(left.file_name().unwrap());
         for path in ["run/tree/file1", MARKER, "notes.md"] {
             fs::create_dir_all(copy.join(path).parent().unwrap()).unwrap();

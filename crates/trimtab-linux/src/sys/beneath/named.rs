@@ -1,8 +1,8 @@
-//! Resolves user-named paths one component at a time. A link on the way is followed only if
-//! no user but root and this user can have placed or replaced it. Linux does the same in
-//! `/tmp` (`fs.protected_symlinks`). This module does it always, in every directory that
-//! other users may write to, for links of any owner. A link such as `/home -> /usr/home` works
-//! as usual.
+//! Resolves user-named paths one component at a time. A link on the way is followed only
+//! if no user but root and this user can have placed or replaced it. Linux does the same
+//! in `/tmp` (`fs.protected_symlinks`). This module does it always, in every directory
+//! that other users may write to, for links of any owner. A link such as `/home ->
+//! /usr/home` works as usual.
 
 use rustix::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
@@ -25,8 +25,8 @@ pub struct ResolvedObject {
     /// The object, opened with `O_PATH`.
     object: OwnedFd,
     stat: Stat,
-    /// The object is an open file of a process (`/dev/stdin`, `/dev/fd/63`), reached through no
-    /// file name.
+    /// The object is an open file of a process (`/dev/stdin`, `/dev/fd/63`), reached
+    /// through no file name.
     held: bool,
     /// Only root and this user can have placed the object.
     guarded: bool,
@@ -39,10 +39,10 @@ pub fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == user || user == 0 && called_sudo() == Some(uid)
 }
 
-/// True if users other than root and this user may add entries to this directory or write to
-/// this file. A group with the user's own number is private to the user. With an access list,
-/// however, the group bits are a mask, and a set write bit may mean that another user may
-/// write.
+/// True if users other than root and this user may add entries to this directory or write
+/// to this file. A group with the user's own number is private to the user. With an
+/// access list, however, the group bits are a mask, and a set write bit may mean that
+/// another user may write.
 pub(super) fn is_shared(object: impl AsFd, stat: &Stat) -> bool {
     let own_group = stat.st_gid != 0 && stat.st_gid == stat.st_uid;
     let group = stat.st_mode & 0o020 != 0 && (!own_group || has_access_list(object));
@@ -98,7 +98,8 @@ impl PathWalk {
         Ok(())
     }
 
-    /// Resolves the rest of the path. With `make`, creates missing directories with mode 0700.
+    /// Resolves the rest of the path. With `make`, creates missing directories with mode
+    /// 0700.
     fn run(mut self, make: bool) -> io::Result<ResolvedObject> {
         while let Some(name) = self.todo.pop_front() {
             if name == "/" || name == ".." {
@@ -139,8 +140,8 @@ impl PathWalk {
         Ok(ResolvedObject { object: self.at, stat: self.at_stat, held: false, guarded })
     }
 
-    /// Handles a component that is not a directory: follows a trusted link, or returns the final
-    /// object.
+    /// Handles a component that is not a directory: follows a trusted link, or returns
+    /// the final object.
     fn no_directory(&mut self, name: &OsStr) -> io::Result<Option<ResolvedObject>> {
         let object = rustix::fs::openat(&self.at, name, LOOK, Mode::empty())?;
         let stat = rustix::fs::fstat(&object)?;
@@ -272,14 +273,14 @@ pub fn real_path(object: &OwnedFd) -> io::Result<PathBuf> {
 pub enum Streams {
     /// None, because the input is read more than once or not sequentially.
     No,
-    /// Pipes that this process inherited (`/dev/stdin`, a shell's `<(...)`), read to their end,
-    /// and `/dev/null` as empty input.
+    /// Pipes that this process inherited (`/dev/stdin`, a shell's `<(...)`), read to
+    /// their end, and `/dev/null` as empty input.
     Pipes,
 }
 
-/// Opens a user-named file for reading. Rejects other objects before opening them: opening a
-/// pipe would block, a device could be read without end, and opening a device may have side
-/// effects.
+/// Opens a user-named file for reading. Rejects other objects before opening them:
+/// opening a pipe would block, a device could be read without end, and opening a device
+/// may have side effects.
 pub fn open_to_read(path: &Path, streams: Streams) -> io::Result<File> {
     crate::sys::confinement::check_read(path)?;
     let named = ResolvedObject::look_up(path)?;
@@ -319,8 +320,8 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_all(open_to_read(path, Streams::Pipes)?, bytes_max)
 }
 
-/// Reads an open file to its end. Fails if it is longer than `bytes_max`; a regular file is
-/// then not read at all.
+/// Reads an open file to its end. Fails if it is longer than `bytes_max`; a regular file
+/// is then not read at all.
 pub fn read_all(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let too_long = || {
         io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {bytes_max} bytes"))

@@ -10,15 +10,15 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Maximum depth, larger than any tree that this program makes. Each level keeps a descriptor
-/// open during the removal.
+/// Maximum depth, larger than any tree that this program makes. Each level keeps a
+/// descriptor open during the removal.
 const DEPTH_MAX: u32 = 512;
-/// Names read from a directory at a time, to bound the memory for directories with millions
-/// of entries.
+/// Names read from a directory at a time, to bound the memory for directories with
+/// millions of entries.
 const BATCH: usize = 4096;
 
-/// Maximum wait for removed entries to disappear: a FUSE server removes a renamed open file
-/// shortly after it is closed.
+/// Maximum wait for removed entries to disappear: a FUSE server removes a renamed open
+/// file shortly after it is closed.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Pause between two passes without progress.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -29,8 +29,8 @@ const AFTER_SIGNAL_MIN: Duration = Duration::from_millis(500);
 /// Maximum number of entries that a message names.
 const NAMED_MAX: usize = 3;
 
-/// True if a filesystem gives such names to removed open files. FUSE servers (libfuse) and
-/// NFS clients rename these files until they are closed.
+/// True if a filesystem gives such names to removed open files. FUSE servers (libfuse)
+/// and NFS clients rename these files until they are closed.
 pub fn is_renamed_open_file(name: &[u8]) -> bool {
     [&b".fuse_hidden"[..], b".nfs"].iter().any(|prefix| {
         let number = name.strip_prefix(*prefix);
@@ -38,9 +38,9 @@ pub fn is_renamed_open_file(name: &[u8]) -> bool {
     })
 }
 
-/// Removes the content of `dir`, but not `dir` itself. Fails with `ResourceBusy` if removed
-/// entries persist (open files on FUSE and NFS), and with `Interrupted` some time after a
-/// signal.
+/// Removes the content of `dir`, but not `dir` itself. Fails with `ResourceBusy` if
+/// removed entries persist (open files on FUSE and NFS), and with `Interrupted` some time
+/// after a signal.
 pub fn contents(dir: &OwnedFd) -> io::Result<()> {
     TreeRemoval { began: Instant::now() }.contents(dir, Path::new(""), 0)
 }
@@ -137,9 +137,9 @@ fn busy(at: &Path, batch: &[(CString, FileType)]) -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, format!("still in use: {}{more}", named.join(", ")))
 }
 
-/// Removes the files and directories in `dir` that `is_ours` accepts by name and depth. Keeps
-/// all other entries, and the directories that contain them. Returns the remaining paths,
-/// relative to `dir`.
+/// Removes the files and directories in `dir` that `is_ours` accepts by name and depth.
+/// Keeps all other entries, and the directories that contain them. Returns the remaining
+/// paths, relative to `dir`.
 pub fn known(
     dir: &OwnedFd,
     depth: u32,
@@ -193,8 +193,8 @@ pub fn name_of(entry: &DirEntry) -> &[u8] {
     entry.file_name().to_bytes()
 }
 
-/// Fails with `EXDEV` unless both directories are on the same mount. A bind mount of the same
-/// filesystem counts as another mount.
+/// Fails with `EXDEV` unless both directories are on the same mount. A bind mount of the
+/// same filesystem counts as another mount.
 pub fn require_same_mount(parent: BorrowedFd<'_>, dir: BorrowedFd<'_>) -> Result<(), Errno> {
     let mount = |fd: BorrowedFd<'_>| {
         let seen = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;

@@ -277,8 +277,8 @@ fn linked() -> tempfile::TempDir {
 }
 
 proptest::proptest! {
-    /// The kernel is the oracle: if all links are the user's own, a path resolves or fails as it
-    /// does in the kernel.
+    /// The kernel is the oracle: if all links are the user's own, a path resolves or
+    /// fails as it does in the kernel.
     #[test]
     fn look_up_resolves_own_links_like_the_kernel(
         steps in proptest::collection::vec(proptest::sample::select(vec![
@@ -318,7 +318,8 @@ fn link_in_shared_directory_is_never_followed() {
                 "{path} {mode:o}"
             );
         }
-        // Only links in the shared directory are affected; paths that need none still resolve.
+        // Only links in the shared directory are affected; paths that need none still
+        // resolve.
         assert!(look("a/b/d").is_ok() && look("c/file").is_ok());
     }
     shared("", 0o700);
@@ -341,8 +342,8 @@ fn open_or_make_follows_own_links_and_is_private() {
     );
 }
 
-/// Regression: root with another user's HOME created `.local/share` there, owned by root, and
-/// then refused to use it.
+/// Regression: root with another user's HOME created `.local/share` there, owned by root,
+/// and then refused to use it.
 #[test]
 fn make_sheltered_creates_nothing_in_shared_directory() {
     let directory = linked();
@@ -401,8 +402,8 @@ fn open_stream_to_write_accepts_streams_only() {
     assert_eq!(fs::read(at("a/f")).unwrap(), b"xy");
 }
 
-/// Grants user 65534 all rights through an access list, limited by the mask. Returns false if
-/// access lists are not supported.
+/// Grants user 65534 all rights through an access list, limited by the mask. Returns
+/// false if access lists are not supported.
 fn grant(path: &Path, list: &std::ffi::CStr, mask: u16) -> bool {
     // Version 2; then tag, permissions and id for owner, user 65534, group, mask, other.
     let entries: [(u16, u16, u32); 5] = [

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 /// The only registered file.
 const FILE: types::Fixed = types::Fixed(0);
-/// `BLOCK_URING_CMD_DISCARD` of `linux/blkdev.h`, Linux 6.12: discards without blocking the
-/// submitter.
+/// `BLOCK_URING_CMD_DISCARD` of `linux/blkdev.h`, Linux 6.12: discards without blocking
+/// the submitter.
 const BLOCK_URING_CMD_DISCARD: u32 = 0x1200;
 /// Largest range that can be registered as one buffer.
 const REGISTERED_MAX: usize = 1 << 30;
 /// Pause between two polls on kernels without a wait with a time limit.
 const POLL: Duration = Duration::from_micros(20);
 
-/// A ring with a registered file. The pool is registered too if the limit on locked memory
-/// allows it.
+/// A ring with a registered file. The pool is registered too if the limit on locked
+/// memory allows it.
 pub struct Ring {
     ring: IoUring,
     /// The memory is registered: pinned once instead of for every operation.
@@ -26,13 +26,14 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Creates a ring for `entries` operations in flight on `file` and `pool`. The pool must
-    /// outlive the ring.
+    /// Creates a ring for `entries` operations in flight on `file` and `pool`. The pool
+    /// must outlive the ring.
     pub fn new(file: &OwnedFd, entries: u32, pool: &Pool) -> io::Result<Self> {
         let ring = build(entries.next_power_of_two())?;
         ring.submitter().register_files(&[file.as_raw_fd()])?;
         let memory = libc::iovec { iov_base: pool.base().cast(), iov_len: pool.len() };
-        // SAFETY: the owner of both unmaps the pool only after the last operation has completed.
+        // SAFETY: the owner of both unmaps the pool only after the last operation has
+        // completed.
         let registered = pool.len() <= REGISTERED_MAX
             && unsafe { ring.submitter().register_buffers(&[memory]) }.is_ok();
         Ok(Self { ring, registered })
@@ -42,8 +43,8 @@ impl Ring {
     #[inline]
     pub fn push(&mut self, request: &TransferRequest) {
         let entry = self.entry(request).user_data(u64::from(request.what.tag));
-        // SAFETY: the memory of the request lies in the pool and belongs to its tag until its
-        // completion is taken.
+        // SAFETY: the memory of the request lies in the pool and belongs to its tag until
+        // its completion is taken.
         unsafe { self.ring.submission().push(&entry) }
             .expect("the ring has an entry for every tag");
     }
@@ -139,7 +140,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Interruptions and a shortage of request memory are transient; other errors are permanent.
+    /// Interruptions and a shortage of request memory are transient; other errors are
+    /// permanent.
     #[cold]
     fn retry(&self, error: io::Error) -> io::Result<()> {
         match error.raw_os_error() {
@@ -152,8 +154,8 @@ impl Ring {
         }
     }
 
-    /// Takes all completions and calls `each` with the tag and the system call's result, or a
-    /// negative error number.
+    /// Takes all completions and calls `each` with the tag and the system call's result,
+    /// or a negative error number.
     #[inline]
     pub fn take(&mut self, mut each: impl FnMut(u32, i32)) {
         for completion in self.ring.completion() {
@@ -163,8 +165,8 @@ impl Ring {
 }
 
 /// Builds the most efficient ring that this kernel supports. The waiting thread runs
-/// completions (Linux 6.1), or at least is not interrupted by them (5.19), or the ring has no
-/// such option.
+/// completions (Linux 6.1), or at least is not interrupted by them (5.19), or the ring
+/// has no such option.
 fn build(entries: u32) -> io::Result<IoUring> {
     let deferred =
         IoUring::builder().setup_clamp().setup_single_issuer().setup_defer_taskrun().build(entries);

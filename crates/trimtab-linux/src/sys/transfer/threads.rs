@@ -76,8 +76,8 @@ impl Threads {
         drop(self.shared.finished.wait_timeout_while(state, left, |state| state.done.is_empty()));
     }
 
-    /// Takes all completions and calls `each` with the tag and the system call's result, or a
-    /// negative error number.
+    /// Takes all completions and calls `each` with the tag and the system call's result,
+    /// or a negative error number.
     pub fn take(&mut self, mut each: impl FnMut(u32, i32)) {
         std::mem::swap(&mut self.taken, &mut self.shared.lock().done);
         for (tag, result) in self.taken.drain(..) {
@@ -121,14 +121,15 @@ impl SharedTransferQueue {
     }
 }
 
-/// Executes a request with a blocking call. Returns the system call's result, or a negative
-/// error number.
+/// Executes a request with a blocking call. Returns the system call's result, or a
+/// negative error number.
 pub fn execute(file: &OwnedFd, request: &TransferRequest) -> i32 {
     let fd = file.as_raw_fd();
     let TransferRequest { what: Transfer { action, offset, len, .. }, address } = *request;
     loop {
         let result = match action {
-            // SAFETY: the memory belongs to the request's tag until its completion is taken.
+            // SAFETY: the memory belongs to the request's tag until its completion is
+            // taken.
             TransferAction::Read => unsafe {
                 libc::pread(fd, address.cast(), len as usize, offset as libc::off_t)
             },

@@ -37,8 +37,8 @@ pub struct Control {
 struct Argument<'a> {
     queue: Option<u16>,
     inline: u64,
-    /// The data start with the path of the character device. Unprivileged devices need this, and
-    /// so do some commands.
+    /// The data start with the path of the character device. Unprivileged devices need
+    /// this, and so do some commands.
     with_path: bool,
     data: &'a [u8],
     /// Size of the answer in bytes.
@@ -49,15 +49,15 @@ impl Control {
     /// Opens the control device.
     ///
     /// # Errors
-    /// `ENOENT` if the driver is not loaded; the kernel's error if access is denied or io_uring
-    /// is not available.
+    /// `ENOENT` if the driver is not loaded; the kernel's error if access is denied or
+    /// io_uring is not available.
     pub fn open() -> io::Result<Self> {
         let device = File::options().read(true).write(true).open(NODE)?;
         Ok(Self { ring: IoUring::builder().build(4)?, device })
     }
 
-    /// Returns the driver's features as device flags; `None` if the driver is too old to report
-    /// them (before Linux 6.5).
+    /// Returns the driver's features as device flags; `None` if the driver is too old to
+    /// report them (before Linux 6.5).
     ///
     /// # Errors
     /// Any other error from the kernel.
@@ -76,7 +76,8 @@ impl Control {
         }
     }
 
-    /// Creates a device. Returns the parameters that the kernel accepted in place of `wanted`.
+    /// Creates a device. Returns the parameters that the kernel accepted in place of
+    /// `wanted`.
     ///
     /// # Errors
     /// The kernel's error.
@@ -93,7 +94,8 @@ impl Control {
     /// Returns the parameters of the device with this number.
     ///
     /// # Errors
-    /// `ENODEV` if there is no such device, `EPERM` or `EACCES` if it belongs to another user.
+    /// `ENODEV` if there is no such device, `EPERM` or `EACCES` if it belongs to another
+    /// user.
     pub fn info(&mut self, number: u32) -> io::Result<Info> {
         let answer = self.ask(
             number,
@@ -131,8 +133,8 @@ impl Control {
         Ok(set)
     }
 
-    /// Creates the block device. All queues must already wait for requests in other threads of
-    /// this process, because the kernel reads from the device immediately.
+    /// Creates the block device. All queues must already wait for requests in other
+    /// threads of this process, because the kernel reads from the device immediately.
     ///
     /// # Errors
     /// The kernel's error.
@@ -149,8 +151,8 @@ impl Control {
         self.command(device, STOP, &Argument::default()).map(drop)
     }
 
-    /// Deletes the device once its character device is closed. Kernels before Linux 6.9 support
-    /// only a blocking delete, which is used if `may_wait`.
+    /// Deletes the device once its character device is closed. Kernels before Linux 6.9
+    /// support only a blocking delete, which is used if `may_wait`.
     ///
     /// # Errors
     /// The kernel's error.
@@ -207,11 +209,11 @@ impl Control {
         }
     }
 
-    /// Submits the command and waits for its result. After an error the kernel may still hold the
-    /// command.
+    /// Submits the command and waits for its result. After an error the kernel may still
+    /// hold the command.
     fn carry_out(&mut self, entry: &squeue::Entry128) -> io::Result<i32> {
-        // SAFETY: the caller keeps the memory behind the entry until the command completes, and
-        // leaks it if completion is unknown.
+        // SAFETY: the caller keeps the memory behind the entry until the command
+        // completes, and leaks it if completion is unknown.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.map_err(|_| io::Error::other("the ring is full"))?;
         loop {

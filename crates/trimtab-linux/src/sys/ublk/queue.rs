@@ -1,9 +1,9 @@
 //! One queue of a ublk device: its requests and their data memory.
 //!
-//! The server owns a request from [`Queue::take`] until [`UblkQueue::commit`]; the kernel owns it
-//! otherwise. Owning the request means owning its memory. The kernel copies write data in
-//! before it delivers the request, and copies read data out when it receives the answer. Both
-//! copies run in the thread that created the queue.
+//! The server owns a request from [`Queue::take`] until [`UblkQueue::commit`]; the kernel
+//! owns it otherwise. Owning the request means owning its memory. The kernel copies write
+//! data in before it delivers the request, and copies read data out when it receives the
+//! answer. Both copies run in the thread that created the queue.
 
 use super::super::pool::Pool;
 use super::{Info, encoded};
@@ -82,9 +82,9 @@ impl Descriptions {
 
     fn of(&self, request: usize) -> RequestDescriptor {
         assert!(request < self.depth, "the queue has that request");
-        // SAFETY: the read is inside the mapping. The kernel writes a descriptor only before it
-        // delivers the request, after the previous answer. A violation would yield wrong numbers
-        // and no worse.
+        // SAFETY: the read is inside the mapping. The kernel writes a descriptor only
+        // before it delivers the request, after the previous answer. A violation would
+        // yield wrong numbers and no worse.
         unsafe { self.base.as_ptr().add(request).read_volatile() }
     }
 }
@@ -154,16 +154,16 @@ impl UblkQueue {
             .cmd(answer(self.number, request, result, address))
             .build();
         let entry = entry.user_data(request as u64);
-        // SAFETY: the memory outlives the ring, and no code accesses it while the kernel owns the
-        // request.
+        // SAFETY: the memory outlives the ring, and no code accesses it while the kernel
+        // owns the request.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.enter(0, None)?;
         }
         Ok(())
     }
 
-    /// Appends the pending completions to `arrived`: each with its request, and a negative error
-    /// number on failure.
+    /// Appends the pending completions to `arrived`: each with its request, and a
+    /// negative error number on failure.
     pub fn take(&mut self, arrived: &mut Vec<(usize, i32)>) {
         for completion in self.ring.completion() {
             let (request, result) = (completion.user_data() as usize, completion.result());
@@ -182,8 +182,8 @@ impl UblkQueue {
         self.ring.submission().len()
     }
 
-    /// Submits the queued commands and waits for `want` completions. Returns true if `sleep`
-    /// expires first.
+    /// Submits the queued commands and waits for `want` completions. Returns true if
+    /// `sleep` expires first.
     ///
     /// # Errors
     /// Errors that are not transient.
@@ -195,8 +195,8 @@ impl UblkQueue {
             args = args.timespec(timespec);
         }
         let queued = self.queued();
-        // SAFETY: the argument has the type that EXT_ARG requires, and the queued entries stay
-        // valid (see `push`).
+        // SAFETY: the argument has the type that EXT_ARG requires, and the queued entries
+        // stay valid (see `push`).
         match unsafe {
             self.ring.submitter().enter(queued as u32, want as u32, flags.bits(), Some(&args))
         } {
@@ -222,7 +222,8 @@ impl UblkQueue {
         )
     }
 
-    /// Answers with a byte count or a negative error number, and fetches the next request.
+    /// Answers with a byte count or a negative error number, and fetches the next
+    /// request.
     ///
     /// # Errors
     /// The kernel's error.
@@ -234,15 +235,16 @@ impl UblkQueue {
         self.push(COMMIT_AND_FETCH, request, result)
     }
 
-    /// Releases the memory of all requests to the kernel and discards its content. Call only
-    /// while the server owns no request.
+    /// Releases the memory of all requests to the kernel and discards its content. Call
+    /// only while the server owns no request.
     pub fn give_back(&mut self) {
         // The kernel writes to this memory only in this thread, in system calls.
         self.data.give_back();
     }
 }
 
-/// A ring for up to `commands` commands in flight. The driver delivers requests as completions.
+/// A ring for up to `commands` commands in flight. The driver delivers requests as
+/// completions.
 fn ring(commands: usize) -> io::Result<IoUring<squeue::Entry128>> {
     let commands = u32::try_from(commands.next_power_of_two())
         .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;

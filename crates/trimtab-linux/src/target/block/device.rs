@@ -1,8 +1,8 @@
-//! Claims a block device or file whose content may be destroyed: only if it is unused and the
-//! user has named it twice.
+//! Claims a block device or file whose content may be destroyed: only if it is unused and
+//! the user has named it twice.
 //!
-//! A path is resolved once. The checks and the writes apply to that object, not to anything
-//! that takes its name later.
+//! A path is resolved once. The checks and the writes apply to that object, not to
+//! anything that takes its name later.
 
 use super::signature;
 pub use super::signature::OwnData;
@@ -62,7 +62,8 @@ struct ResolvedTarget {
 }
 
 impl ResolvedTarget {
-    /// Follows a link only if root or this user must have created it, as in `/dev/disk/by-id`.
+    /// Follows a link only if root or this user must have created it, as in
+    /// `/dev/disk/by-id`.
     fn look_up(path: &Path) -> anyhow::Result<Self> {
         let label = path.display().to_string();
         let found = beneath::ResolvedObject::look_up(path)
@@ -104,8 +105,8 @@ impl ResolvedTarget {
     }
 }
 
-/// Claims the device at `path`: for reading, or for writing if it is named twice, unused, and
-/// holds nothing that was not named.
+/// Claims the device at `path`: for reading, or for writing if it is named twice, unused,
+/// and holds nothing that was not named.
 pub fn claim(
     path: &Path,
     writable: bool,
@@ -151,7 +152,8 @@ pub fn claim(
     Ok(Claim { file, label, size, device: Some((block_size, trims)) })
 }
 
-/// Claims the regular file at `path` for writing: named twice, unused, no unnamed content.
+/// Claims the regular file at `path` for writing: named twice, unused, no unnamed
+/// content.
 pub fn claim_file(
     path: &Path,
     destroy: &DestroyConsent,
@@ -176,8 +178,9 @@ pub fn claim_file(
     Ok(Claim { file, label, size, device: None })
 }
 
-/// Time that a device may stay claimed after its process has ended: the kernel tears down an
-/// io_uring ring after the process has ended, and the ring holds the device open until then.
+/// Time that a device may stay claimed after its process has ended: the kernel tears down
+/// an io_uring ring after the process has ended, and the ring holds the device open until
+/// then.
 const CLAIM_LINGERS: Duration = Duration::from_secs(3);
 
 fn open(named: &ResolvedTarget, writable: bool) -> anyhow::Result<OwnedFd> {

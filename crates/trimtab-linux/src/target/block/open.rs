@@ -26,7 +26,8 @@ const IN_FLIGHT_MAX: u64 = 1 << 30;
 const QUEUE_DEPTH_MAX: u32 = 32768;
 
 impl BlockFile {
-    /// Creates `name` in `dir`, all `size` bytes allocated. Errors call the directory `path`.
+    /// Creates `name` in `dir`, all `size` bytes allocated. Errors call the directory
+    /// `path`.
     pub fn create(
         dir: impl AsFd,
         path: &Path,
@@ -49,7 +50,8 @@ impl BlockFile {
         .with_context(|| format!("cannot create {label}"))?;
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size.0) {
             Ok(()) => {}
-            // Not every filesystem can allocate; then the first write of each block does it.
+            // Not every filesystem can allocate; then the first write of each block does
+            // it.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => rustix::fs::ftruncate(&file, size.0)
                 .with_context(|| format!("cannot set the size of {label} to {size}"))?,
             Err(errno) => {
@@ -69,8 +71,8 @@ impl BlockFile {
         )
     }
 
-    /// Opens an existing file. With `writable`, its content is overwritten but its length stays;
-    /// files of the user require a claim.
+    /// Opens an existing file. With `writable`, its content is overwritten but its length
+    /// stays; files of the user require a claim.
     pub fn open_file(path: &Path, writable: bool, options: &BlockOptions) -> anyhow::Result<Self> {
         let label = path.display().to_string();
         let mut warnings = Vec::new();

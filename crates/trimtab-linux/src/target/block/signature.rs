@@ -1,6 +1,6 @@
-//! Detects the contents of a device: by the magic numbers of filesystems, volume managers and
-//! partition tables at their fixed offsets, by libblkid ([`probe`]), and by unknown data at
-//! those offsets ([`holds_unknown_data`]).
+//! Detects the contents of a device: by the magic numbers of filesystems, volume managers
+//! and partition tables at their fixed offsets, by libblkid ([`probe`]), and by unknown
+//! data at those offsets ([`holds_unknown_data`]).
 
 mod probe;
 mod unknown_data;
@@ -107,8 +107,8 @@ const FROM_END: &[MagicNumber] = &[
     magic("gpt", 4096, b"EFI PART"),
     magic("raid member", 8192, &[0xfc, 0x4e, 0x2b, 0xa9]),
     magic("vhd", 512, b"conectix"),
-    // Firmware RAID: SNIA DDF, Intel, NVIDIA, LSI, Promise (at one of several offsets), Silicon
-    // Image, VIA, HighPoint, Adaptec, JMicron.
+    // Firmware RAID: SNIA DDF, Intel, NVIDIA, LSI, Promise (at one of several offsets),
+    // Silicon Image, VIA, HighPoint, Adaptec, JMicron.
     magic("ddf_raid_member", 512, &[0xde, 0x11, 0xde, 0x11]),
     magic("ddf_raid_member", 512, &[0x11, 0xde, 0x11, 0xde]),
     magic("isw_raid_member", 1024, b"Intel Raid ISM Cfg Sig. "),
@@ -196,7 +196,8 @@ fn recognise(head: &[u8], tail: &[u8], size: Bytes) -> Vec<&'static str> {
     {
         found.push("raid member");
     }
-    // A boot signature may be that of a filesystem; with an entry it is a partition table.
+    // A boot signature may be that of a filesystem; with an entry it is a partition
+    // table.
     let entries = |table: &[u8]| table.chunks(16).any(|entry| entry.len() == 16 && entry[4] != 0);
     if holds(head, 510, &[0x55, 0xaa])
         && found.is_empty()

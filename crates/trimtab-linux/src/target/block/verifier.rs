@@ -80,8 +80,8 @@ impl Verifier {
         self.set(offset, len, UNKNOWN);
     }
 
-    /// Registers an operation and marks the overlapping ones as disturbed. Returns true if an
-    /// operation in flight writes to its range.
+    /// Registers an operation and marks the overlapping ones as disturbed. Returns true
+    /// if an operation in flight writes to its range.
     fn begin(&mut self, tag: u32, offset: u64, len: u64, write: bool) -> bool {
         let mut disturbed = false;
         for other in self.in_flight.iter_mut().filter(|other| other.overlaps(offset, len)) {
@@ -92,7 +92,8 @@ impl Verifier {
         disturbed
     }
 
-    /// Sets the units that the range covers fully to `last`; partly covered units become unknown.
+    /// Sets the units that the range covers fully to `last`; partly covered units become
+    /// unknown.
     fn set(&mut self, offset: u64, len: u64, last: u32) {
         let unit = UNIT as u64;
         let (first, end) = (offset / unit, (offset + len).div_ceil(unit));
@@ -104,8 +105,8 @@ impl Verifier {
         }
     }
 
-    /// Ends operation `tag`; `read` is the data of a successful read. The first wrong unit is an
-    /// error: its offset, and the kind of mismatch.
+    /// Ends operation `tag`; `read` is the data of a successful read. The first wrong
+    /// unit is an error: its offset, and the kind of mismatch.
     pub fn end(
         &mut self,
         tag: u32,

@@ -51,8 +51,8 @@ impl Modes<'_> {
     }
 }
 
-/// Writes all of `payload` at offset `at`, the end of the file, in calls of `block` bytes.
-/// `flags` are the open flags of `file`, including [`OFlags::DIRECT`].
+/// Writes all of `payload` at offset `at`, the end of the file, in calls of `block`
+/// bytes. `flags` are the open flags of `file`, including [`OFlags::DIRECT`].
 pub(super) fn write(
     file: &OwnedFd,
     flags: OFlags,
@@ -86,7 +86,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Reads `len` bytes from the start in calls of `block` bytes, a multiple of [`ALIGNMENT`].
+/// Reads `len` bytes from the start in calls of `block` bytes, a multiple of
+/// [`ALIGNMENT`].
 pub(super) fn read(
     file: &OwnedFd,
     len: u64,

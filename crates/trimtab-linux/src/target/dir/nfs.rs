@@ -1,5 +1,5 @@
-//! The operations of an NFS server, as the system calls that it would make: look up the name,
-//! act, make the change durable, reply.
+//! The operations of an NFS server, as the system calls that it would make: look up the
+//! name, act, make the change durable, reply.
 
 use super::{DirTarget, check_interrupt, close, piece};
 use rustix::fd::OwnedFd;

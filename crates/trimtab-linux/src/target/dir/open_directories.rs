@@ -20,7 +20,8 @@ pub(super) struct OpenDirectories {
     shared: bool,
     open: HashMap<String, OwnedFd>,
     open_max: usize,
-    /// Identity of each directory at creation or first use; kept only if the root is shared.
+    /// Identity of each directory at creation or first use; kept only if the root is
+    /// shared.
     identities: HashMap<String, ObjectIdentity>,
 }
 
@@ -69,7 +70,8 @@ impl OpenDirectories {
     }
 
     fn open_again(&mut self, path: &str) -> Result<OwnedFd, Errno> {
-        // `O_PATH` is enough for lookups: needs no list permission, free on network filesystems.
+        // `O_PATH` is enough for lookups: needs no list permission, free on network
+        // filesystems.
         let dir = beneath::open_below(
             self.root.as_fd(),
             Path::new(path),

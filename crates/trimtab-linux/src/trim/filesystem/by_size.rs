@@ -1,12 +1,12 @@
-//! Trims free extents of selected sizes, one request each, if the filesystem reports its free
-//! space (GETFSMAP: ext4, XFS).
+//! Trims free extents of selected sizes, one request each, if the filesystem reports its
+//! free space (GETFSMAP: ext4, XFS).
 //!
 //! ext4 marks a group as trimmed only if a single request covered all of it, and such a
 //! request would send the whole group again. But a request whose minimum extent is longer
 //! than every extent in the group sends nothing and marks the group anyway. So a group is
-//! marked once all its extents have been requested and its free space is still the same; the
-//! next pass then skips it. The last minimum extent that ext4 keeps is restored, because
-//! these requests do not apply to the whole filesystem.
+//! marked once all its extents have been requested and its free space is still the same;
+//! the next pass then skips it. The last minimum extent that ext4 keeps is restored,
+//! because these requests do not apply to the whole filesystem.
 
 use super::{Filesystem, SLOW_MAX, WindowRefusal, WindowTrim};
 use crate::trim::ext4;
@@ -64,8 +64,8 @@ fn mark_of((start, len): (u64, u64)) -> u64 {
 }
 
 impl Filesystem {
-    /// Free extents can be requested by size. Not before Linux 6.6 on ext4, where trimming a part
-    /// marks the whole group.
+    /// Free extents can be requested by size. Not before Linux 6.6 on ext4, where
+    /// trimming a part marks the whole group.
     pub fn goes_by_size(&self) -> bool {
         let knows = match self.mount.fs_type.as_str() {
             "xfs" => self.layout.granule < Bytes::MAX,
@@ -75,9 +75,9 @@ impl Filesystem {
         knows && !self.map_is_slow()
     }
 
-    /// Trims the next free extents for `request`, which was decided at `started`. Postpones if
-    /// preparing took too long: changing the command limit stops the queue for tens of
-    /// milliseconds, and the free-space map may have to be read.
+    /// Trims the next free extents for `request`, which was decided at `started`.
+    /// Postpones if preparing took too long: changing the command limit stops the queue
+    /// for tens of milliseconds, and the free-space map may have to be read.
     pub fn trim_by_size(
         &mut self,
         request: &TrimRequest,
@@ -92,8 +92,8 @@ impl Filesystem {
         let Some(picked) = self.pick(request, sizes) else { return Ok(SizeRequestResult::Window) };
         let longest = picked.extents.iter().map(|(_, len)| *len).max().zip(picked.range);
         if let Some((longest, range)) = longest {
-            // If the limit is not writable (container), commands are as long as the device
-            // accepts.
+            // If the limit is not writable (container), commands are as long as the
+            // device accepts.
             let _ = self.limit.set_for(Bytes(longest.min(range.len)), request.command_max);
         }
         self.put_off = !self.put_off && picked.range.is_some() && started.elapsed() > MOMENT;
@@ -198,8 +198,8 @@ impl Filesystem {
         }
     }
 
-    /// Called after all of `window` was requested: makes ext4 mark it as trimmed if its free
-    /// space is what was requested. On failure, the next pass sends it again.
+    /// Called after all of `window` was requested: makes ext4 mark it as trimmed if its
+    /// free space is what was requested. On failure, the next pass sends it again.
     fn complete(&mut self, window: TrimWindow, min_extent: Bytes) {
         let sum = self.asked.windows.remove(&window.start);
         let Some((granularity, block_size)) =

@@ -78,8 +78,9 @@ enum MinimumAmount {
 /// Below this amount, a leg of an array may have had no part in a trim.
 const SHARE_MIN: u64 = 16 << 20;
 
-/// Compares the arrival at each layer with the bytes freed on the filesystem's own devices
-/// (index into the stack, and bytes). Expects nothing at `without_use` (hard disks).
+/// Compares the arrival at each layer with the bytes freed on the filesystem's own
+/// devices (index into the stack, and bytes). Expects nothing at `without_use` (hard
+/// disks).
 pub fn arrival(
     stack: &Stack,
     counts: &[LayerDiscards],
@@ -94,8 +95,8 @@ pub fn arrival(
     walk.done()
 }
 
-/// As [`arrival`], if the amount freed is unknown (a trim of free space): if a layer counted
-/// discards, some must be counted below it.
+/// As [`arrival`], if the amount freed is unknown (a trim of free space): if a layer
+/// counted discards, some must be counted below it.
 pub fn onward(
     stack: &Stack,
     counts: &[LayerDiscards],

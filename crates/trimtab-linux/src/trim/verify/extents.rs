@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::path::PathBuf;
 
-/// A piece of a file in the filesystem's address space (of the device; for btrfs logical).
+/// A piece of a file in the filesystem's address space (of the device; for btrfs
+/// logical).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedExtent {
     /// Offset in the file.
@@ -95,7 +96,8 @@ impl Mapper {
         Ok(Self { single: None, chunks, devices })
     }
 
-    /// The places of an extent: several pieces if it crosses stripes, several copies on mirrors.
+    /// The places of an extent: several pieces if it crosses stripes, several copies on
+    /// mirrors.
     pub fn place(&self, extent: &MappedExtent) -> anyhow::Result<Vec<DeviceExtent>> {
         if let Some(device) = &self.single {
             return Ok(vec![DeviceExtent {

@@ -44,8 +44,8 @@ fn is_free(mount: &Mount, file: BorrowedFd<'_>, extent: &MappedExtent) -> Result
     if mount.fs_type != "xfs" {
         return Ok(false);
     }
-    // XFS before Linux 6.5 omits extents that begin before the requested range. No free extent
-    // begins before its allocation group.
+    // XFS before Linux 6.5 omits extents that begin before the requested range. No free
+    // extent begins before its allocation group.
     let group = xfs_geometry(file)?.group_bytes().max(1);
     is_covered(extent.address - extent.address % group, extent.address, end, ask)
 }
@@ -93,8 +93,8 @@ mod tests {
         fsmap::FsmapExtent { start, len, free }
     }
 
-    /// Two records per call. `cut`: as in newer kernels, the first record is the rest of an
-    /// extent that began earlier; otherwise such an extent is omitted.
+    /// Two records per call. `cut`: as in newer kernels, the first record is the rest of
+    /// an extent that began earlier; otherwise such an extent is omitted.
     fn ask(
         from: u64,
         end: u64,
@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn is_covered_finds_space_from_middle_and_before() {
-        // As an older XFS, whose free space ends a block before the request, then used space.
+        // As an older XFS, whose free space ends a block before the request, then used
+        // space.
         let shorter = |from, end| {
             ask(from, end, true).map(|(mut all, next)| {
                 all.iter_mut()

@@ -29,7 +29,8 @@ impl RawDevice {
         Ok(Self { path: path.to_owned(), file: File::from(file), buffer: vec![0; CHUNK + BLOCK] })
     }
 
-    /// Reads `len` bytes at `offset`, multiples of the block size, piece by piece to `see`.
+    /// Reads `len` bytes at `offset`, multiples of the block size, piece by piece to
+    /// `see`.
     pub fn read(
         &mut self,
         offset: u64,
@@ -91,8 +92,8 @@ impl BlockContents {
     }
 }
 
-/// The part of a place in whole units of `unit` bytes on the device (and in whole blocks),
-/// which a discard can cover. `None` if it has none.
+/// The part of a place in whole units of `unit` bytes on the device (and in whole
+/// blocks), which a discard can cover. `None` if it has none.
 pub fn interior(placed: &DeviceExtent, unit: u64) -> Option<DeviceExtent> {
     let unit = unit.max(BLOCK as u64);
     let start = placed.offset.checked_next_multiple_of(unit)?;

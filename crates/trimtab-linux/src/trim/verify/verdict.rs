@@ -34,7 +34,8 @@ pub enum VerdictKind {
     StillThere,
     /// A layer blocked the discards.
     NeverArrived,
-    /// All freed blocks read as zeroes, but a layer did not pass the discards on to the drive.
+    /// All freed blocks read as zeroes, but a layer did not pass the discards on to the
+    /// drive.
     Swallowed,
     /// One of several devices received none, or accepts none.
     LegLeftOut,
@@ -73,7 +74,8 @@ pub struct DiscardDelay {
 }
 
 impl DiscardDelay {
-    /// `wait_minutes` is the usual delay; proposes a longer wait if `waited` already exceeds it.
+    /// `wait_minutes` is the usual delay; proposes a longer wait if `waited` already
+    /// exceeds it.
     pub fn new(when: &'static str, wait_minutes: u64, waited: Duration) -> Self {
         let waited_minutes = waited.as_secs() / 60;
         Self {

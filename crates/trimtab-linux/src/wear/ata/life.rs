@@ -6,8 +6,8 @@ use crate::wear::names::{LifeName, life_name};
 use crate::wear::value::count;
 use serde_json::Value;
 
-/// The most telling attribute: one that names life remaining or used, else a wear indicator,
-/// else smartctl's own reading.
+/// The most telling attribute: one that names life remaining or used, else a wear
+/// indicator, else smartctl's own reading.
 pub fn used(document: &Value, attributes: &[Attribute]) -> Option<Used> {
     let named = || {
         attributes
@@ -29,8 +29,8 @@ pub fn used(document: &Value, attributes: &[Attribute]) -> Option<Used> {
     Some(Used { percent, is_standard: false, source: attribute })
 }
 
-/// Vendors put the percentage into the raw value, the normalised value, or both. Micron's raw
-/// value counts up while the normalised one counts down, under one name.
+/// Vendors put the percentage into the raw value, the normalised value, or both. Micron's
+/// raw value counts up while the normalised one counts down, under one name.
 fn of_life(attribute: &Attribute) -> Option<u64> {
     let name = life_name(&attribute.name)?;
     let normalised = attribute.normalised.filter(|value| *value <= 100);
@@ -45,7 +45,8 @@ fn of_life(attribute: &Attribute) -> Option<u64> {
         {
             Some(100 - left)
         }
-        // The normalised value never moves; the raw value has the percentage that the name states.
+        // The normalised value never moves; the raw value has the percentage that the
+        // name states.
         (LifeName::Remaining, _, Some(left)) if left <= 100 => Some(100 - left),
         (LifeName::Used, Some(100) | None, Some(used)) => Some(used),
         (LifeName::Used, Some(used), Some(raw)) if raw == used => Some(used),

@@ -6,8 +6,8 @@ use crate::wear::value::Fields;
 use crate::wear::{Counter, RawCounter, Reading, WafCounters, WafUnit, amount};
 use serde_json::Value;
 
-/// Two counters of the same writes may differ by this part, because they are not read at the
-/// same moment.
+/// Two counters of the same writes may differ by this part, because they are not read at
+/// the same moment.
 const TOLERANCE: f64 = 0.01;
 
 /// An attribute with a documented unit.
@@ -73,8 +73,8 @@ pub fn read(
     reading.nand_written = nand.map(|nand| nand.counter);
 }
 
-/// Bytes of one step, and whether the name itself states them; or the reason why the unit is
-/// unknown.
+/// Bytes of one step, and whether the name itself states them; or the reason why the unit
+/// is unknown.
 fn candidate(
     of: &Attribute,
     name: WriteName,
@@ -112,8 +112,8 @@ fn standard(document: &Value, sector: Option<u64>, fields: &mut Fields) -> Optio
     Some(Counter { bytes: fields.bytes(sectors, step_bytes, &source)?, step_bytes, source })
 }
 
-/// The counter whose name states bytes; among equals, the one that counted more. A remark says
-/// which others disagree.
+/// The counter whose name states bytes; among equals, the one that counted more. A remark
+/// says which others disagree.
 fn best(candidates: &[Candidate], fields: &mut Fields) -> Option<Candidate> {
     let best = candidates
         .iter()

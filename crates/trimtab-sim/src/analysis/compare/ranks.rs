@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 /// Maximum total repeats; with more, means are as good.
 const REPEATS_MAX: usize = 40;
 
-/// Ratios of `b` to `a` that the rank sum test does not reject: the sorted quotients of all
-/// pairs, without as many at either end as chance explains. `None` for many repeats, or if
-/// one is not positive.
+/// Ratios of `b` to `a` that the rank sum test does not reject: the sorted quotients of
+/// all pairs, without as many at either end as chance explains. `None` for many repeats,
+/// or if one is not positive.
 pub(super) fn interval(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval> {
     if a.len() + b.len() > REPEATS_MAX || a.iter().chain(b).any(|value| *value <= 0.0) {
         return None;
@@ -33,8 +33,8 @@ fn excluded(na: usize, nb: usize, alpha: f64) -> usize {
     beyond.count().saturating_sub(1)
 }
 
-/// Number of orders of `na` and `nb` repeats with 0, 1, 2 … inverted pairs (Mann and Whitney
-/// 1947): coefficients of the Gaussian binomial, integers below 2^53.
+/// Number of orders of `na` and `nb` repeats with 0, 1, 2 … inverted pairs (Mann and
+/// Whitney 1947): coefficients of the Gaussian binomial, integers below 2^53.
 fn arrangements(na: usize, nb: usize) -> Vec<f64> {
     let mut counts = vec![0.0; na * nb + 1];
     counts[0] = 1.0;
@@ -60,8 +60,8 @@ mod tests {
         assert_eq!(arrangements(20, 20).iter().sum::<f64>(), 137_846_528_820.0);
     }
 
-    /// Critical values of printed tables, two-sided 5 %: 0 for (4, 4), 2 for (5, 5), 8 for (7,
-    /// 7), 23 for (10, 10); none for (3, 3).
+    /// Critical values of printed tables, two-sided 5 %: 0 for (4, 4), 2 for (5, 5), 8
+    /// for (7, 7), 23 for (10, 10); none for (3, 3).
     #[test]
     fn excluded_follows_from_printed_critical_values() {
         let cases =

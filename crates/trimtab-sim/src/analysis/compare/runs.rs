@@ -1,4 +1,5 @@
-//! Comparison of runs with a baseline: shared metrics, and differences in all other fields.
+//! Comparison of runs with a baseline: shared metrics, and differences in all other
+//! fields.
 
 use super::{ComparisonOptions, ComparisonVerdict, MetricComparison, compare, exactly};
 use crate::run::metrics;
@@ -84,8 +85,8 @@ pub fn against(
     }
 }
 
-/// True if both sides are deterministic: entirely modelled, under the same seeds. Different
-/// seeds are random draws.
+/// True if both sides are deterministic: entirely modelled, under the same seeds.
+/// Different seeds are random draws.
 #[must_use]
 pub fn are_exact(a: Side<'_>, b: Side<'_>) -> bool {
     let seeds = |side: Side<'_>| side.runs.iter().map(|run| run.seed).collect::<BTreeSet<u64>>();
@@ -423,7 +424,8 @@ fn unfinished(sides: &[Side<'_>], found: &mut Vec<Warning>) {
                     text,
                 });
             }
-            // An unsteady rate is otherwise only marked with a symbol, which comparisons lack.
+            // An unsteady rate is otherwise only marked with a symbol, which comparisons
+            // lack.
             let own = run.warnings.iter().filter(|warning| {
                 warning.severity > Severity::Note || warning.code.starts_with("steady-state.")
             });

@@ -1,7 +1,7 @@
-//! Cost of trims: a fixed cost per command and a cost per byte, neither negative, fitted by
-//! recursive least squares with forgetting, with the standard error of the fit. Deviations
-//! are taken as proportional to the cost: the longer a trim takes, the more the mapped share
-//! of its range and concurrent drive activity matter.
+//! Cost of trims: a fixed cost per command and a cost per byte, neither negative, fitted
+//! by recursive least squares with forgetting, with the standard error of the fit.
+//! Deviations are taken as proportional to the cost: the longer a trim takes, the more
+//! the mapped share of its range and concurrent drive activity matter.
 //!
 //! The cost per free extent is not separate: a Linux discard command is one range.
 
@@ -10,8 +10,8 @@ use alloc::format;
 use core::fmt;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Number of observations remembered, with fading weight: enough for two parameters and their
-/// error, few enough to follow a drive that fills up.
+/// Number of observations remembered, with fading weight: enough for two parameters and
+/// their error, few enough to follow a drive that fills up.
 pub(super) const MEMORY: f64 = 32.0;
 /// Standard errors between expectation and upper bound, which one in forty exceeds.
 const SIGMAS: f64 = 2.0;
@@ -65,7 +65,8 @@ pub(super) struct CostFit {
     largest: f64,
     /// Size of the last one.
     last: f64,
-    /// An excluded outlier far above the expectation, and the number of observations since.
+    /// An excluded outlier far above the expectation, and the number of observations
+    /// since.
     odd: Option<(CostSample, u32)>,
 }
 
@@ -77,7 +78,8 @@ impl CostFit {
         let since = self.odd.map(|(_, since)| since);
         if nanos > upper * GROSS {
             match self.odd.replace(((bytes, nanos), 0)).map(|(odd, _)| odd).zip(since) {
-                // Two in a row are a new level: rises are adopted at once, falls as memory fades.
+                // Two in a row are a new level: rises are adopted at once, falls as
+                // memory fades.
                 Some((odd, 0)) => self.begin_again(&[odd, (bytes, nanos)]),
                 Some((odd, since)) if f64::from(since) < MEMORY => {
                     self.odd = None;
@@ -209,13 +211,15 @@ impl CostFit {
         self.bytes_bytes > 0.0
     }
 
-    /// Upper bound for `bytes`: [`SIGMAS`] standard errors above the expectation, limited by both
-    /// costs being non-negative. With a single known size, that limit is the whole bound.
+    /// Upper bound for `bytes`: [`SIGMAS`] standard errors above the expectation, limited
+    /// by both costs being non-negative. With a single known size, that limit is the
+    /// whole bound.
     pub(super) fn upper(&self, bytes: f64) -> f64 {
         self.uppers()(bytes)
     }
 
-    /// The same as a function; the part that does not depend on the size is computed once.
+    /// The same as a function; the part that does not depend on the size is computed
+    /// once.
     fn uppers(&self) -> impl Fn(f64) -> f64 {
         let ((fixed, slope), deviation) = (self.line(), self.deviation());
         let level = self.nanos + SIGMAS * self.error(self.bytes);
@@ -233,7 +237,8 @@ impl CostFit {
         }
     }
 
-    /// Largest size in `least..=most` whose upper bound fits `limit_ns`; `least` if none does.
+    /// Largest size in `least..=most` whose upper bound fits `limit_ns`; `least` if none
+    /// does.
     pub(super) fn largest_within(&self, limit_ns: f64, least: u64, most: u64) -> u64 {
         let (upper, mut fits, mut above) = (self.uppers(), least, most.saturating_add(1));
         while above - fits > 1 {
@@ -243,7 +248,8 @@ impl CostFit {
         fits
     }
 
-    /// Size expected to take `nanos`; infinite if bytes are free, proportional if not varied.
+    /// Size expected to take `nanos`; infinite if bytes are free, proportional if not
+    /// varied.
     pub(super) fn expected_within(&self, nanos: f64) -> f64 {
         let (fixed, slope) =
             if self.varied() { self.line() } else { (0.0, self.nanos / self.bytes) };

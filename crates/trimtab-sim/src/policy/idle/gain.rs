@@ -1,10 +1,10 @@
 //! Weighs the foreground wait for smaller extents against the drive's gain.
 //!
-//! A drive that knows less free space collects garbage with less spare space and writes more:
-//! about (L + S) / 2S bytes per byte, with L bytes of data and S spare (mean-field formula
-//! for random writes; docs/method/trim.md). One more byte known to be free saves W·L / 2S²
-//! bytes while W are written. Fewer drive writes mean less foreground wait, which is weighed
-//! against the wait for commands.
+//! A drive that knows less free space collects garbage with less spare space and writes
+//! more: about (L + S) / 2S bytes per byte, with L bytes of data and S spare (mean-field
+//! formula for random writes; docs/method/trim.md). One more byte known to be free saves
+//! W·L / 2S² bytes while W are written. Fewer drive writes mean less foreground wait,
+//! which is weighed against the wait for commands.
 
 use crate::policy::{Observation, PolicyState};
 use alloc::format;
@@ -87,7 +87,8 @@ impl PassBalance {
         (self.met, self.waiting_ns, self.bytes, self.commands) = (0.0, 0.0, 0.0, 0);
     }
 
-    /// Adds commands, their bytes and their collisions, each with a wait of half of `took_ns`.
+    /// Adds commands, their bytes and their collisions, each with a wait of half of
+    /// `took_ns`.
     pub(super) fn add(&mut self, commands: u64, bytes: f64, met: f64, took_ns: f64) {
         self.commands += commands;
         self.bytes += bytes;
@@ -149,8 +150,8 @@ mod tests {
 
     #[test]
     fn gain_per_gigabyte_matches_formula() {
-        // No prior trim: 7 GB spare, 60 GB of data, a tenth of the free space written until the
-        // next pass: 4 · 4e9 · 60 / (2 · 49) ns per GB.
+        // No prior trim: 7 GB spare, 60 GB of data, a tenth of the free space written
+        // until the next pass: 4 · 4e9 · 60 / (2 · 49) ns per GB.
         let mut gain = PassBalance::default();
         gain.begin(None);
         assert!((gain.gain_ns(&seen(), 10) * 1e9 / (4.0 * 4e9 * 60.0 / 98.0) - 1.0).abs() < 1e-9);
@@ -178,8 +179,8 @@ mod tests {
         gain.add(20, 20e6, 100.0, 1.6e6);
         assert!(!gain.should_stop(&seen(), 10, Bytes(8 << 20)), "the largest are always sent");
         gain.next_round();
-        // Gain: 4 · 8e9 · 60 / (2 · 39 · 39) / 5, 126 ms per GB. 1 MB commands that each meet 0.15
-        // requests for half of 1.6 ms: 120 ms per GB.
+        // Gain: 4 · 8e9 · 60 / (2 · 39 · 39) / 5, 126 ms per GB. 1 MB commands that each
+        // meet 0.15 requests for half of 1.6 ms: 120 ms per GB.
         gain.add(15, 15e6, 2.25, 1.6e6);
         assert!(!gain.should_stop(&seen(), 10, Bytes(2 << 20)), "too few");
         gain.add(1, 1e6, 0.15, 1.6e6);

@@ -1,11 +1,12 @@
-//! Expected and actual collisions of commands with foreground requests, kept below a limit.
+//! Expected and actual collisions of commands with foreground requests, kept below a
+//! limit.
 //!
-//! The input is the number of foreground requests and the start of the current gap between
-//! them. The distribution of gap lengths gives the probability that a gap ends during a
-//! command: nearly zero in mid-gap under a regular load, the share of time taken by commands
-//! under random arrivals. An account is credited with a share of each request
-//! ([`IdleSettings::met_per_mille`]) and debited for each one that arrives during a command.
-//! A command is sent if the account covers its expected collisions.
+//! The input is the number of foreground requests and the start of the current gap
+//! between them. The distribution of gap lengths gives the probability that a gap ends
+//! during a command: nearly zero in mid-gap under a regular load, the share of time taken
+//! by commands under random arrivals. An account is credited with a share of each request
+//! ([`IdleSettings::met_per_mille`]) and debited for each one that arrives during a
+//! command. A command is sent if the account covers its expected collisions.
 
 use super::IdleSettings;
 use super::moments::MomentSelector;
@@ -24,7 +25,8 @@ const MEMORY: f64 = 256.0;
 const UNSEEN_MAX: f64 = 16.0;
 /// Before this many polls that saw requests, quiet time decides as well.
 const SEEN_MIN: u32 = 16;
-/// Weight of the prior, by which a gap ends within its present age with probability one half.
+/// Weight of the prior, by which a gap ends within its present age with probability one
+/// half.
 const PRIOR: f64 = 0.5;
 /// Lengths up to this factor shorter and longer also inform the estimate at a length.
 const AROUND: f64 = 1.5;
@@ -40,12 +42,13 @@ const LEARNING: Nanos = Nanos::from_secs(1);
 /// Limits on the poll interval while a command waits.
 const POLL_MIN: Nanos = Nanos::from_micros(500);
 const POLL_MAX: Nanos = Nanos::from_millis(100);
-/// Maximum collisions charged to a command during which a gap ended: a burst of thousands may
-/// begin there, and its requests wait for each other.
+/// Maximum collisions charged to a command during which a gap ended: a burst of thousands
+/// may begin there, and its requests wait for each other.
 const MET_MOST: f64 = 64.0;
 /// The same limit as a multiple of the arrivals expected at the current rate.
 const MET_TIMES: f64 = 2.0;
-/// If polls can be this many times shorter than gaps, the position in the gap is soon known.
+/// If polls can be this many times shorter than gaps, the position in the gap is soon
+/// known.
 const POLLS_KNOWN: f64 = 4.0;
 /// Each bucket is a quarter of an octave.
 const BUCKETS: usize = LatencyMap::BUCKET_MAX as usize + 1;
@@ -71,7 +74,8 @@ impl Lengths {
 
     /// Lower bound of a bucket in nanoseconds.
     fn begin(bucket: usize) -> f64 {
-        // (4 + quarter) / 4 · 2^octave from its exponent and the upper two bits of its fraction.
+        // (4 + quarter) / 4 · 2^octave from its exponent and the upper two bits of its
+        // fraction.
         f64::from_bits((bucket as u64 + (1023 << 2)) << 50)
     }
 
@@ -86,7 +90,8 @@ impl Lengths {
         }
     }
 
-    /// Gaps that end between two lengths, and gaps that end later, uniform within each bucket.
+    /// Gaps that end between two lengths, and gaps that end later, uniform within each
+    /// bucket.
     fn between(&self, from: f64, to: f64) -> (f64, f64) {
         let (mut now, mut later) = (0.0, 0.0);
         // Shorter gaps count in neither.
@@ -109,7 +114,8 @@ impl Lengths {
         let prior = PRIOR * self.weight;
         let (now, later) = self.between(lasted, lasted + within);
         let here = (now + prior * within / (lasted + within)) / (now + later + prior);
-        // Choosing moments favours underestimates: the rate around this length is a floor.
+        // Choosing moments favours underestimates: the rate around this length is a
+        // floor.
         let (from, to) = (lasted / AROUND, (lasted + within) * AROUND);
         let (now, later) = self.between(from, to);
         let rate = libm::log((now + later + prior) / (later + prior)) / (to - from);
@@ -166,7 +172,8 @@ fn share(settings: &IdleSettings) -> f64 {
     f64::from(settings.met_per_mille.max(1)) / 1000.0
 }
 
-/// True if the start of the idle time is too uncertain for a command that takes `took_ns`.
+/// True if the start of the idle time is too uncertain for a command that takes
+/// `took_ns`.
 fn is_unsure(observation: &Observation<'_>, took_ns: f64) -> bool {
     let lasted =
         observation.idle_since.map_or(0.0, |since| observation.now.saturating_sub(since).as_f64());
@@ -192,8 +199,8 @@ impl Gaps {
         }
     }
 
-    /// Processes an observation and the duration of the command that ended since the last one, if
-    /// any. Returns the number of its collisions.
+    /// Processes an observation and the duration of the command that ended since the last
+    /// one, if any. Returns the number of its collisions.
     pub(super) fn observe(
         &mut self,
         settings: &IdleSettings,
@@ -243,9 +250,9 @@ impl Gaps {
         met
     }
 
-    /// Collisions of the command that took `took`: all requests since it was sent, because the
-    /// poll follows its end directly or after other requests. A burst that ends the gap is
-    /// capped, since its requests mostly wait for each other.
+    /// Collisions of the command that took `took`: all requests since it was sent,
+    /// because the poll follows its end directly or after other requests. A burst that
+    /// ends the gap is capped, since its requests mostly wait for each other.
     fn met(&mut self, requests: u64, in_flight: u32, took: Option<Nanos>) -> f64 {
         let Some(took) = took else { return 0.0 };
         let Some(sent) = self.sent.take().filter(|_| took > Nanos::ZERO) else { return 0.0 };
@@ -326,7 +333,8 @@ impl Gaps {
         Some(now.saturating_add(Nanos(look as u64).max(POLL_MIN).min(POLL_MAX)))
     }
 
-    /// True during the warm-up. Skipped if requests are too rare to learn anything within it.
+    /// True during the warm-up. Skipped if requests are too rare to learn anything within
+    /// it.
     fn learns(&mut self, now: Nanos) -> bool {
         let expected = self.rate * LEARNING.as_f64();
         expected >= f64::from(SEEN_MIN)
@@ -411,7 +419,8 @@ mod tests {
 
     #[test]
     fn random_gaps_end_at_constant_rate() {
-        // Exponential gaps of 5 ms end within 0.15 ms with probability 1 - exp(-0.03), 2.96 %.
+        // Exponential gaps of 5 ms end within 0.15 ms with probability 1 - exp(-0.03),
+        // 2.96 %.
         let (mut lengths, mut rng) = (Lengths::new(), trimtab_drive::rng::Stream::new(3, "gaps"));
         (0..3000).for_each(|_| {
             lengths.add(
@@ -470,7 +479,8 @@ mod tests {
             let met = gaps.observe(&settings, &seen, Some(Nanos((took_ms * MS) as u64)));
             (met, libm::round((gaps.account + met) * 1e4) / 1e4)
         };
-        // Includes requests in flight; after the first arrival, at least the expected number.
+        // Includes requests in flight; after the first arrival, at least the expected
+        // number.
         assert_eq!(
             [after(2, 0, 0.0, 5.0), after(2, 1, 0.0, 5.0), after(1, 0, 1000.0, 5.0)],
             [(2.0, 0.01), (3.0, 0.01), (5.0, 0.005)]
@@ -521,8 +531,9 @@ mod tests {
         assert!((busy / rested / 100.0 - 1.0).abs() < 0.01, "{busy} {rested}");
     }
 
-    /// Commands of 0.4 ms against requests of 0.1 ms that begin at `begins` (ms), observed by
-    /// counters as in the kernel. Returns command times and the collision count.
+    /// Commands of 0.4 ms against requests of 0.1 ms that begin at `begins` (ms),
+    /// observed by counters as in the kernel. Returns command times and the collision
+    /// count.
     fn send_during(begins: &[f64]) -> (Vec<f64>, usize) {
         let done = |now: f64| begins.partition_point(|begin| begin + 0.1 <= now) as u64;
         let there = |now: f64| begins.partition_point(|begin| *begin <= now) as u64 - done(now);

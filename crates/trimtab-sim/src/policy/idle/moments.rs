@@ -1,4 +1,5 @@
-//! Selects moments for a command with few expected collisions compared to the recent best.
+//! Selects moments for a command with few expected collisions compared to the recent
+//! best.
 
 use trimtab_drive::units::Nanos;
 

@@ -9,18 +9,19 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use trimtab_drive::units::{Bytes, Nanos};
 
-/// Largest piece relative to the largest measured one: the cost per byte may vary with size.
+/// Largest piece relative to the largest measured one: the cost per byte may vary with
+/// size.
 const GROWTH: f64 = 8.0;
 /// Largest trial by size: tails are sent twice, and block groups (128 MiB) follow.
 const TRIAL_MAX: Bytes = Bytes(16 << 20);
 /// Size of commands for indivisible extents between the piece and the whole extent, as
 /// exponents: smaller means more commands, larger means longer ones. Halfway, if every
 /// command is expensive, the fixed costs equal the byte cost of one command. The first
-/// applies if foreground I/O gets in between, the last if it waits for all commands; one less
-/// if a piece fits the budget.
+/// applies if foreground I/O gets in between, the last if it waits for all commands; one
+/// less if a piece fits the budget.
 const TOWARDS: [f64; 3] = [0.0, 0.5, 0.75];
-/// With at least this many commands, foreground waits reveal the order: below the first share
-/// of the time requests pass between commands, above the second they wait for all.
+/// With at least this many commands, foreground waits reveal the order: below the first
+/// share of the time requests pass between commands, above the second they wait for all.
 const LONG_MIN: f64 = 4.0;
 const PASSES: f64 = 0.25;
 const WAITS_FOR_ALL: f64 = 0.5;
@@ -192,7 +193,8 @@ impl Pace {
             // Part of a trial may be free.
             let filled = discarded
                 .is_some_and(|(_, bytes)| bytes >= trial_of(piece, observation).as_f64() / 2.0);
-            // The size of cheap commands fluctuates; only a larger command is new information.
+            // The size of cheap commands fluctuates; only a larger command is new
+            // information.
             let larger = if self.at_once.is_some() {
                 self.commands.largest() > largest
             } else {
@@ -235,14 +237,15 @@ impl Pace {
             return None;
         }
         let (bytes, large, any) = self.recent.quickest();
-        // If bytes hardly matter a larger one is unlikely to reach the budget, its upper bound.
+        // If bytes hardly matter a larger one is unlikely to reach the budget, its upper
+        // bound.
         let most = if large < any * 2.0 { settings.budget.as_f64() } else { limit * CHEAP_FILL };
         let piece = (bytes * most / large.max(1.0)).min(self.commands.largest() * GROWTH);
         Some(Bytes((piece as u64).min(settings.piece_max.0).max(settings.piece_min.0)))
     }
 
-    /// Expected duration of the next request in nanoseconds; of one command during `foreground`
-    /// I/O. `longest` bounds the indivisible free extents.
+    /// Expected duration of the next request in nanoseconds; of one command during
+    /// `foreground` I/O. `longest` bounds the indivisible free extents.
     pub(super) fn takes_ns(
         &self,
         settings: &IdleSettings,
@@ -283,9 +286,9 @@ impl Pace {
 
     /// Piece size: the largest whose cost fits the budget, including its error.
     ///
-    /// If even the smallest may not fit, the largest expected to fit. If every command exceeds
-    /// the budget, the largest whose byte cost does not exceed the fixed cost: the wait at most
-    /// doubles, and larger ones would save at most half of the time.
+    /// If even the smallest may not fit, the largest expected to fit. If every command
+    /// exceeds the budget, the largest whose byte cost does not exceed the fixed cost:
+    /// the wait at most doubles, and larger ones would save at most half of the time.
     pub(super) fn piece(&self, settings: &IdleSettings) -> Bytes {
         if let Some(piece) = self.at_once {
             return piece;
@@ -347,9 +350,10 @@ impl Pace {
         )
     }
 
-    /// Number of consecutive commands that fit the budget together: a device without a scheduler
-    /// queues other requests behind all of them, and one with expensive TRIMs would never catch
-    /// up in between. Minus one, because the last free extent is sent to its end.
+    /// Number of consecutive commands that fit the budget together: a device without a
+    /// scheduler queues other requests behind all of them, and one with expensive TRIMs
+    /// would never catch up in between. Minus one, because the last free extent is sent
+    /// to its end.
     pub(super) fn commands_max(&self, settings: &IdleSettings) -> u64 {
         if !self.commands.known() {
             return 0;
@@ -459,8 +463,8 @@ mod tests {
     #[test]
     fn commands_max_fits_the_budget_less_one() {
         assert_eq!(fresh().commands_max(&settings()), 0, "cost unknown");
-        // A single measurement has an error of a tenth times the root of two: 1 ms is at most 1.283
-        // ms, so 3.9 fit; 0.4 ms is 0.513 ms, so 9.7.
+        // A single measurement has an error of a tenth times the root of two: 1 ms is at
+        // most 1.283 ms, so 3.9 fit; 0.4 ms is 0.513 ms, so 9.7.
         assert_eq!(
             [1e6, 0.4e6, 4e6, 40e6].map(|nanos| having_seen(nanos).commands_max(&settings())),
             [2, 8, 1, 1]
@@ -489,7 +493,8 @@ mod tests {
     #[test]
     fn piece_size_is_bounded_by_observed_sizes() {
         assert_eq!(fresh().piece(&settings()), Bytes(65_536));
-        // One size bounds others in proportion: 1.283 ms for 64 KiB, 3.898 times that in 5 ms.
+        // One size bounds others in proportion: 1.283 ms for 64 KiB, 3.898 times that in
+        // 5 ms.
         let sure = 65_536.0 * 5.0 / (1.0 + 0.2 * core::f64::consts::SQRT_2);
         assert_eq!(having_seen(1e6).piece(&settings()), Bytes(sure as u64));
         // Cheap: at most eight times the largest measured.
@@ -520,8 +525,8 @@ mod tests {
         assert_eq!([65_536, 1].map(max), [Bytes::MAX; 2]);
     }
 
-    /// A drive that needs 4 ms per command and possibly 4 ms per mapped 64 KiB: at worst the
-    /// fixed costs equal the byte cost of one command.
+    /// A drive that needs 4 ms per command and possibly 4 ms per mapped 64 KiB: at worst
+    /// the fixed costs equal the byte cost of one command.
     #[test]
     fn undivided_extent_cost_counts_bytes_of_all_commands() {
         let mut pace = fresh();
@@ -671,7 +676,8 @@ mod tests {
 
     #[test]
     fn takes_ns_is_bounded_by_the_window() {
-        // 64 KiB take 0.1 ms and 1 MiB 1.6 ms: pieces of up to 3 MiB fit and are available.
+        // 64 KiB take 0.1 ms and 1 MiB 1.6 ms: pieces of up to 3 MiB fit and are
+        // available.
         let mut pace = having_seen(0.1e6);
         (0..40).for_each(|_| {
             [(65_536.0, 0.1e6), (1_048_576.0, 1.6e6)]
@@ -690,8 +696,8 @@ mod tests {
 
     #[test]
     fn search_ends_when_cost_is_known() {
-        // A full trial is repeated once, as it may have been delayed. The search ends when the
-        // second one does not enlarge the piece.
+        // A full trial is repeated once, as it may have been delayed. The search ends
+        // when the second one does not enlarge the piece.
         let mut pace = having_seen(1e6);
         assert_eq!(
             pace.search.map(|search| (search.tried, search.vain, search.own)),

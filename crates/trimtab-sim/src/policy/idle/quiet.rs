@@ -46,7 +46,8 @@ impl QuietTracker {
         self.idle_max = Nanos::ZERO;
     }
 
-    /// Rests after a request that took `took` and delayed others, at most for the patience.
+    /// Rests after a request that took `took` and delayed others, at most for the
+    /// patience.
     pub(super) fn rest(&mut self, settings: &IdleSettings, now: Nanos, took: Nanos) {
         self.rest_until =
             now.saturating_add(Nanos(took.0.saturating_mul(REST)).min(settings.patience));

@@ -1,4 +1,5 @@
-//! Idle trims: collisions with foreground requests, order of extents, and what is skipped.
+//! Idle trims: collisions with foreground requests, order of extents, and what is
+//! skipped.
 
 use super::build;
 use super::rig::*;
@@ -104,7 +105,8 @@ fn under_1_percent_of_requests_meet_a_command() {
             assert!(rig.stall_max <= command_ns, "{load:?}, {command_ns} ns: {} ns", rig.stall_max);
             (met, requests) = (met + rig.met, requests + rig.requests_then);
         }
-        // A pass that ends within a gap or two may meet a burst that it could not predict.
+        // A pass that ends within a gap or two may meet a burst that it could not
+        // predict.
         let at_once = if let Load::Bursts(many) = load { many * command_ns / (20 * MS) } else { 0 };
         assert!(
             met * 100 < requests + 3 * 100 * at_once,
@@ -113,8 +115,8 @@ fn under_1_percent_of_requests_meet_a_command() {
     }
 }
 
-/// For commands of a tenth of the budget, a pass used to take 200 times its commands, with
-/// the same foreground wait as `fstrim`.
+/// For commands of a tenth of the budget, a pass used to take 200 times its commands,
+/// with the same foreground wait as `fstrim`.
 #[test]
 fn cheap_commands_do_not_wait_for_gaps() {
     let command_ns = 150_000;
@@ -327,9 +329,9 @@ fn cheap_groups_need_no_command_limit_after_trials() {
     panic!("no group was sent, {tried} tried");
 }
 
-/// Observed on a Vertex LE: short extents and the last 256 KiB of each group hold data and
-/// cost 0.261 ms per 4 KiB; other free space was never written and costs one command. In 56
-/// KiB pieces one extent took 2,000 commands of 3.56 ms, and requests waited 5 s.
+/// Observed on a Vertex LE: short extents and the last 256 KiB of each group hold data
+/// and cost 0.261 ms per 4 KiB; other free space was never written and costs one command.
+/// In 56 KiB pieces one extent took 2,000 commands of 3.56 ms, and requests waited 5 s.
 #[test]
 fn cheap_free_groups_are_not_split_for_costly_extents() {
     const GROUP: u64 = 128 << 20;
@@ -391,14 +393,15 @@ fn cheap_free_groups_are_not_split_for_costly_extents() {
         }
     }
     assert_eq!(stalls.len(), 40);
-    // 16.7 ms for written data, plus commands: sqrt(128 MiB / 64 KiB) = 45, or 161 ms, and fewer
-    // once foreground requests are seen to wait for all of them. 2,048 take 7,291 ms.
+    // 16.7 ms for written data, plus commands: sqrt(128 MiB / 64 KiB) = 45, or 161 ms,
+    // and fewer once foreground requests are seen to wait for all of them. 2,048 take
+    // 7,291 ms.
     assert!(stalls.iter().all(|ms| *ms < 250), "{stalls:?} ms");
     assert!(stalls[2..].iter().all(|ms| *ms < 60), "{stalls:?} ms");
 }
 
-/// Observed with small writes: a trim ended after 4 of 551 MB, all of them trials, because
-/// foreground requests had waited for these.
+/// Observed with small writes: a trim ended after 4 of 551 MB, all of them trials,
+/// because foreground requests had waited for these.
 #[test]
 fn largest_extents_are_sent_whatever_the_foreground_wait() {
     for seed in 0..3 {

@@ -10,8 +10,8 @@ use trimtab_drive::discards::Amount;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// No foreground request waits longer than the budget on a drive of unknown trim cost,
-    /// provided the smallest piece fits the budget.
+    /// No foreground request waits longer than the budget on a drive of unknown trim
+    /// cost, provided the smallest piece fits the budget.
     #[test]
     fn idle_foreground_wait_stays_within_budget(
         seed: u64,
@@ -40,8 +40,8 @@ proptest! {
     }
 
     /// If even one TRIM exceeds the budget whatever its size: no wait exceeds two of the
-    /// smallest, few commands are sent, the device rests most of the time, everything is trimmed,
-    /// and the policy reports that the budget is not met.
+    /// smallest, few commands are sent, the device rests most of the time, everything is
+    /// trimmed, and the policy reports that the budget is not met.
     #[test]
     fn idle_sends_few_commands_when_each_exceeds_budget(
         seed: u64,
@@ -66,7 +66,8 @@ proptest! {
         rig.run(&mut *policy, at + 4000 * S);
         prop_assert_eq!(rig.freed(), 0, "all is trimmed");
         let smallest = command_us * 1000 + ns_per_kib * 64;
-        // Only a window's mean is known: the last piece may be short, others more expensive.
+        // Only a window's mean is known: the last piece may be short, others more
+        // expensive.
         prop_assert!(rig.stall_max <= smallest * 4, "waited {} ns, the smallest takes {}", rig.stall_max, smallest);
         let remark = policy.remark();
         prop_assert!(remark.as_ref().is_some_and(|text| text.contains("budget of 5.00 ms")), "{:?}", remark);
@@ -77,8 +78,8 @@ proptest! {
 
 #[test]
 fn idle_learns_piece_size_from_cost() {
-    // At 9 ms per MiB 5.69e5 bytes take 5 ms, minus an error of a few percent. The second drive
-    // allows any size, such as whole windows.
+    // At 9 ms per MiB 5.69e5 bytes take 5 ms, minus an error of a few percent. The second
+    // drive allows any size, such as whole windows.
     let within = 4_999_000 * 1024 / 9_000;
     for (ns_per_kib, from, to) in [(9_000, within / 10 * 9, within), (0, WINDOW, 1 << 30)] {
         let mut rig = Rig::new(64, Bytes(4096), Drive { ns_per_kib, command_ns: 1000, ..CHEAP }, 1);
@@ -114,8 +115,8 @@ fn idle_sends_few_commands_at_fixed_cost() {
 
 #[test]
 fn idle_sends_few_commands_without_io_scheduler() {
-    // As on a loop device or any other without a scheduler: all commands of a window are queued
-    // at once, and 64 cheap ones delay other requests by 10 ms or more.
+    // As on a loop device or any other without a scheduler: all commands of a window are
+    // queued at once, and 64 cheap ones delay other requests by 10 ms or more.
     let drive = Drive { ns_per_kib: 0, command_ns: 200_000, ..CHEAP };
     let mut rig = Rig::new(512, Bytes::MAX, drive, 1);
     rig.first_come = true;

@@ -145,7 +145,8 @@ impl Rig {
         policy.decide(&observation)
     }
 
-    /// Serves requests that arrive before `until`; a command occupies the drive until `busy`.
+    /// Serves requests that arrive before `until`; a command occupies the drive until
+    /// `busy`.
     pub(super) fn serve(&mut self, until: u64, busy: u64) {
         while self.arrivals.last().is_some_and(|at| *at < until) {
             let at = self.arrivals.pop().unwrap_or_default();

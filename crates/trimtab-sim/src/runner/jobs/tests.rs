@@ -65,7 +65,8 @@ fn depth_rate_pause_and_runtime_decide_times() {
         ("number_ios=100\nrate=1000k\niodepth=4", 100, 397),
         // Each request and its pause take 3 ms; the last one has no pause.
         ("number_ios=100\nthinktime=2000", 100, 298),
-        // Eight at a time, then a pause of 2 ms: 12 full rounds of 10 ms, then four requests.
+        // Eight at a time, then a pause of 2 ms: 12 full rounds of 10 ms, then four
+        // requests.
         ("number_ios=100\nthinktime=2ms\niodepth=8", 100, 124),
         ("runtime=50ms\ntime_based", 50, 50),
         // Four more are in flight at the end.
@@ -134,8 +135,8 @@ fn random_arrivals_wait_as_queueing_theory_says() {
     }
 }
 
-/// Latency from the due time contains the wait for a free place in the queue; from issue it is
-/// the service time.
+/// Latency from the due time contains the wait for a free place in the queue; from issue
+/// it is the service time.
 #[test]
 fn overload_shows_in_latency_from_due_times() {
     let job = |latency_from_due| Job {
@@ -170,9 +171,9 @@ fn too_many_requests_in_flight_are_refused() {
     );
 }
 
-/// Share of the requests of M/D/1 that stay at most `sojourn` (in service times) at utilisation u:
-/// (1 - u) times the sum over k up to t of (u (k - t))^k e^(-u (k - t)) / k!, where t is the wait
-/// (Crommelin 1932).
+/// Share of the requests of M/D/1 that stay at most `sojourn` (in service times) at
+/// utilisation u: (1 - u) times the sum over k up to t of (u (k - t))^k e^(-u (k - t)) /
+/// k!, where t is the wait (Crommelin 1932).
 fn within(utilisation: f64, sojourn: f64) -> f64 {
     let wait = sojourn - 1.0;
     let term = |k: u32| {
@@ -190,8 +191,8 @@ fn percentile(utilisation: f64, share: f64) -> f64 {
         .unwrap_or(f64::MAX)
 }
 
-/// Oracle: M/D/1. Below half load the median is the service time; the knee follows from the 99th
-/// percentiles.
+/// Oracle: M/D/1. Below half load the median is the service time; the knee follows from
+/// the 99th percentiles.
 #[test]
 fn load_steps_have_the_percentiles_of_theory_and_its_knee() {
     let percents: Vec<u32> = vec![10, 30, 45, 60, 70, 80, 90];

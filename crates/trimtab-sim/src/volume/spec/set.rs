@@ -1,4 +1,5 @@
-//! Settings of a volume: everything that [`VolumeSpec::fields`] writes can be parsed again.
+//! Settings of a volume: everything that [`VolumeSpec::fields`] writes can be parsed
+//! again.
 
 use super::VolumeSpec;
 use crate::run::Field;

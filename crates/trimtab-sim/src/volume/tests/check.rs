@@ -89,7 +89,8 @@ impl<D: Device> Volume<D> {
         self.journal.check();
     }
 
-    /// Runs that are not available yet: freed in a non-durable transaction or being discarded.
+    /// Runs that are not available yet: freed in a non-durable transaction or being
+    /// discarded.
     fn held_back(&self) -> Vec<(u32, u32)> {
         let mut runs: Vec<(u32, u32)> = self.journal.freed.iter().collect();
         if let Some(commit) = &self.commit {

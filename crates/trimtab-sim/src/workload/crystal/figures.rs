@@ -154,8 +154,8 @@ impl Trend {
         }
     }
 
-    /// `NAME.rate.first`, `.max`, `.steady` and `.last`; position and level of each knee as
-    /// `NAME.knee-1.written` and `NAME.knee-1.rate`.
+    /// `NAME.rate.first`, `.max`, `.steady` and `.last`; position and level of each knee
+    /// as `NAME.knee-1.written` and `NAME.knee-1.rate`.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         let mut metrics = Vec::new();

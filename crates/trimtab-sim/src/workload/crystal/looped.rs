@@ -53,8 +53,9 @@ pub struct CrystalLoop {
 }
 
 impl CrystalLoop {
-    /// Places the files of `rounds` in the first `space` bytes of a drive. Passes with operations
-    /// below 64 KiB move `small_pass`, if given. The settings must include preparation.
+    /// Places the files of `rounds` in the first `space` bytes of a drive. Passes with
+    /// operations below 64 KiB move `small_pass`, if given. The settings must include
+    /// preparation.
     ///
     /// # Errors
     /// The file exceeds the space.
@@ -105,7 +106,8 @@ impl CrystalLoop {
             }
             Placement::Scattered => {
                 let (slots, count) = (self.space / self.piece, self.size.div_ceil(self.piece));
-                // The first positions of a random permutation, swapped as needed (Fisher-Yates).
+                // The first positions of a random permutation, swapped as needed
+                // (Fisher-Yates).
                 let mut slot: Vec<u64> = (0..slots).collect();
                 for i in 0..count {
                     let other = i + self.places.below(slots - i);

@@ -40,8 +40,8 @@ impl LoadSettings {
         Job { depth: self.depth, ..self.job(CLOSED) }
     }
 
-    /// The steps, if the closed loop has this rate. Requests are due at random times, and their
-    /// latency counts from then.
+    /// The steps, if the closed loop has this rate. Requests are due at random times, and
+    /// their latency counts from then.
     #[must_use]
     pub fn steps(&self, per_second: f64) -> Vec<Job> {
         let step = |percent: &u32| Job {

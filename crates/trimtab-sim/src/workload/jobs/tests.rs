@@ -282,8 +282,8 @@ fn key() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Any text is refused at one of its lines, or its jobs read again from their printed form are
-    /// the same.
+    /// Any text is refused at one of its lines, or its jobs read again from their printed
+    /// form are the same.
     #[test]
     fn any_text_is_refused_or_read_again_as_printed(keys in proptest::collection::vec(key(), 0..12)) {
         let text = format!("[x]\n{}", keys.join("\n"));

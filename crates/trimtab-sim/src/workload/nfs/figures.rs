@@ -29,8 +29,9 @@ pub fn point(phase: &Phase) -> (Point, Histogram) {
     (Point { rate, response: all.mean_ns() }, all)
 }
 
-/// Metrics of a sweep, one sample per repeat: peak throughput, overall response time, and for
-/// every load the requested and achieved rate, mean and 99th percentile response time.
+/// Metrics of a sweep, one sample per repeat: peak throughput, overall response time, and
+/// for every load the requested and achieved rate, mean and 99th percentile response
+/// time.
 #[must_use]
 pub fn metrics(phases: &[Phase], loads: &[RequestedLoad]) -> Vec<Metric> {
     let of = |load: &RequestedLoad| -> Vec<(Point, Histogram)> {

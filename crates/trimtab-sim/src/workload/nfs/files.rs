@@ -116,7 +116,8 @@ impl FileSet {
         file
     }
 
-    /// Target for `want` bytes: the end of a file being filled, or part of a large enough one.
+    /// Target for `want` bytes: the end of a file being filled, or part of a large enough
+    /// one.
     pub(super) fn place_write(&mut self, want: u64, draws: u32, rng: &mut Stream) -> WriteRange {
         if let Some(&(file, target)) = self.filling.front() {
             let offset = self.current_size(file);

@@ -10,8 +10,8 @@ pub struct Point {
 }
 
 /// SPECsfs's overall response time (ORT): the area under response time over achieved
-/// throughput, by trapezoids from the origin through the points in order, divided by the peak
-/// throughput. Points after the peak do not count.
+/// throughput, by trapezoids from the origin through the points in order, divided by the
+/// peak throughput. Points after the peak do not count.
 ///
 /// In the points' unit of response time. `None` without positive throughput.
 #[must_use]
@@ -41,7 +41,8 @@ mod tests {
     fn ort_area_begins_at_the_origin() {
         // One point: a triangle, not a rectangle.
         assert_eq!(overall_response_time(&points(&[(1000.0, 2.0)])), Some(1.0));
-        // Constant response over ten steps: half of the first is missing, so 2 x (1 - 0.05).
+        // Constant response over ten steps: half of the first is missing, so 2 x (1 -
+        // 0.05).
         let flat: alloc::vec::Vec<Point> =
             (1..=10).map(|i| Point { rate: 100.0 * f64::from(i), response: 2.0 }).collect();
         assert!((overall_response_time(&flat).unwrap() - 1.9).abs() < 1e-12);

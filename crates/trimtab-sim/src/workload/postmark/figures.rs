@@ -8,9 +8,9 @@ use trimtab_drive::OpKind;
 
 /// Metrics of all tries among `phases`; `transactions` are those completed in each try.
 ///
-/// The total is creation, transactions and deletion, as in the original's report; directories
-/// are excluded. Byte rates divide by the total too. Unlike the original, times are not
-/// rounded and bytes are exact; MB is 10^6 bytes.
+/// The total is creation, transactions and deletion, as in the original's report;
+/// directories are excluded. Byte rates divide by the total too. Unlike the original,
+/// times are not rounded and bytes are exact; MB is 10^6 bytes.
 #[must_use]
 pub fn metrics(phases: &[Phase], transactions: &[u64]) -> Vec<Metric> {
     let named =

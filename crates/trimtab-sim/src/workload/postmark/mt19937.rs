@@ -1,7 +1,8 @@
 //! PostMark's random numbers: MT19937 with the reference seeding of 1999.
 //!
-//! Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998. The common seeding of
-//! 2002 gives other numbers; only the earlier one reproduces PostMark's published counts.
+//! Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998. The common seeding
+//! of 2002 gives other numbers; only the earlier one reproduces PostMark's published
+//! counts.
 
 const WORDS: usize = 624;
 const OFFSET: usize = 397;

@@ -124,8 +124,8 @@ impl Postmark {
         }))
     }
 
-    /// Calls `each` with every path that may exist if the run ends now: files, then directories
-    /// upwards.
+    /// Calls `each` with every path that may exist if the run ends now: files, then
+    /// directories upwards.
     pub fn for_each_leftover(&self, mut each: impl FnMut(Leftover<'_>)) {
         let decisions = &self.decisions;
         let mut path = String::new();

@@ -8,10 +8,12 @@ use trimtab_drive::units::Bytes;
 /// From here on the original's pool size overflows: it draws nothing for it.
 const POOL_OVERFLOW: u32 = 1 << 30;
 
-/// Alignment of the pool, so that copies into the page cache use whole cache lines and pages.
+/// Alignment of the pool, so that copies into the page cache use whole cache lines and
+/// pages.
 const ALIGNMENT: usize = 4096;
 
-/// The pool, as long as the largest file. The original allocates twice that and uses half.
+/// The pool, as long as the largest file. The original allocates twice that and uses
+/// half.
 #[derive(Debug)]
 pub(super) struct Text {
     memory: Vec<u8>,

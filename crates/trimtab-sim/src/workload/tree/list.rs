@@ -249,7 +249,8 @@ impl TreeBuilder {
     }
 }
 
-/// Depth first from entry 0: the files of a directory in order, its directories, then itself.
+/// Depth first from entry 0: the files of a directory in order, its directories, then
+/// itself.
 fn removal_order(entries: &[TreeEntry], children: &[Vec<u32>]) -> Vec<u32> {
     let is_dir = |i: &&u32| entries[**i as usize].kind == EntryKind::Dir;
     let mut order = Vec::with_capacity(entries.len());

@@ -23,8 +23,8 @@ const SIZE_SIGMA: f64 = 1.5;
 /// Standard deviation of the logarithm of files per directory.
 const FAN_OUT_SIGMA: f64 = 1.1;
 
-/// Top-level directories with their files and directories (themselves included) in a tree of
-/// [`DEFAULT_FILES`] files. Sixteen more files are next to them.
+/// Top-level directories with their files and directories (themselves included) in a tree
+/// of [`DEFAULT_FILES`] files. Sixteen more files are next to them.
 const TOP: &[(&str, u64, u64)] = &[
     ("", 16, 0),
     ("Documentation", 2150, 190),
@@ -98,8 +98,8 @@ impl TreeList {
     }
 }
 
-/// Paths of `count` directories: `top`, and others each below an existing one, the less deep
-/// of two drawn. In the order of an archiver.
+/// Paths of `count` directories: `top`, and others each below an existing one, the less
+/// deep of two drawn. In the order of an archiver.
 fn directories(top: &str, count: u64, shape: &mut Stream, names: &mut Stream) -> Vec<String> {
     let mut dirs = vec![(top.to_string(), 1_usize)];
     while (dirs.len() as u64) < count {

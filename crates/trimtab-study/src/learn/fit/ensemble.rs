@@ -16,7 +16,8 @@ pub const MEMBERS: usize = 64;
 const KIND_ERROR_FACTOR: f64 = 2.0;
 /// Additional factor on the errors of members, for the same reason.
 const MEMBER_ERROR_FACTOR: f64 = 1.5;
-/// Steps towards perturbed figures: one, and a correction because the figures are not linear.
+/// Steps towards perturbed figures: one, and a correction because the figures are not
+/// linear.
 const STEPS: u32 = 2;
 /// How often members that do not explain the figures are drawn again.
 const ATTEMPTS: u32 = 4;
@@ -109,7 +110,8 @@ impl Problem<'_> {
         })
     }
 
-    /// Fits each member of `fitted` to perturbed figures of the whole drive, around `points`.
+    /// Fits each member of `fitted` to perturbed figures of the whole drive, around
+    /// `points`.
     pub(super) fn refined(&mut self, fitted: FitResult, points: Vec<Point>) -> Option<FitResult> {
         let best = points[0].clone();
         let of_whole = self.learned(&best)?;
@@ -156,7 +158,8 @@ impl Problem<'_> {
         })
     }
 
-    /// Spreads of `kinds`, the best first, and their likelihoods. Widens the errors for members.
+    /// Spreads of `kinds`, the best first, and their likelihoods. Widens the errors for
+    /// members.
     fn weighted(&mut self, kinds: &[Point]) -> Option<(Vec<Spread>, Vec<f64>)> {
         // The error factor if even the best drive fits worse than expected (Birge 1932).
         let widened =
@@ -173,9 +176,9 @@ impl Problem<'_> {
         Some((spreads, kinds.iter().map(weight).collect()))
     }
 
-    /// Steps from each start towards the optimum of a draw of figures and priors. Halves a step
-    /// that leads too far, and keeps the result that explains the figures best, because they are
-    /// not linear. The inner value is `None` if no result explains them.
+    /// Steps from each start towards the optimum of a draw of figures and priors. Halves
+    /// a step that leads too far, and keeps the result that explains the figures best,
+    /// because they are not linear. The inner value is `None` if no result explains them.
     fn perturbed(
         &mut self,
         starts: Vec<(Candidate, &Spread)>,
@@ -209,8 +212,8 @@ impl Problem<'_> {
         Some(kept.into_iter().map(|kept| kept.map(|(_, candidate)| candidate)).collect())
     }
 
-    /// The 99th percentile of a chi-squared distribution with as many degrees of freedom as
-    /// numbers (Wilson and Hilferty).
+    /// The 99th percentile of a chi-squared distribution with as many degrees of freedom
+    /// as numbers (Wilson and Hilferty).
     fn margin(&self, candidate: &Candidate) -> f64 {
         let freedom = (0..NUMBERS).filter(|number| candidate.has(*number)).count() as f64;
         freedom
@@ -237,8 +240,8 @@ impl Problem<'_> {
         self.moved(&from.candidate, &around.covariance.times(&pulls))
     }
 
-    /// The misfit of `shown`, the deviation that two of three figures stay within, and the
-    /// unexplained figures.
+    /// The misfit of `shown`, the deviation that two of three figures stay within, and
+    /// the unexplained figures.
     pub(super) fn explained_by(&self, shown: &[f64]) -> (f64, f64, Vec<(Observation, f64)>) {
         let figures = || self.found.observations.iter().zip(shown);
         let residuals = || self.residuals(shown).into_iter().map(|one| one * self.loose);

@@ -30,7 +30,8 @@ impl Matrix {
             .collect()
     }
 
-    /// The lower Cholesky factor, row by row; `None` if the matrix is not positive definite.
+    /// The lower Cholesky factor, row by row; `None` if the matrix is not positive
+    /// definite.
     pub(super) fn root(&self) -> Option<Vec<f64>> {
         let size = self.size;
         let mut root = vec![0.0; size * size];

@@ -7,7 +7,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_sim::runner::RunProgress;
 
-/// Limit of a residual's logarithm, a factor of two, so that no single figure decides the fit.
+/// Limit of a residual's logarithm, a factor of two, so that no single figure decides the
+/// fit.
 const RESIDUAL_MAX: f64 = 0.7;
 /// Rounds of steps at most: one in ten fits needs more than six.
 pub(super) const ROUNDS: u32 = 8;
@@ -19,11 +20,11 @@ const DAMPING: [f64; 4] = [0.0, 0.1, 1.0, 10.0];
 const ADAPTATIONS: u32 = 3;
 /// Damping of these.
 const DAMPING_OF_ONE: f64 = 0.05;
-/// Step of a difference quotient, in the logarithm: above the resolution of nanoseconds, below the
-/// distance of kinks.
+/// Step of a difference quotient, in the logarithm: above the resolution of nanoseconds,
+/// below the distance of kinks.
 const STEP: f64 = 0.04;
-/// As [`STEP`], for sizes of a whole drive: two of the at least 160 superblocks of a small one at
-/// the usual 10 % of spare space.
+/// As [`STEP`], for sizes of a whole drive: two of the at least 160 superblocks of a
+/// small one at the usual 10 % of spare space.
 const STEP_OF_SIZES: f64 = 0.15;
 /// Largest change of a logarithm in one step.
 const MOVE_MAX: f64 = 1.5;
@@ -40,8 +41,8 @@ pub(super) struct Point {
 pub(super) type Slopes = Vec<Vec<f64>>;
 
 impl Problem<'_> {
-    /// Evaluates candidates. The inner value is `None` for an impossible drive; the outer one if
-    /// the observer stops the fit.
+    /// Evaluates candidates. The inner value is `None` for an impossible drive; the outer
+    /// one if the observer stops the fit.
     pub(super) fn try_all(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Option<Point>>> {
         if self.trials.observer.stopped() {
             return None;
@@ -63,7 +64,8 @@ impl Problem<'_> {
         Some(candidates.into_iter().zip(all).map(point).collect())
     }
 
-    /// As [`try_all`](Self::try_all): the possible drives, those with the least cost first.
+    /// As [`try_all`](Self::try_all): the possible drives, those with the least cost
+    /// first.
     pub(super) fn in_order(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Point>> {
         let mut points: Vec<Point> = self.try_all(candidates)?.into_iter().flatten().collect();
         sort(&mut points);
@@ -158,7 +160,8 @@ impl Problem<'_> {
         (0..NUMBERS).map(pull).collect()
     }
 
-    /// The step that best explains the figures of `from` while staying close to the priors.
+    /// The step that best explains the figures of `from` while staying close to the
+    /// priors.
     fn step(&self, from: &Point, slopes: &Slopes, damping: f64) -> Option<Candidate> {
         let candidate = &from.candidate;
         let means =
@@ -179,7 +182,8 @@ impl Problem<'_> {
         to
     }
 
-    /// Improves the numbers of a point, in at most `rounds`, until a round gains too little.
+    /// Improves the numbers of a point, in at most `rounds`, until a round gains too
+    /// little.
     pub(super) fn improve(&mut self, mut point: Point, rounds: u32) -> Option<Point> {
         for _ in 0..rounds {
             let slopes = self.slopes(&point)?;
@@ -196,8 +200,8 @@ impl Problem<'_> {
         Some(point)
     }
 
-    /// Adapts the numbers of points in a few steps. Starts with the slopes of a nearby point, and
-    /// corrects them by what each step shows (Broyden 1965).
+    /// Adapts the numbers of points in a few steps. Starts with the slopes of a nearby
+    /// point, and corrects them by what each step shows (Broyden 1965).
     pub(super) fn adapt(&mut self, points: Vec<Point>, slopes: &Slopes) -> Option<Vec<Point>> {
         let mut points: Vec<(Point, Slopes)> =
             points.into_iter().map(|point| (point, slopes.clone())).collect();

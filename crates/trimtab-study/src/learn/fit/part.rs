@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 
 /// Flush time below which it counts as zero.
 const FLUSH_MIN_NS: f64 = 5e3;
-/// Jumps of numbers over kinks of the figures, as factors: no read-ahead, or one of whole rows; a
-/// cache of half or twice the size; pauses as short as a transfer.
+/// Jumps of numbers over kinks of the figures, as factors: no read-ahead, or one of whole
+/// rows; a cache of half or twice the size; pauses as short as a transfer.
 const JUMPS: [(usize, f64); 6] = [
     (at::READ_AHEAD, 3.0),
     (at::READ_AHEAD, 1.0 / 3.0),
@@ -58,7 +58,8 @@ impl Space for SmallProbes<'_> {
         one.is_kind_of(other)
     }
 
-    /// Dies and rows; presence of an SLC cache, emptied during rests; suspends programs for reads.
+    /// Dies and rows; presence of an SLC cache, emptied during rests; suspends programs
+    /// for reads.
     fn family(&self, candidate: &Candidate) -> usize {
         let kind = &candidate.kind;
         let cache = usize::from(kind.slc)
@@ -113,9 +114,9 @@ impl Space for SmallProbes<'_> {
     }
 }
 
-/// Where the search starts: the drive that arithmetic suggests, with and without an SLC cache and
-/// suspended programs, and with the mapping unit that random writes show. TRIMs without effect
-/// below some alignment make the unit look larger than it may be.
+/// Where the search starts: the drive that arithmetic suggests, with and without an SLC
+/// cache and suspended programs, and with the mapping unit that random writes show. TRIMs
+/// without effect below some alignment make the unit look larger than it may be.
 pub(super) fn starts(found: &Findings, plan: &ProbePlan) -> Vec<Candidate> {
     let first = invert(found, plan);
     let smaller = unit_written(found)
@@ -161,8 +162,8 @@ fn arranged(from: &Candidate, change: impl Fn(&mut DriveKind)) -> Option<Candida
     Some(to)
 }
 
-/// Other numbers of dies and row sizes; pages below 16 KiB if the link may be of that era, and ten
-/// channels as in some drives of it.
+/// Other numbers of dies and row sizes; pages below 16 KiB if the link may be of that
+/// era, and ten channels as in some drives of it.
 fn arrangements(from: &Candidate, sata: bool) -> Vec<Candidate> {
     let rows: &[u64] = if sata {
         &[4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10]
@@ -185,8 +186,8 @@ fn arrangements(from: &Candidate, sata: bool) -> Vec<Candidate> {
     dies.flat_map(each).collect()
 }
 
-/// Changes the mapping unit. Keeps the TRIM cost per byte and the effective TRIM granularity,
-/// which is the larger of unit and alignment.
+/// Changes the mapping unit. Keeps the TRIM cost per byte and the effective TRIM
+/// granularity, which is the larger of unit and alignment.
 fn mapped_by(from: &Candidate, unit: u64) -> Option<Candidate> {
     if !(4096..=UNIT_MAX).contains(&unit) {
         return None;

@@ -21,7 +21,8 @@ pub struct RateFit {
     pub shown: Vec<f64>,
     /// Mean squared residual, in units of the errors.
     pub misfit: f64,
-    /// For each number, the share of the prior uncertainty that the rates removed, from 0 to 1.
+    /// For each number, the share of the prior uncertainty that the rates removed, from 0
+    /// to 1.
     pub learned: [f64; NUMBERS],
     /// For each number, the interval of nine in ten such drives, to first order.
     pub bounds: [(f64, f64); NUMBERS],

@@ -1,4 +1,5 @@
-//! The global search: draws kinds of drives, fits the best, and follows single changes of these.
+//! The global search: draws kinds of drives, fits the best, and follows single changes of
+//! these.
 
 use super::Problem;
 use super::local::{GAIN_MIN, Point, ROUNDS as STEPS, sort};
@@ -6,19 +7,22 @@ use crate::learn::candidate::{Candidate, NUMBERS};
 use alloc::vec::Vec;
 use trimtab_drive::rng::Stream;
 
-/// Rounds of draws and climbs at most. One takes about 1,500 candidates of the small probes, 6 s.
+/// Rounds of draws and climbs at most. One takes about 1,500 candidates of the small
+/// probes, 6 s.
 const ROUNDS: u32 = 4;
-/// Mean squared residual below which a drive explains the figures: a seventh of their errors.
+/// Mean squared residual below which a drive explains the figures: a seventh of their
+/// errors.
 const EXPLAINED: f64 = 0.02;
 /// Most changes of a drawn drive: dies, rows and one other property.
 const CHANGES_MAX: u64 = 3;
-/// Smallest and largest distance of draws from a point, in standard deviations of what the figures
-/// leave open.
+/// Smallest and largest distance of draws from a point, in standard deviations of what
+/// the figures leave open.
 const DISTANCE: (f64, f64) = (0.1, 3.0);
-/// Kinds that are fitted after a draw, and neighbours that are adapted in a climb: about a third of
-/// the arrangements.
+/// Kinds that are fitted after a draw, and neighbours that are adapted in a climb: about
+/// a third of the arrangements.
 const FITTED: usize = 24;
-/// Kinds that are fitted to the end; also families, and starts, around which drives are drawn.
+/// Kinds that are fitted to the end; also families, and starts, around which drives are
+/// drawn.
 const BEST: usize = 4;
 /// Kinds whose neighbours are tried in each round.
 const CLIMBS: u32 = 8;
@@ -39,7 +43,8 @@ struct Kind {
 }
 
 impl Problem<'_> {
-    /// The best point, and the best of each other kind that explains the figures nearly as well.
+    /// The best point, and the best of each other kind that explains the figures nearly
+    /// as well.
     pub(super) fn search(&mut self, starts: Vec<Candidate>) -> Option<Vec<Point>> {
         let mut random = Stream::new(self.seed, "search");
         let mut all: Vec<Kind> = Vec::new();
@@ -80,9 +85,9 @@ impl Problem<'_> {
         self.nearly_as_good(all)
     }
 
-    /// Widens the errors of figures that vary with the seed: random victim selection, or a
-    /// completely full cache. The variation counts once for the probed drive and once for the
-    /// candidate.
+    /// Widens the errors of figures that vary with the seed: random victim selection, or
+    /// a completely full cache. The variation counts once for the probed drive and once
+    /// for the candidate.
     fn allow_for_chance(&mut self, all: &mut [Kind]) -> Option<()> {
         let best = least(all)?;
         let others = self
@@ -124,8 +129,8 @@ impl Problem<'_> {
         to
     }
 
-    /// Draws drives around points, in the directions that the figures leave open, and adapts their
-    /// numbers.
+    /// Draws drives around points, in the directions that the figures leave open, and
+    /// adapts their numbers.
     fn drawn_around(&mut self, around: &[Point], random: &mut Stream) -> Option<Vec<Point>> {
         let mut points = Vec::new();
         for point in around {
@@ -195,8 +200,8 @@ impl Problem<'_> {
         Some(())
     }
 
-    /// The next kind to climb from: the best, or the best of a family without a turn. Only the best
-    /// if the figures are explained.
+    /// The next kind to climb from: the best, or the best of a family without a turn.
+    /// Only the best if the figures are explained.
     fn next(&self, all: &[Kind], other_family: bool) -> Option<usize> {
         let family = |kind: &Kind| self.space.family(&kind.point.candidate);
         let had_a_turn = |of: usize| all.iter().any(|one| one.climbed && family(one) == of);
@@ -243,7 +248,8 @@ impl Problem<'_> {
         firsts
     }
 
-    /// The kinds that explain the figures nearly as well as the best, fitted, the best first.
+    /// The kinds that explain the figures nearly as well as the best, fitted, the best
+    /// first.
     fn nearly_as_good(&mut self, all: Vec<Kind>) -> Option<Vec<Point>> {
         let most = least(&all)?.cost + EXCESS_MAX;
         let mut kinds: Vec<Kind> = all.into_iter().filter(|kind| kind.point.cost < most).collect();

@@ -1,5 +1,5 @@
-//! Drives as the probes of a whole drive see them: spare space, SLC cache, victim selection. Kinds
-//! and the other numbers are those that explain the small probes.
+//! Drives as the probes of a whole drive see them: spare space, SLC cache, victim
+//! selection. Kinds and the other numbers are those that explain the small probes.
 
 use super::Space;
 use super::local::Point;
@@ -19,8 +19,8 @@ pub(super) const KNOWN_MIN: f64 = 0.5;
 const SIGMA_MIN: f64 = 0.01;
 /// Number of other seeds on which a drive is run, to measure random variation.
 const OTHER_SEEDS: u64 = 5;
-/// Jumps of numbers, as changes of the logarithm. The figures of small drives change in steps,
-/// because superblocks are whole.
+/// Jumps of numbers, as changes of the logarithm. The figures of small drives change in
+/// steps, because superblocks are whole.
 const JUMPS: [(usize, f64); 14] = [
     (at::SPARE, -0.14),
     (at::SPARE, -0.06),
@@ -38,7 +38,8 @@ const JUMPS: [(usize, f64); 14] = [
     (at::MAP, 0.4),
 ];
 
-/// Logarithms of the results of the whole-drive probes on a scaled-down candidate, in order.
+/// Logarithms of the results of the whole-drive probes on a scaled-down candidate, in
+/// order.
 #[must_use]
 pub fn shown(candidate: &Candidate, plan: &ProbePlan) -> Option<Vec<f64>> {
     shown_by(candidate, plan, plan.seed)

@@ -1,4 +1,5 @@
-//! Derives spare space and the SLC cache from the figures of a whole drive by arithmetic alone.
+//! Derives spare space and the SLC cache from the figures of a whole drive by arithmetic
+//! alone.
 
 use super::super::candidate::{Candidate, at};
 use super::super::probes::whole::{BURST_PIECES, FILL_PIECES};
@@ -39,8 +40,8 @@ fn slc(to: &mut Candidate, found: &Findings, share: f64) {
         to.logs[at::SLC_MORE] =
             libm::log((most.unwrap_or(smallest) - smallest).max(smallest / 2.0));
     }
-    // Each die programs native rows in turn behind the cache, and in addition if it is emptied
-    // first.
+    // Each die programs native rows in turn behind the cache, and in addition if it is
+    // emptied first.
     if let Some(slow) = fill.last().filter(|_| most.is_some()) {
         let row = f64::from(to.kind.dies()) * to.kind.row_bytes() as f64;
         to.logs[at::PROGRAM] = libm::log((slow * row).max(1e4));
@@ -52,8 +53,8 @@ fn figures(found: &Findings, name: &str) -> Vec<f64> {
     (1..).map_while(|nth| found.ns(&format!("{name}{nth}"))).collect()
 }
 
-/// Number of pieces before the rate drops. Both rates together explain the time of the piece
-/// in between. `None` if the rate never drops.
+/// Number of pieces before the rate drops. Both rates together explain the time of the
+/// piece in between. `None` if the rate never drops.
 fn knee(pieces: &[f64]) -> Option<f64> {
     let fast = pieces.iter().copied().fold(f64::INFINITY, f64::min);
     let slow = *pieces.last()?;

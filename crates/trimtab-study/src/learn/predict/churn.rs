@@ -34,8 +34,8 @@ pub const CASES: [(&str, f64, &str); 10] = [
     ("idle", 0.9, "churn at 90 %, idle"),
 ];
 
-/// Random writes per second at the end of the months and their write amplification, for each
-/// of [`CASES`]. `None` if the drive cannot be scaled down, fails, or has no TRIM.
+/// Random writes per second at the end of the months and their write amplification, for
+/// each of [`CASES`]. `None` if the drive cannot be scaled down, fails, or has no TRIM.
 #[must_use]
 pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<WorkloadFigure>> {
     spec.flash().filter(|flash| flash.trim.supported)?;
@@ -69,7 +69,8 @@ pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<WorkloadFigure>> {
     Some(all)
 }
 
-/// The policy with the fastest random writes at a fill level, and the rates with and without.
+/// The policy with the fastest random writes at a fill level, and the rates with and
+/// without.
 #[must_use]
 pub fn best(fill: f64, rate: impl Fn(&str) -> Option<f64>) -> Option<(&'static str, f64, f64)> {
     let at = || CASES.into_iter().filter(|(_, full, _)| *full == fill);

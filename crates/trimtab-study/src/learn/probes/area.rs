@@ -13,7 +13,8 @@ use trimtab_sim::target::TargetResult;
 /// First piece of the burst that is timed; each further one ends at twice the bytes.
 const BURST_FIRST: u64 = 512 << 10;
 
-/// Sequential writes of incompressible data into an empty cache: cache size and flash rate.
+/// Sequential writes of incompressible data into an empty cache: cache size and flash
+/// rate.
 pub(super) fn burst(
     lab: &mut ProbeSession<'_>,
     plan: &ProbePlan,
@@ -90,8 +91,8 @@ const DEPTHS: [u32; 5] = [2, 8, 32, 96, 255];
 /// Small reads per command in flight.
 const ROUNDS: usize = 12;
 
-/// Reads of existing data in all sizes, in all depths and in order: latency, link rate, parallel
-/// dies, read-ahead.
+/// Reads of existing data in all sizes, in all depths and in order: latency, link rate,
+/// parallel dies, read-ahead.
 pub(super) fn existing(
     lab: &mut ProbeSession<'_>,
     plan: &ProbePlan,
@@ -171,9 +172,9 @@ const CLASSES: [(DataClass, &str); 3] = [
     (DataClass::Random, "random"),
 ];
 
-/// Sequential writes and reads of zeros, half-compressible and incompressible data. If the link
-/// is slower than the flash, write rates do not reveal compression, but compressed data are
-/// faster to read from the flash.
+/// Sequential writes and reads of zeros, half-compressible and incompressible data. If
+/// the link is slower than the flash, write rates do not reveal compression, but
+/// compressed data are faster to read from the flash.
 pub(super) fn compression(
     lab: &mut ProbeSession<'_>,
     plan: &ProbePlan,

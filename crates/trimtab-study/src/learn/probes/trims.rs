@@ -9,9 +9,9 @@ use trimtab_sim::target::TargetResult;
 /// Bytes of a short range: longer than most drives ignore.
 const SHORT: u64 = 64 << 10;
 
-/// TRIM commands with chosen numbers and sizes of ranges, on mapped and unmapped space: cost of a
-/// command, a range, a mapped unit and a byte. Also reads during a TRIM, which show whether it
-/// blocks other commands.
+/// TRIM commands with chosen numbers and sizes of ranges, on mapped and unmapped space:
+/// cost of a command, a range, a mapped unit and a byte. Also reads during a TRIM, which
+/// show whether it blocks other commands.
 pub(super) fn cost(
     lab: &mut ProbeSession<'_>,
     plan: &ProbePlan,
@@ -52,8 +52,8 @@ pub(super) fn cost(
     Ok(())
 }
 
-/// Reads of the space that [`cost`] trimmed, which do not access the flash: command processor and
-/// link times alone.
+/// Reads of the space that [`cost`] trimmed, which do not access the flash: command
+/// processor and link times alone.
 pub(super) fn trimmed_reads(
     lab: &mut ProbeSession<'_>,
     plan: &ProbePlan,

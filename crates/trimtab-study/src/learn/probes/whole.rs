@@ -123,7 +123,8 @@ pub fn there_already(lab: &mut ProbeSession<'_>, whole: &ProbeRegion) -> TargetR
     Ok(())
 }
 
-/// Writes the whole part sequentially once: the amount at full speed, and the rate after it.
+/// Writes the whole part sequentially once: the amount at full speed, and the rate after
+/// it.
 pub(super) fn slc_cache(
     lab: &mut ProbeSession<'_>,
     plan: &ProbePlan,
@@ -139,8 +140,9 @@ pub(super) fn slc_cache(
 
 const MOVED_READS: usize = 64;
 
-/// Rewrites an eighth of the full part after a short and a long rest: speed of background work,
-/// and cache size of a full drive. Also lone reads of data that moved in the meantime.
+/// Rewrites an eighth of the full part after a short and a long rest: speed of background
+/// work, and cache size of a full drive. Also lone reads of data that moved in the
+/// meantime.
 pub(super) fn recovery(
     lab: &mut ProbeSession<'_>,
     plan: &ProbePlan,
@@ -166,8 +168,8 @@ const PIECES: u64 = 16;
 const AFTER: u64 = 4;
 const SHORTER: u64 = 6;
 
-/// Random writes over the full part until garbage is everywhere, and again after a rest: start and
-/// cost of garbage collection.
+/// Random writes over the full part until garbage is everywhere, and again after a rest:
+/// start and cost of garbage collection.
 pub(super) fn collection(
     lab: &mut ProbeSession<'_>,
     plan: &ProbePlan,
@@ -199,8 +201,8 @@ pub(super) fn collection(
 const MAP_PARTS: [u64; 4] = [64, 16, 4, 1];
 const MAP_READS: usize = 192;
 
-/// Lone reads within increasingly large parts. If the map does not fit in memory, reads load map
-/// pages first; the larger the part, the more often.
+/// Lone reads within increasingly large parts. If the map does not fit in memory, reads
+/// load map pages first; the larger the part, the more often.
 pub(in crate::learn) fn map(
     lab: &mut ProbeSession<'_>,
     plan: &ProbePlan,
@@ -234,7 +236,8 @@ mod tests {
         );
         assert!(small.is_enough() && !ProbeRegion { bytes: 5 << 30, ..whole }.is_enough());
         assert_eq!(ProbeRegion::all((1 << 30) + 5).bytes, 1 << 30);
-        // Proportional to the capacity, except for the two seconds before background work.
+        // Proportional to the capacity, except for the two seconds before background
+        // work.
         assert_eq!(
             (small.rest(RestLength::Long), whole.rest(RestLength::Long)),
             (Nanos::from_secs(5), Nanos::from_secs(362))

@@ -1,13 +1,14 @@
-//! Blind recovery: draws random drives with [`classes::draw`], learns them with `small` or
-//! `full`, and predicts workloads that no probe ran. Baselines predict the same. The fit
-//! knows only what a drawn drive reports about itself.
+//! Blind recovery: draws random drives with [`classes::draw`], learns them with `small`
+//! or `full`, and predicts workloads that no probe ran. Baselines predict the same. The
+//! fit knows only what a drawn drive reports about itself.
 //!
-//! Every test run uses a sample. `TRIMTAB_TWINS=200` (in `make soak`) prints the figures of
-//! docs/method/twin.md; `TRIMTAB_TWINS_BUDGET=full` uses that budget. `TRIMTAB_TWINS_CHURN=4`
-//! adds churn predicted by that many members. `TRIMTAB_TWINS_CSV=FILE` saves every
-//! prediction. If the file `TRIMTAB_TWINS_STOP` exists, no further drive starts and the
-//! figures cover the finished ones. With `TRIMTAB_TWINS_ITSELF=1`, nothing is learned: each
-//! drive predicts itself with other seeds, which is the upper bound of accuracy.
+//! Every test run uses a sample. `TRIMTAB_TWINS=200` (in `make soak`) prints the figures
+//! of docs/method/twin.md; `TRIMTAB_TWINS_BUDGET=full` uses that budget.
+//! `TRIMTAB_TWINS_CHURN=4` adds churn predicted by that many members.
+//! `TRIMTAB_TWINS_CSV=FILE` saves every prediction. If the file `TRIMTAB_TWINS_STOP`
+//! exists, no further drive starts and the figures cover the finished ones. With
+//! `TRIMTAB_TWINS_ITSELF=1`, nothing is learned: each drive predicts itself with other
+//! seeds, which is the upper bound of accuracy.
 
 use crate::learn::candidate::{Candidate, DriveKind, at};
 use crate::learn::fit::{self, SequentialEvaluator};
@@ -69,13 +70,15 @@ struct Recovered {
     explained: u32,
     /// Differences between the found and the true kind.
     otherwise: String,
-    /// For the cost of a command, a range, a unit and a byte of a TRIM: error of the logarithm,
-    /// and the largest share of the cost in a TRIM of the probes.
+    /// For the cost of a command, a range, a unit and a byte of a TRIM: error of the
+    /// logarithm, and the largest share of the cost in a TRIM of the probes.
     trim_costs: Vec<(f64, f64)>,
     predicted: Vec<Predicted>,
-    /// Named policies by fill level, judged by one run and by the medians of several runs.
+    /// Named policies by fill level, judged by one run and by the medians of several
+    /// runs.
     policies: [Vec<PolicyChoice>; 2],
-    /// Relative errors of the baselines: nearest shipped drive, the probes' own figures, six rates.
+    /// Relative errors of the baselines: nearest shipped drive, the probes' own figures,
+    /// six rates.
     baselines: [Vec<f64>; 3],
 }
 
@@ -193,7 +196,8 @@ fn measure_and_predict(
     Some((measured, predicted, policies))
 }
 
-/// The drive drawn with `seed` predicts itself with other seeds: an upper bound for learning.
+/// The drive drawn with `seed` predicts itself with other seeds: an upper bound for
+/// learning.
 fn by_itself(seed: u64, asked: TestExtent) -> Option<Recovered> {
     let mut random = Stream::new(seed, "truth");
     let reported = reported(random.chance(0.5));
@@ -347,7 +351,8 @@ fn misfit_of(candidate: &Candidate, found: &Findings, plan: &ProbePlan) -> f64 {
     [true, false].into_iter().filter_map(misfit).fold(f64::INFINITY, f64::min)
 }
 
-/// Differences between two kinds. Arrangements with equal dies and rows look the same to a host.
+/// Differences between two kinds. Arrangements with equal dies and rows look the same to
+/// a host.
 fn otherwise(truth: &DriveKind, found: &DriveKind) -> String {
     let of = |kind: &DriveKind| {
         [

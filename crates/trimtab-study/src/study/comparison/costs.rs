@@ -14,10 +14,11 @@ use alloc::vec::Vec;
 use serde::Serialize;
 use trimtab_sim::run::Run;
 
-/// Idle trimming is worthwhile if one operation takes longer than this during a batched trim,
-/// and at most half as long during an idle one.
+/// Idle trimming is worthwhile if one operation takes longer than this during a batched
+/// trim, and at most half as long during an idle one.
 pub const STALL_SECONDS: f64 = 0.05;
-/// Until its trim, `batched` does the same work as `none`; more repeats show the noise better.
+/// Until its trim, `batched` does the same work as `none`; more repeats show the noise
+/// better.
 const SAME_WORK: [&str; 2] = [policy::NONE, policy::BATCHED];
 
 /// The work that online discard slows down.
@@ -83,7 +84,8 @@ impl OnlineCost<'_> {
     }
 }
 
-/// Worst foreground latency during a batched trim, if it is a stall that idle trimming avoids.
+/// Worst foreground latency during a batched trim, if it is a stall that idle trimming
+/// avoids.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Stall {
     /// During a batched trim, seconds.
@@ -103,7 +105,8 @@ pub fn stall(metrics: &Metrics<'_>) -> Option<Stall> {
         .then_some(Stall { batched_seconds, idle_seconds })
 }
 
-/// True if a batched trim delays foreground I/O; for measured runs, by more than chance explains.
+/// True if a batched trim delays foreground I/O; for measured runs, by more than chance
+/// explains.
 pub fn batched_costs(metrics: &Metrics<'_>, test: Option<&LatencyTest>) -> bool {
     let sparse = AffectedWork::Append(AppendLoad::EveryFiveSeconds);
     let modelled =
@@ -116,8 +119,8 @@ pub fn deleting(metrics: &Metrics<'_>, job: &str, policy: &str) -> Option<f64> {
     AffectedWork::Deleting.times(metrics.find(job, policy)?).map(|times| average(&times))
 }
 
-/// The largest slowdown under online discard: of the work, or of foreground appends if the
-/// work is not slower. `None` if there is no cost or no discard was counted.
+/// The largest slowdown under online discard: of the work, or of foreground appends if
+/// the work is not slower. `None` if there is no cost or no discard was counted.
 pub fn online_cost<'a>(
     metrics: &Metrics<'a>,
     test: Option<&LatencyTest>,
@@ -224,7 +227,8 @@ pub enum DeletingDoubt {
     Scatter,
 }
 
-/// Why the difference that online discard makes to deleting does not count; `None` if it counts.
+/// Why the difference that online discard makes to deleting does not count; `None` if it
+/// counts.
 pub fn doubt(
     metrics: &Metrics<'_>,
     cost: Option<&OnlineCost<'_>>,

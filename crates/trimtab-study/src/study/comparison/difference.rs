@@ -4,8 +4,8 @@ use crate::study::metrics::REPEATS_MIN;
 use trimtab_sim::analysis::compare;
 use trimtab_sim::run::Better;
 
-/// With fewer repeats than [`REPEATS_MIN`], a difference counts if no repeat of one set lies
-/// within the range of the other and the means differ by at least this factor.
+/// With fewer repeats than [`REPEATS_MIN`], a difference counts if no repeat of one set
+/// lies within the range of the other and the means differ by at least this factor.
 pub const DIFFERENCE_FEW: f64 = 1.5;
 
 /// Comparison of two sets of repeats.
@@ -17,7 +17,8 @@ pub struct Difference {
     pub measurable: bool,
 }
 
-/// Compares repeats of the same time. Returns `None` if a set is empty or has a mean of zero.
+/// Compares repeats of the same time. Returns `None` if a set is empty or has a mean of
+/// zero.
 pub fn compare(a: &[f64], b: &[f64]) -> Option<Difference> {
     if a.is_empty() || b.is_empty() {
         return None;

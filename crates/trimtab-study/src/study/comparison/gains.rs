@@ -24,7 +24,8 @@ pub struct Gain<'a> {
     pub steady: bool,
     /// Random writes per second under the policy and under the baseline.
     pub rates: (f64, f64),
-    /// Drive life in bytes written relative to the baseline; `None` if the medium does not wear.
+    /// Drive life in bytes written relative to the baseline; `None` if the medium does
+    /// not wear.
     pub life: Option<f64>,
 }
 
@@ -103,7 +104,8 @@ impl TrimTimeShare {
     }
 }
 
-/// Largest share of time that `policy` spends trimming at any fill level; `None` if unknown.
+/// Largest share of time that `policy` spends trimming at any fill level; `None` if
+/// unknown.
 pub fn time_trimming(metrics: &Metrics<'_>, policy: &str) -> Option<TrimTimeShare> {
     let of_seconds = metrics.days? * 86_400.0;
     let all = metrics

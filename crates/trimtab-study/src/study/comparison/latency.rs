@@ -1,10 +1,10 @@
-//! Foreground latency measured during discards. The longest latency alone may be chance: a
-//! single stall among fifty appends per second proves nothing.
+//! Foreground latency measured during discards. The longest latency alone may be chance:
+//! a single stall among fifty appends per second proves nothing.
 //!
 //! An append is *long* if it takes longer than [`BLINK_SECONDS`] and more than twice the
 //! median without discards. Fisher's exact test decides whether long appends are more
-//! frequent under a policy than without trimming. The result is "too few" if the test could
-//! not detect a tenth of long appends, or if a few occurred that may be chance.
+//! frequent under a policy than without trimming. The result is "too few" if the test
+//! could not detect a tenth of long appends, or if a few occurred that may be chance.
 
 use crate::study::light_work::{BUSY, BUSY_WAIT};
 use crate::study::metrics::{DiscardCount, Metrics, discard_count, samples};
@@ -48,7 +48,8 @@ pub enum LatencyDoubt {
     MayBeChance,
     /// A single event: long appends were not more frequent.
     LongNoMoreOften,
-    /// The longest latency is no higher than without trimming, but long appends were more frequent.
+    /// The longest latency is no higher than without trimming, but long appends were more
+    /// frequent.
     LongMoreOften,
 }
 
@@ -181,8 +182,8 @@ mod tests {
             let long = (share(with.0, with.1), share(without.0, without.1));
             result(long, more_often(long.0, long.1))
         };
-        // None of 52 without trimming. One of 63 is chance in 63 of 115 cases; three occur in
-        // 39,711 of 246,905 (16 %), seven in 1.2 %.
+        // None of 52 without trimming. One of 63 is chance in 63 of 115 cases; three
+        // occur in 39,711 of 246,905 (16 %), seven in 1.2 %.
         assert_eq!(found((1, 63), (0, 52)), TestResult::TooFew);
         assert!(
             (more_often(share(3, 63), share(0, 52)) - choose(63, 3) / choose(115, 3)).abs() < 1e-12
@@ -196,10 +197,12 @@ mod tests {
             (found((5, 63), (0, 52)), found((7, 63), (0, 52))),
             (TestResult::TooFew, TestResult::Longer)
         );
-        // The rate without discards is the same: the filesystem is slow, not the discards.
+        // The rate without discards is the same: the filesystem is slow, not the
+        // discards.
         assert_eq!(found((40, 100), (40, 100)), TestResult::Alike);
         assert_eq!(found((0, 63), (0, 52)), TestResult::Alike);
-        // Too few to detect a tenth: two of 20 would be long, by chance in 190 of 780 cases.
+        // Too few to detect a tenth: two of 20 would be long, by chance in 190 of 780
+        // cases.
         assert!((more_often(share(2, 20), share(0, 20)) - 190.0 / 780.0).abs() < 1e-12);
         assert_eq!(found((0, 20), (0, 20)), TestResult::TooFew);
         // 5 of 50 against none of 50: 2.8 %. 6 of 51: 1.3 %.

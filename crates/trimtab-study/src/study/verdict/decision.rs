@@ -22,9 +22,9 @@ pub enum Rule {
     Blocked,
     /// No files were deleted under any policy.
     NothingDeleted,
-    /// Months of use. Considers policies that do not slow work down and whose longest foreground
-    /// append stays within `limit_seconds`. Prefers most random writes per second, then least
-    /// wear, then simplicity. Differences below [`GAIN`] do not count.
+    /// Months of use. Considers policies that do not slow work down and whose longest
+    /// foreground append stays within `limit_seconds`. Prefers most random writes per
+    /// second, then least wear, then simplicity. Differences below [`GAIN`] do not count.
     MostWrites {
         /// Longest permitted append, seconds.
         limit_seconds: f64,
@@ -153,8 +153,8 @@ fn by_costs(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
     }
 }
 
-/// Online discard has no cost, and gains are unknown: either policy works. The exception is a
-/// batched trim that delays foreground I/O when online discard was measured not to.
+/// Online discard has no cost, and gains are unknown: either policy works. The exception
+/// is a batched trim that delays foreground I/O when online discard was measured not to.
 fn either(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
     let clear = comparison.test(policy::ONLINE).is_none_or(|test| test.result == TestResult::Alike);
     if clear && comparison.batched_costs {

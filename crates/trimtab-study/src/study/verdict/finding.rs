@@ -142,7 +142,8 @@ impl From<&LatencyTest> for Finding<'_> {
     }
 }
 
-/// A reason for the recommendation when months of use were not run. There are at most two.
+/// A reason for the recommendation when months of use were not run. There are at most
+/// two.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum RecommendationReason<'a> {
@@ -164,7 +165,8 @@ pub struct LatencyReason<'a> {
     pub load: AppendLoad,
     /// Under the recommended policy; `None` where none is recommended.
     pub chosen: Option<PolicyLatency<'a>>,
-    /// With online discard, which affects every deletion. Set only if there is no other reason.
+    /// With online discard, which affects every deletion. Set only if there is no other
+    /// reason.
     pub online_seconds: Option<f64>,
     /// Under other policies.
     pub others: Vec<PolicyLatency<'a>>,
@@ -187,7 +189,8 @@ pub enum LatencyCaveat {
 pub struct DeletingReason<'a> {
     /// Number of files, from the settings.
     pub files: Option<&'a str>,
-    /// The part of the work that shows the cost of online discard, if deleting as a whole does not.
+    /// The part of the work that shows the cost of online discard, if deleting as a whole
+    /// does not.
     pub part: Option<OnlineCost<'a>>,
     /// Without discards, seconds.
     pub none_seconds: Option<f64>,

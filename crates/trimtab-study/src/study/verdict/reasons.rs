@@ -1,6 +1,6 @@
-//! Reasons for a recommendation when months of use were not run: at most two. They use the
-//! same comparison as the recommendation. A difference that does not count there carries a
-//! doubt here that explains why.
+//! Reasons for a recommendation when months of use were not run: at most two. They use
+//! the same comparison as the recommendation. A difference that does not count there
+//! carries a doubt here that explains why.
 
 use super::finding::{DeletingReason, LatencyCaveat, LatencyReason, RecommendationReason};
 use crate::study::comparison::costs;
@@ -15,7 +15,8 @@ use alloc::vec::Vec;
 /// Largest relative difference between times that count as equal.
 const ALIKE: f64 = 0.02;
 
-/// Reasons from foreground latency and deleting. With months of use, the rule is the reason.
+/// Reasons from foreground latency and deleting. With months of use, the rule is the
+/// reason.
 pub(super) fn reasons<'a>(
     comparison: &Comparison<'a>,
     recommendation: Recommendation,
@@ -30,7 +31,8 @@ pub(super) fn reasons<'a>(
     let mut reasons: Vec<RecommendationReason<'a>> = Vec::new();
     let subject = recommendation.trimming_policy();
     let latency = latency(comparison, recommendation);
-    // Slow work under online discard is the reason if there is no other argument against it.
+    // Slow work under online discard is the reason if there is no other argument against
+    // it.
     let slow_work = comparison.online_cost.is_some_and(|cost| cost.part.is_work());
     // Faster deleting with discards does not support the recommendation.
     let deleting = deleting(comparison, subject.unwrap_or(policy::NONE))
@@ -49,8 +51,8 @@ pub(super) fn reasons<'a>(
     reasons
 }
 
-/// Worst foreground latency under the recommended policy and under the worst of the rest. The
-/// flag is true if a policy with a longer latency exists.
+/// Worst foreground latency under the recommended policy and under the worst of the rest.
+/// The flag is true if a policy with a longer latency exists.
 fn latency<'a>(
     comparison: &Comparison<'a>,
     recommendation: Recommendation,
@@ -69,7 +71,8 @@ fn latency<'a>(
     let others = || all.iter().copied().filter(|other| other.policy != mine.policy);
     let worse: Vec<_> = others().filter(|other| other.seconds > mine.seconds * WORSE).collect();
     let decides = !worse.is_empty();
-    // The shortest and the longest of the worse latencies show the range that the choice saves.
+    // The shortest and the longest of the worse latencies show the range that the choice
+    // saves.
     let mut shown = if decides {
         worse
     } else {
@@ -81,7 +84,8 @@ fn latency<'a>(
     }
     // A latency well above that without trimming does not support the choice.
     shown.retain(|other| decides || mine.seconds <= other.seconds * WORSE);
-    // Online discard runs on every deletion; its latency is the reason if no other exists.
+    // Online discard runs on every deletion; its latency is the reason if no other
+    // exists.
     let online = appends
         .filter(|_| mine.policy != policy::ONLINE && !decides)
         .map(|cost| cost.online_seconds);
@@ -122,7 +126,8 @@ fn without_choice<'a>(
     let aside = match comparison.metrics.is_measured() {
         _ if !no_difference => None,
         false => apart(APART).then_some(LatencyCaveat::TooLittle),
-        // Single events: no policy has more long appends than no trimming, or a doubt would be set.
+        // Single events: no policy has more long appends than no trimming, or a doubt
+        // would be set.
         true => (apart(WORSE) && others.iter().all(|one| one.doubt.is_none()))
             .then_some(LatencyCaveat::LongNoMoreOften),
     };
@@ -136,8 +141,9 @@ fn without_choice<'a>(
     })
 }
 
-/// Time of deleting under `mine` and with online discard. If `mine` is online discard, compares it
-/// with no discards. If online discard has a cost, uses the part where it costs most.
+/// Time of deleting under `mine` and with online discard. If `mine` is online discard,
+/// compares it with no discards. If online discard has a cost, uses the part where it
+/// costs most.
 fn deleting<'a>(comparison: &Comparison<'a>, mine: &str) -> Option<DeletingReason<'a>> {
     let metrics = &comparison.metrics;
     let cost = comparison.online_cost.filter(|cost| cost.part.is_work());

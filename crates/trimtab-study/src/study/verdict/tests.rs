@@ -35,7 +35,8 @@ fn run(job: &str, policy: &str, discard: &str, metrics: &[(&str, Unit, &[f64])])
     run
 }
 
-/// The published rows of the tree workload: 0.17 s against 40.41 s for the sync after deleting.
+/// The published rows of the tree workload: 0.17 s against 40.41 s for the sync after
+/// deleting.
 fn tree(policy: &str, discard: &str, sync: &[f64], commands: f64, trim: Option<f64>) -> Run {
     let foreground: Vec<f64> = sync.iter().map(|s| s + 3.0).collect();
     let commands = [commands];
@@ -234,7 +235,8 @@ fn verdict_without_discard_counters_is_not_tested() {
     assert_eq!(rule(&study(vec![none(), batched()])), take(policy::BATCHED, Rule::OnlineUntried));
 }
 
-/// No trimming, batched and online at the same speed; foreground appends as (milliseconds, count).
+/// No trimming, batched and online at the same speed; foreground appends as
+/// (milliseconds, count).
 fn waited(
     without: &[(u64, u64)],
     with_batched: &[(u64, u64)],

@@ -17,8 +17,8 @@ pub struct CrystalRounds {
 }
 
 impl CrystalRounds {
-    /// Called when a phase may have ended: records its rate over the bytes written, and merges it
-    /// with earlier ones of its name.
+    /// Called when a phase may have ended: records its rate over the bytes written, and
+    /// merges it with earlier ones of its name.
     pub fn phase_ended(&mut self, recorder: &mut Recorder) {
         self.written = recorder.written();
         self.passes.phase_ended(recorder, self.written);

@@ -135,7 +135,8 @@ pub fn compressed_share(
     }
 }
 
-/// Bytes to write before a level can count as steady: the whole drive, if its size is known.
+/// Bytes to write before a level can count as steady: the whole drive, if its size is
+/// known.
 pub fn steady_size(target: &BenchBlocks, settings: &CrystalSettings) -> Bytes {
     match target {
         BenchBlocks::Real(real) => real.drive_size().unwrap_or(settings.size),

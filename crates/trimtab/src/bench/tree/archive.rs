@@ -24,8 +24,8 @@ const DECODER_BYTES_MAX: u64 = 512 << 20;
 
 /// Content allowed for any archive, however small.
 const CONTENT_BYTES_MIN: u64 = 256 << 20;
-/// Further content allowed per byte of the archive. Source trees have 3 to 12, logs up to 50,
-/// a bomb 1,000 or more.
+/// Further content allowed per byte of the archive. Source trees have 3 to 12, logs up to
+/// 50, a bomb 1,000 or more.
 const CONTENT_PER_BYTE_MAX: u64 = 100;
 
 /// A tree from an archive.
@@ -48,8 +48,8 @@ pub fn read(path: &Path) -> anyhow::Result<Archive> {
 /// Reads an archive from a stream. Names and contents may take at most `most`.
 ///
 /// # Errors
-/// The archive is invalid or damaged, leads out of its tree, or unpacks to more than `most`
-/// or than its own length allows.
+/// The archive is invalid or damaged, leads out of its tree, or unpacks to more than
+/// `most` or than its own length allows.
 pub fn unpack(archive: impl Read + 'static, most: Bytes) -> anyhow::Result<Archive> {
     let read = Rc::new(Cell::new(0));
     let counted = CountingReader { inner: archive, read: Rc::clone(&read) };
@@ -71,8 +71,8 @@ impl<R: Read> Read for CountingReader<R> {
     }
 }
 
-/// Limits the output to what an archive of the length `read` so far may hold, so that neither
-/// a bomb nor an endless entry is unpacked to its end.
+/// Limits the output to what an archive of the length `read` so far may hold, so that
+/// neither a bomb nor an endless entry is unpacked to its end.
 struct RatioLimitedReader<R> {
     inner: R,
     given: u64,
@@ -160,8 +160,8 @@ fn parse(stream: impl Read, most: Bytes) -> anyhow::Result<Archive> {
     Ok(Archive { list: builder.finish(class), skipped })
 }
 
-/// Reads at most the remaining allowance, which its other owner resets: the tar library keeps
-/// headers in memory, whatever their length.
+/// Reads at most the remaining allowance, which its other owner resets: the tar library
+/// keeps headers in memory, whatever their length.
 struct AllowanceReader<R> {
     inner: R,
     left: Rc<Cell<u64>>,
@@ -192,8 +192,8 @@ impl<R: Read> Read for AllowanceReader<R> {
     }
 }
 
-/// Error for entry `at`. The tar library's own messages are not used, because they quote the
-/// header, which may be anything.
+/// Error for entry `at`. The tar library's own messages are not used, because they quote
+/// the header, which may be anything.
 fn bad_header(error: std::io::Error, at: usize) -> anyhow::Error {
     match (error.kind(), at) {
         (std::io::ErrorKind::Other, 0) => {
@@ -328,8 +328,8 @@ mod tests {
 
     #[test]
     fn unpack_bounds_headers_of_any_claimed_size() {
-        // Long names and links of GNU, attributes of PAX, first or after other entries. Global
-        // attributes are skipped like a file.
+        // Long names and links of GNU, attributes of PAX, first or after other entries.
+        // Global attributes are skipped like a file.
         for kind in [b'L', b'K', b'x'] {
             for before in [&b""[..], &tar_of(&[("a", b"x")])[..1024]] {
                 let taken = Rc::new(Cell::new(0));

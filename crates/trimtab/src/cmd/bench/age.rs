@@ -16,24 +16,31 @@ Examples:
   trimtab bench age --total 2GB --rounds 4 .
   trimtab bench age --total 300GB --trim online drive:ocz-vertex-le-100gb    in virtual time, without wear")]
 pub struct BenchAgeArgs {
-    /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the tool's own
-    /// cost.
+    /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the
+    /// tool's own cost.
     #[arg(default_value = ".")]
     pub target: String,
     /// Write this many bytes, in all rounds together.
     #[arg(long, value_name = "SIZE")]
     pub total: Bytes,
     /// Fill and delete this many times.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(
+        long, value_name = "N", default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..=100_000)
+    )]
     pub rounds: u32,
     /// Size of the file for the random writes.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub test_size: Bytes,
-    /// Run each of the three random-write tests this long, or until the file's size is written.
+    /// Run each of the three random-write tests this long, or until the file's size is
+    /// written.
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub test_time: Nanos,
     /// Keep this many random writes in flight.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(
+        long, value_name = "N", default_value_t = 32,
+        value_parser = clap::value_parser!(u32).range(1..=1024)
+    )]
     pub queue_depth: u32,
     /// Stay idle this long before each random-write test.
     #[arg(long, value_name = "TIME", default_value = "5s")]

@@ -27,8 +27,8 @@ Examples:
   trimtab bench crystal /dev/sdb --destroy /dev/sdb --loop-until-written 1.8TB
   trimtab bench crystal drive:ocz-vertex-le-100gb                  on a modelled drive")]
 pub struct BenchCrystalArgs {
-    /// Measure on a directory, on a file or block device (with --destroy), on a modelled drive
-    /// (drive:NAME), or on null: for the tool's own cost.
+    /// Measure on a directory, on a file or block device (with --destroy), on a modelled
+    /// drive (drive:NAME), or on null: for the tool's own cost.
     #[arg(default_value = ".")]
     pub target: String,
     /// Run the tests of this profile.
@@ -40,8 +40,8 @@ pub struct BenchCrystalArgs {
     /// Run each test N times.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub passes: u32,
-    /// Run each pass this long. A pass that writes ends earlier, after the bytes that a drive of
-    /// 1 GB/s would write.
+    /// Run each pass this long. A pass that writes ends earlier, after the bytes that a
+    /// drive of 1 GB/s would write.
     #[arg(long, value_name = "TIME", default_value = "5s", conflicts_with = "bytes")]
     pub time: Nanos,
     /// End each pass after this many bytes instead.
@@ -57,7 +57,10 @@ pub struct BenchCrystalArgs {
     #[arg(long, value_name = "CLASS", default_value = "random")]
     pub data: DataClass,
     /// Short for --data PERCENT%.
-    #[arg(long, value_name = "PERCENT", conflicts_with = "data", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(
+        long, value_name = "PERCENT", conflicts_with = "data",
+        value_parser = clap::value_parser!(u8).range(0..=100)
+    )]
     pub compressible: Option<u8>,
     /// Check the data of every read. Slows the tests down a little.
     #[arg(long)]
@@ -68,7 +71,8 @@ pub struct BenchCrystalArgs {
     /// Seed of addresses and data.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Repeat all tests until this much is written, and report where the rates fall and settle.
+    /// Repeat all tests until this much is written, and report where the rates fall and
+    /// settle.
     #[arg(long, value_name = "SIZE")]
     pub loop_until_written: Option<Bytes>,
     #[command(flatten)]

@@ -19,20 +19,29 @@ Examples:
   trimtab bench load /dev/sdb --reads 100                   reads only
   trimtab bench load /dev/sdb --destroy /dev/sdb --steps 25,50,75,100 --time 30s")]
 pub struct BenchLoadArgs {
-    /// Measure on a block device or a file (with --destroy), on a modelled drive (drive:NAME), or on
-    /// null: for the tool's own cost.
+    /// Measure on a block device or a file (with --destroy), on a modelled drive
+    /// (drive:NAME), or on null: for the tool's own cost.
     pub target: String,
     /// Percentage of reads.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(
+        long, value_name = "PERCENT", default_value_t = 0,
+        value_parser = clap::value_parser!(u8).range(0..=100)
+    )]
     pub reads: u8,
     /// Size of operations.
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = block)]
     pub size: u32,
     /// Operations in flight of the closed loop.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(
+        long, value_name = "N", default_value_t = 32,
+        value_parser = clap::value_parser!(u32).range(1..=1024)
+    )]
     pub queue_depth: u32,
     /// Offer these percentages of the closed loop's rate, in ascending order.
-    #[arg(long, value_name = "PERCENT,…", default_value = "10,20,30,40,50,60,70,80,90,100", value_parser = percents)]
+    #[arg(
+        long, value_name = "PERCENT,…", default_value = "10,20,30,40,50,60,70,80,90,100",
+        value_parser = percents
+    )]
     pub steps: Percents,
     /// Run the closed loop and each step this long; the first quarter is not recorded.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]

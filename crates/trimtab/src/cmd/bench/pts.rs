@@ -28,7 +28,10 @@ pub struct BenchPtsArgs {
     #[arg(long, value_name = "SIZE", default_value = "8GiB")]
     pub capacity: Bytes,
     /// Requests in flight.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(
+        long, value_name = "N", default_value_t = 32,
+        value_parser = clap::value_parser!(u32).range(1..=1024)
+    )]
     pub queue_depth: u32,
     /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, value_name = "CLASS", default_value = "random")]

@@ -8,8 +8,8 @@ use trimtab_sim::workload::postmark::PostmarkSettings;
 /// Largest number of streams. Each is a thread.
 const THREADS_MAX: i64 = 1024;
 
-/// Run PostMark's operations with ordinary options: create, read, append to and delete many
-/// small files.
+/// Run PostMark's operations with ordinary options: create, read, append to and delete
+/// many small files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Without options this is the configuration of the published results: 10,000 files of 500 to 100,000 bytes, 20,000 transactions,
@@ -21,8 +21,8 @@ Examples:
   trimtab bench postmark --rate 2000 --tries 1 /mnt/ssd      latency at 2000 transactions a second
   trimtab bench postmark null:                               what the tool itself costs")]
 pub struct BenchPostmarkArgs {
-    /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the tool's own
-    /// cost.
+    /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the
+    /// tool's own cost.
     #[arg(default_value = ".")]
     pub target: String,
     /// Repeat N times; every repeat does the same.
@@ -76,18 +76,27 @@ pub struct WorkloadArgs {
     #[arg(long)]
     pub buffered: bool,
     /// Let B of 10 transactions read rather than append; -1 for neither.
-    #[arg(long, value_name = "B", default_value_t = 5, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-1..=10))]
+    #[arg(
+        long, value_name = "B", default_value_t = 5, allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i8).range(-1..=10)
+    )]
     pub bias_read: i8,
     /// Let B of 10 transactions create rather than delete; -1 for neither.
-    #[arg(long, value_name = "B", default_value_t = 5, allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-1..=10))]
+    #[arg(
+        long, value_name = "B", default_value_t = 5, allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i8).range(-1..=10)
+    )]
     pub bias_create: i8,
-    /// Start at most N transactions a second in each stream. Latency then counts from the due
-    /// time of a transaction.
+    /// Start at most N transactions a second in each stream. Latency then counts from the
+    /// due time of a transaction.
     #[arg(long, value_name = "N", value_parser = rate)]
     pub rate: Option<f64>,
-    /// Run N independent streams at once, each with all these files and transactions and its own
-    /// seed.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
+    /// Run N independent streams at once, each with all these files and transactions and
+    /// its own seed.
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX)
+    )]
     pub threads: u32,
 }
 

@@ -16,8 +16,8 @@ Examples:
   trimtab bench tree --tries 5 --tar linux-6.1.tar.xz /mnt/ssd
   trimtab bench tree --files 3670 --size 49MB .")]
 pub struct BenchTreeArgs {
-    /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the tool's own
-    /// cost.
+    /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the
+    /// tool's own cost.
     #[arg(default_value = ".")]
     pub target: String,
     /// Repeat N times.
@@ -36,8 +36,8 @@ pub struct BenchTreeArgs {
 /// Options for the source tree.
 #[derive(Debug, Clone, clap::Args)]
 pub struct SourceArgs {
-    /// Unpack this archive (tar; plain or compressed by gzip or xz). It is read into memory
-    /// first.
+    /// Unpack this archive (tar; plain or compressed by gzip or xz). It is read into
+    /// memory first.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "size", "data"])]
     pub tar: Option<PathBuf>,
     /// Number of files in the synthetic tree.

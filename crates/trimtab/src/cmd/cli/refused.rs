@@ -1,9 +1,9 @@
-//! Usage errors in one line, each with the next step. For a value that an option refuses: the
-//! value, the option, and what it accepts.
+//! Usage errors in one line, each with the next step. For a value that an option refuses:
+//! the value, the option, and what it accepts.
 //!
-//! The standard library's messages for numbers ("invalid digit found in string") do not name
-//! the accepted range. An option's parser names it for a number outside its range, so this
-//! module parses such a number to obtain the message.
+//! The standard library's messages for numbers ("invalid digit found in string") do not
+//! name the accepted range. An option's parser names it for a number outside its range,
+//! so this module parses such a number to obtain the message.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::error::Error as _;
@@ -49,8 +49,8 @@ pub fn value(
     Some((format!("invalid value '{value}' for '{option}': {expected}"), more(&path)))
 }
 
-/// Any other usage error: clap's first paragraph, and its tips or else the usage. `None` if clap
-/// prints help instead of an error.
+/// Any other usage error: clap's first paragraph, and its tips or else the usage. `None`
+/// if clap prints help instead of an error.
 pub fn usage(
     error: &clap::Error,
     words: &[String],
@@ -88,8 +88,8 @@ fn listed(all: &[String]) -> String {
     }
 }
 
-/// The same for a word that begins like a negative number but is not one, which the parser
-/// takes for an option: `--wait -1s`. After an option it is that option's value.
+/// The same for a word that begins like a negative number but is not one, which the
+/// parser takes for an option: `--wait -1s`. After an option it is that option's value.
 pub fn joined(
     error: &clap::Error,
     words: &[String],

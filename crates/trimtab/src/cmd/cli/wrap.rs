@@ -1,5 +1,5 @@
-//! Text below the options: joins paragraphs and wraps them to the terminal width. Examples
-//! and tables keep their lines.
+//! Text below the options: joins paragraphs and wraps them to the terminal width.
+//! Examples and tables keep their lines.
 
 use trimtab_linux::output::lines::paragraph;
 

@@ -6,8 +6,8 @@ use trimtab_linux::output::plain_line;
 /// Widths of verdict, subject and kind; the reason fills the rest.
 const COLUMNS: [usize; 3] = [10, 32, 10];
 
-/// Formats `blocked    /home                            ext4       crypt.no-allow-discards`,
-/// cut to the width of the terminal, or in full without one.
+/// Formats `blocked    /home                            ext4      
+/// crypt.no-allow-discards`, cut to the width of the terminal, or in full without one.
 pub fn line(diagnosis: &Diagnosis, width: Option<usize>) -> String {
     let verdict = diagnosis.verdict.kind.name().replace('-', " ");
     let kind =
@@ -21,8 +21,8 @@ pub fn line(diagnosis: &Diagnosis, width: Option<usize>) -> String {
     text.trim_end().to_owned()
 }
 
-/// The code of the finding that causes the verdict; without one, the mechanism that trims the
-/// filesystem or the reason why none does.
+/// The code of the finding that causes the verdict; without one, the mechanism that trims
+/// the filesystem or the reason why none does.
 fn reason(diagnosis: &Diagnosis) -> String {
     if diagnosis.is_verdict_accepted {
         return "accepted".to_owned();

@@ -51,7 +51,8 @@ pub struct DriveAttachArgs {
     /// Keep the data in this file and the drive's state next to it.
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
-    /// Take over the --data file, a raw image of another disk, as the content of a new drive.
+    /// Take over the --data file, a raw image of another disk, as the content of a new
+    /// drive.
     #[arg(long, requires = "data")]
     adopt: bool,
     /// Name of the attached drive [default: the drive's name].
@@ -60,19 +61,23 @@ pub struct DriveAttachArgs {
     /// Speed of the drive: realtime, a factor such as 10x, or off.
     #[arg(long, default_value = "realtime")]
     speed: Speed,
-    /// Provide the block device this way: auto (the best one available), ublk (a device of the
-    /// kernel's ublk driver) or device (a loop device on a FUSE file).
-    #[arg(long, default_value = "auto", value_name = "auto|ublk|device", value_parser = one_of(TRANSPORTS))]
+    /// Provide the block device this way: auto (the best one available), ublk (a device
+    /// of the kernel's ublk driver) or device (a loop device on a FUSE file).
+    #[arg(
+        long, default_value = "auto", value_name = "auto|ublk|device",
+        value_parser = one_of(TRANSPORTS)
+    )]
     transport: TransportChoice,
     /// Also serve NBD clients on this Unix socket, such as `qemu -drive
     /// file=nbd+unix:///?socket=SOCKET`.
     #[arg(long, value_name = "SOCKET")]
     nbd: Option<PathBuf>,
-    /// Serve only NBD, without a block device: needs neither root nor FUSE nor a loop device.
+    /// Serve only NBD, without a block device: needs neither root nor FUSE nor a loop
+    /// device.
     #[arg(long, requires = "nbd")]
     no_block: bool,
-    /// Record every request to this new file, for 'trimtab drive replay' and 'trimtab drive
-    /// trace'.
+    /// Record every request to this new file, for 'trimtab drive replay' and 'trimtab
+    /// drive trace'.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Add a fault to the drive, see below. Repeat for more.
@@ -87,8 +92,8 @@ pub struct DriveAttachArgs {
     /// Stay in the foreground; an interrupt detaches.
     #[arg(long)]
     foreground: bool,
-    /// Set by the parent that started this process in the background: report on standard output,
-    /// then stay silent.
+    /// Set by the parent that started this process in the background: report on standard
+    /// output, then stay silent.
     #[arg(long, hide = true)]
     background_child: bool,
 }
@@ -158,15 +163,15 @@ fn options(args: &DriveAttachArgs) -> anyhow::Result<AttachOptions> {
 
 /// Capabilities that the server keeps. They bound the damage if it is taken over.
 fn kept(options: &AttachOptions) -> CapabilitySet {
-    // Read and write the data file and its state in another user's directory, and check that no
-    // other process has it open.
+    // Read and write the data file and its state in another user's directory, and check
+    // that no other process has it open.
     let data = if options.data.is_some() || options.record.is_some() {
         CapabilitySet::DAC_OVERRIDE | CapabilitySet::LEASE | CapabilitySet::SYS_PTRACE
     } else {
         CapabilitySet::empty()
     };
-    // Mount and unmount, set up a loop device, not be throttled on own writes, lock memory, and
-    // name the users of the device.
+    // Mount and unmount, set up a loop device, not be throttled on own writes, lock
+    // memory, and name the users of the device.
     let block = if options.block.is_some() {
         CapabilitySet::SYS_ADMIN
             | CapabilitySet::SYS_RESOURCE
@@ -181,8 +186,8 @@ fn kept(options: &AttachOptions) -> CapabilitySet {
     data | block | socket
 }
 
-/// Starts this program again with the same arguments as a server of its own, and waits until
-/// it serves.
+/// Starts this program again with the same arguments as a server of its own, and waits
+/// until it serves.
 fn start_in_background(context: &Context) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("cannot find this program's executable")?;
     let mut child = Command::new(program)

@@ -23,15 +23,19 @@ Examples:
 pub struct DriveCheckArgs {
     /// The file of a twin, as written by 'drive learn'.
     pub twin: String,
-    /// The drive of the twin: a directory or a large file on it (only read), the device itself,
-    /// or a model (drive:NAME, drive:FILE.toml).
+    /// The drive of the twin: a directory or a large file on it (only read), the device
+    /// itself, or a model (drive:NAME, drive:FILE.toml).
     pub target: String,
     /// Write the predictions to this file; a number is added if it exists [default:
     /// NAME-predictions.json].
     #[arg(long, value_name = "FILE")]
     pub predictions: Option<PathBuf>,
-    /// Use the first N drives of the ensemble; fewer are quicker and give a rougher interval.
-    #[arg(long, default_value_t = MEMBERS, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096))]
+    /// Use the first N drives of the ensemble; fewer are quicker and give a rougher
+    /// interval.
+    #[arg(
+        long, default_value_t = MEMBERS, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(2..=4096)
+    )]
     pub members: u32,
     /// For a modelled drive, also predict months of file churn: 60 % and 90 % full, five
     /// policies. Takes minutes; --members 8 is quicker.

@@ -58,8 +58,8 @@ pub fn run(args: &DriveDetachArgs, context: &Context) -> anyhow::Result<ExitCode
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// Asks the server to detach, and waits until it has ended, so that its data file can be used
-/// again. Returns data that could not be kept.
+/// Asks the server to detach, and waits until it has ended, so that its data file can be
+/// used again. Returns data that could not be kept.
 fn ask_server(
     entry: &RuntimeEntry,
     record: &ServerRecord,

@@ -28,7 +28,8 @@ pub struct Args {
     /// User capacity.
     #[arg(long, value_name = "SIZE")]
     capacity: Bytes,
-    /// Interface, which limits the rates: SATA of 6 Gbit/s, or PCIe 3.0, 4.0 or 5.0 with four lanes.
+    /// Interface, which limits the rates: SATA of 6 Gbit/s, or PCIe 3.0, 4.0 or 5.0 with
+    /// four lanes.
     #[arg(long, value_parser = one_of(LINKS_MBS))]
     interface: Option<f64>,
     /// Sequential read rate in MB/s.
@@ -56,7 +57,10 @@ pub struct Args {
     #[arg(long, value_name = "US", value_parser = positive)]
     write_latency: Option<f64>,
     /// Draws of the assumed values for the interval; 0 predicts nothing.
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(
+        long, value_name = "N", default_value_t = 6,
+        value_parser = clap::value_parser!(u32).range(0..=100)
+    )]
     draws: u32,
     /// Seed of the draws and of the model.
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -29,25 +29,25 @@ pub struct DriveLearnArgs {
     /// Probe this drive: a directory or a large file on it, the device itself, or a model
     /// (drive:NAME, drive:FILE.toml).
     pub target: String,
-    /// Probe to this extent: reads (write nothing: read existing data), small (write little, and
-    /// trim only blocks that the probes wrote) or full (the same, then overwrite all free space:
-    /// measures the SLC cache, the rate behind it, recovery, and start and cost of garbage
-    /// collection).
+    /// Probe to this extent: reads (write nothing: read existing data), small (write
+    /// little, and trim only blocks that the probes wrote) or full (the same, then
+    /// overwrite all free space: measures the SLC cache, the rate behind it, recovery,
+    /// and start and cost of garbage collection).
     #[arg(long, default_value = "small", value_parser = one_of(BUDGETS))]
     pub budget: Budget,
-    /// Write at most this much [default: 1 % of the drive, at most 4 GB; with --budget full also
-    /// two and a half times the free space].
+    /// Write at most this much [default: 1 % of the drive, at most 4 GB; with --budget
+    /// full also two and a half times the free space].
     #[arg(long, value_name = "SIZE")]
     pub write_limit: Option<Bytes>,
     /// Leave a real drive idle this long before it is read.
     #[arg(long, value_name = "TIME", default_value = "8s")]
     pub rest: Nanos,
-    /// Start no further round on a real drive after this time. The search for matching drives
-    /// follows, and takes a minute or two.
+    /// Start no further round on a real drive after this time. The search for matching
+    /// drives follows, and takes a minute or two.
     #[arg(long, value_name = "TIME", default_value = "10min")]
     pub time: Nanos,
-    /// Write the twin to this file [default: NAME.toml in the directory 'twins' next to the store
-    /// of results, where 'drive list' and 'study' find it].
+    /// Write the twin to this file [default: NAME.toml in the directory 'twins' next to
+    /// the store of results, where 'drive list' and 'study' find it].
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Replace an existing file.

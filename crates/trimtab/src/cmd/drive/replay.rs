@@ -21,7 +21,8 @@ Each policy's replay is kept as a run: trimtab results compare last~1 last, trim
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DriveReplayArgs {
-    /// Replay this recording of 'trimtab drive attach --record', or text trace (see --format).
+    /// Replay this recording of 'trimtab drive attach --record', or text trace (see
+    /// --format).
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
     /// Replay on this drive: a shipped drive, or the path of a specification file.
@@ -30,15 +31,18 @@ pub struct DriveReplayArgs {
     /// Use another capacity with the same over-provisioning.
     #[arg(long)]
     pub size: Option<Bytes>,
-    /// Replay under this policy: recorded, none, online, batched, adaptive or idle, with settings
-    /// as in 'batched:every=1h'. Repeat for more.
+    /// Replay under this policy: recorded, none, online, batched, adaptive or idle, with
+    /// settings as in 'batched:every=1h'. Repeat for more.
     #[arg(long = "trim", value_name = "POLICY", default_value = "recorded")]
     pub policies: Vec<TrimSource>,
     /// Write this percentage of the drive once, in order, before the replay.
-    #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(..=100))]
+    #[arg(
+        long, default_value_t = 0, value_name = "PERCENT",
+        value_parser = clap::value_parser!(u64).range(..=100)
+    )]
     pub fill: u64,
-    /// Let the drive rest this long afterwards (such as 8d), so that a policy can still act. This
-    /// time is not counted.
+    /// Let the drive rest this long afterwards (such as 8d), so that a policy can still
+    /// act. This time is not counted.
     #[arg(long, value_name = "TIME")]
     pub rest: Option<Nanos>,
     #[command(flatten)]

@@ -19,7 +19,8 @@ use trimtab_study::document::{NarrowLayout, Table};
         ocz-vertex-le-100gb --toml > mine.toml\n  trimtab drive show ./mine.toml --json"
 )]
 pub struct DriveShowArgs {
-    /// Show this drive: a shipped drive, a twin by its name, or the path of a specification file.
+    /// Show this drive: a shipped drive, a twin by its name, or the path of a
+    /// specification file.
     drive: String,
     /// Print the file itself, as a template for your own specification.
     #[arg(long, conflicts_with = "json")]

@@ -64,8 +64,8 @@ pub struct DriveSimulateArgs {
     /// 'batched:every=1h' [default: online; with crystal none].
     #[arg(long, value_name = "POLICY")]
     trim: Option<PolicySpec>,
-    /// Write this percentage of the drive once, in order, before the workload [default: 100; with
-    /// crystal 0].
+    /// Write this percentage of the drive once, in order, before the workload [default:
+    /// 100; with crystal 0].
     #[arg(long, value_name = "PERCENT", value_parser = percent_or_none)]
     fill: Option<f64>,
     /// Scale the drive to this size with the same proportions.
@@ -81,8 +81,8 @@ pub struct DriveSimulateArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "With sequential, random, hot-cold and zipf")]
 struct AddressArgs {
-    /// Use operations of this size, or of several sizes with weights: 4KiB:70,64KiB:30 [default:
-    /// 4KiB].
+    /// Use operations of this size, or of several sizes with weights: 4KiB:70,64KiB:30
+    /// [default: 4KiB].
     #[arg(long, value_name = "SIZE[:WEIGHT],…")]
     size: Option<RequestSizes>,
     /// Percentage of reads [default: 0].
@@ -91,11 +91,14 @@ struct AddressArgs {
     /// Percentage of trims [default: 0].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=99))]
     trims: Option<u8>,
-    /// Draw the addresses of trims from this set: 'all' by the workload's own pattern, in use or
-    /// not (with uniform writes of one size, a share 1 - q stays in use, where q is trims divided
-    /// by trims plus writes); or 'in-use', each equally often, as in Frankie et al. 2012 ((1 -
-    /// 2q) / (1 - q) stays in use).
-    #[arg(long, value_name = "SET", requires = "trims", default_value = "all", value_parser = one_of(TRIM_SETS))]
+    /// Draw the addresses of trims from this set: 'all' by the workload's own pattern, in
+    /// use or not (with uniform writes of one size, a share 1 - q stays in use, where q
+    /// is trims divided by trims plus writes); or 'in-use', each equally often, as in
+    /// Frankie et al. 2012 ((1 - 2q) / (1 - q) stays in use).
+    #[arg(
+        long, value_name = "SET", requires = "trims", default_value = "all",
+        value_parser = one_of(TRIM_SETS)
+    )]
     trims_of: TrimPattern,
     /// Operations in flight [default: 32].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]

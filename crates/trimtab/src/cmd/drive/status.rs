@@ -51,7 +51,8 @@ pub fn run(args: &DriveStatusArgs, context: &Context) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Redraws the status each second until the user interrupts it. Without a terminal, prints it once.
+/// Redraws the status each second until the user interrupts it. Without a terminal,
+/// prints it once.
 pub fn watch(args: &DriveStatusArgs, context: &Context) -> anyhow::Result<ExitCode> {
     if context.json || !output::is_on_terminal() {
         return run(args, context);

@@ -21,7 +21,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DriveTraceArgs {
-    /// Read this recording of 'trimtab drive attach --record', or text trace (see --format).
+    /// Read this recording of 'trimtab drive attach --record', or text trace (see
+    /// --format).
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Print the trace in another tool's format: fio (iolog version 3) or blkparse.

@@ -13,8 +13,8 @@ use trimtab_sim::analysis::compare::runs::{ComparisonRow, Side, against, unlike,
 use trimtab_sim::analysis::compare::{ComparisonOptions, ComparisonVerdict};
 use trimtab_sim::run::{Better, Run};
 
-/// Compare stored runs with the first of them: ratio, interval and verdict for every shared
-/// figure.
+/// Compare stored runs with the first of them: ratio, interval and verdict for every
+/// shared figure.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Only runs of the same workload are compared.
@@ -32,15 +32,16 @@ Examples:
   trimtab results compare 0c4e5df9 last --fail-above 5% --metric delete+sync.seconds
   trimtab results compare last~5+last~4+last~3 last~2+last~1+last")]
 pub struct ResultsCompareArgs {
-    /// The baseline and the runs to compare with it: first digits of an id, several joined by +;
-    /// study:ID; last, last~1 … for either.
+    /// The baseline and the runs to compare with it: first digits of an id, several
+    /// joined by +; study:ID; last, last~1 … for either.
     #[arg(value_name = "RUN", required = true, num_args = 2.., value_parser = side)]
     sides: Vec<References>,
-    /// Exit with status 5 if a figure is worse than the baseline by more than this, in per cent.
+    /// Exit with status 5 if a figure is worse than the baseline by more than this, in
+    /// per cent.
     #[arg(long, value_name = "PERCENT", value_parser = allowance)]
     fail_above: Option<f64>,
-    /// Apply --fail-above only to this figure; may be given several times [default: all figures
-    /// with a direction of improvement].
+    /// Apply --fail-above only to this figure; may be given several times [default: all
+    /// figures with a direction of improvement].
     #[arg(long = "metric", value_name = "NAME", requires = "fail_above")]
     metrics: Vec<String>,
 }
@@ -98,7 +99,8 @@ pub fn check_workloads(sides: &[Side<'_>]) -> Result<(), UsageError> {
     })
 }
 
-/// Exit status by `--fail-above`: a measured excess fails, an inconclusive one is not proved.
+/// Exit status by `--fail-above`: a measured excess fails, an inconclusive one is not
+/// proved.
 fn gate<'a>(
     args: &ResultsCompareArgs,
     rows: impl Iterator<Item = (String, &'a ComparisonRow)>,
@@ -153,8 +155,8 @@ fn worse_by(row: &ComparisonRow) -> Option<f64> {
     }
 }
 
-/// The studies, if every side is one study. Pooling the dissimilar runs of a study would be
-/// meaningless.
+/// The studies, if every side is one study. Pooling the dissimilar runs of a study would
+/// be meaningless.
 fn studies(store: &Store, sides: &[References]) -> anyhow::Result<Option<Vec<StoredStudy>>> {
     let mut studies = Vec::new();
     for References(side) in sides {

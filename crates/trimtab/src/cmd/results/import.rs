@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::beneath::named;
 
-/// Import runs from files written by export (JSON or CSV), or figures from elsewhere (CSV).
+/// Import runs from files written by export (JSON or CSV), or figures from elsewhere
+/// (CSV).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 All files are checked first; if anything in them is wrong, nothing is imported. Runs that

@@ -33,7 +33,8 @@ pub struct ResultsListArgs {
     /// Only on targets whose name contains this.
     #[arg(long, value_name = "TEXT")]
     target: Option<String>,
-    /// Only runs that began at or after this time: 2026-03-01, or 7d for the last seven days.
+    /// Only runs that began at or after this time: 2026-03-01, or 7d for the last seven
+    /// days.
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// Only of this study: study:ID, study:last, study:last~1.

@@ -23,7 +23,8 @@ Examples:
   trimtab results report study:last
   trimtab results report 0c4e5df9 --output - | less")]
 pub struct ResultsReportArgs {
-    /// The runs: first digits of their ids; study:ID for a study; last, last~1 … for either.
+    /// The runs: first digits of their ids; study:ID for a study; last, last~1 … for
+    /// either.
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<Reference>,
     /// The file; - for standard output.
@@ -59,8 +60,8 @@ pub fn run(args: &ResultsReportArgs, context: &Context) -> anyhow::Result<ExitCo
     write_to(&args.output, html.as_bytes(), args.force, context, "report")
 }
 
-/// Renders one run completely. For several runs: the differences first, then charts of all
-/// runs combined, then the details of each run, folded.
+/// Renders one run completely. For several runs: the differences first, then charts of
+/// all runs combined, then the details of each run, folded.
 fn document(runs: &[(String, &Run)]) -> anyhow::Result<Document> {
     if let [(id, run)] = runs {
         let mut document = report::run::everything(run);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
 
-/// Repeat a modelled run from the specification, settings and seed stored in it, and check
-/// that every byte is the same.
+/// Repeat a modelled run from the specification, settings and seed stored in it, and
+/// check that every byte is the same.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The drive is the one in the result, whatever its name means today and whether its file is still there. When the run began is taken
@@ -23,8 +23,8 @@ pub struct ResultsRerunArgs {
     /// The run: first digits of its id, or last, last~1 …
     #[arg(value_name = "RUN")]
     run: Reference,
-    /// A file named by the run that may be read, such as its trace or archive. May be given
-    /// several times.
+    /// A file named by the run that may be read, such as its trace or archive. May be
+    /// given several times.
     #[arg(long = "input", value_name = "FILE")]
     inputs: Vec<PathBuf>,
 }

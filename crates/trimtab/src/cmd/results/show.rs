@@ -18,10 +18,12 @@ Examples:
   trimtab results show study:last                              the answer of a study; --details for everything
   trimtab results show last --json | jq '.metrics[] | {name, samples}'")]
 pub struct ResultsShowArgs {
-    /// The run: first digits of its id; a study: study:ID, study:last …; either: last, last~1 …
+    /// The run: first digits of its id; a study: study:ID, study:last …; either: last,
+    /// last~1 …
     #[arg(value_name = "RUN", default_value = "last")]
     run: Reference,
-    /// For a study: show all findings, not only the answer. A run is always shown completely.
+    /// For a study: show all findings, not only the answer. A run is always shown
+    /// completely.
     #[arg(long)]
     details: bool,
 }

@@ -51,8 +51,8 @@ pub fn compare(
     Ok(all)
 }
 
-/// The headline figures of runs that both sides have, and the runs that only one side has. If
-/// a side has several targets, compares studies of the same target.
+/// The headline figures of runs that both sides have, and the runs that only one side
+/// has. If a side has several targets, compares studies of the same target.
 fn paired(
     base: &[Study],
     other: &[Study],

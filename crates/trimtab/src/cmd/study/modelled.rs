@@ -26,8 +26,8 @@ pub fn run(args: &StudyArgs, context: &Context, name: &str) -> anyhow::Result<Ex
     let mut asked = asked(args);
     // An unknown drive must not create a store.
     let drive = drives::load(name)?;
-    // A quick study skips the assumptions, except that a twin is always predicted with several
-    // drives.
+    // A quick study skips the assumptions, except that a twin is always predicted with
+    // several drives.
     if drive.twin.is_some() && args.questions.is_empty() {
         asked.assumptions = asked.assumptions.or(Some(Breadth::Drives));
     }

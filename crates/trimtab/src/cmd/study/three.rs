@@ -1,5 +1,5 @@
-//! `trimtab study` without a target: compares three modelled drives, to show where the trim
-//! policy matters and where it does not.
+//! `trimtab study` without a target: compares three modelled drives, to show where the
+//! trim policy matters and where it does not.
 
 use super::modelled;
 use super::{QuestionArg, StudyArgs, checkpoints, conclude};

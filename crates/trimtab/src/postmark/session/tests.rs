@@ -39,8 +39,8 @@ impl Transcript {
         }
     }
 
-    /// Standard output without text that may differ: help, and complaints, which go to standard
-    /// error.
+    /// Standard output without text that may differ: help, and complaints, which go to
+    /// standard error.
     fn wanted(&self, work: &str) -> String {
         without_free_words(&self.output).replace("WORK", work)
     }
@@ -122,7 +122,8 @@ fn postmark_sessions_match_recordings_byte_for_byte() {
         ("19d", include_str!("../../../tests/fixtures/postmark/19d_line_over_254.txt")),
     ] {
         let transcript = Transcript::parse(text);
-        // Locations are those of the original's run; the working directory is that of this run.
+        // Locations are those of the original's run; the working directory is that of
+        // this run.
         let wanted = transcript.wanted("WORK").replace(
             "Working directory: WORK\n",
             &format!("Working directory: {}\n", here.display()),

@@ -36,8 +36,8 @@ const fn assumption(assumption: Assumption) -> (&'static str, &'static str) {
 /// Figures of docs/published.md that the model predicts, and the number within the limit.
 const PUBLISHED: (usize, usize) = (60, 28);
 
-/// The "How sure" note: repeats or assumptions, sources of the model's inputs, error of the
-/// model. `None` without an answer.
+/// The "How sure" note: repeats or assumptions, sources of the model's inputs, error of
+/// the model. `None` without an answer.
 pub(super) fn how_sure(named: &Named<'_>) -> Option<String> {
     let answers: Vec<_> =
         named.iter().filter(|(_, verdict)| verdict.recommendation.is_answer()).collect();
@@ -359,7 +359,8 @@ pub(super) fn drives_section(ensemble: &Ensemble) -> Section {
     Section::new("Drives that fit", vec![SectionBlock::Table(table)])
 }
 
-/// Random writes on the fitting drives with and without the recommended policy, in one line.
+/// Random writes on the fitting drives with and without the recommended policy, in one
+/// line.
 pub(super) fn rates(ensemble: &Ensemble, recommended: Recommendation) -> String {
     let rate = |policy: &str| range(ensemble, policy, |shown| shown.rate);
     match recommended.trimming_policy() {

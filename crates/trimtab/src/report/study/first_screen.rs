@@ -1,5 +1,5 @@
-//! The answer of one study, or of several drives, on one screen: policies, figures, the rule,
-//! conditions, confidence, first check, commands, and where to find the rest.
+//! The answer of one study, or of several drives, on one screen: policies, figures, the
+//! rule, conditions, confidence, first check, commands, and where to find the rest.
 
 use super::words::{self, Named, listed, short_name, spaced};
 use super::{Surroundings, assumptions, tables, twin};
@@ -179,8 +179,8 @@ fn beforehand(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Note> {
     notice.into_iter().chain(months).collect()
 }
 
-/// The rule by which the policy won, once for drives that share it. Drives without a gain have
-/// their reason behind USE.
+/// The rule by which the policy won, once for drives that share it. Drives without a gain
+/// have their reason behind USE.
 fn rules(named: &Named<'_>) -> Vec<Note> {
     let won = |verdict: &Verdict<'_>| matches!(verdict.rule, Rule::MostWrites { .. });
     let any = named.iter().any(|(_, verdict)| won(verdict));
@@ -369,8 +369,8 @@ fn untried(study: &Study) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// The most serious warning, the recommended policy's first, and the number of other kinds of
-/// warnings.
+/// The most serious warning, the recommended policy's first, and the number of other
+/// kinds of warnings.
 fn caution(verdict: &Verdict<'_>) -> Option<String> {
     let chosen = verdict.policy();
     let warnings = verdict
@@ -552,8 +552,8 @@ mod tests {
         }
         study.runs.extend(postmark);
         let answer = shown(&study);
-        // 153 ms × 1.05 is 160.65 ms, rounded to 161 ms; the batched trim's 680 ms belong to the
-        // tree.
+        // 153 ms × 1.05 is 160.65 ms, rounded to 161 ms; the batched trim's 680 ms belong
+        // to the tree.
         let row =
             answer.table.as_ref().unwrap().rows.iter().find(|row| row[0] == policy::IDLE).unwrap();
         assert_eq!(row[1], "161");

@@ -101,8 +101,8 @@ fn explanation(runs: &[Run]) -> String {
     )
 }
 
-/// Errors due to smaller superblocks. docs/method/study-modelled.md has those of full drives
-/// and the method.
+/// Errors due to smaller superblocks. docs/method/study-modelled.md has those of full
+/// drives and the method.
 fn smaller_superblocks(run: &Run) -> Option<String> {
     let share: f64 = Field::find(&run.environment, SUPERBLOCK_SHARE)?.parse().ok()?;
     Some(format!(
@@ -233,8 +233,8 @@ fn knee(run: &Run, name: &str) -> Option<Mark> {
     })
 }
 
-/// State of the drive's blocks over bytes written, for the first policy and the recommended
-/// one.
+/// State of the drive's blocks over bytes written, for the first policy and the
+/// recommended one.
 pub(super) fn states(study: &Study, recommended: Option<&str>) -> Option<Section> {
     let fill = fills(&study.ageing).first().copied()?.to_owned();
     let runs = at(&study.ageing, &fill);

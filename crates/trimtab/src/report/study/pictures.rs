@@ -1,5 +1,5 @@
-//! Pictures of a study: cost against gain of each policy, the drive over months, latencies
-//! during a trim.
+//! Pictures of a study: cost against gain of each policy, the drive over months,
+//! latencies during a trim.
 
 use super::tables::baseline;
 use super::words::{seconds, spaced};

@@ -1,5 +1,5 @@
-//! The tables of the first screen: policies of one drive, recommendations of several drives,
-//! and measured costs. Each column has one unit.
+//! The tables of the first screen: policies of one drive, recommendations of several
+//! drives, and measured costs. Each column has one unit.
 
 use super::words::{self, NOT_STEADY_LEGEND, Named, drive, mark, percent, short_name, times};
 use trimtab_drive::units::three_digits;
@@ -21,8 +21,8 @@ pub(super) fn of(named: &Named<'_>) -> Option<Table> {
     }
 }
 
-/// The policy that others are compared with: batched trims, which most systems have, or the
-/// nearest to it.
+/// The policy that others are compared with: batched trims, which most systems have, or
+/// the nearest to it.
 pub(super) fn baseline(metrics: &Metrics<'_>) -> &'static str {
     let aged = |policy: &str| metrics.ageing.iter().any(|figures| figures.policy == policy);
     if aged(policy::BATCHED) { policy::BATCHED } else { policy::NONE }
@@ -65,7 +65,8 @@ fn milliseconds(seconds: f64) -> String {
     three_digits(seconds * 1e3)
 }
 
-/// A table with titles above groups of columns; the first is a legend if rates are unsteady.
+/// A table with titles above groups of columns; the first is a legend if rates are
+/// unsteady.
 fn grouped(columns: &[(&str, &str)], unsteady: bool) -> Table {
     let mut table =
         Table::new("", &columns.iter().map(|(_, heading)| *heading).collect::<Vec<_>>());
@@ -164,7 +165,8 @@ fn drive_row(verdict: &Verdict<'_>) -> ([String; 9], bool) {
     (row, unsteady)
 }
 
-/// The range of random writes and wear without trimming over all drives, against weekly trims.
+/// The range of random writes and wear without trimming over all drives, against weekly
+/// trims.
 pub(super) fn without_trimming(verdicts: &[&Verdict<'_>]) -> Option<String> {
     let of = |verdict: &&Verdict<'_>| {
         let metrics = &verdict.comparison.metrics;
@@ -203,8 +205,8 @@ const MILLISECONDS_BELOW: f64 = 10.0;
 /// Computes a figure from the runs of one policy.
 type FigureFunction<'a> = Box<dyn Fn(&[&Run]) -> Option<String> + 'a>;
 
-/// The measured figures of each policy: foreground time, worst foreground latency, trim time,
-/// and discards at the drive.
+/// The measured figures of each policy: foreground time, worst foreground latency, trim
+/// time, and discards at the drive.
 fn measured(verdict: &Verdict<'_>) -> Option<Table> {
     let metrics = &verdict.comparison.metrics;
     let runs = &metrics.study.runs;

@@ -202,8 +202,8 @@ fn answer_of(html: &str) -> String {
     bare.replace("&lt;", "<").replace("&#39;", "'").replace("&gt;", ">")
 }
 
-/// Checks the ten rows of a section of docs/first-reader.md on the screen and in the report's
-/// answer.
+/// Checks the ten rows of a section of docs/first-reader.md on the screen and in the
+/// report's answer.
 fn answers_ten_questions(section: &str, answer: &StudyAnswer, document: &Document) {
     let page = include_str!("../../../../../docs/first-reader.md");
     let section = page.split("\n## ").find(|text| text.starts_with(section)).unwrap();

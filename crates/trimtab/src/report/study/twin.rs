@@ -1,5 +1,5 @@
-//! Months of use on the twin of a measured drive: a line on the first screen, sections of the
-//! report.
+//! Months of use on the twin of a measured drive: a line on the first screen, sections of
+//! the report.
 
 use super::{assumptions, months, words};
 use trimtab_study::document::{Section, SectionBlock};

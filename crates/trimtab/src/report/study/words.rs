@@ -567,8 +567,8 @@ fn latency_doubt(doubt: Option<LatencyDoubt>) -> &'static str {
     }
 }
 
-/// The reasons in a few lines: the rule if months of use were studied, else the costs of the
-/// recommended policy.
+/// The reasons in a few lines: the rule if months of use were studied, else the costs of
+/// the recommended policy.
 pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
     let line = match verdict.rule {
         Rule::MostWrites { limit_seconds } => {

@@ -1,5 +1,5 @@
-//! The superblocks of two drives at one moment, as a static picture for print and for pages
-//! without scripts.
+//! The superblocks of two drives at one moment, as a static picture for print and for
+//! pages without scripts.
 
 use super::super::escape::escape;
 use super::super::palette;

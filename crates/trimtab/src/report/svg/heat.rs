@@ -12,8 +12,8 @@ const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 46.0;
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 34.0;
-/// Shades from few to many operations, light to dark; the style sheet reverses them on dark
-/// screens.
+/// Shades from few to many operations, light to dark; the style sheet reverses them on
+/// dark screens.
 pub const SHADES: [&str; 5] = ["#CFE0F5", "#93BBE8", "#5590D8", "#2463B8", "#0B2F6B"];
 /// Colour of times with a trim in progress.
 pub const TRIMMING: &str = "#F67600";

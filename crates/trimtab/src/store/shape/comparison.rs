@@ -10,8 +10,8 @@ use trimtab_sim::run::{Run, Unit, Warning};
 /// Version of the format.
 pub const VERSION: u32 = 1;
 
-/// The document: sides (label, runs), the comparisons of each further side with the first, in
-/// their order, and warnings.
+/// The document: sides (label, runs), the comparisons of each further side with the
+/// first, in their order, and warnings.
 pub fn document(
     sides: &[(String, Vec<(RunId, Run)>)],
     confidence: f64,

@@ -2,12 +2,12 @@
 //! published elsewhere.
 //!
 //! Columns in any order; those in brackets are optional:
-//! `workload`, `target_label`, `metric`, `unit`, `value`, [`id`, `target`, `policy`, `seed`,
-//! `provenance`, `systems`, `started_unix_ms`, `tool_version`, `complete`, `better`, `repeat`],
-//! and any number of [`setting.NAME`, `policy.NAME`, `environment.NAME`,
-//! `specification.NAME`]. Only a run's first row holds its specification.
-//! Consecutive rows that agree in all columns except the metric's form one run. An empty cell
-//! means "not set".
+//! `workload`, `target_label`, `metric`, `unit`, `value`, [`id`, `target`, `policy`,
+//! `seed`, `provenance`, `systems`, `started_unix_ms`, `tool_version`, `complete`,
+//! `better`, `repeat`], and any number of [`setting.NAME`, `policy.NAME`,
+//! `environment.NAME`, `specification.NAME`]. Only a run's first row holds its
+//! specification. Consecutive rows that agree in all columns except the metric's form one
+//! run. An empty cell means "not set".
 //!
 //! Phases, latencies and series are not included; JSON has everything.
 
@@ -20,7 +20,10 @@ use trimtab_sim::run::{Better, Field, Metric, Provenance, Run, TargetKind, Unit}
 
 /// Description and position of an error.
 #[derive(Debug, thiserror::Error)]
-#[error("line {line}{}: {what}", column.as_ref().map(|c| format!(", column {}", c.escape_debug())).unwrap_or_default())]
+#[error(
+    "line {line}{}: {what}",
+    column.as_ref().map(|c| format!(", column {}", c.escape_debug())).unwrap_or_default()
+)]
 pub struct CsvError {
     line: u64,
     column: Option<String>,

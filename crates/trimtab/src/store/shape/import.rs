@@ -1,5 +1,5 @@
-//! Imports results from JSON or CSV, distinguished by the first character. Rejects the whole
-//! text if any part is invalid.
+//! Imports results from JSON or CSV, distinguished by the first character. Rejects the
+//! whole text if any part is invalid.
 
 use super::csv;
 use super::run::{RunV1, VERSION};
@@ -12,8 +12,8 @@ use trimtab_sim::run::Run;
 /// Schema of a document with several runs; a single run uses `trimtab.run`.
 pub const RUNS_SCHEMA: &str = "runs";
 
-/// Maximum size of the text. A thousand runs, each with four series at one point per second
-/// for an hour, are smaller.
+/// Maximum size of the text. A thousand runs, each with four series at one point per
+/// second for an hour, are smaller.
 pub const TEXT_MAX: u64 = 256 << 20;
 
 /// Error of an import, with its position.
@@ -320,7 +320,8 @@ mod tests {
             let mut bytes = export(std::slice::from_ref(&run)).into_bytes();
             let at = (bytes.len() as f64 * place) as usize;
             bytes[at] = byte;
-            // Every accepted run has the id that it claims, so damage cannot pass as a measurement.
+            // Every accepted run has the id that it claims, so damage cannot pass as a
+            // measurement.
             if let Ok(read) = read(&bytes) {
                 prop_assert_eq!(RunId::of(&read.runs[0].0), RunId::of(&run));
             }

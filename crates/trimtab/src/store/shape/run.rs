@@ -47,8 +47,8 @@ impl From<RunV1<'_>> for Run {
     }
 }
 
-/// The object's fields, split: those that do not belong to the run go into the first part.
-/// Serde's `flatten` would lose the position of an invalid value.
+/// The object's fields, split: those that do not belong to the run go into the first
+/// part. Serde's `flatten` would lose the position of an invalid value.
 struct Entries<A>(RunV1<'static>, A);
 
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for &mut Entries<A> {

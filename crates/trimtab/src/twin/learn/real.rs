@@ -204,8 +204,8 @@ fn sized(budget: Budget, below: &UnderlyingDrive, limit: u64, seed: u64) -> Opti
     large.or_else(|| of(2)).or_else(|| of(1))
 }
 
-/// The command that learns a twin of the drive `below` through the directory `path` and leaves
-/// `reserve` free, or the reason why none can.
+/// The command that learns a twin of the drive `below` through the directory `path` and
+/// leaves `reserve` free, or the reason why none can.
 pub fn command(
     below: &UnderlyingDrive,
     path: &Path,
@@ -266,8 +266,8 @@ fn disturbs(code: &str) -> bool {
     matches!(code, "interference.other-io" | "interference.drive-hot" | "interference.throttled")
 }
 
-/// Combines all rounds, and adds notes about them. Disturbed rounds count only without two
-/// undisturbed ones.
+/// Combines all rounds, and adds notes about them. Disturbed rounds count only without
+/// two undisturbed ones.
 fn together_of(made: &[Round], notes: &mut Vec<String>) -> CombinedFindings {
     let (clean, disturbed): (Vec<&Round>, Vec<&Round>) =
         made.iter().partition(|round| round.disturbed.is_none());

@@ -35,7 +35,8 @@ impl Canary {
             fs::write(directory.path().join(name), PRECIOUS).unwrap();
         }
         let before = state(directory.path());
-        // Another user may be unable to run the test program in place, but can run a copy.
+        // Another user may be unable to run the test program in place, but can run a
+        // copy.
         let copy = Path::new("/dev/shm")
             .join(directory.path().file_name().unwrap())
             .with_extension("attacker");
@@ -54,8 +55,8 @@ impl Canary {
     }
 }
 
-/// The attacking user: this test program, run under another uid. It ends when its ground is
-/// removed.
+/// The attacking user: this test program, run under another uid. It ends when its ground
+/// is removed.
 #[test]
 #[ignore = "the other user of the tests below"]
 fn child_that_attacks() {
@@ -64,8 +65,8 @@ fn child_that_attacks() {
     let mut draw = Stream::new(u64::from(std::process::id()), "attacker");
     let mut known: Vec<PathBuf> = Vec::new();
     let parent = rustix::process::getppid();
-    // A pause of 0 leaves commands hardly any chance to succeed. The longer pauses let them get
-    // halfway.
+    // A pause of 0 leaves commands hardly any chance to succeed. The longer pauses let
+    // them get halfway.
     let pause = Duration::from_micros([0, 0, 500, 5_000, 50_000][draw.below(5) as usize]);
     while ground.exists() && rustix::process::getppid() == parent {
         std::thread::sleep(Duration::from_nanos(draw.below(2 * pause.as_nanos() as u64 + 1)));
@@ -123,7 +124,8 @@ impl Ground {
             .stderr(Stdio::null());
         let attacker = loop {
             match command.spawn() {
-                // Another thread forked while the copy was being written and still holds it open.
+                // Another thread forked while the copy was being written and still holds
+                // it open.
                 Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
                     std::thread::sleep(Duration::from_millis(5))
                 }
@@ -193,7 +195,8 @@ fn beside(args: &[&str], home: &Path, stdin: Option<&str>) -> bool {
     }
 }
 
-/// Attacks one command the default number of times, and prints how often it still succeeded.
+/// Attacks one command the default number of times, and prints how often it still
+/// succeeded.
 fn attack(name: &str, files: &[&str], run: impl Fn(&Ground, &Path) -> bool) {
     attack_times(name, tries(20), files, run);
 }
@@ -226,8 +229,8 @@ fn attack_in(
     let mut worked = 0;
     let mut done = 0;
     while done < tries {
-        // Starts on a fresh ground now and then: a permanent obstacle would make every later
-        // attempt fail early.
+        // Starts on a fresh ground now and then: a permanent obstacle would make every
+        // later attempt fail early.
         let ground = Ground::new(&canary, place, files);
         for _ in 0..5.min(tries - done) {
             worked += u64::from(run(&ground, home.path()));

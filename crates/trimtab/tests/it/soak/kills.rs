@@ -172,8 +172,8 @@ fn killed_nbd_server_remains_are_removed_by_next_command() {
             taken away by the next command each time",
         kills()
     );
-    // A socket that now belongs to another program stays. A server killed before it wrote its
-    // record counts as starting for half a minute.
+    // A socket that now belongs to another program stays. A server killed before it wrote
+    // its record counts as starting for half a minute.
     let until = Instant::now() + Duration::from_secs(150);
     loop {
         // The server keeps the command's standard error, so take it from a file.
@@ -201,8 +201,8 @@ fn killed_nbd_server_remains_are_removed_by_next_command() {
     assert!(socket.exists(), "a socket of another program's was removed");
 }
 
-/// Starts a command, and kills it after a random time up to `within`; true if it was still
-/// running.
+/// Starts a command, and kills it after a random time up to `within`; true if it was
+/// still running.
 fn kill_within(mut command: Command, draw: &mut Stream, within: Duration) -> bool {
     let mut child =
         command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null()).spawn().unwrap();
@@ -213,7 +213,8 @@ fn kill_within(mut command: Command, draw: &mut Stream, within: Duration) -> boo
     running
 }
 
-/// Kills every process started with this runtime directory, including background processes.
+/// Kills every process started with this runtime directory, including background
+/// processes.
 fn kill_all_of(run: &Path) {
     let variable = format!("TRIMTAB_RUNTIME_DIR={}\0", run.display());
     let is_one = |pid: i32| {
@@ -237,9 +238,9 @@ fn kill_all_of(run: &Path) {
             continue;
         }
         none = 0;
-        // Open a pidfd for each before killing any, because a traced process dies with its tracer.
-        // Files and locks are released only when the process is gone; its environment disappears
-        // earlier.
+        // Open a pidfd for each before killing any, because a traced process dies with
+        // its tracer. Files and locks are released only when the process is gone; its
+        // environment disappears earlier.
         let handles: Vec<_> = found
             .iter()
             .filter_map(|pid| {
@@ -262,8 +263,8 @@ fn kill_all_of(run: &Path) {
     }
 }
 
-/// A FUSE server killed while it opens its own file waits in the kernel for its own answer
-/// (seen once) until the connection is aborted.
+/// A FUSE server killed while it opens its own file waits in the kernel for its own
+/// answer (seen once) until the connection is aborted.
 fn abort_fuse(run: &Path) {
     for line in fs::read_to_string("/proc/self/mountinfo").unwrap().lines() {
         if let Some(mount) =
@@ -311,8 +312,8 @@ fn killed_trim_limit_is_restored_by_next_command() {
     if !have_root() || !Path::new("/dev/fuse").exists() || !have(&["mkfs.ext4"]) {
         return skip("root, FUSE and e2fsprogs");
     }
-    // A drive that accepts large commands and a policy that sends small ones, so that the trim
-    // lasts long enough.
+    // A drive that accepts large commands and a policy that sends small ones, so that the
+    // trim lasts long enough.
     let drive = Attached::new(&["nvme-tlc-500gb", "--size", "20GiB"]);
     ok(Command::new("mkfs.ext4")
         .args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0"])
@@ -524,8 +525,8 @@ fn killed_apply_is_restored_by_next_command() {
         caught += u64::from(
             now != before && now != after || at("var/lib/trimtab/applied/pending").exists(),
         );
-        // The next command on that system first recovers: the state is fully old or fully new, and
-        // no temporary file remains.
+        // The next command on that system first recovers: the state is fully old or fully
+        // new, and no temporary file remains.
         let undone = apply(&["--undo"]).output().unwrap();
         let now = etc();
         assert!(

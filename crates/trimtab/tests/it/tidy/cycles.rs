@@ -1,8 +1,8 @@
 //! Dependencies between files: within a crate they are acyclic.
 //!
-//! A file depends on each file of its crate that one of its paths names: `crate::`, `self::`,
-//! `super::`, or a module of its own. If a module uses its parent, both count as one, because
-//! it may access the parent's private items.
+//! A file depends on each file of its crate that one of its paths names: `crate::`,
+//! `self::`, `super::`, or a module of its own. If a module uses its parent, both count
+//! as one, because it may access the parent's private items.
 
 use super::{CRATES, of_a_name, program_text, sources_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -176,7 +176,8 @@ fn cycle_is_found_through_every_kind_of_path() {
         ]),
         [2]
     );
-    // A module may use its parent; a sibling of the parent must not form a cycle with them.
+    // A module may use its parent; a sibling of the parent must not form a cycle with
+    // them.
     assert_eq!(
         found(&[("", ""), ("a", "pub use child::X;"), ("a/child", "use super::Y;")]),
         [0; 0]

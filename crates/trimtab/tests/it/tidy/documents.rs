@@ -100,8 +100,8 @@ fn contents_pages_list_every_page() {
     }
 }
 
-/// The `trimtab` commands of a page: whole ones in code blocks (true), and code in sentences
-/// and tables (false), which may lack arguments.
+/// The `trimtab` commands of a page: whole ones in code blocks (true), and code in
+/// sentences and tables (false), which may lack arguments.
 fn commands(page: &str) -> Vec<(String, bool)> {
     let (mut found, mut fenced) = (Vec::new(), false);
     for line in page.lines() {
@@ -141,7 +141,8 @@ fn commands_of_documents_are_valid() {
         for (line, whole) in commands(&fs::read_to_string(path).unwrap()) {
             let words = line.replace("$SLURM_ARRAY_TASK_ID", "1");
             let words = words.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
-            // Help is shown only if all arguments before it are valid; missing ones are not noticed.
+            // Help is shown only if all arguments before it are valid; missing ones are
+            // not noticed.
             let parsed = trimtab::cmd::cli::command()
                 .try_get_matches_from(words.chain((!whole).then_some("--help")));
             count += 1;

@@ -2,10 +2,10 @@
 //! policy, on a drive that satisfies the formulas' assumptions.
 //!
 //! A trim policy changes one parameter of the formulas: effective utilisation, the mean
-//! number of mapped pages over physical pages. A filesystem also writes its journal, bitmaps
-//! and inode tables: few pages with many writes, in one log with the files. Pages are
-//! classified by address and counted in three kinds (files, rewritten metadata, resting
-//! metadata). Nothing is fitted.
+//! number of mapped pages over physical pages. A filesystem also writes its journal,
+//! bitmaps and inode tables: few pages with many writes, in one log with the files. Pages
+//! are classified by address and counted in three kinds (files, rewritten metadata,
+//! resting metadata). Nothing is fitted.
 
 use crate::drive::ideal::ideal_drive;
 use crate::drive::traffic::Effort;
@@ -38,8 +38,9 @@ pub struct ChainCase {
     pub policy: PolicySpec,
     /// Victim policy of the drive.
     pub victim: VictimPolicy,
-    /// Pages per erase block. Greedy drives benefit from files that die as a whole, which the
-    /// formula ignores, so their blocks must hold many files. For FIFO only the mean matters.
+    /// Pages per erase block. Greedy drives benefit from files that die as a whole, which
+    /// the formula ignores, so their blocks must hold many files. For FIFO only the mean
+    /// matters.
     pub pages_per_block: u32,
     /// Share of the new filesystem's free space that files occupy.
     pub fill: f64,
@@ -201,11 +202,11 @@ impl PageLifetimes {
         self.now += 1;
     }
 
-    /// Write amplification of a FIFO drive with `physical` pages, of which `mapped` are mapped on
-    /// average. If the drive cycles once per t host writes, a page that lives for x host writes
-    /// is relocated floor(x / t) times. So A = E\[1 + floor(x / t)\] + s / t and A t = physical.
-    /// The s pages that outlive the measurement follow from Little's law and the mean life of
-    /// dead pages; they are relocated in every cycle.
+    /// Write amplification of a FIFO drive with `physical` pages, of which `mapped` are
+    /// mapped on average. If the drive cycles once per t host writes, a page that lives
+    /// for x host writes is relocated floor(x / t) times. So A = E\[1 + floor(x / t)\] +
+    /// s / t and A t = physical. The s pages that outlive the measurement follow from
+    /// Little's law and the mean life of dead pages; they are relocated in every cycle.
     fn write_amplification(&self, physical: f64, mapped: f64) -> f64 {
         let lives = || {
             self.died
@@ -311,7 +312,8 @@ impl MonitoredDrive {
             |kind: Page| self.pages.iter().filter(|page| **page == kind).count() as f64 / mapped;
         let (busy, resting) = (share(Page::Busy), share(Page::Resting));
         let own_writes = self.own_writes as f64 / self.writes.max(1) as f64;
-        // Resting pages get no writes, but the formula divides by their share of the writes.
+        // Resting pages get no writes, but the formula divides by their share of the
+        // writes.
         let parts =
             [(1.0 - busy - resting, 1.0 - own_writes), (busy, own_writes), (resting, 1e-12)];
         ChainOutcome {
@@ -413,7 +415,8 @@ mod tests {
         let [online, none] = ["online", "none"]
             .map(|policy| outcome(policy, VictimPolicy::Fifo, 256, 0.6, 64 << 10, EFFORT));
         let own = online.own_pages * online.utilisation;
-        // Apart from live files and metadata, only pages freed since the last commit are mapped.
+        // Apart from live files and metadata, only pages freed since the last commit are
+        // mapped.
         let gone = online.utilisation - online.live - own;
         assert!((0.0..0.01).contains(&gone), "{gone}");
         // All exported pages except metadata that was never written.

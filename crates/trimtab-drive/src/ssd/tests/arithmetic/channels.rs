@@ -1,4 +1,5 @@
-//! Random reads of many dies reach the rate of a simulation with work-conserving channels.
+//! Random reads of many dies reach the rate of a simulation with work-conserving
+//! channels.
 
 use super::*;
 use crate::ssd::tests::small;

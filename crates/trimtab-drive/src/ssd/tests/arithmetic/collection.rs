@@ -5,8 +5,8 @@ use crate::spec::Medium;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Sequential overwrites of every other chunk of whole rows leave rows that are fully valid
-/// or fully stale. So the rows read must equal the rows of moved data.
+/// Sequential overwrites of every other chunk of whole rows leave rows that are fully
+/// valid or fully stale. So the rows read must equal the rows of moved data.
 #[test]
 fn collection_reads_only_rows_with_valid_data() {
     let (mut wrong, mut compared): (Vec<String>, u32) = (Vec::new(), 0);

@@ -51,8 +51,8 @@ fn spec(free: u32) -> DriveSpec {
     })
 }
 
-/// Steady random writes at queue depth 32: rate per second, write amplification, and rows of
-/// each eight that fall on the busiest die.
+/// Steady random writes at queue depth 32: rate per second, write amplification, and rows
+/// of each eight that fall on the busiest die.
 fn steady(free: u32) -> (f64, f64, f64) {
     let spec = spec(free);
     let pages = spec.capacity_bytes / PAGE;
@@ -90,8 +90,8 @@ fn steady(free: u32) -> (f64, f64, f64) {
 }
 
 /// The eight open superblocks take rows in turn, and those on the same die wait for each
-/// other, while owed time is spread over all dies. With enough free superblocks on every die,
-/// all dies stay busy.
+/// other, while owed time is spread over all dies. With enough free superblocks on every
+/// die, all dies stay busy.
 #[test]
 fn dies_with_several_open_superblocks_limit_rate() {
     let mut rates = Vec::new();

@@ -1,5 +1,5 @@
-//! Operational laws on every shipped drive under every kind of load: busy time within elapsed
-//! time, and busy time equal to the counted work.
+//! Operational laws on every shipped drive under every kind of load: busy time within
+//! elapsed time, and busy time equal to the counted work.
 
 use super::*;
 use crate::Ranges;
@@ -94,7 +94,8 @@ fn shipped_drives_obey_operational_laws() {
                 );
             }
             ssd.check_invariants().unwrap();
-            // Busy time equals counted work, except that SLC programs are not counted separately.
+            // Busy time equals counted work, except that SLC programs are not counted
+            // separately.
             let direct =
                 flash.slc_cache.as_ref().is_some_and(|slc| slc.when_full == SlcFull::WriteDirect);
             if !direct && !matches!(load, Load::Reads | Load::Mixed) {

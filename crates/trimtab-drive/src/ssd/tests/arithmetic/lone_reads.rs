@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 
 /// Latency in nanoseconds of a single read of `len` bytes at `offset`, on a drive filled
 /// sequentially in native cells with equally fast pages. Dies sense their rows one after
-/// another, rows on the same channel cross it one after another, and data reach the host in
-/// order.
+/// another, rows on the same channel cross it one after another, and data reach the host
+/// in order.
 fn lone_read_ns(spec: &DriveSpec, offset: u64, len: u64) -> f64 {
     let (interface, flash) = (&spec.interface, spec.flash().expect("must be an SSD"));
     let geometry = &flash.geometry;
@@ -55,7 +55,8 @@ fn lone_read_latency_is_sum_of_its_stages() {
         let mut rng = Stream::new(15, "lone reads");
         for len in [4096, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20] {
             for _ in 0..20 {
-                // Stay within a superblock, because the next may lie in another group of dies.
+                // Stay within a superblock, because the next may lie in another group of
+                // dies.
                 let blocks = (spec.capacity_bytes / 2 / superblock).max(1);
                 let offset = rng.below(blocks) * superblock
                     + rng.below((superblock - len) / 4096 + 1) * 4096;

@@ -16,9 +16,9 @@ fn relocation(flash: &Flash, row: f64) -> (f64, f64) {
     )
 }
 
-/// Maximum latency in nanoseconds of a 4 KiB write plus flush during background work: their
-/// own time on processor, link, channel and die, plus the relocation of one row for the
-/// operation in flight.
+/// Maximum latency in nanoseconds of a 4 KiB write plus flush during background work:
+/// their own time on processor, link, channel and die, plus the relocation of one row for
+/// the operation in flight.
 fn longest_flushed_write_ns(arithmetic: &Arithmetic<'_>) -> f64 {
     let (interface, flash) = (arithmetic.interface, arithmetic.flash);
     let commands = (interface.overhead_of_writes_ns()

@@ -1,11 +1,12 @@
-//! Compares the generic drives with real drives of their class: the six rates of the Linux
-//! io.cost generator, and sustained writes from reviews.
+//! Compares the generic drives with real drives of their class: the six rates of the
+//! Linux io.cost generator, and sustained writes from reviews.
 
 use super::*;
 
 /// Scale divisor of drive, file and time.
 const PARTS: u64 = 16;
-/// Generator parameters (tools/cgroup/iocost_coef_gen.py): 16 GiB file, two minutes per rate.
+/// Generator parameters (tools/cgroup/iocost_coef_gen.py): 16 GiB file, two minutes per
+/// rate.
 const FILE: u64 = 16 << 30;
 const DEPTH: usize = 64;
 const SECONDS: f64 = 120.0;
@@ -133,19 +134,20 @@ fn generic_drives_match_rates_of_real_drives() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Sustained writes from reviews (listed in docs/method/ssd-checked.md): initial rate, bytes
-/// until the drop and rate after it, as ranges over the drives of a class.
+/// Sustained writes from reviews (listed in docs/method/ssd-checked.md): initial rate,
+/// bytes until the drop and rate after it, as ranges over the drives of a class.
 #[test]
 fn sustained_write_drop_matches_real_drives() {
     let megabytes = |rate: f64| rate / 1e6;
     for (name, first, cache_share, second) in [
-        // Kingston HyperX Fury RGB 480 GB. The native cells of Samsung 870 EVO saturate the link,
-        // which writes 540 MB/s there and 572 here.
+        // Kingston HyperX Fury RGB 480 GB. The native cells of Samsung 870 EVO saturate
+        // the link, which writes 540 MB/s there and 572 here.
         ("sata-tlc-500gb", 450.0..=575.0, 0.008..=0.10, 150.0..=540.0),
-        // Spatium M480 Play, A440 Pro, P5, EX900 Pro, FireCuda 510, and DRAM-less drives that write
-        // to native cells after the cache.
+        // Spatium M480 Play, A440 Pro, P5, EX900 Pro, FireCuda 510, and DRAM-less drives
+        // that write to native cells after the cache.
         ("nvme-tlc-500gb", 1850.0..=5000.0, 0.0075..=0.341, 450.0..=3500.0),
-        // P1 and 870 QVO; Intel 600p is TLC but folds too. Repeated measurements differ by 2 %.
+        // P1 and 870 QVO; Intel 600p is TLC but folds too. Repeated measurements differ
+        // by 2 %.
         ("nvme-qlc-dramless-500gb", 487.0..=2800.0, 0.02..=0.341, 30.0..=169.0 * 1.02),
     ] {
         let spec = shipped(PARTS as u32).into_iter().find(|spec| spec.name == name).unwrap();

@@ -245,7 +245,8 @@ fn compressible_data_use_less_flash() {
         (run(DataClass::Zero), run(DataClass::Compressible(50)), run(DataClass::Random));
     // 140 per mille of eight 512-byte parts rounds up to two parts: a quarter.
     assert!((zero_waf - 0.25).abs() < 0.02, "{zero_waf}");
-    // Half the size at half the utilisation: c A(c u), where A(0.43) is only just above 1.
+    // Half the size at half the utilisation: c A(c u), where A(0.43) is only just above
+    // 1.
     assert!((0.5..0.56).contains(&half_waf), "{half_waf}");
     assert!(random_waf > 2.0, "{random_waf}");
     assert!(
@@ -269,7 +270,8 @@ fn compression_engine_limits_write_rate() {
     assert!((rate / 10e6 - 1.0).abs() < 0.05, "{rate}");
 }
 
-/// A card without heat sink overheats under sustained writes, but not within its SLC cache.
+/// A card without heat sink overheats under sustained writes, but not within its SLC
+/// cache.
 #[test]
 fn shipped_nvme_throttles_under_sustained_writes() {
     let text = std::fs::read_to_string(concat!(

@@ -43,7 +43,8 @@ fn dies_work_in_parallel() {
         host.fill()
     };
     let (two, eight) = (rate(1, 2), rate(4, 8));
-    // Two dies on one channel program 4 KiB each per 600 us; eight dies do four times that.
+    // Two dies on one channel program 4 KiB each per 600 us; eight dies do four times
+    // that.
     assert!((two / (2.0 * 4096.0 / 600e-6) - 1.0).abs() < 0.05, "{two}");
     assert!((eight / two - 4.0).abs() < 0.2, "{two} {eight}");
     // The same dies with a superblock each.
@@ -192,7 +193,8 @@ fn page_types_and_retries_spread_read_latency() {
     };
     let (plain, kinds, both) = (read(0, 0), read(600, 0), read(600, 2_000));
     assert_eq!(plain[0], plain[19_999]);
-    // Three page types: 18 us below the mean, the mean, 18 us above; 6 of 16 are the first.
+    // Three page types: 18 us below the mean, the mean, 18 us above; 6 of 16 are the
+    // first.
     assert_eq!(
         (kinds[0], kinds[10_000], kinds[19_999]),
         (plain[0] - 18_000, plain[0], plain[0] + 18_000)

@@ -131,8 +131,8 @@ impl Reference {
                 left: transfer,
                 done: arrived,
             });
-            // Data reach the host in order, so this piece and all later ones must still cross the
-            // link.
+            // Data reach the host in order, so this piece and all later ones must still
+            // cross the link.
             ended.push(self.engine.gate(vec![arrived], ns(offset + len - first * self.unit, rate)));
         }
         ended

@@ -152,8 +152,8 @@ fn differs(seed: u64) -> Option<String> {
         }
         let reads_before = core::mem::replace(&mut reading, matches!(request, Request::Read(..)));
         if reading && (rested || !reads_before) {
-            // Programs, also those of idle time, have promised end times, which a concurrent read would break in
-            // the reference but not in the model.
+            // Programs, also those of idle time, have promised end times, which a
+            // concurrent read would break in the reference but not in the model.
             now = window.iter().copied().fold(now, u64::max);
             loop {
                 model.idle(Nanos(now));

@@ -61,7 +61,8 @@ impl Reference {
         self.turn[0]
     }
 
-    /// Places a unit whose data arrive at `arrived`; returns the signals for its cache place.
+    /// Places a unit whose data arrive at `arrived`; returns the signals for its cache
+    /// place.
     pub(super) fn place(&mut self, unit: u32, arrived: Signal) -> Vec<Signal> {
         let at = self.host_head();
         if self.room(at) == 0 {

@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 /// Only the system's own directories, regardless of PATH.
 const PLACES: [&str; 4] = ["/usr/sbin/wipefs", "/sbin/wipefs", "/usr/bin/wipefs", "/bin/wipefs"];
 
-/// Signatures on the open object, with the names of [`super::find`]; empty without `wipefs`.
+/// Signatures on the open object, with the names of [`super::find`]; empty without
+/// `wipefs`.
 ///
 /// # Errors
 /// If `wipefs` exists and fails.

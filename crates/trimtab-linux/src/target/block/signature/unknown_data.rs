@@ -15,12 +15,13 @@ const MIB: u64 = 1 << 20;
 const COPY_BYTES: u64 = 4096;
 /// Copies of the btrfs superblock (`btrfs_sb_offset` of `fs/btrfs/disk-io.h`).
 pub(super) const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
-/// ZFS labels: 256 KiB each, two at either end of the device, rounded down to whole labels.
+/// ZFS labels: 256 KiB each, two at either end of the device, rounded down to whole
+/// labels.
 const ZFS_LABEL: u64 = 256 << 10;
 
-/// Offsets of the superblock in block groups 1, 3, 5 and 7 of ext4, with log2(block size /
-/// 1024) and the group number. A group has as many blocks as a block has bits, and the first
-/// block is number 1 if blocks have 1024 bytes.
+/// Offsets of the superblock in block groups 1, 3, 5 and 7 of ext4, with log2(block size
+/// / 1024) and the group number. A group has as many blocks as a block has bits, and the
+/// first block is number 1 if blocks have 1024 bytes.
 pub(super) fn ext4_copies() -> impl Iterator<Item = (u64, u32, u16)> {
     (0..=6_u32).flat_map(|log| {
         let block = 1024_u64 << log;
@@ -89,7 +90,8 @@ mod tests {
 
     #[test]
     fn ext4_copies_match_mke2fs() {
-        // From the manual: 8193, 16384, 32768 are the first copies for blocks of 1, 2, 4 KiB.
+        // From the manual: 8193, 16384, 32768 are the first copies for blocks of 1, 2, 4
+        // KiB.
         let first: Vec<u64> = ext4_copies()
             .filter(|(_, log, group)| *group == 1 && *log < 3)
             .map(|(at, log, _)| at / (1024 << log))

@@ -56,7 +56,8 @@ fn local_noise_is_never_below_global_noise() {
     near(noise[10], per_difference * 12.0 / 26.0);
     near(noise[38], per_difference * 2.0);
     near(noise[39], per_difference * 2.0);
-    // If neighbours always differ by 1 the variance is pi / 4; of a constant it is a millionth.
+    // If neighbours always differ by 1 the variance is pi / 4; of a constant it is a
+    // millionth.
     let wave = |i: usize| f64::from(u32::from(!i.is_multiple_of(2)));
     all_near(&precision(&(0..40).map(wave).collect::<Vec<f64>>()), &[4.0 / PI; 40]);
     assert!(precision(&[7.0; 40]).iter().all(|p| (p / 1e6 - 1.0).abs() < 1e-9));
@@ -74,9 +75,9 @@ fn widening_follows_correlation_of_differences() {
     near(widening(&wave, &[1.0; 100]), 1.0);
     // Three times the assumed variance counts as such.
     near(widening(&wave, &[3.0; 100]), 3.0);
-    // Steps of one, three in five in the same direction: 60 of the 100 differences over two
-    // steps are 2. The mean of the smaller 90 is 100 / 90, so r = (10 / 9)^2 - 1, with a
-    // standard error of 1 / sqrt(102).
+    // Steps of one, three in five in the same direction: 60 of the 100 differences over
+    // two steps are 2. The mean of the smaller 90 is 100 / 90, so r = (10 / 9)^2 - 1,
+    // with a standard error of 1 / sqrt(102).
     let mut at = 0.0;
     let mut drift = vec![at];
     for i in 0..101 {
@@ -140,7 +141,8 @@ fn small_steps_are_dropped_smallest_first() {
         drop_small_steps(&values, &mut cuts, step_min);
         cuts
     };
-    // 4 of 104 are 3.85 %; then 100 and 104 remain, with a median of 102, against 200: 49 %.
+    // 4 of 104 are 3.85 %; then 100 and 104 remain, with a median of 102, against 200: 49
+    // %.
     assert_eq!(
         [kept(0.038), kept(0.039), kept(0.489), kept(0.491)],
         [vec![2, 4], vec![4], vec![4], vec![]]

@@ -10,8 +10,8 @@ fn relative_variance_is_that_of_the_mean() {
 
 /// Relative variances of 1/300 and 1/1200 give 50/17 degrees of freedom by
 /// Welch-Satterthwaite. Student's t then stays below 3.218758614 in 97.5 % (numeric
-/// integration of its density), so the interval is 2 exp(-+ 3.218758614 sqrt(5/1200)). The
-/// bootstrap stays within it: no resample has a ratio above 21/9 or below 19/11.
+/// integration of its density), so the interval is 2 exp(-+ 3.218758614 sqrt(5/1200)).
+/// The bootstrap stays within it: no resample has a ratio above 21/9 or below 19/11.
 #[test]
 fn interval_of_few_repeats_matches_welch() {
     let c = compare(

@@ -114,8 +114,8 @@ fn cost_estimate_coverage_matches_stated_error() {
                     <= SIGMAS * fit.deviation() * libm::sqrt(fit.fading() / fit.weight),
             );
         }
-        // A normal deviate lies within one standard error 68.3 % of the time and above two 2.3 %.
-        // Three standard deviations of 400 draws are 7 % and 2.3 %.
+        // A normal deviate lies within one standard error 68.3 % of the time and above
+        // two 2.3 %. Three standard deviations of 400 draws are 7 % and 2.3 %.
         let part = |n: u32| f64::from(n) / f64::from(next);
         assert!(
             (0.613..0.753).contains(&part(within)),

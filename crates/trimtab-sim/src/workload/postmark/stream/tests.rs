@@ -81,7 +81,8 @@ fn counts_and_bytes_match_the_original() {
 
 #[test]
 fn sizes_beyond_pool_limit_match_the_original() {
-    // Its pool of 2 x 2,000,000,000 overflows and draws nothing; it reported 757.96 MB written.
+    // Its pool of 2 x 2,000,000,000 overflows and draws nothing; it reported 757.96 MB
+    // written.
     let settings = PostmarkSettings {
         size_low: 1,
         size_high: 2_000_000_000,

@@ -19,8 +19,8 @@ use trimtab_sim::runner::header::RunHeader;
 struct PolicyFigures {
     /// Seconds of deleting, of syncing after it, and of the whole work, for each repeat.
     times: Vec<[f64; 3]>,
-    /// Worst foreground latency in seconds (modelled), or the number of long appends out of a
-    /// hundred with their milliseconds (measured).
+    /// Worst foreground latency in seconds (modelled), or the number of long appends out
+    /// of a hundred with their milliseconds (measured).
     wait: f64,
     long: u64,
     commands: f64,
@@ -210,7 +210,8 @@ fn contradiction(verdict: &Verdict<'_>) -> Option<String> {
         .map(|other| alloc::format!("{mine}: {other} is quicker"))
 }
 
-/// A policy that satisfies the stated rule better than the recommended one, computed independently.
+/// A policy that satisfies the stated rule better than the recommended one, computed
+/// independently.
 fn beaten(evidence: &Evidence, verdict: &Verdict<'_>) -> Option<String> {
     let (Rule::MostWrites { limit_seconds }, Some(mine)) = (verdict.rule, verdict.policy()) else {
         return None;
@@ -230,8 +231,8 @@ fn beaten(evidence: &Evidence, verdict: &Verdict<'_>) -> Option<String> {
     if !keeps(mine, of(mine)?) {
         return Some(alloc::format!("{mine} does not keep the rule itself"));
     }
-    // Others have less than 5 % more writes. With as many writes, they have less than 5 % less
-    // wear. With as little wear, they are less simple.
+    // Others have less than 5 % more writes. With as many writes, they have less than 5 %
+    // less wear. With as little wear, they are less simple.
     let better = others.find(|(name, found)| {
         let [other_rate, other_cycles] = found.months[0];
         let as_fast = other_rate * 1.05 > rate && rate * 1.05 > other_rate;

@@ -1,4 +1,5 @@
-//! Measured foreground latency for the tests of this crate and of the crate that renders studies.
+//! Measured foreground latency for the tests of this crate and of the crate that renders
+//! studies.
 
 use std::vec;
 use trimtab_drive::OpKind;
@@ -7,7 +8,8 @@ use trimtab_drive::units::Nanos;
 use trimtab_sim::run::{Better, Latency, LatencyPart, Metric, Phase, Run, Unit};
 use trimtab_study::study::light_work::{BUSY, BUSY_WAIT};
 
-/// Adds 50 foreground appends per second to a measured run. `waits`: (count, milliseconds).
+/// Adds 50 foreground appends per second to a measured run. `waits`: (count,
+/// milliseconds).
 pub fn met(mut run: Run, waits: &[(u64, u64)]) -> Run {
     let mut histogram = Histogram::new();
     for (count, ms) in waits {

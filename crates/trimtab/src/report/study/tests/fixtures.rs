@@ -61,7 +61,8 @@ pub fn run(
     run
 }
 
-/// A study of five policies at two fills, with figures of the articles' order of magnitude.
+/// A study of five policies at two fills, with figures of the articles' order of
+/// magnitude.
 pub fn whole() -> Study {
     let waits = [
         ("none", 0.0027, 0.053),
@@ -160,7 +161,8 @@ fn indifferent(drive: &str) -> Study {
     study
 }
 
-/// Small studies that recommend `recommended`, and other policies under other assumptions.
+/// Small studies that recommend `recommended`, and other policies under other
+/// assumptions.
 pub fn sensitivity(
     recommended: Recommendation,
     then: &[(Assumption, Recommendation)],
