@@ -11,10 +11,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 use trimtab::apply::{System, plan};
-use trimtab::report::diagnosis::render;
 use trimtab_linux::doctor::Doctor;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::is_text;
+use trimtab_report::diagnosis::render;
 
 /// Stored in a file outside the tree; must not appear in any answer.
 const SECRET: &str = "8c2f0b7d51";

@@ -20,6 +20,13 @@ use trimtab_drive::histogram::Histogram;
 use trimtab_drive::named;
 use trimtab_drive::units::{Bytes, Nanos};
 
+/// Key of the arguments in [`Run::specification`], a JSON list.
+pub const COMMAND: &str = "command";
+/// Key of the modelled drive in [`Run::specification`], in the format of drive files.
+pub const DRIVE: &str = "drive";
+/// Key of the hash of the drive's figures in [`Run::specification`].
+pub const DRIVE_HASH: &str = "drive.hash";
+
 /// Recorded data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunRecording {

@@ -4,7 +4,6 @@
 pub mod below;
 pub mod crew;
 pub mod datasheet;
-pub mod fields;
 pub mod job_file;
 pub mod memory;
 pub mod probed;

@@ -13,7 +13,6 @@ pub mod session;
 use self::config::PostmarkConfig;
 use self::execution::PostmarkRunRecord;
 use self::session::{DEFAULT_FILE, PostmarkResult, Session, SessionOutput};
-use crate::report;
 use crate::store::shape::run::RunV1;
 use crate::store::{self, RunId};
 use anyhow::Context as _;
@@ -76,7 +75,9 @@ fn session(
                     .map(|id| format!("\nkept as {id}: trimtab results show {}", id.short()))
                     .unwrap_or_default();
                 context.remark_styled(
-                    &(report::text::render(&report::run::document(&run)).trim_end().to_owned()
+                    &(trimtab_report::text::render(&trimtab_report::run::document(&run))
+                        .trim_end()
+                        .to_owned()
                         + &kept),
                 );
             }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::{confinement, interrupt};
-use trimtab_sim::run::{Provenance, Run};
+use trimtab_sim::run::{COMMAND, Provenance, Run};
 
 /// Repeats the run and compares every byte. A file that the run names is read only if it
 /// is one of `inputs`.
@@ -37,8 +37,8 @@ pub fn run(
     let mut again = made_again(&run, &command, inputs, scratch.path())?;
     // The start time and the command differ legitimately.
     again.started_unix_ms = run.started_unix_ms;
-    for field in again.specification.iter_mut().filter(|field| field.key == recipe::COMMAND) {
-        recipe::of(&run, recipe::COMMAND).unwrap_or_default().clone_into(&mut field.value);
+    for field in again.specification.iter_mut().filter(|field| field.key == COMMAND) {
+        recipe::of(&run, COMMAND).unwrap_or_default().clone_into(&mut field.value);
     }
     let version = std::mem::replace(&mut again.tool_version, run.tool_version.clone());
     let differences = differences(&run, &again);
@@ -67,8 +67,7 @@ pub fn run(
 
 /// The arguments that produced `run`; the error explains why it cannot be repeated.
 fn command_of(id: RunId, run: &Run) -> anyhow::Result<Vec<String>> {
-    let command =
-        recipe::of(run, recipe::COMMAND).map(serde_json::from_str::<Vec<String>>).transpose();
+    let command = recipe::of(run, COMMAND).map(serde_json::from_str::<Vec<String>>).transpose();
     let command = command.with_context(|| format!("the command that {id} holds is none"))?;
     let shown = command.as_ref().map_or_else(String::new, |command| {
         format!("; it was made by: trimtab {}", command.join(" "))

@@ -13,11 +13,11 @@ use fit::{CatalogueEntry, CatalogueRates, RATES};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab::report::file::{self, OverwriteMode};
-use trimtab::report::layout::on_screen;
 use trimtab_drive::spec::text;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::InterruptError;
+use trimtab_report::layout::on_screen;
 use trimtab_study::document::Table;
 use trimtab_study::learn::fit::SequentialEvaluator;
 

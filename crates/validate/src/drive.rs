@@ -12,13 +12,13 @@ use serde::Serialize;
 use std::process::ExitCode;
 use std::str::FromStr;
 use traffic::{Effort, Traffic};
-use trimtab::report::layout::on_screen;
 use trimtab_drive::spec::VictimPolicy;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::InterruptError;
+use trimtab_report::layout::on_screen;
 use trimtab_study::document::Table;
 
 /// Arguments of `validate drive`.

@@ -27,7 +27,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trimtab::report::layout::on_screen;
 use trimtab_drive::shipped;
 use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::datasheet::Prior;
@@ -38,6 +37,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::InterruptError;
+use trimtab_report::layout::on_screen;
 use trimtab_study::document::Table;
 
 /// Units and the names of their specifications.

@@ -5,27 +5,22 @@
 //! error plus a penalty per cut. Measured series violate that model, so:
 //!
 //! 1. Isolated outliers (garbage collection, a sync) more than 4 robust standard
-//!    deviations
-//!    from the running median of 7 are replaced by it (Hampel filter). Deviations of 4 or
-//!    more values remain.
+//!    deviations from the running median of 7 are replaced by it (Hampel filter).
+//!    Deviations of 4 or more values remain.
 //! 2. A first, lenient search finds candidate cuts, so that steps do not count as noise.
-//!    The
-//! residuals give the noise, from differences of neighbours in a window of 31, so that an
-//! erratic segment is judged by its own noise, but never below the noise of the whole. It
-//!    is widened for correlation: differences over two steps against one give the lag-1
-//! correlation r (plus one standard error), and the long-run variance is (1 + r) / (1 -
-//! r)
-//!    times the variance.
+//!    The residuals give the noise, from differences of neighbours in a window of 31, so
+//!    that an erratic segment is judged by its own noise, but never below the noise of
+//!    the whole. It is widened for correlation: differences over two steps against one
+//!    give the lag-1 correlation r (plus one standard error), and the long-run variance
+//!    is (1 + r) / (1 - r) times the variance.
 //! 3. The penalty per cut is [`ChangePointOptions::penalty`] x ln(n) in units of that
-//!    variance. The
-//! default, 10, was set by simulation of 12,000 stationary series of each kind with 10 to
-//! 300 values. False knees: none in normal noise, 0.02 % in uniform and log-normal noise
-//!    and with spikes, 0.4 % in correlated noise (r = 0.5), 0.6 % for series that jump
-//! between two values. A step in the middle of 40 values was found in 95 % of series at
-//!    4 standard deviations and in all at 6.
+//!    variance. The default, 10, was set by simulation of 12,000 stationary series of
+//!    each kind with 10 to 300 values. False knees: none in normal noise, 0.02 % in
+//!    uniform and log-normal noise and with spikes, 0.4 % in correlated noise (r = 0.5),
+//!    0.6 % for series that jump between two values. A step in the middle of 40 values
+//!    was found in 95 % of series at 4 standard deviations and in all at 6.
 //! 4. Cuts between levels that differ by less than [`ChangePointOptions::step_min`] are
-//!    removed,
-//!    smallest first.
+//!    removed, smallest first.
 //!
 //! A steady slope has no knee; this method returns steps where it is steep.
 //!

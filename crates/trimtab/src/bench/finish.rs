@@ -3,7 +3,6 @@
 
 pub use trimtab_linux::session::{ProgressWatch, assemble};
 
-use crate::report;
 use crate::store;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use anyhow::Context as _;
@@ -51,7 +50,7 @@ pub fn note_discard(header: &mut RunHeader, observer: &EnvironmentRecorder) -> b
 ///
 /// A run that cannot be stored is still printed; the returned error reports the failure.
 pub fn conclude(context: &Context, run: &Run, end: RunEnd) -> anyhow::Result<ExitCode> {
-    conclude_as(context, run, end, report::run::document)
+    conclude_as(context, run, end, trimtab_report::run::document)
 }
 
 /// Removes the run's directory, if any, after the run was stored and printed
@@ -106,7 +105,8 @@ pub fn keep_and_print_as(
         return Ok(());
     }
     let shape = RunV1::new(run, kept.as_ref().ok().copied());
-    context.report_styled(SCHEMA, VERSION, &shape, || report::text::render(&document(run)))?;
+    context
+        .report_styled(SCHEMA, VERSION, &shape, || trimtab_report::text::render(&document(run)))?;
     let id = kept.context("the result above could not be stored")?;
     context.remark(&format!("kept as {id}: trimtab results show {}", id.short()));
     Ok(())
@@ -128,7 +128,7 @@ mod tests {
         let error = keep_and_print_as(
             &context,
             &crate::store::shape::any_run::example(),
-            report::run::document,
+            trimtab_report::run::document,
         )
         .unwrap_err();
         assert_eq!(error.to_string(), "the result above could not be stored");

@@ -7,7 +7,6 @@ use super::finish;
 use super::job_target::{self, TAKES};
 use crate::cmd::bench::load::BenchLoadArgs;
 use crate::drives;
-use crate::report::{self, load};
 use crate::store::recipe::{self, starts_now};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -16,6 +15,7 @@ use trimtab_drive::model;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::privileges;
+use trimtab_report::load;
 use trimtab_sim::analysis::latency_knee;
 use trimtab_sim::run::{Better, Field, Metric, Run, Unit};
 use trimtab_sim::runner::{RunEnd, RunOutcome, jobs};
@@ -151,7 +151,7 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
 
 /// The steps, the knee and the warnings. `trimtab results show` prints the rest.
 fn first_screen(run: &Run) -> Document {
-    let mut document = report::run::document(run);
+    let mut document = trimtab_report::run::document(run);
     document.sections.retain(|section| [load::TITLE, "Warnings"].contains(&section.title.as_str()));
     document
 }

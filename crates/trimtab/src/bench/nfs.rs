@@ -2,7 +2,6 @@
 
 use super::finish;
 use crate::cmd::bench::nfs::BenchNfsArgs;
-use crate::report;
 use crate::store::recipe::starts_now;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -57,7 +56,7 @@ pub fn run(request: &BenchNfsArgs, context: &Context) -> anyhow::Result<ExitCode
     finish::clean_up(
         context,
         workspace,
-        finish::conclude_as(context, &run, end, report::nfs::document),
+        finish::conclude_as(context, &run, end, trimtab_report::nfs::document),
     )
 }
 

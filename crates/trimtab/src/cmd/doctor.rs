@@ -6,7 +6,6 @@ mod summary;
 use crate::daemon::config::Config;
 use crate::daemon::selection;
 use crate::mend;
-use crate::report::diagnosis::render;
 use anyhow::Context as _;
 use rustix::fs::FileType;
 use serde::Serialize;
@@ -26,6 +25,7 @@ use trimtab_linux::session::notes::{self, MountScope};
 use trimtab_linux::session::safety;
 use trimtab_linux::sys::beneath::{Dir, ResolvedObject};
 use trimtab_linux::sys::mount_check;
+use trimtab_report::diagnosis::render;
 
 const EXAMPLES: &str = "\
 Examples:

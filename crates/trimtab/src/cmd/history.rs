@@ -3,12 +3,12 @@
 use super::results::instant_of;
 use crate::history::events::{EventFilter, Events};
 use crate::report::history::table;
-use crate::report::layout::on_screen;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::notes;
 use trimtab_linux::sys::clock::unix_ms;
+use trimtab_report::layout::on_screen;
 
 /// List what was applied, undone and trimmed on this machine, by hand and by the daemon;
 /// newest last.

@@ -2,7 +2,6 @@
 
 use crate::cmd::options::{positive, write_to};
 use crate::fleet;
-use crate::report::{fleet as view, html, text};
 use crate::sweep::parquet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -10,6 +9,7 @@ use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::clock::unix_now;
+use trimtab_report::{fleet as view, html, text};
 use trimtab_study::fleet::Fleet;
 
 const EXAMPLES: &str = "\

@@ -10,7 +10,6 @@ mod rerun;
 mod show;
 mod studies;
 
-use crate::report::study::Surroundings;
 use crate::store::{self, Reference, RunId, Store, StoreError};
 use crate::study::record::StoredStudies;
 use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime};
@@ -18,6 +17,7 @@ use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
+use trimtab_report::study::Surroundings;
 use trimtab_sim::run::Run;
 
 /// Arguments of `trimtab results`.

@@ -11,7 +11,6 @@ use crate::drives::below::UnderlyingDrive;
 use crate::drives::twins;
 use crate::report;
 use crate::report::file::OverwriteMode;
-use crate::report::study::Surroundings;
 use crate::store;
 use crate::study::checkpoint::Checkpoints;
 use crate::study::real::{FilesystemLock, Possibilities, RealRig};
@@ -30,6 +29,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::session::notes::{self, MountScope};
 use trimtab_linux::session::safety::{self, consent};
 use trimtab_linux::sys::interrupt::InterruptError;
+use trimtab_report::study::Surroundings;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::workload::WorkloadPlan;
 use trimtab_study::document::Document;
@@ -251,8 +251,9 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
             .into_iter()
             .filter(|o| is_wanted(&o.policy))
             .filter_map(|o| o.obstacle);
-        let reasons: Vec<String> =
-            obstacles.map(|reason| report::study::untried_reason(&reason).to_owned()).collect();
+        let reasons: Vec<String> = obstacles
+            .map(|reason| trimtab_report::study::untried_reason(&reason).to_owned())
+            .collect();
         return Err(UsageError::new(format!(
             "none of these policies can be tried on {target}: {}",
             reasons.join("; ")
@@ -488,11 +489,11 @@ fn write_report(
     if verdicts.iter().all(|verdict| verdict.study().is_empty()) {
         return Ok(None);
     }
-    write_html(args, context, &report::study::document(verdicts, around)).map(Some)
+    write_html(args, context, &trimtab_report::study::document(verdicts, around)).map(Some)
 }
 
 fn write_html(args: &StudyArgs, context: &Context, document: &Document) -> anyhow::Result<PathBuf> {
-    let html = report::html::render(document);
+    let html = trimtab_report::html::render(document);
     let (path, place) = match &args.report {
         Some(path) => {
             (path.clone(), if args.force { OverwriteMode::Replace } else { OverwriteMode::New })

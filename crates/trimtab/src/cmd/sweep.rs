@@ -2,7 +2,6 @@
 
 use crate::cmd::options::write_to;
 use crate::drives::crew;
-use crate::report;
 use crate::sweep::directory::{Directory, Shard};
 use crate::sweep::estimate::Estimate;
 use crate::sweep::progress::SweepProgress;
@@ -252,6 +251,6 @@ fn write_report(args: &ReportArgs, context: &Context) -> anyhow::Result<ExitCode
         let error = UsageError::new(format!("no cell has a figure '{unknown}'"));
         return Err(error.hint(suggest(unknown, "columns", &names)).into());
     }
-    let page = report::html::render(&document(&directory.plan, &rows, &args.figures));
+    let page = trimtab_report::html::render(&document(&directory.plan, &rows, &args.figures));
     write_to(&args.output, page.as_bytes(), args.force, context, "report")
 }

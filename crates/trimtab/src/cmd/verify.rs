@@ -1,7 +1,6 @@
 //! `trimtab verify PATH`.
 
 use crate::cmd::options::SafetyArgs;
-use crate::report::layout::on_screen;
 use crate::trim::harm::require_harmless;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,6 +15,7 @@ use trimtab_linux::session::safety;
 use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::verify::verdict::in_words;
 use trimtab_linux::trim::verify::{self, Proof, ProofOptions};
+use trimtab_report::layout::on_screen;
 use trimtab_sim::workload::WorkloadPlan;
 use trimtab_study::document::Table;
 

@@ -2,8 +2,7 @@
 
 use crate::cmd::options::positive;
 use crate::daemon::metrics;
-use crate::report::wear::metrics::render;
-use crate::report::wear::text;
+use crate::report::wear_metrics::render;
 use anyhow::Context as _;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -21,6 +20,7 @@ use trimtab_linux::wear::assessment::{
 };
 use trimtab_linux::wear::history::WearHistory;
 use trimtab_linux::wear::outlook::Warranty;
+use trimtab_report::wear::text;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -3,7 +3,6 @@
 
 use crate::cmd::drive::replay::{DriveReplayArgs, TrimSource};
 use crate::drives::{self, Drive};
-use crate::report::layout::on_screen;
 use crate::store::recipe::starts_now;
 use crate::store::{self, recipe};
 use anyhow::Context as _;
@@ -19,6 +18,7 @@ use trimtab_drive::{Command, Extent};
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::sys::interrupt;
+use trimtab_report::layout::on_screen;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::RunRecording;
 use trimtab_sim::run::metrics;

@@ -1,12 +1,13 @@
 //! The drives of a rerun: specifications from the run, whatever their names mean today.
 
-use crate::store::recipe::{DRIVE, hash, of};
+use crate::store::recipe::{hash, of};
 use anyhow::Context as _;
 use std::io::Write as _;
 use std::path::Path;
 use trimtab_drive::spec::file::{self, Drive};
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE, named};
 use trimtab_linux::sys::confinement;
+use trimtab_sim::run::DRIVE;
 use trimtab_sim::run::Run;
 
 /// The specification that replaces `reference` during a rerun.

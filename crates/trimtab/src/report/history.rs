@@ -1,10 +1,10 @@
 //! Events of the history, as a table.
 
-use super::escape::clean;
-use super::run::instant;
 use crate::history::events::Events;
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_linux::trim::surface::at_least;
+use trimtab_report::escape::clean;
+use trimtab_report::run::instant;
 use trimtab_study::document::{NarrowLayout, Table};
 
 /// The table for the screen.

@@ -1,9 +1,9 @@
 //! Stored runs, one per row.
 
-use super::escape::clean;
-use super::run::{instant, readable};
 use crate::store::{RunId, Summary};
 use std::collections::{BTreeMap, BTreeSet};
+use trimtab_report::escape::clean;
+use trimtab_report::run::{instant, readable};
 use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Field, Provenance};
 use trimtab_study::document::{NarrowLayout, Table};

@@ -1,10 +1,10 @@
 //! The outcome of a trim, as text.
 
-use super::layout;
 use crate::trim::outcome::{FilesystemOutcome, TrimReport};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::trim::surface::at_least;
+use trimtab_report::layout;
 use trimtab_study::document::{NarrowLayout, Table};
 
 /// The whole report.

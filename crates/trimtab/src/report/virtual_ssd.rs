@@ -1,11 +1,11 @@
 //! The status of a virtual SSD, as text.
 
-use super::layout::on_screen;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use trimtab_drive::ledger::SIZE_CLASSES;
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 use trimtab_linux::output::lines::prose;
+use trimtab_report::layout::on_screen;
 use trimtab_study::document::Table;
 use trimtab_vssd::status::Status;
 

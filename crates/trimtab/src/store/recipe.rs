@@ -1,22 +1,14 @@
 //! The inputs of a run, stored in the run itself: enough to cite and repeat it.
 //!
-//! Three texts: `command`, the arguments as a JSON list; `drive`, the full specification
-//! of a modelled drive in the file format of `--drive`; `drive.hash`, which distinguishes
-//! specifications. The settings of volume and policy are in the run's environment and
-//! policy settings; seed and version are stored next to them.
+//! The specification has the arguments, and of a modelled drive all figures and their hash.
+//! The settings of volume and policy are in the run's environment and policy settings;
+//! seed and version are stored next to them.
 
 use crate::store::RunId;
 use trimtab_drive::spec::file::Drive;
 use trimtab_drive::spec::text;
-use trimtab_sim::run::{Field, Run, TargetKind};
+use trimtab_sim::run::{COMMAND, DRIVE, DRIVE_HASH, Field, Run, TargetKind};
 use trimtab_sim::runner::header::RunHeader;
-
-/// Key of the arguments.
-pub const COMMAND: &str = "command";
-/// Key of the drive's specification.
-pub const DRIVE: &str = "drive";
-/// Key of the specification's hash.
-pub const DRIVE_HASH: &str = "drive.hash";
 
 /// Options without influence on a result, and whether each takes a value.
 const ABOUT_OUTPUT: [(&str, bool); 12] = [

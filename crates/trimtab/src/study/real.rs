@@ -3,7 +3,6 @@
 use super::foreground_probe::{self, ProbeDirectories};
 use super::run::{Offer, Rig};
 use crate::postmark::execution;
-use crate::report::run::instant;
 use crate::store::recipe::starts_now;
 use crate::trim::harm::harm;
 use anyhow::Context as _;
@@ -29,6 +28,7 @@ use trimtab_linux::target::overhead::Overhead;
 use trimtab_linux::trim::fitrim;
 use trimtab_linux::trim::limit::CommandLimit;
 use trimtab_linux::trim::lock::{DriveLocks, directory_of_locks, lock_file};
+use trimtab_report::run::instant;
 use trimtab_sim::run::{Field, Run, STUDY_TAKEN, TargetKind};
 use trimtab_sim::runner::RunEnd;
 use trimtab_sim::runner::header::RunHeader;

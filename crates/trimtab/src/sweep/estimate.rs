@@ -3,9 +3,9 @@
 use super::ValidatedPlan;
 use crate::drives::crew::processors;
 use crate::drives::memory::MemoryBudget;
-use crate::report::layout::on_screen;
 use trimtab_drive::units::{Bytes, grouped};
 use trimtab_drive::usage::UsageError;
+use trimtab_report::layout::on_screen;
 use trimtab_study::document::Table;
 use trimtab_study::sweep::Value;
 

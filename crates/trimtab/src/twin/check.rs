@@ -6,7 +6,6 @@ use super::probed_area;
 use crate::cmd::drive::check::{DriveCheckArgs, MEMBERS};
 use crate::drives::{self, Drive, crew, twins};
 use crate::report::file::{self, OverwriteMode};
-use crate::report::layout::on_screen;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -20,6 +19,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::interrupt::{self, InterruptError};
+use trimtab_report::layout::on_screen;
 use trimtab_study::document::{NarrowLayout, Table};
 use trimtab_study::learn::predict::{
     Area, Prediction, ResidualDeviation, SIZE, What, WorkloadFigure, churn, figures, predictions,

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use trimtab::report::diagnosis::render;
 use trimtab_linux::doctor::Doctor;
 use trimtab_linux::host::root::Root;
+use trimtab_report::diagnosis::render;
 
 fn diagnose(tree: &Sysroot) -> Value {
     let root = Root::recorded(tree.path()).unwrap();

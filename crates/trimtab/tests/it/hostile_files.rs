@@ -8,12 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use trimtab::apply::{System, plan};
 use trimtab::daemon::config::Config;
-use trimtab::report::diagnosis::render;
 use trimtab_drive::rng::Stream;
 use trimtab_linux::doctor::Doctor;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::host::{mountinfo, stat::DiskStat};
 use trimtab_linux::trim::ext4::Ext4Superblock;
+use trimtab_report::diagnosis::render;
 
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {

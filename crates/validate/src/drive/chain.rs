@@ -9,13 +9,13 @@ use crate::parallel;
 use anyhow::Context as _;
 use files::{ChainCase, ChainOutcome};
 use serde::Serialize;
-use trimtab::report::layout::on_screen;
 use trimtab_drive::spec::VictimPolicy;
 use trimtab_drive::units::Bytes;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::InterruptError;
+use trimtab_report::layout::on_screen;
 use trimtab_study::document::Table;
 
 /// Maximum deviation of model and theory in per cent.

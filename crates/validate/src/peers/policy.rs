@@ -1,12 +1,11 @@
 //! Two policies of other authors, re-implemented from their abstracts.
 //!
 //! * `itrim`: Y. Liang, C. Ji, C. Fu, R. Ausavarungnirun, Q. Li, R. Pan, S. Chen, L. Shi,
-//! T.-W. Kuo and C. J. Xue: 'iTRIM: I/O-Aware TRIM for Improving User Experience on
-//! Mobile
-//! Devices', IEEE Transactions on Computer-Aided Design of Integrated Circuits and
-//! Systems
-//! 40(9), 1782-1795, 2021. Abstract: TRIM is distributed over idle time. It considers the
-//!   size of a TRIM and the pattern of its logical addresses, for F2FS on mobile devices.
+//!   T.-W. Kuo and C. J. Xue: 'iTRIM: I/O-Aware TRIM for Improving User Experience on
+//!   Mobile Devices', IEEE Transactions on Computer-Aided Design of Integrated Circuits
+//!   and Systems 40(9), 1782-1795, 2021. Abstract: TRIM is distributed over idle time. It
+//!   considers the size of a TRIM and the pattern of its logical addresses, for F2FS on
+//!   mobile devices.
 //! * `dtrim`: L. Luo, D. Yu, H. Li, Y. Song, Y. Lv, E. H.-M. Sha and L. Shi: 'Revisiting
 //!   TRIM on High-Density Flash-Based Hybrid Storage Systems', same journal 43(5),
 //!   1618-1622, 2024. Abstract: differential TRIM for a drive with two kinds of flash.
@@ -20,9 +19,8 @@
 //! * Commands per request: `itrim` sends 8 of up to 2 MiB, the limits of F2FS's discard
 //!   thread in Linux 4.18; `dtrim` sends 16.
 //! * Order of `itrim`: extents of at least 1 MiB in all windows, then the smaller ones.
-//! Within a round, each request continues after the previous one. If the filesystem
-//! cannot
-//!   select extents by size, the second round sends large ones again.
+//!   Within a round, each request continues after the previous one. If the filesystem
+//!   cannot select extents by size, the second round sends large ones again.
 //! * A filesystem does not know which flash holds its blocks. So `dtrim` treats the drive
 //!   as a whole by command time: up to 1 ms counts as early. Its first command is sent
 //!   alone to measure it. While early, the filesystem uses online discard

@@ -3,8 +3,8 @@
 use super::comparison::PublishedComparison;
 use super::render;
 use super::score::ScoreRow;
-use trimtab::report::layout::table;
 use trimtab_linux::output::lines::paragraph;
+use trimtab_report::layout::table;
 use trimtab_study::document::{NarrowLayout, Table};
 
 /// Formats the comparison for `width` columns; `None` does not wrap lines.

@@ -2,13 +2,13 @@
 
 use crate::drives::twins::{self, StoredTwin, TwinDirectory};
 use crate::drives::{self, Drive, SourceKind};
-use crate::report::layout::on_screen;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use trimtab_drive::spec::Medium;
 use trimtab_drive::units::Bytes;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
+use trimtab_report::layout::on_screen;
 use trimtab_study::document::{NarrowLayout, Table};
 
 /// Number of sources of a kind.

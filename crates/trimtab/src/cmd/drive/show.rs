@@ -1,8 +1,6 @@
 //! `trimtab drive show`.
 
-use crate::drives::fields::rows;
 use crate::drives::{self, Drive};
-use crate::report::layout::on_screen;
 use crate::twin::parameters::{LEGEND, parameters, shown};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -10,6 +8,8 @@ use trimtab_drive::spec::source::Source;
 use trimtab_drive::units::Bytes;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
+use trimtab_report::layout::on_screen;
+use trimtab_report::sources::rows;
 use trimtab_study::document::{NarrowLayout, Table};
 
 /// Arguments of `trimtab drive show`.

@@ -1,13 +1,13 @@
 //! `trimtab drive trace`.
 
 use crate::cmd::options::ReadingArgs;
-use crate::report::layout::on_screen;
 use serde::Serialize;
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::output::Context;
+use trimtab_report::layout::on_screen;
 use trimtab_study::document::Table;
 use trimtab_vssd::trace::{ExportFormat, TraceOpKind, TraceSource, export};
 

@@ -2,7 +2,6 @@
 
 use super::StoredStudy;
 use crate::cmd::options::percent;
-use crate::report;
 use crate::store::shape::comparison::{self, VERSION};
 use crate::store::{Reference, RunId, Store};
 use std::process::ExitCode;
@@ -82,7 +81,9 @@ pub fn run(args: &ResultsCompareArgs, context: &Context) -> anyhow::Result<ExitC
     let shape = comparison::document(&loaded, options.confidence, &others, &warnings);
     context.report_styled("comparison", VERSION, &shape, || {
         let ids: Vec<String> = loaded.iter().map(|(_, runs)| joined(runs)).collect();
-        report::text::render(&report::compare::document(&sides, &ids, &others, &warnings))
+        trimtab_report::text::render(&trimtab_report::compare::document(
+            &sides, &ids, &others, &warnings,
+        ))
     })?;
     let rows = sides.iter().skip(1).zip(&others);
     let named = rows.flat_map(|(side, against)| {

@@ -1,10 +1,10 @@
 //! `trimtab results delete`.
 
-use crate::report::escape::clean;
 use crate::store::{self, Reference};
 use serde_json::json;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
+use trimtab_report::escape::clean;
 
 /// Delete stored runs: all named runs, or none if one of them does not exist.
 #[derive(Debug, clap::Args)]

@@ -1,8 +1,5 @@
 //! `trimtab results list`.
 
-use crate::report::escape::clean;
-use crate::report::layout::on_screen;
-use crate::report::run::instant;
 use crate::report::stored_runs::table;
 use crate::store::{self, Filter, Reference, RunId, Summary};
 use serde::Serialize;
@@ -10,6 +7,9 @@ use serde_json::json;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::clock::unix_ms;
+use trimtab_report::escape::clean;
+use trimtab_report::layout::on_screen;
+use trimtab_report::run::instant;
 use trimtab_study::document::{NarrowLayout, Table};
 
 /// List stored runs, newest last.

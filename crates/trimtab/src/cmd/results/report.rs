@@ -1,7 +1,6 @@
 //! `trimtab results report`.
 
 use crate::cmd::options::write_to;
-use crate::report;
 use crate::store::Reference;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,9 +42,9 @@ pub fn run(args: &ResultsReportArgs, context: &Context) -> anyhow::Result<ExitCo
         .iter()
         .map(|reference| super::study(&store, reference))
         .collect::<Result<_, _>>()?;
-    let html = report::html::render(&match &studies[..] {
+    let html = trimtab_report::html::render(&match &studies[..] {
         [Some(kept)] => {
-            report::study::document(&Verdict::all(&kept.restored.studies), &kept.around())
+            trimtab_report::study::document(&Verdict::all(&kept.restored.studies), &kept.around())
         }
         all if all.iter().any(Option::is_some) => {
             let hint = "'trimtab results compare' compares studies; their runs are in 'trimtab \
@@ -64,7 +63,7 @@ pub fn run(args: &ResultsReportArgs, context: &Context) -> anyhow::Result<ExitCo
 /// all runs combined, then the details of each run, folded.
 fn document(runs: &[(String, &Run)]) -> anyhow::Result<Document> {
     if let [(id, run)] = runs {
-        let mut document = report::run::everything(run);
+        let mut document = trimtab_report::run::everything(run);
         document.title = format!("{id}: {}", document.title);
         return Ok(document);
     }
@@ -79,13 +78,13 @@ fn document(runs: &[(String, &Run)]) -> anyhow::Result<Document> {
     let options = ComparisonOptions::default();
     let others: Vec<_> =
         sides.iter().skip(1).map(|side| against(sides[0], *side, &options)).collect();
-    let mut whole = report::compare::document(&sides, &ids, &others, &warnings(&sides));
-    let pictures = report::compare::pictures(&sides);
+    let mut whole = trimtab_report::compare::document(&sides, &ids, &others, &warnings(&sides));
+    let pictures = trimtab_report::compare::pictures(&sides);
     if !pictures.is_empty() {
         whole.sections.push(Section::new("All in one picture", pictures));
     }
     for ((id, run), label) in runs.iter().zip(&labels) {
-        let document = report::run::everything(run);
+        let document = trimtab_report::run::everything(run);
         let policy =
             if run.policy.is_empty() { String::new() } else { format!(", {}", run.policy) };
         let named = |section: Section| Section {

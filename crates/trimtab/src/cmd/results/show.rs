@@ -1,7 +1,6 @@
 //! `trimtab results show`.
 
 use crate::cmd::study;
-use crate::report;
 use crate::store::Reference;
 use crate::store::shape::run::{RunV1, SCHEMA, VERSION};
 use std::process::ExitCode;
@@ -39,9 +38,9 @@ pub fn run(args: &ResultsShowArgs, context: &Context) -> anyhow::Result<ExitCode
     let id = store.find(&args.run)?;
     let run = store.load(id)?;
     context.report_styled(SCHEMA, VERSION, &RunV1::new(&run, Some(id)), || {
-        let mut document = report::run::everything(&run);
+        let mut document = trimtab_report::run::everything(&run);
         document.title = format!("{}: {}", id.short(), document.title);
-        report::text::render(&document)
+        trimtab_report::text::render(&document)
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,12 +1,11 @@
 //! Compares studies, each run with its counterpart.
 
 use super::StoredStudy;
-use crate::report;
-use crate::report::study::study_comparison;
 use crate::store::RunId;
 use crate::store::shape::comparison::figures;
 use serde_json::{Map, Value, json};
 use trimtab_linux::output::Context;
+use trimtab_report::study::study_comparison;
 use trimtab_sim::analysis::compare::ComparisonOptions;
 use trimtab_sim::analysis::compare::runs::ComparisonRow;
 use trimtab_study::document::{Document, Section};
@@ -46,7 +45,7 @@ pub fn compare(
         ..Document::default()
     };
     context.report_styled("studies-comparison", 1, &json!({ "comparisons": compared }), || {
-        report::text::render(&document)
+        trimtab_report::text::render(&document)
     })?;
     Ok(all)
 }

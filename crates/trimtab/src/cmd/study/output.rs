@@ -1,11 +1,10 @@
 //! A study's output, as text and as JSON.
 
-use crate::report;
-use crate::report::study::Surroundings;
 use crate::store::RunId;
 use crate::store::shape::run::RunV1;
 use serde::Serialize;
 use trimtab_linux::output::Context;
+use trimtab_report::study::Surroundings;
 use trimtab_sim::run::Run;
 use trimtab_study::study::sensitivity::Sensitivity;
 use trimtab_study::study::untried::OmittedPart;
@@ -76,8 +75,8 @@ pub fn print(
     details: bool,
 ) -> anyhow::Result<()> {
     let shown = || match details {
-        true => report::text::render(&report::study::document(verdicts, around)),
-        false => report::text::answer(&report::study::answer(verdicts, around)),
+        true => trimtab_report::text::render(&trimtab_report::study::document(verdicts, around)),
+        false => trimtab_report::text::answer(&trimtab_report::study::answer(verdicts, around)),
     };
     let months = around.months.as_ref().map(|months| Verdict::of(&months.study));
     match verdicts {

@@ -94,8 +94,8 @@ pub(super) fn sections(twin: &TwinMonths) -> Vec<Section> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::study::tests::fixtures::{BATCHED, IDLE, whole};
-    use crate::report::study::{Surroundings, answer, document};
+    use crate::study::tests::fixtures::{BATCHED, IDLE, whole};
+    use crate::study::{Surroundings, answer, document};
     use trimtab_study::study::ensemble::{Ensemble, Fit, PolicyResult};
     use trimtab_study::study::policy;
     use trimtab_study::study::recommendation::Recommendation;

@@ -1,6 +1,6 @@
 //! Compares studies run by run.
 
-use crate::report::compare::cells;
+use crate::compare::cells;
 use trimtab_sim::analysis::compare::ComparisonOptions;
 use trimtab_sim::analysis::compare::runs::{ComparisonRow, Side, against};
 use trimtab_sim::run::Run;

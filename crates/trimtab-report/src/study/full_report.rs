@@ -177,7 +177,7 @@ fn subtitle(study: &Study) -> Vec<String> {
     let health = health(run).unwrap_or_default();
     let lines = vec![
         format!("{}; trimtab {}", run.provenance.name(), run.tool_version),
-        crate::report::run::place(run),
+        crate::run::place(run),
         health,
     ];
     lines.into_iter().filter(|line| !line.is_empty()).collect()

@@ -477,7 +477,7 @@ fn with_settings(run: &Run) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::study::tests::fixtures::{three, whole};
+    use crate::study::tests::fixtures::{three, whole};
     use trimtab_sim::run::{Unit, metrics};
 
     fn shown(study: &Study) -> StudyAnswer {

@@ -1,7 +1,7 @@
 //! All sentences about the findings of a study. A new policy needs a row in [`POLICIES`]
 //! only.
 
-use crate::report::layout::NOT_STEADY;
+use crate::layout::NOT_STEADY;
 use trimtab_drive::units::{grouped, three_digits};
 use trimtab_sim::run::Unit;
 use trimtab_sim::run::shown::quantity;

@@ -2,10 +2,9 @@
 //! twin: text and tables.
 
 use super::words::{Named, listed, name, percent, spaced};
-use crate::drives::fields;
-use crate::store::recipe;
+use crate::sources;
 use trimtab_drive::units::three_digits;
-use trimtab_sim::run::{Field, Provenance, Run};
+use trimtab_sim::run::{DRIVE, Field, Provenance, Run};
 use trimtab_study::document::{Section, SectionBlock, Table};
 use trimtab_study::study::ensemble::{Ensemble, PolicyResult, Range};
 use trimtab_study::study::metrics::distinct;
@@ -140,9 +139,8 @@ pub(super) fn alternatives(verdict: &Verdict<'_>) -> Vec<Recommendation> {
 
 /// Sources of the values of these runs' drives: `inputs: 3 published, 62 assumed`.
 fn values<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
-    let counts: Vec<_> = runs
-        .filter_map(|run| fields::counts(Field::find(&run.specification, recipe::DRIVE)?))
-        .collect();
+    let counts: Vec<_> =
+        runs.filter_map(|run| sources::counts(Field::find(&run.specification, DRIVE)?)).collect();
     let sum = |at: usize| counts.iter().map(|counts| counts[at].0).sum::<usize>();
     let first = counts.first().into_iter().flatten().enumerate();
     let shown: Vec<String> = first

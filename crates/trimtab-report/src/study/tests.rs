@@ -1,12 +1,12 @@
 //! First screens and reports of studies with known figures.
 
 pub mod fixtures;
-#[path = "../../../../trimtab-study/src/study/verdict/tests/latency.rs"]
+#[path = "../../../trimtab-study/src/study/verdict/tests/latency.rs"]
 mod latency;
 
 use super::study_comparison;
 use super::{Surroundings, answer, document};
-use crate::report::{html, text};
+use crate::{html, text};
 use fixtures::{run, three, whole};
 use latency::met;
 use std::time::Duration;
@@ -205,7 +205,7 @@ fn answer_of(html: &str) -> String {
 /// Checks the ten rows of a section of docs/first-reader.md on the screen and in the
 /// report's answer.
 fn answers_ten_questions(section: &str, answer: &StudyAnswer, document: &Document) {
-    let page = include_str!("../../../../../docs/first-reader.md");
+    let page = include_str!("../../../../docs/first-reader.md");
     let section = page.split("\n## ").find(|text| text.starts_with(section)).unwrap();
     let rows: Vec<&str> =
         section.lines().filter(|line| line.starts_with("| ") && line.contains("? |")).collect();

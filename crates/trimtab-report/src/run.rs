@@ -1,11 +1,12 @@
 //! One run: its phases, latencies and figures.
 
 use super::load;
-use crate::store::recipe;
 use trimtab_drive::discards::Amount;
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 use trimtab_sim::run::shown::{self, by_name, health, histograms, quantity, readable_place};
-use trimtab_sim::run::{Better, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit};
+use trimtab_sim::run::{
+    Better, COMMAND, DRIVE, Field, LatencyPart, Metric, Phase, Provenance, Run, Series, Unit,
+};
 use trimtab_sim::runner::jobs;
 use trimtab_study::document::{Document, Section, SectionBlock, Table};
 
@@ -167,10 +168,10 @@ fn specification(specification: &[Field]) -> Table {
     let mut table = Table::new("", &["what", "value"]);
     for field in specification {
         match (field.key.as_str(), serde_json::from_str::<Vec<String>>(&field.value)) {
-            (recipe::COMMAND, Ok(command)) => {
+            (COMMAND, Ok(command)) => {
                 table.row([field.key.as_str(), &format!("trimtab {}", command.join(" "))])
             }
-            (recipe::DRIVE, _) => {
+            (DRIVE, _) => {
                 let name = field
                     .value
                     .lines()
@@ -384,8 +385,8 @@ fn latencies_of(phases: &[Phase], parts: &[LatencyPart]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::text::render;
-    use crate::store::shape::any_run::{any_run, example};
+    use crate::any_run::{any_run, example};
+    use crate::text::render;
     use proptest::prelude::*;
 
     #[test]

@@ -1,10 +1,9 @@
 //! Every value of a drive, with its source.
 
-use super::Drive;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use trimtab_drive::spec::Medium;
-use trimtab_drive::spec::file::parse;
+use trimtab_drive::spec::file::{Drive, parse};
 use trimtab_drive::spec::source::{Source, SourceKind};
 
 /// Every field with its value and source; `text` is the file.
@@ -81,17 +80,17 @@ fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, Value)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drives;
+    use trimtab_drive::shipped::FILES;
 
     /// The README promises a source for every value: the file's own, or "assumed".
     #[test]
     fn every_shipped_drive_field_has_a_source_kind() {
         let mut defaults = 0;
-        for drive in drives::shipped() {
+        for text in FILES {
+            let drive = &parse(text).unwrap();
             let name = &drive.spec.name;
-            let text = drives::text(name).unwrap();
             let lines: Vec<&str> = text.lines().collect();
-            for (field, _, source) in rows(drive, &text).unwrap() {
+            for (field, _, source) in rows(drive, text).unwrap() {
                 let last = field.rsplit('.').find(|part| part.parse::<u32>().is_err()).unwrap();
                 let is_default = source.text == "the model's default";
                 defaults += usize::from(is_default);

@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn smaller_superblocks_are_reported_with_their_size() {
-        let mut run = crate::store::shape::any_run::example();
+        let mut run = crate::any_run::example();
         assert_eq!(smaller_superblocks(&run), None);
         run.environment.push(Field::new(SUPERBLOCK_SHARE, "0.199"));
         assert!(smaller_superblocks(&run).unwrap().contains("to 19.9 % of their size"));

@@ -1,7 +1,5 @@
 //! Wear of drives, in words.
 
-pub mod metrics;
-
 use super::escape::clean;
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 use trimtab_linux::output::lines::paragraph;
