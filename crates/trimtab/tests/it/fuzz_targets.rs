@@ -96,8 +96,8 @@ fn text_fuzz_targets_survive_changed_seeds() {
 fn sweep_and_sysroot_fuzz_targets_survive_changed_seeds() {
     // A private directory, which no other user can write to and which the test removes.
     let directory = tempfile::tempdir().unwrap();
-    on_changed_seeds("sweep", 100, |bytes| sweep::run(bytes, &directory.path().join("sweep")));
-    on_changed_seeds("sysroot", 20, |bytes| {
+    on_changed_seeds("sweep", 20, |bytes| sweep::run(bytes, &directory.path().join("sweep")));
+    on_changed_seeds("sysroot", 5, |bytes| {
         sysroot::run(text(bytes), &directory.path().join("machine"))
     });
 }

@@ -348,7 +348,7 @@ fn postmark_does_not_follow_swapped_directories() {
     if !have_root() {
         return skip("root");
     }
-    for round in 0..4 {
+    for round in 0..2 {
         let victim = directory_of(0, 0o755);
         for n in 1..=3000 {
             fs::write(victim.path().join(n.to_string()), "precious").unwrap();
@@ -361,7 +361,7 @@ fn postmark_does_not_follow_swapped_directories() {
             "set location {}\nset number 1000\nset transactions 2000\n\
                 set subdirectories 2\nset buffering {}\nrun\n",
             location.path().display(),
-            round % 2 == 0
+            round == 0
         );
         let _ = trimtab().args(["-q", "--yes", "postmark"]).write_stdin(config).output().unwrap();
         assert_eq!(fs::read_dir(victim.path()).unwrap().count(), 3000, "round {round}");
