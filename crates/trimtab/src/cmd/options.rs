@@ -176,6 +176,16 @@ impl TimingArgs {
     }
 }
 
+/// Parses the name of a file whose format is fixed: it ends in `.EXTENSION`, or has none.
+pub fn file_name(extension: &'static str) -> impl TypedValueParser<Value = PathBuf> {
+    clap::builder::PathBufValueParser::new().try_map(move |path| {
+        match path.extension().is_none_or(|given| given == extension) {
+            true => Ok(path),
+            false => Err(format!("the file has the format of .{extension} files: name it so")),
+        }
+    })
+}
+
 /// Writes a file that the user named, or standard output for `-`; reports the file as
 /// `what`.
 pub fn write_to(

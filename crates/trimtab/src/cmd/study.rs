@@ -6,7 +6,7 @@ mod three;
 
 pub use output::print;
 
-use crate::cmd::options::SafetyArgs;
+use crate::cmd::options::{SafetyArgs, file_name};
 use crate::drives::below::UnderlyingDrive;
 use crate::drives::twins;
 use crate::report;
@@ -116,7 +116,7 @@ pub struct StudyArgs {
     cell: Option<String>,
     /// Write the report to this file, which must not exist [default: trimtab-study.html
     /// next to the store of results, numbered if it exists].
-    #[arg(long, value_name = "FILE.html")]
+    #[arg(long, value_name = "FILE.html", value_parser = file_name("html"))]
     report: Option<PathBuf>,
     /// Let --report replace an existing file.
     #[arg(long, requires = "report")]

@@ -1,6 +1,6 @@
 //! `trimtab wear`: host and NAND writes, write amplification, and life left of drives.
 
-use crate::cmd::options::positive;
+use crate::cmd::options::{file_name, positive};
 use crate::daemon::metrics;
 use crate::report::wear_metrics::render;
 use anyhow::Context as _;
@@ -66,8 +66,8 @@ pub struct Args {
     /// Compare with this earlier reading of the same drive, a file as for --from.
     #[arg(long, value_name = "FILE")]
     before: Option<PathBuf>,
-    /// Also write metrics for Prometheus' node exporter into this file (*.prom).
-    #[arg(long, value_name = "FILE")]
+    /// Also write metrics for Prometheus' node exporter into this file.
+    #[arg(long, value_name = "FILE.prom", value_parser = file_name("prom"))]
     metrics: Option<PathBuf>,
     /// Tell smartctl how the drive is connected, for drives behind RAID controllers and
     /// USB bridges: smartctl's option -d.

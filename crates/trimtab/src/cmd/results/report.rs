@@ -1,6 +1,6 @@
 //! `trimtab results report`.
 
-use crate::cmd::options::write_to;
+use crate::cmd::options::{file_name, write_to};
 use crate::store::Reference;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,7 +27,8 @@ pub struct ResultsReportArgs {
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<Reference>,
     /// The file; - for standard output.
-    #[arg(long, short, value_name = "FILE.html", default_value = "trimtab-report.html")]
+    #[arg(long, short, value_name = "FILE.html", default_value = "trimtab-report.html",
+        value_parser = file_name("html"))]
     output: PathBuf,
     /// Overwrite an existing file.
     #[arg(long)]
