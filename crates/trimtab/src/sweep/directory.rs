@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::str::FromStr;
 use trimtab_drive::usage::UsageError;
@@ -186,7 +186,10 @@ impl Directory {
             UsageError::missing(format!("{} is not the directory of a sweep", path.display()))
                 .hint("run 'trimtab sweep run PLAN --output DIR' to create one")
         };
-        let dir = Dir::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let dir = match Dir::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(none().into()),
+            opened => opened.with_context(|| format!("cannot open {}", path.display()))?,
+        };
         if dir.look(ABOUT)?.is_none() {
             return Err(none().into());
         }
