@@ -100,8 +100,7 @@ pub(super) fn place(run: &Run) -> String {
 }
 
 /// A setting in readable form; a structured value is summarised.
-#[must_use]
-pub fn readable(key: &str, value: &str) -> String {
+fn readable(key: &str, value: &str) -> String {
     structured(value).unwrap_or_else(|| shown::readable(key, value))
 }
 

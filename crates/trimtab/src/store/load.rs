@@ -63,9 +63,6 @@ pub struct Summary {
     /// The headline figure, if there is one.
     #[serde(serialize_with = "figure")]
     pub metric: Option<Metric>,
-    /// The generation of a modelled filesystem.
-    #[serde(skip)]
-    pub generation: Option<String>,
 }
 
 impl Summary {
@@ -108,7 +105,7 @@ impl Store {
               AND (?3 IS NULL OR instr(lower(target_label), lower(?3)) > 0) AND (?4 IS NULL OR started_unix_ms >= ?4)
               AND (?6 IS NULL OR instr(lower(coalesce(label, '')), lower(?6)) > 0)
               AND (?7 IS NULL OR run IN (SELECT run FROM study_runs JOIN studies USING (study) WHERE studies.id = ?7))
-            ORDER BY saved DESC LIMIT ?5";
+            ORDER BY saved DESC, run DESC LIMIT ?5";
         let limit = filter.limit.map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX));
         let study = filter.study.map(|id| id.to_string());
         let since = filter.since_unix_ms.map(u64::cast_signed);
@@ -243,7 +240,6 @@ impl Store {
             altered: readable.is_err() || RunId::of(&run) != id,
             label,
             study: study.map(|id| self.id(&id)).transpose()?,
-            generation: known("fs.generation"),
             fill: known("fill").or_else(|| known("fs.fill")),
             id,
             started_unix_ms: run.started_unix_ms,
