@@ -18,10 +18,9 @@ pub use record::{MendRun, MendUndo, take_back, unfinished};
 pub use setting_state::SettingState;
 pub use words::{ActionDescription, can_be_taken_back, told};
 
-use crate::apply::{self, System};
+use crate::apply::{self, Edit, System};
 use anyhow::{Context as _, bail, ensure};
 use look::Machine;
-use std::io;
 use std::path::Path;
 use trimtab_linux::doctor::RemedyAction;
 use trimtab_linux::host::root::Root;
@@ -32,9 +31,13 @@ use trimtab_linux::sys::beneath::set_attribute;
 const ATTRIBUTES: [&str; 2] = ["discard_max_bytes", "provisioning_mode"];
 
 /// Performs the action and verifies that it took effect. Returns the action with the
-/// value read afterwards: the kernel may have rounded a limit. `say` receives the
-/// programs' messages.
-fn perform(action: &RemedyAction, say: &dyn Fn(&str)) -> anyhow::Result<RemedyAction> {
+/// value read afterwards: the kernel may have rounded a limit. `file` is its edit of a
+/// system file; `say` receives the programs' messages.
+fn perform(
+    action: &RemedyAction,
+    file: Option<&Edit>,
+    say: &dyn Fn(&str),
+) -> anyhow::Result<RemedyAction> {
     let machine = Machine::read()?;
     let_alone_if_suspended(&machine, action)?;
     match action {
@@ -43,7 +46,9 @@ fn perform(action: &RemedyAction, say: &dyn Fn(&str)) -> anyhow::Result<RemedyAc
             provision(&machine.root, file, (from, to), limit_file, *limit)?
         }
         RemedyAction::ReloadTable { name } => reload(&machine.root, name, say)?,
-        RemedyAction::Crypttab { .. } => edit(action)?,
+        RemedyAction::Crypttab { .. } => {
+            file.map_or(Ok(()), |edit| apply::make_edit(&System::new(None, None)?, edit))?
+        }
         RemedyAction::AllowDiscards { .. }
         | RemedyAction::RefreshCrypt { .. }
         | RemedyAction::Passdown { .. }
@@ -71,7 +76,7 @@ fn let_alone_if_suspended(machine: &Machine, action: &RemedyAction) -> anyhow::R
 
 /// Reverts the action. The caller has checked that the setting still has the value it was
 /// given.
-fn revert(action: &RemedyAction, files: Option<u32>, say: &dyn Fn(&str)) -> anyhow::Result<()> {
+fn revert(action: &RemedyAction, file: Option<&Edit>, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     let machine = Machine::read()?;
     let_alone_if_suspended(&machine, action)?;
     match action {
@@ -81,8 +86,10 @@ fn revert(action: &RemedyAction, files: Option<u32>, say: &dyn Fn(&str)) -> anyh
             drop(set(&machine.root, file, to, from)?)
         }
         RemedyAction::Crypttab { .. } => {
-            let number = files.context("the record does not say where the file was put aside")?;
-            drop(apply::undo_one(&System::mended()?, number, false)?);
+            let edit = file.context("the record has no text of the file")?;
+            let system = System::new(None, None)?;
+            apply::remove_temporary(&system, edit)?;
+            apply::make_edit(&system, &apply::undo_edit(&system, edit)?)?;
         }
         RemedyAction::AllowDiscards { .. }
         | RemedyAction::Passdown { .. }
@@ -178,20 +185,6 @@ fn reload(root: &Root, name: &str, say: &dyn Fn(&str)) -> anyhow::Result<()> {
         // unintentionally.
         let _ = program::run(&lines.clear, None, say);
     })
-}
-
-/// Edits the system file and keeps a copy of the old one.
-fn edit(action: &RemedyAction) -> anyhow::Result<()> {
-    let system = System::mended()?;
-    if let Some(plan) = look::edits(&system, action)? {
-        apply::carry_out(&system, &plan)?;
-    }
-    Ok(())
-}
-
-/// True for a "not found" error.
-fn is_absent(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Plans the option `discard` in crypttab for `doctor --fix`; each plan changes one line.
+//! Plans the option `discard` in crypttab for `doctor --fix`.
 
 use super::fstab::FstabError;
-use super::{ApplyPlan, CRYPTTAB, Edit, System, crypttab};
+use super::{CRYPTTAB, Edit, System, crypttab};
 use anyhow::{Context as _, bail};
 use std::path::Path;
 
 /// The change of the crypttab line for the mapping `name`; `None` if it already has the
 /// option.
-pub fn in_crypttab(system: &System, name: &str) -> anyhow::Result<Option<ApplyPlan>> {
+pub fn in_crypttab(system: &System, name: &str) -> anyhow::Result<Option<Edit>> {
     let before =
         system.read(Path::new(CRYPTTAB))?.with_context(|| format!("{CRYPTTAB} does not exist"))?;
     let after = match crypttab::with_discard(&before, name) {
@@ -19,20 +19,13 @@ pub fn in_crypttab(system: &System, name: &str) -> anyhow::Result<Option<ApplyPl
     };
     let changed = after != before;
     let edit = Edit { file: CRYPTTAB.into(), before: Some(before), after: Some(after) };
-    let plan = || ApplyPlan {
-        mount_point: name.into(),
-        fs_type: String::new(),
-        policy: "doctor --fix".to_owned(),
-        edits: vec![edit],
-        remarks: Vec::new(),
-    };
-    Ok(changed.then(plan))
+    Ok(changed.then_some(edit))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apply::{carry_out, next_number, undo_one};
+    use crate::apply::{make_edit, undo_edit};
     use std::fs;
 
     #[test]
@@ -44,14 +37,13 @@ mod tests {
         fs::write(&file, crypttab).unwrap();
         let system = System::new(Some(directory.path()), None).unwrap();
         let text = || fs::read_to_string(&file).unwrap();
-        let done = |plan: Option<ApplyPlan>| {
-            let number = next_number(&system).unwrap();
-            let kept = carry_out(&system, &plan.unwrap()).unwrap().unwrap();
-            assert_eq!(kept.file_name().unwrap(), format!("{number:04}").as_str());
-            number
+        let done = |name| {
+            let edit = in_crypttab(&system, name).unwrap().unwrap();
+            make_edit(&system, &edit).unwrap();
+            assert!(make_edit(&system, &edit).is_err(), "the file is not as planned");
+            edit
         };
-        let first = done(in_crypttab(&system, "home").unwrap());
-        let second = done(in_crypttab(&system, "srv").unwrap());
+        let (first, second) = (done("home"), done("srv"));
         assert_eq!(text(), "home /dev/c none luks,discard\nsrv /dev/d none luks,discard\n");
         assert_eq!(in_crypttab(&system, "home").unwrap(), None, "nothing to do a second time");
         assert!(
@@ -61,16 +53,13 @@ mod tests {
                 .contains("no longer in /etc/crypttab")
         );
 
-        assert!(
-            undo_one(&system, first, true).unwrap().is_some(),
-            "the second has changed another line"
-        );
-        assert!(text().contains("luks,discard\nsrv"), "nothing is changed yet");
-        assert!(
-            undo_one(&system, second, false).unwrap().is_some()
-                && undo_one(&system, first, false).unwrap().is_some()
-        );
+        let undo = |edit| make_edit(&system, &undo_edit(&system, edit).unwrap()).unwrap();
+        undo(&first);
+        assert_eq!(text(), "home /dev/c none luks\nsrv /dev/d none luks,discard\n");
+        undo(&second);
         assert_eq!(text(), crypttab);
-        assert_eq!(undo_one(&system, first, false).unwrap(), None, "it no longer exists");
+        fs::write(&file, "home /dev/c none luks,discard,timeout=9\n").unwrap();
+        let refused = undo_edit(&system, &first).unwrap_err().to_string();
+        assert!(refused.contains("was edited since"), "{refused}");
     }
 }

@@ -40,7 +40,7 @@ enum SuperblockLocation {
     Namespace(u32, Mount),
     /// In use, but not mounted in any visible place.
     Hidden,
-    /// The note is from another mount namespace, and this one cannot tell if it still
+    /// The record is from another mount namespace, and this one cannot tell if it still
     /// exists.
     Unseen,
     /// Another filesystem is mounted in its place.
@@ -186,7 +186,7 @@ impl MountOption {
     }
 
     /// Result for a filesystem that is not in the state the killed process left: the
-    /// option stays as it is. The text contains the old option, because the note is
+    /// option stays as it is. The text contains the old option, because the record is
     /// removed. There is nothing to report if the option has a different value by now.
     fn not_ours(&self, mount: &Mount, why: &str) -> (UndoResult, String) {
         let (before, set) = self.values();
@@ -258,7 +258,7 @@ impl MountOption {
     }
 }
 
-/// Classifies a mount of the superblock. With `same` it is the noted mount, so its own
+/// Classifies a mount of the superblock. With `same` it is the recorded mount, so its own
 /// options count too.
 fn here(mount: &Mount, identity: &MountIdentity, same: bool) -> SuperblockLocation {
     if identity.has_other_options(mount, same) {
