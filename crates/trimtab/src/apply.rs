@@ -518,6 +518,10 @@ fn units(
     let mut remarks = Vec::new();
     match spec {
         PolicySpec::None | PolicySpec::Online => {}
+        _ if system.config != Path::new(DEFAULT_PATH) => remarks.push(format!(
+            "the services read {DEFAULT_PATH}: start the daemon with trimtab daemon --config {}",
+            quoted(&system.config.display().to_string())
+        )),
         PolicySpec::Batched(s) if s.schedule == Schedule::AtShutdown => {
             remarks.push(
                 "enable trimtab-shutdown.service: systemctl enable --now \

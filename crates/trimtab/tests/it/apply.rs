@@ -150,6 +150,16 @@ fn apply_writes_daemon_policy_once() {
     assert_eq!(system.files(), before);
 }
 
+#[test]
+fn apply_to_another_configuration_advises_no_service() {
+    let system = System::new();
+    let file = system.0.path().join("mine.toml");
+    let done = system.json(&["idle", "/home", "--config", file.to_str().unwrap(), "--dry-run"]);
+    let remarks = done["remarks"].to_string();
+    let advice = format!("start the daemon with trimtab daemon --config {}", file.display());
+    assert!(remarks.contains(&advice) && !remarks.contains("systemctl enable"), "{remarks}");
+}
+
 /// Since Linux 6.2 btrfs enables asynchronous discard by default.
 #[test]
 fn apply_none_on_discarding_default_needs_nodiscard() {
