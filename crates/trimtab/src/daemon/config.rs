@@ -381,6 +381,11 @@ mod tests {
                 "'stacked:srv' is neither CODE nor CODE:/PATH",
             ),
             (
+                "[doctor]\nignore = [\"nothing-trim\"]\n",
+                2,
+                "no finding has the code 'nothing-trim'",
+            ),
+            (
                 "[doctor]\nignore = \"x\"\n",
                 2,
                 "ignore: invalid type: string \"x\", expected a sequence",
