@@ -12,6 +12,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+const KILLED: &str = "a process changed it that was killed";
+
 /// The changed discard option of a mounted filesystem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,25 +30,6 @@ pub struct MountOption {
     set: String,
     /// Identity of the mount and superblock, beyond their numbers.
     identity: Box<MountIdentity>,
-}
-
-/// Current location of the changed superblock.
-enum SuperblockLocation {
-    /// Mounted here.
-    Here(Mount),
-    /// Mounted here, but its other options have changed.
-    Changed(Mount),
-    /// Mounted only in the mount namespace of this process.
-    Namespace(u32, Mount),
-    /// In use, but not mounted in any visible place.
-    Hidden,
-    /// The record is from another mount namespace, and this one cannot tell if it still
-    /// exists.
-    Unseen,
-    /// Another filesystem is mounted in its place.
-    MountedAgain(Mount),
-    /// No longer mounted anywhere.
-    Gone,
 }
 
 impl MountOption {
@@ -77,99 +60,45 @@ impl MountOption {
     /// Restores the option through any visible mount of the superblock, if the option
     /// still has the set value and is within the command's reach.
     pub fn undo(&self, reach: &MountScope) -> ChangeSettlement {
-        let (before, set) = self.values();
-        let killed = "a process changed it that was killed";
-        let (undone, text) = match self.whereabouts() {
+        let (undone, text) = match self.locate() {
+            Ok(Ok(mount)) => self.undo_at(&mount, reach),
+            Ok(Err(elsewhere)) => elsewhere,
             Err(error) => (
                 UndoResult::Failed,
-                format!("{self} was {before} before {killed}, and cannot be read: {error}"),
+                format!("{self} was {} before {KILLED}, and cannot be read: {error}", self.before),
             ),
-            Ok(SuperblockLocation::Gone) => {
-                (UndoResult::Nothing, format!("{self} is not there any more"))
-            }
-            Ok(SuperblockLocation::MountedAgain(mount)) => {
-                self.not_ours(&mount, "it has been mounted again since")
-            }
-            Ok(SuperblockLocation::Changed(mount)) => {
-                self.not_ours(&mount, "its options have been changed since")
-            }
-            Ok(SuperblockLocation::Here(mount)) => return self.undo_at(&mount, reach),
-            Ok(SuperblockLocation::Namespace(pid, mount)) => {
-                if let Some((undone, text)) = self.settled(&mount) {
-                    return ChangeSettlement { undone, text };
-                }
-                let there =
-                    format!("'nsenter -t {pid} -m trimtab doctor {}'", mount.mount_point.display());
-                let where_it_is = format!("mounted in the mount namespace of process {pid} only");
-                (
-                    UndoResult::Left,
-                    format!(
-                        "{self}, {where_it_is}, is {set} and was {before} before \
-                            {killed}; {there} puts it back"
-                    ),
-                )
-            }
-            Ok(SuperblockLocation::Hidden) => {
-                let what = format!(
-                    "what is mounted from {} is in use, but not mounted where it can \
-                        be seen from here",
-                    self.device()
-                );
-                (
-                    UndoResult::Left,
-                    format!(
-                        "{self} was {before} before {killed}: {what}; where it is, \
-                            'trimtab doctor' puts it back"
-                    ),
-                )
-            }
-            Ok(SuperblockLocation::Unseen) => {
-                let there = "in another mount namespace";
-                (
-                    UndoResult::Left,
-                    format!(
-                        "{self} was {before} before {killed} {there}; {} there puts it back",
-                        remedy(&self.mount_point)
-                    ),
-                )
-            }
         };
         ChangeSettlement { undone, text }
     }
 
-    fn undo_at(&self, mount: &Mount, reach: &MountScope) -> ChangeSettlement {
-        let (shown, now, before) =
-            (OptionDisplay(&mount.mount_point), DiscardOption::of(mount), &self.before);
+    fn undo_at(&self, mount: &Mount, reach: &MountScope) -> (UndoResult, String) {
+        if let Some(settled) = self.settled(mount) {
+            return settled;
+        }
+        let (option, now, before) =
+            (option_of(&mount.mount_point), DiscardOption::of(mount), &self.before);
         let remedy = remedy(&mount.mount_point);
-        let was = format!(
-            "{shown} is {now} and was {before} before a process changed it that was killed"
-        );
-        let (undone, text) = if let Some(settled) = self.settled(mount) {
-            settled
-        } else if !reach.includes(mount.dev) {
-            (UndoResult::Left, format!("{was}; {remedy} puts it back"))
-        } else {
-            match self.put_back(mount) {
-                Ok(()) => (
-                    UndoResult::PutBack,
-                    format!(
-                        "{shown} is {before} again: a process that was killed had left it at {now}"
-                    ),
+        let was = format!("{option} is {now} and was {before} before {KILLED}");
+        if !reach.includes(mount.dev) {
+            return (UndoResult::Left, format!("{was}; {remedy} puts it back"));
+        }
+        match self.put_back(mount) {
+            Ok(()) => (
+                UndoResult::PutBack,
+                format!(
+                    "{option} is {before} again: a process that was killed had left it at {now}"
                 ),
-                Err(error) => (
-                    UndoResult::Failed,
-                    format!("{was}; {remedy} puts it back as root ({error:#})"),
-                ),
+            ),
+            Err(error) => {
+                (UndoResult::Failed, format!("{was}; {remedy} puts it back as root ({error:#})"))
             }
-        };
-        ChangeSettlement { undone, text }
+        }
     }
 
     /// Returns the result if the option no longer has the set value; `None` otherwise.
     fn settled(&self, mount: &Mount) -> Option<(UndoResult, String)> {
         let (before, set) = self.values();
-        let (shown, now) =
-            (OptionDisplay(&mount.mount_point), DiscardOption::of(mount).to_string());
+        let (shown, now) = (option_of(&mount.mount_point), DiscardOption::of(mount).to_string());
         if now == before {
             return Some((UndoResult::Nothing, format!("{shown} is {before}")));
         }
@@ -190,8 +119,7 @@ impl MountOption {
     /// removed. There is nothing to report if the option has a different value by now.
     fn not_ours(&self, mount: &Mount, why: &str) -> (UndoResult, String) {
         let (before, set) = self.values();
-        let (shown, now) =
-            (OptionDisplay(&mount.mount_point), DiscardOption::of(mount).to_string());
+        let (shown, now) = (option_of(&mount.mount_point), DiscardOption::of(mount).to_string());
         if now != set {
             return (UndoResult::Nothing, format!("{shown} is {now}"));
         }
@@ -202,69 +130,92 @@ impl MountOption {
         (UndoResult::Changed, text)
     }
 
-    fn whereabouts(&self) -> io::Result<SuperblockLocation> {
+    /// A visible mount of the changed superblock, or the result if there is none.
+    fn locate(&self) -> io::Result<Result<Mount, (UndoResult, String)>> {
         let mounts = mountinfo::read(&Root::live()?)?;
-        let in_its_place = || {
-            mounts
-                .iter()
-                .find(|mount| mount.dev == self.device() || mount.mount_point == self.mount_point)
-                .cloned()
+        let (identity, before) = (&self.identity, &self.before);
+        let mounted_again = || {
+            let is_there = |mount: &&Mount| {
+                mount.dev == self.device() || mount.mount_point == self.mount_point
+            };
+            Err(match mounts.iter().find(is_there) {
+                Some(mount) => self.not_ours(mount, "it has been mounted again since"),
+                None => (UndoResult::Nothing, format!("{self} is not there any more")),
+            })
         };
-        let identity = &self.identity;
-        match identity.superblock_lives() {
-            Some(true) => self.of_superblock(&mounts, identity),
-            Some(false) => {
-                Ok(in_its_place()
-                    .map_or(SuperblockLocation::Gone, SuperblockLocation::MountedAgain))
+        Ok(match identity.superblock_lives() {
+            Some(true) => self.of_superblock(&mounts),
+            Some(false) => mounted_again(),
+            None if !identity.is_of_this_namespace() => {
+                let text = format!(
+                    "{self} was {before} before {KILLED} in another mount namespace; {} there \
+                        puts it back",
+                    remedy(&self.mount_point)
+                );
+                Err((UndoResult::Left, text))
             }
-            None if !identity.is_of_this_namespace() => Ok(SuperblockLocation::Unseen),
-            None => match mounts
-                .iter()
-                .find(|found| found.id == self.mount && found.dev == self.device())
-            {
-                Some(mount) if identity.is_same_mount(&MountIdentity::of(mount)?) => {
-                    Ok(here(mount, identity, true))
+            None => {
+                let same = mounts
+                    .iter()
+                    .find(|found| found.id == self.mount && found.dev == self.device());
+                match same {
+                    Some(mount) if identity.is_same_mount(&MountIdentity::of(mount)?) => {
+                        self.unless_changed(mount, true)
+                    }
+                    _ => mounted_again(),
                 }
-                _ => Ok(in_its_place()
-                    .map_or(SuperblockLocation::Gone, SuperblockLocation::MountedAgain)),
-            },
-        }
+            }
+        })
     }
 
     /// Locates a living superblock: first the same mount, then another visible mount,
     /// then other namespaces.
-    fn of_superblock(
-        &self,
-        mounts: &[Mount],
-        identity: &MountIdentity,
-    ) -> io::Result<SuperblockLocation> {
-        let is_of_it = |found: &&Mount| found.dev == self.device() && identity.is_of_type(found);
+    fn of_superblock(&self, mounts: &[Mount]) -> Result<Mount, (UndoResult, String)> {
+        let (before, set) = self.values();
+        let is_of_it =
+            |found: &&Mount| found.dev == self.device() && self.identity.is_of_type(found);
         let is_same =
             |found: &&Mount| found.id == self.mount && found.mount_point == self.mount_point;
         if let Some(same) = mounts.iter().filter(is_of_it).find(is_same) {
-            return Ok(here(same, identity, true));
+            return self.unless_changed(same, true);
         }
         // A mount hidden below another one cannot be reached.
         let reachable =
             mounts.iter().filter(is_of_it).find(|mount| discard_option::open(mount).is_ok());
         if let Some(other) = reachable {
-            return Ok(here(other, identity, false));
+            return self.unless_changed(other, false);
         }
-        let elsewhere = mountinfo::other_namespaces().into_iter().find_map(|(pid, mounts)| {
-            let found = mounts.iter().find(is_of_it)?.clone();
-            Some(SuperblockLocation::Namespace(pid, found))
-        });
-        Ok(elsewhere.unwrap_or(SuperblockLocation::Hidden))
+        let elsewhere = mountinfo::other_namespaces()
+            .into_iter()
+            .find_map(|(pid, mounts)| Some((pid, mounts.iter().find(is_of_it)?.clone())));
+        let Some((pid, mount)) = elsewhere else {
+            let text = format!(
+                "{self} was {before} before {KILLED}: what is mounted from {} is in use, but not \
+                    mounted where it can be seen from here; where it is, 'trimtab doctor' puts \
+                    it back",
+                self.device()
+            );
+            return Err((UndoResult::Left, text));
+        };
+        Err(self.settled(&mount).unwrap_or_else(|| {
+            let there =
+                format!("'nsenter -t {pid} -m trimtab doctor {}'", mount.mount_point.display());
+            let text = format!(
+                "{self}, mounted in the mount namespace of process {pid} only, is {set} and was \
+                    {before} before {KILLED}; {there} puts it back"
+            );
+            (UndoResult::Left, text)
+        }))
     }
-}
 
-/// Classifies a mount of the superblock. With `same` it is the recorded mount, so its own
-/// options count too.
-fn here(mount: &Mount, identity: &MountIdentity, same: bool) -> SuperblockLocation {
-    if identity.has_other_options(mount, same) {
-        SuperblockLocation::Changed(mount.clone())
-    } else {
-        SuperblockLocation::Here(mount.clone())
+    /// The mount, unless its other options have changed. With `same` it is the recorded
+    /// mount, so its own options count too.
+    fn unless_changed(&self, mount: &Mount, same: bool) -> Result<Mount, (UndoResult, String)> {
+        if self.identity.has_other_options(mount, same) {
+            Err(self.not_ours(mount, "its options have been changed since"))
+        } else {
+            Ok(mount.clone())
+        }
     }
 }
 
@@ -272,17 +223,12 @@ fn remedy(mount_point: &Path) -> String {
     format!("'trimtab doctor {}'", mount_point.display())
 }
 
-/// Displays the changed option.
-struct OptionDisplay<'a>(&'a Path);
-
-impl fmt::Display for OptionDisplay<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the discard option of {}", self.0.display())
-    }
+fn option_of(mount_point: &Path) -> String {
+    format!("the discard option of {}", mount_point.display())
 }
 
 impl fmt::Display for MountOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        OptionDisplay(&self.mount_point).fmt(f)
+        f.write_str(&option_of(&self.mount_point))
     }
 }
