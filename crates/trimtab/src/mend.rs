@@ -10,17 +10,14 @@ pub(crate) mod guided;
 mod look;
 mod program;
 mod record;
-mod setting_state;
 mod words;
 
-pub use commands::command_lines;
 pub use record::{MendRun, MendUndo, take_back, unfinished};
-pub use setting_state::SettingState;
 pub use words::{ActionDescription, can_be_taken_back, told};
 
 use crate::apply::{self, Edit, System};
 use anyhow::{Context as _, bail, ensure};
-use look::Machine;
+use look::{Machine, SettingState};
 use std::path::Path;
 use trimtab_linux::doctor::RemedyAction;
 use trimtab_linux::host::root::Root;
@@ -53,7 +50,9 @@ fn perform(
         | RemedyAction::RefreshCrypt { .. }
         | RemedyAction::Passdown { .. }
         | RemedyAction::Timer => {
-            command_lines(action).iter().try_for_each(|line| program::run(line, None, say))?;
+            commands::command_lines(action)
+                .iter()
+                .try_for_each(|line| program::run(line, None, say))?;
         }
     }
     match Machine::read()?.look(action) {
@@ -160,30 +159,34 @@ fn is_reloadable(table: &str) -> bool {
 /// With a new table, resume is one kernel call that suspends, swaps and resumes. A
 /// process killed before that call leaves an inactive table.
 fn reload(root: &Root, name: &str, say: &dyn Fn(&str)) -> anyhow::Result<()> {
-    let lines = commands::reload(name, look::is_read_only(root, name));
-    let table = program::output(&lines.table)?;
+    let dmsetup = |options: &[&str]| commands::line("dmsetup", options.to_vec(), &["--", name]);
+    let load: &[&str] = match look::is_read_only(root, name) {
+        true => &["reload", "--readonly"],
+        false => &["reload"],
+    };
+    let table = program::output(&dmsetup(&["table"]))?;
     ensure!(
         is_reloadable(&table),
         "the table of {name} is not the one that it was: {}",
         table.trim()
     );
     // An inactive table belongs to another process that is about to activate it.
-    let loaded = program::output(&lines.inactive)?;
+    let loaded = program::output(&dmsetup(&["table", "--inactive"]))?;
     ensure!(
         loaded.trim().is_empty(),
         "{name} has another table loaded that is not in force yet: let that end first"
     );
-    program::run(&lines.load, Some(&table), say)?;
+    program::run(&dmsetup(load), Some(&table), say)?;
     let swap_in = || {
         // LVM may have moved or grown the volume since the table was read.
-        let now = program::output(&lines.table)?;
+        let now = program::output(&dmsetup(&["table"]))?;
         ensure!(now == table, "the table of {name} was changed at this moment: say it again");
-        program::run(&lines.resume, None, say)
+        program::run(&dmsetup(&["resume"]), None, say)
     };
     swap_in().inspect_err(|_| {
         // The inactive table is harmless, but a later resume would activate it
         // unintentionally.
-        let _ = program::run(&lines.clear, None, say);
+        let _ = program::run(&dmsetup(&["clear"]), None, say);
     })
 }
 

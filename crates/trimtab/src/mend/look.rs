@@ -1,11 +1,30 @@
 //! Observed state of a change.
 
-use super::setting_state::SettingState;
 use crate::apply::{self, Edit, System};
 use std::path::{Path, PathBuf};
 use trimtab_linux::doctor::{RemedyAction, Tables, trim_units};
 use trimtab_linux::host::block::mapped_by_name;
 use trimtab_linux::host::root::Root;
+
+/// State of a setting, compared with its values before and after a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingState {
+    /// As before the change.
+    Before,
+    /// As the change made it.
+    Set,
+    /// Another state, described in words.
+    Other(String),
+    /// The object does not exist.
+    Gone,
+}
+
+impl SettingState {
+    /// `Set` if true, `Before` otherwise.
+    pub fn set(is: bool) -> Self {
+        if is { Self::Set } else { Self::Before }
+    }
+}
 
 /// Directory of kernel attributes.
 pub const SWITCHES: &str = "/sys";

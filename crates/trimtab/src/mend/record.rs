@@ -6,8 +6,7 @@
 //! A step recorded but not marked as done was in progress when its process was killed;
 //! the state of the machine shows whether it took effect.
 
-use super::look::{self, Machine};
-use super::setting_state::SettingState;
+use super::look::{self, Machine, SettingState};
 use super::{perform, revert, words};
 use crate::apply::{self, Edit, System};
 use anyhow::{Context as _, bail, ensure};

@@ -1,6 +1,6 @@
 //! Texts that describe an action to the user before it is performed.
 
-use super::command_lines;
+use super::commands::command_lines;
 use super::look::is_lost_on_reboot;
 use trimtab_drive::usage::quoted;
 use trimtab_linux::doctor::RemedyAction;
