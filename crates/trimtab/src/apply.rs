@@ -8,7 +8,6 @@
 
 pub mod config_text;
 pub mod crypttab;
-pub mod discards;
 pub mod fstab;
 mod line_undo;
 mod record;
@@ -190,14 +189,11 @@ impl Edit {
     /// A unified diff with one hunk.
     pub fn diff(&self) -> String {
         const AROUND: usize = 3;
-        let lines = |text: &Option<String>| {
-            text.as_deref().unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>()
+        let lines = |text: &Option<String>| -> Vec<String> {
+            text.iter().flat_map(|text| text.lines()).map(str::to_owned).collect()
         };
         let (old, new) = (lines(&self.before), lines(&self.after));
-        let same = |(a, b): &(&String, &String)| a == b;
-        let head = old.iter().zip(&new).take_while(same).count();
-        let most = old.len().min(new.len()) - head;
-        let tail = old.iter().rev().zip(new.iter().rev()).take_while(same).count().min(most);
+        let (head, tail) = line_undo::common_ends(&old, &new);
         let from = head.saturating_sub(AROUND);
         let after = tail.min(AROUND);
         let (old_end, new_end) = (old.len() - tail, new.len() - tail);

@@ -154,9 +154,7 @@ fn file(action: &RemedyAction) -> SettingState {
 /// The edit of a system file; `None` if the action needs none.
 pub fn edit(action: &RemedyAction) -> anyhow::Result<Option<Edit>> {
     match action {
-        RemedyAction::Crypttab { name } => {
-            apply::discards::in_crypttab(&System::new(None, None)?, name)
-        }
+        RemedyAction::Crypttab { name } => apply::crypttab::edit(&System::new(None, None)?, name),
         _ => Ok(None),
     }
 }
