@@ -51,7 +51,7 @@ impl std::str::FromStr for AcceptedFinding {
         }
         if !CODES.split_ascii_whitespace().any(|known| known == code) {
             return Err(format!(
-                "no finding has the code '{}'; trimtab doctor --json shows codes",
+                "'{}' is the code of no finding; trimtab doctor --json shows codes",
                 code.escape_debug()
             ));
         }
@@ -135,7 +135,10 @@ mod tests {
         }
         for wrong in ["nothing-trim", "Nothing", "x y", "a\nb"] {
             let error = wrong.parse::<AcceptedFinding>().unwrap_err();
-            assert!(error.contains("no finding has the code") && !error.contains('\n'), "{error}");
+            assert!(
+                error.contains("is the code of no finding") && !error.contains('\n'),
+                "{error}"
+            );
         }
     }
 

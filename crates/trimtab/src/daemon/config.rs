@@ -383,7 +383,7 @@ mod tests {
             (
                 "[doctor]\nignore = [\"nothing-trim\"]\n",
                 2,
-                "no finding has the code 'nothing-trim'",
+                "'nothing-trim' is the code of no finding",
             ),
             (
                 "[doctor]\nignore = \"x\"\n",
