@@ -4,7 +4,7 @@
 pub mod directories;
 pub mod discard_change;
 pub mod discard_option;
-pub mod notes;
+pub mod journal;
 pub mod runner;
 pub mod safety;
 

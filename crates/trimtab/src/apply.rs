@@ -1,14 +1,13 @@
 //! `trimtab apply`: writes a trim policy into the system's configuration, and undoes
 //! that.
 //!
-//! [`plan`] reads and decides without changing anything. [`carry_out`] copies the files
-//! and writes the plan; [`undo`] restores them. Files are replaced atomically. A killed
+//! [`plan`] reads and decides without changing anything. [`carry_out`] records the plan
+//! and writes it; [`undo`] restores the files. Files are replaced atomically. A killed
 //! process may leave some of them replaced: the next command of any kind rolls that back
 //! ([`put_back_unfinished`]).
 
 pub mod config_text;
 pub mod crypttab;
-pub mod discards;
 pub mod fstab;
 mod line_undo;
 mod record;
@@ -17,12 +16,13 @@ use crate::daemon::config::DEFAULT_PATH;
 use crate::trim::harm::harm;
 use anyhow::{Context as _, anyhow, bail, ensure};
 pub use record::{
-    PolicyChange, PolicyChangeKind, UnfinishedChange, carry_out, events, next_number,
-    put_back_unfinished, undo, undo_one,
+    PolicyChange, PolicyChangeKind, UnfinishedChange, carry_out, events, make_edit,
+    put_back_unfinished, remove_temporary, undo, undo_edit,
 };
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 use trimtab_drive::usage::UsageError;
@@ -32,12 +32,15 @@ use trimtab_linux::host::block::Stack;
 use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::session::discard_option::DiscardOption;
+use trimtab_linux::session::journal::Journal;
 use trimtab_linux::sys::beneath::{Dir, ResolvedObject};
 use trimtab_linux::trim::resume::state_directory;
 use trimtab_sim::policy::{PolicySpec, Schedule};
 
 const FSTAB: &str = "/etc/fstab";
 const CRYPTTAB: &str = "/etc/crypttab";
+/// The journal of a system that is not running.
+const JOURNAL: &str = "/var/lib/trimtab/journal";
 /// Largest file that is changed here, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 /// The shipped configuration of the daemon, from which a new one is created.
@@ -54,8 +57,6 @@ pub struct System {
     directory: OwnedFd,
     /// Path of the daemon's configuration in it.
     config: PathBuf,
-    /// Directory for copies of changed files, below the state directory.
-    kept_in: &'static str,
 }
 
 impl System {
@@ -72,23 +73,27 @@ impl System {
             Some(file) => named_file(file)?,
         };
         let directory = root.directory()?;
-        Ok(Self { root, base, directory, config, kept_in: "applied" })
+        Ok(Self { root, base, directory, config })
     }
 
-    /// The running system for `doctor --fix`, which has its own records and undo.
-    pub fn mended() -> io::Result<Self> {
-        Ok(Self { kept_in: "mended/files", ..Self::new(None, None)? })
+    /// Opens and locks the journal; `None` if it is missing, unless `make` is set.
+    fn journal(&self, make: bool) -> anyhow::Result<Option<Journal>> {
+        let opened = if self.root.is_live() {
+            Journal::open(&self.journal_place(), make)
+        } else {
+            let directory = self.directory(&self.journal_place(), make);
+            directory.and_then(|directory| directory.map(Journal::lock).transpose())
+        };
+        opened.with_context(|| format!("cannot open {}", self.shown_journal()))
     }
 
-    /// Directory of the records, in the system.
-    fn records(&self) -> PathBuf {
-        let state =
-            if self.root.is_live() { state_directory() } else { PathBuf::from("/var/lib/trimtab") };
-        std::path::absolute(&state).unwrap_or(state).join(self.kept_in)
+    /// Path of the journal, in the system.
+    fn journal_place(&self) -> PathBuf {
+        if self.root.is_live() { Journal::place(&state_directory()) } else { JOURNAL.into() }
     }
 
-    fn shown_records(&self) -> String {
-        self.shown(&self.records())
+    fn shown_journal(&self) -> String {
+        self.shown(&self.journal_place())
     }
 
     /// Path of a system file, for messages.
@@ -128,8 +133,8 @@ impl System {
         };
         let Some(parent) = self.directory(parent, true)? else { return Err(Errno::NOENT.into()) };
         let made = parent.mkdir(name)?;
-        // Copies are readable by their owner only; other files get the usual mode.
-        if path != self.records() {
+        // The journal is private; other directories get the usual mode.
+        if path != self.journal_place() {
             rustix::fs::fchmod(&made, Mode::from_raw_mode(0o755))?;
         }
         Ok(Some(made))
@@ -169,7 +174,8 @@ fn named_file(file: &Path) -> io::Result<PathBuf> {
 }
 
 /// One file, before and after.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Edit {
     /// The file, in the system.
     pub file: PathBuf,
@@ -183,14 +189,11 @@ impl Edit {
     /// A unified diff with one hunk.
     pub fn diff(&self) -> String {
         const AROUND: usize = 3;
-        let lines = |text: &Option<String>| {
-            text.as_deref().unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>()
+        let lines = |text: &Option<String>| -> Vec<String> {
+            text.iter().flat_map(|text| text.lines()).map(str::to_owned).collect()
         };
         let (old, new) = (lines(&self.before), lines(&self.after));
-        let same = |(a, b): &(&String, &String)| a == b;
-        let head = old.iter().zip(&new).take_while(same).count();
-        let most = old.len().min(new.len()) - head;
-        let tail = old.iter().rev().zip(new.iter().rev()).take_while(same).count().min(most);
+        let (head, tail) = line_undo::common_ends(&old, &new);
         let from = head.saturating_sub(AROUND);
         let after = tail.min(AROUND);
         let (old_end, new_end) = (old.len() - tail, new.len() - tail);
@@ -511,6 +514,10 @@ fn units(
     let mut remarks = Vec::new();
     match spec {
         PolicySpec::None | PolicySpec::Online => {}
+        _ if system.config != Path::new(DEFAULT_PATH) => remarks.push(format!(
+            "the services read {DEFAULT_PATH}: start the daemon with trimtab daemon --config {}",
+            quoted(&system.config.display().to_string())
+        )),
         PolicySpec::Batched(s) if s.schedule == Schedule::AtShutdown => {
             remarks.push(
                 "enable trimtab-shutdown.service: systemctl enable --now \

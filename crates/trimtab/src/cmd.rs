@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::notes::MountScope;
+use trimtab_linux::session::journal::MountScope;
 use trimtab_linux::sys::mount_check;
 use trimtab_linux::trim::resume::state_directory;
 
@@ -134,7 +134,7 @@ pub fn run(
             reach
         }
     };
-    trimtab_linux::session::notes::at_start(context, &reach, says_itself);
+    trimtab_linux::session::journal::at_start(context, &reach, says_itself);
     if !matches!(command, CliCommand::Apply(_)) {
         apply::at_start(context);
     }

@@ -14,7 +14,6 @@ mod fleet;
 pub mod history;
 pub mod mend;
 pub mod postmark;
-mod records;
 pub mod report;
 pub mod rerun;
 pub mod store;

@@ -10,18 +10,14 @@ pub(crate) mod guided;
 mod look;
 mod program;
 mod record;
-mod setting_state;
 mod words;
 
-pub use commands::command_lines;
 pub use record::{MendRun, MendUndo, take_back, unfinished};
-pub use setting_state::SettingState;
 pub use words::{ActionDescription, can_be_taken_back, told};
 
-use crate::apply::{self, System};
+use crate::apply::{self, Edit, System};
 use anyhow::{Context as _, bail, ensure};
-use look::Machine;
-use std::io;
+use look::{Machine, SettingState};
 use std::path::Path;
 use trimtab_linux::doctor::RemedyAction;
 use trimtab_linux::host::root::Root;
@@ -32,9 +28,13 @@ use trimtab_linux::sys::beneath::set_attribute;
 const ATTRIBUTES: [&str; 2] = ["discard_max_bytes", "provisioning_mode"];
 
 /// Performs the action and verifies that it took effect. Returns the action with the
-/// value read afterwards: the kernel may have rounded a limit. `say` receives the
-/// programs' messages.
-fn perform(action: &RemedyAction, say: &dyn Fn(&str)) -> anyhow::Result<RemedyAction> {
+/// value read afterwards: the kernel may have rounded a limit. `file` is its edit of a
+/// system file; `say` receives the programs' messages.
+fn perform(
+    action: &RemedyAction,
+    file: Option<&Edit>,
+    say: &dyn Fn(&str),
+) -> anyhow::Result<RemedyAction> {
     let machine = Machine::read()?;
     let_alone_if_suspended(&machine, action)?;
     match action {
@@ -43,12 +43,16 @@ fn perform(action: &RemedyAction, say: &dyn Fn(&str)) -> anyhow::Result<RemedyAc
             provision(&machine.root, file, (from, to), limit_file, *limit)?
         }
         RemedyAction::ReloadTable { name } => reload(&machine.root, name, say)?,
-        RemedyAction::Crypttab { .. } => edit(action)?,
+        RemedyAction::Crypttab { .. } => {
+            file.map_or(Ok(()), |edit| apply::make_edit(&System::new(None, None)?, edit))?
+        }
         RemedyAction::AllowDiscards { .. }
         | RemedyAction::RefreshCrypt { .. }
         | RemedyAction::Passdown { .. }
         | RemedyAction::Timer => {
-            command_lines(action).iter().try_for_each(|line| program::run(line, None, say))?;
+            commands::command_lines(action)
+                .iter()
+                .try_for_each(|line| program::run(line, None, say))?;
         }
     }
     match Machine::read()?.look(action) {
@@ -71,7 +75,7 @@ fn let_alone_if_suspended(machine: &Machine, action: &RemedyAction) -> anyhow::R
 
 /// Reverts the action. The caller has checked that the setting still has the value it was
 /// given.
-fn revert(action: &RemedyAction, files: Option<u32>, say: &dyn Fn(&str)) -> anyhow::Result<()> {
+fn revert(action: &RemedyAction, file: Option<&Edit>, say: &dyn Fn(&str)) -> anyhow::Result<()> {
     let machine = Machine::read()?;
     let_alone_if_suspended(&machine, action)?;
     match action {
@@ -81,8 +85,10 @@ fn revert(action: &RemedyAction, files: Option<u32>, say: &dyn Fn(&str)) -> anyh
             drop(set(&machine.root, file, to, from)?)
         }
         RemedyAction::Crypttab { .. } => {
-            let number = files.context("the record does not say where the file was put aside")?;
-            drop(apply::undo_one(&System::mended()?, number, false)?);
+            let edit = file.context("the record has no text of the file")?;
+            let system = System::new(None, None)?;
+            apply::remove_temporary(&system, edit)?;
+            apply::make_edit(&system, &apply::undo_edit(&system, edit)?)?;
         }
         RemedyAction::AllowDiscards { .. }
         | RemedyAction::Passdown { .. }
@@ -153,45 +159,35 @@ fn is_reloadable(table: &str) -> bool {
 /// With a new table, resume is one kernel call that suspends, swaps and resumes. A
 /// process killed before that call leaves an inactive table.
 fn reload(root: &Root, name: &str, say: &dyn Fn(&str)) -> anyhow::Result<()> {
-    let lines = commands::reload(name, look::is_read_only(root, name));
-    let table = program::output(&lines.table)?;
+    let dmsetup = |options: &[&str]| commands::line("dmsetup", options.to_vec(), &["--", name]);
+    let load: &[&str] = match look::is_read_only(root, name) {
+        true => &["reload", "--readonly"],
+        false => &["reload"],
+    };
+    let table = program::output(&dmsetup(&["table"]))?;
     ensure!(
         is_reloadable(&table),
         "the table of {name} is not the one that it was: {}",
         table.trim()
     );
     // An inactive table belongs to another process that is about to activate it.
-    let loaded = program::output(&lines.inactive)?;
+    let loaded = program::output(&dmsetup(&["table", "--inactive"]))?;
     ensure!(
         loaded.trim().is_empty(),
         "{name} has another table loaded that is not in force yet: let that end first"
     );
-    program::run(&lines.load, Some(&table), say)?;
+    program::run(&dmsetup(load), Some(&table), say)?;
     let swap_in = || {
         // LVM may have moved or grown the volume since the table was read.
-        let now = program::output(&lines.table)?;
+        let now = program::output(&dmsetup(&["table"]))?;
         ensure!(now == table, "the table of {name} was changed at this moment: say it again");
-        program::run(&lines.resume, None, say)
+        program::run(&dmsetup(&["resume"]), None, say)
     };
     swap_in().inspect_err(|_| {
         // The inactive table is harmless, but a later resume would activate it
         // unintentionally.
-        let _ = program::run(&lines.clear, None, say);
+        let _ = program::run(&dmsetup(&["clear"]), None, say);
     })
-}
-
-/// Edits the system file and keeps a copy of the old one.
-fn edit(action: &RemedyAction) -> anyhow::Result<()> {
-    let system = System::mended()?;
-    if let Some(plan) = look::edits(&system, action)? {
-        apply::carry_out(&system, &plan)?;
-    }
-    Ok(())
-}
-
-/// True for a "not found" error.
-fn is_absent(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
 }
 
 #[cfg(test)]

@@ -5,6 +5,29 @@ use super::faults::FORBID_TRIM;
 use super::{Diagnosis, Finding, Severity, VerdictKind, to_do};
 use std::path::PathBuf;
 
+/// The codes of all findings, and the verdicts that can be accepted.
+const CODES: &str = "
+    ata.forced-off ata.queued-trim-harms ata.trim-unknown ata.unqueued btrfs.async-backlog
+    btrfs.async-data-only btrfs.sync-discard cache.no-passdown cloud.no-discard cron.other-path
+    crypt.integrity crypt.leaks-free-space crypt.no-allow-discards crypt.wrong-parameter
+    device.kind-unknown device.no-discards device.read-only dm.member-without-discards
+    dm.no-discards dm.stale-limits drive.known-fault drive.no-trim drive.provisioning-mode
+    drive.trim-fails drive.trim-hangs drive.trim-loses-data ext4.discard-amplification
+    ext4.discard-by-default ext4.errors f2fs.sends-later file.deleted file.second-filesystem
+    fs.covered fs.does-not-answer fs.fuse-untried fs.no-discards fs.no-recovery fs.passes-through
+    fs.strictatime fs.trim-blocks fs.trim-whole-only fstrim.does-not-run fstrim.may-be
+    fstrim.no-device fstrim.no-discards fstrim.no-fitrim fstrim.not-in-fstab fstrim.not-listed
+    fstrim.notrim fstrim.other-path fstrim.quiet fstrim.skipped integrity.no-allow-discards
+    integrity.of-crypt limits.switched-off limits.tiny loop.no-holes loop.on-device lun.no-unmap
+    md.mismatch md.parity md.parity-stripe md.parity-trusts-members md.raid0-switch mkfs.nodiscard
+    mmc.erase nothing-trims ntfs3.no-discard nvme.no-deallocate partition.misaligned
+    partition.not-on-mib raid-controller.no-discard raid.parity scsi.limit-above-device
+    scsi.mode-against-device scsi.no-unmap scsi.unmap-not-asked scsi.unmap-not-used
+    snapshot.no-discards snapshot.of-this-volume stacked swap.no-discard thin-pool.broken
+    thin-pool.ignores thin-pool.no-passdown thin.large-chunks trimtab.not-configured vdo.keeps
+    virtio.no-discard virtual.host-unknown virtual.no-discard xfs.fstrim-incomplete
+    xfs.realtime-not-trimmed blocked unknown";
+
 /// One accepted finding: `CODE` everywhere, or `CODE:PATH` for one filesystem or device.
 /// The codes `blocked` and `unknown` accept the verdicts of that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,14 +43,16 @@ impl std::str::FromStr for AcceptedFinding {
         let (code, path) = text
             .split_once(':')
             .map_or((text, None), |(code, path)| (code, Some(PathBuf::from(path))));
-        let is_code = !code.is_empty()
-            && code
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-".contains(&b));
-        if !is_code || path.as_ref().is_some_and(|path| !path.is_absolute()) {
+        if code.is_empty() || path.as_ref().is_some_and(|path| !path.is_absolute()) {
             return Err(format!(
                 "'{}' is neither CODE nor CODE:/PATH, as in nothing-trims:/srv",
                 text.escape_debug()
+            ));
+        }
+        if !CODES.split_ascii_whitespace().any(|known| known == code) {
+            return Err(format!(
+                "'{}' is the code of no finding; trimtab doctor --json shows codes",
+                code.escape_debug()
             ));
         }
         Ok(Self { code: code.to_owned(), path })
@@ -104,11 +129,51 @@ mod tests {
         );
         let everywhere: AcceptedFinding = "swap.no-discard".parse().unwrap();
         assert!(everywhere.covers("swap.no-discard", "/dev/sda2"));
-        for wrong in ["", ":/srv", "Nothing", "x y", "stacked:srv", "a\nb"] {
+        for wrong in ["", ":/srv", "stacked:srv"] {
+            let error = wrong.parse::<AcceptedFinding>().unwrap_err();
+            assert!(error.contains("CODE:/PATH"), "{wrong}: {error}");
+        }
+        for wrong in ["nothing-trim", "Nothing", "x y", "a\nb"] {
+            let error = wrong.parse::<AcceptedFinding>().unwrap_err();
             assert!(
-                wrong.parse::<AcceptedFinding>().unwrap_err().contains("CODE:/PATH"),
-                "{wrong}"
+                error.contains("is the code of no finding") && !error.contains('\n'),
+                "{error}"
             );
+        }
+    }
+
+    /// The sources of the doctor as text, without tests.
+    fn sources() -> String {
+        let mut all =
+            vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src/doctor"))];
+        let mut text = include_str!("../doctor.rs").to_owned();
+        while let Some(path) = all.pop() {
+            if path.is_dir() {
+                all.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+            } else if !path.ends_with("accepted.rs") && path.extension().is_some_and(|e| e == "rs")
+            {
+                let source = std::fs::read_to_string(path).unwrap();
+                text += source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn codes_are_those_of_the_sources() {
+        let sources = sources();
+        for code in
+            CODES.split_ascii_whitespace().filter(|code| !["blocked", "unknown"].contains(code))
+        {
+            assert!(sources.contains(&format!("\"{code}\"")), "{code} is of no finding");
+        }
+        let calls = [".note(", ".caution(", ".serious(", ".block(", "Finding::new(", "Answer::no("];
+        for (call, rest) in
+            calls.iter().flat_map(|call| sources.split(call).skip(1).map(move |rest| (call, rest)))
+        {
+            let Some(rest) = rest.trim_start().strip_prefix('"') else { continue };
+            let code = rest.split('"').next().unwrap();
+            assert!(code.parse::<AcceptedFinding>().is_ok(), "{call}{code}");
         }
     }
 }

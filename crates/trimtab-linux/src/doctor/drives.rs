@@ -118,15 +118,14 @@ fn ata(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
 /// Reports an SSD that gets no TRIM, under a kernel that does not show whether the drive
 /// supports it: kernels before 4.2 lack the attribute `trim`.
 fn trim_unknown(layer: &Layer, report: &mut LayerReport) {
-    report.why =
-        "the kernel sends no TRIM, and does not show whether the drive supports it".to_owned();
+    let why = "the kernel sends no TRIM, and does not show whether the drive supports it";
     let remedy = Remedy::run(format!("hdparm -I {}", quoted(&layer.node())))
         .then(
             "if it does not list Data Set Management TRIM, leave 10 % to 20 % of the \
             drive unused; if it does, the kernel's log says why none is sent:",
         )
         .then_run("journalctl --dmesg --grep 'DISCARD|UNMAP|WRITE SAME|TRIM'");
-    report.serious("ata.trim-unknown", report.why.clone(), remedy);
+    report.block("ata.trim-unknown", why, remedy);
 }
 
 /// Reports a drive without TRIM. A hard disk does not benefit from TRIM, an SSD would;
@@ -233,13 +232,13 @@ fn nvme(root: &Root, layer: &Layer, report: &mut LayerReport) {
     if report.gate == Gate::Blocks
         && report.findings.iter().all(|finding| finding.severity < Severity::Serious)
     {
-        report.why = "the drive does not offer Dataset Management (Deallocate)".to_owned();
+        let why = "the drive does not offer Dataset Management (Deallocate)";
         let remedy =
             Remedy::run(format!("nvme id-ctrl --human-readable {}", quoted(&layer.node()))).then(
                 "see whether ONCS has bit 2 (Data Set Management Supported): if not, a \
                 firmware update of the drive may add it",
             );
-        report.serious("nvme.no-deallocate", report.why.clone(), remedy);
+        report.block("nvme.no-deallocate", why, remedy);
     }
 }
 

@@ -420,24 +420,24 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
             ),
         ),
         Some("verity") => return report.set(Gate::NotNeeded, "read-only: nothing becomes free"),
-        Some("raid") if is_parity(doctor.tables.table(&name)) && !is_lvm => (
-            "raid.parity",
-            "dm-raid with parity takes no discards unless its members are known to \
-                read zeroes afterwards",
-            Remedy::by_hand("leave 10 % to 20 % of each member unused"),
-        ),
         Some("raid") if is_parity(doctor.tables.table(&name)) => (
             "raid.parity",
             "dm-raid with parity takes no discards unless its members are known to \
                 read zeroes afterwards",
-            Remedy::run(format!("lvchange --syncaction check {}", quoted(&lvm_name(&name))))
-                .then_run(format!("lvs -o raid_mismatch_count {}", quoted(&lvm_name(&name))))
-                .then(
-                    "only if the count is 0 after the check and all members read \
-                        zeroes after TRIM: put dm_raid.devices_handle_discard_safely=Y on \
-                        the kernel command line, and reboot: it counts only when the volume \
-                        is activated",
-                ),
+            match is_lvm {
+                false => Remedy::by_hand("leave 10 % to 20 % of each member unused"),
+                true => {
+                    let volume = quoted(&lvm_name(&name));
+                    Remedy::run(format!("lvchange --syncaction check {volume}"))
+                        .then_run(format!("lvs -o raid_mismatch_count {volume}"))
+                        .then(
+                            "only if the count is 0 after the check and all members read \
+                                zeroes after TRIM: put \
+                                dm_raid.devices_handle_discard_safely=Y on the kernel command \
+                                line, and reboot: it counts only when the volume is activated",
+                        )
+                }
+            },
         ),
         Some(
             "raid" | "mirror" | "cache" | "era" | "clone" | "multipath" | "linear" | "striped"
@@ -594,12 +594,7 @@ fn stale(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         let remedy = Remedy::run(format!("cryptsetup --allow-discards{options} refresh {word}"));
         remedy.done_by(can.then(|| RemedyAction::RefreshCrypt { name: name.clone(), keep }))
     } else if plain {
-        // With a new table, resume is one step in the kernel: it suspends, swaps and
-        // resumes.
-        let remedy = Remedy::run(format!(
-            "dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"
-        ));
-        remedy.done_by(is_plain(&name).then(|| RemedyAction::ReloadTable { name: name.clone() }))
+        Remedy::reload(&name)
     } else if matches!(layer.kind, LayerKind::Md(_)) {
         let node = quoted(&layer.node());
         Remedy::by_hand("reboot; or unmount what is on it, and continue here")

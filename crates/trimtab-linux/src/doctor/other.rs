@@ -69,7 +69,6 @@ fn without_discards(layer: &Layer, report: &mut LayerReport) {
     if !report.findings.is_empty() {
         return;
     }
-    report.why = "its driver takes no discards".to_owned();
     let step = match layer.kind {
         LayerKind::Drive(Bus::Nbd) => {
             "let its server offer TRIM (qemu-nbd --discard=unmap; nbd-server: trim = \
@@ -83,5 +82,5 @@ fn without_discards(layer: &Layer, report: &mut LayerReport) {
                 % of the drive unused"
         }
     };
-    report.serious("device.no-discards", report.why.clone(), Remedy::by_hand(step));
+    report.block("device.no-discards", "its driver takes no discards", Remedy::by_hand(step));
 }

@@ -3,7 +3,7 @@
 //! discards are enabled at the provider.
 
 use super::glob::matches;
-use super::{Finding, Gate, LayerReport, Remedy, Severity, is_numbered};
+use super::{Gate, LayerReport, Remedy, is_numbered};
 use crate::host::block::{Bus, Layer};
 use crate::host::drive::{self, device_directory};
 use crate::host::root::Root;
@@ -196,63 +196,42 @@ impl Provider {
         rotational: bool,
         report: &mut LayerReport,
     ) {
-        let (gate, severity, code, why, remedy) = match self {
+        match self {
             Self::Hypervisor(host) => {
-                let why = format!("{} does not offer discards for this virtual disk", host.name);
                 let code =
                     if bus == Bus::Virtio { "virtio.no-discard" } else { "virtual.no-discard" };
                 let switch =
                     host.switch.iter().fold(Remedy::default(), |remedy, step| remedy.then(*step));
-                (Gate::Blocks, Severity::Serious, code, why, Some(switch))
+                let why = format!("{} does not offer discards for this virtual disk", host.name);
+                report.block(code, why, switch);
             }
             Self::Array => {
-                let why = "the storage array does not offer UNMAP for this LUN".to_owned();
-                let rescan = format!(
-                    "echo 1 > {}",
-                    quoted(&format!("/sys/block/{}/device/rescan", layer.name))
-                );
+                let rescan = quoted(&format!("/sys/block/{}/device/rescan", layer.name));
                 let remedy = Remedy::by_hand(
                     "on the array: make the LUN thin and switch space reclamation \
                         (UNMAP) on for it",
-                );
-                (
-                    Gate::Blocks,
-                    Severity::Serious,
-                    "lun.no-unmap",
-                    why,
-                    Some(remedy.then_run(rescan)),
                 )
+                .then_run(format!("echo 1 > {rescan}"));
+                let why = "the storage array does not offer UNMAP for this LUN";
+                report.block("lun.no-unmap", why, remedy);
             }
             Self::RaidController(step) if rotational => {
                 let why = "the RAID controller takes no discards, and whether SSDs behind it \
-                    need any cannot be seen from here"
-                    .to_owned();
-                (
-                    Gate::Unknown,
-                    Severity::Caution,
-                    "raid-controller.no-discard",
-                    why,
-                    Some(without_raid(step)),
-                )
+                    need any cannot be seen from here";
+                report.set(Gate::Unknown, why);
+                report.caution("raid-controller.no-discard", why, without_raid(step));
             }
             Self::RaidController(step) => {
-                let why = "the RAID controller takes no discards for its volumes".to_owned();
-                (
-                    Gate::Blocks,
-                    Severity::Serious,
-                    "raid-controller.no-discard",
-                    why,
-                    Some(without_raid(step)),
-                )
+                let why = "the RAID controller takes no discards for its volumes";
+                report.block("raid-controller.no-discard", why, without_raid(step));
             }
             Self::Cloud(service) => {
                 let why =
                     format!("discards are not offered by the service ({service}): nothing to do");
-                (Gate::NotNeeded, Severity::Note, "cloud.no-discard", why, None)
+                report.set(Gate::NotNeeded, why.clone());
+                report.note("cloud.no-discard", why);
             }
-        };
-        report.set(gate, why.clone());
-        report.findings.push(Finding { remedy, ..Finding::new(code, severity, why) });
+        }
     }
 }
 

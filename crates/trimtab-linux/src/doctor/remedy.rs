@@ -6,6 +6,7 @@ use crate::host::block::Layer;
 use serde::ser::{SerializeStruct as _, Serializer};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use trimtab_drive::usage::quoted;
 
 /// One step of a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -51,6 +52,15 @@ impl Remedy {
     /// A remedy of one instruction.
     pub fn by_hand(text: impl Into<String>) -> Self {
         Self::default().then(text)
+    }
+
+    /// Reloads the table of a volume. With a new table, resume is one step in the kernel:
+    /// it suspends, swaps and resumes.
+    pub fn reload(name: &str) -> Self {
+        let word = quoted(name);
+        let action = is_plain(name).then(|| RemedyAction::ReloadTable { name: name.to_owned() });
+        Self::run(format!("dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"))
+            .done_by(action)
     }
 
     /// Appends a command.

@@ -163,14 +163,8 @@ pub fn stale_pool(doctor: &Doctor<'_>, stack: &Stack, index: usize, reports: &mu
     }
     let text = "the pool was told to pass discards down, and found none to take them when it \
         was activated; what is below takes them now";
-    let word = quoted(&name);
-    let remedy = Remedy::run(format!(
-        "dmsetup table {word} | dmsetup reload {word} && dmsetup resume {word}"
-    ));
-    let remedy =
-        remedy.done_by(is_plain(&name).then(|| RemedyAction::ReloadTable { name: name.clone() }));
     let report = &mut reports[index];
     report.why = text.to_owned();
     report.findings.retain(|finding| finding.code != "thin-pool.no-passdown");
-    report.serious("dm.stale-limits", text, remedy);
+    report.serious("dm.stale-limits", text, Remedy::reload(&name));
 }

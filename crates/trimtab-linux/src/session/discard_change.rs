@@ -2,7 +2,7 @@
 //! dropped.
 
 use super::discard_option::{DiscardOption, set};
-use super::notes::{Change, Note, Notes, UndoResult};
+use super::journal::{Change, TemporaryChange, TemporaryJournal, UndoResult};
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::Root;
 use anyhow::{Context as _, bail};
@@ -11,22 +11,22 @@ use anyhow::{Context as _, bail};
 #[derive(Debug)]
 pub struct DiscardChange {
     before: Mount,
-    /// The undo note, until the option is restored.
-    note: Option<Note>,
+    /// The recorded change, until the option is restored.
+    change: Option<TemporaryChange>,
 }
 
 impl DiscardChange {
-    /// Writes an undo note with the current option, then sets `wanted` on the filesystem
+    /// Records the current option, then sets `wanted` on the filesystem
     /// mounted at `mount`.
     pub fn set(mount: &Mount, wanted: &DiscardOption) -> anyhow::Result<Self> {
         let (name, point) = (format!("mount-{}", mount.dev), mount.mount_point.display());
-        let note =
-            Change::of_mount(mount, wanted).and_then(|change| Notes::here().leave(&name, change));
-        let note = note.with_context(|| {
-            format!("cannot note how {point} is mounted, so its options are not changed")
-        })?;
+        let change = Change::of_mount(mount, wanted)
+            .and_then(|change| TemporaryJournal::here().begin(&name, change))
+            .with_context(|| {
+                format!("cannot record how {point} is mounted, so its options are not changed")
+            })?;
         // Restores the option even if setting it succeeds only partly.
-        let changed = Self { before: mount.clone(), note: Some(note) };
+        let changed = Self { before: mount.clone(), change: Some(change) };
         set(&changed.before, wanted)?;
         Ok(changed)
     }
@@ -37,9 +37,9 @@ impl DiscardChange {
     }
 
     fn put_back(&mut self) -> anyhow::Result<()> {
-        let Some(note) = self.note.take() else { return Ok(()) };
+        let Some(change) = self.change.take() else { return Ok(()) };
         let (before, point) = (&self.before, self.before.mount_point.display());
-        match note.put_back()? {
+        match change.restore()? {
             UndoResult::Changed => bail!(
                 "another process has remounted {point} or changed its options \
                     meanwhile: they stay as they are; it had {} before",

@@ -242,6 +242,13 @@ impl Dir {
         Ok(Self { fd: self.fd.try_clone()?, path: self.path.clone() })
     }
 
+    /// Opens the directory once more; a lock on it is independent of this one's.
+    pub fn reopen(&self) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.fd, c".", flags, Mode::empty())?;
+        Ok(Self { fd, path: self.path.clone() })
+    }
+
     /// Path of the directory when it was opened; for messages.
     pub fn path(&self) -> &Path {
         &self.path

@@ -3,13 +3,13 @@
 //! latency. The previous limit is restored, also after a crash.
 //!
 //! The current limit is always read from the kernel. A process that lowers a limit leaves
-//! a note of the previous value ([`crate::session::notes`]). The holder of the drive's
-//! lock may restore a limit and remove its note; the process that left the note detects
+//! a record of the previous value ([`crate::session::journal`]). The holder of the drive's
+//! lock may restore a limit and remove its record; the process that left it detects
 //! that and starts over. A limit that was changed by someone else in between is kept.
 
 use crate::host::block::Stack;
 use crate::host::root::Root;
-use crate::session::notes::{Change, Note, Notes, UndoResult};
+use crate::session::journal::{Change, TemporaryChange, TemporaryJournal, UndoResult};
 use crate::sys::beneath::set_attribute;
 use std::io;
 use std::path::PathBuf;
@@ -19,8 +19,8 @@ use trimtab_drive::units::Bytes;
 #[derive(Debug)]
 struct DeviceQueue {
     limit: PathBuf,
-    /// Directory and name of its note.
-    notes: Notes,
+    /// Journal and name of its record.
+    journal: TemporaryJournal,
     name: String,
     granularity: u64,
     lowered: Option<LoweredLimit>,
@@ -32,7 +32,7 @@ struct DeviceQueue {
 #[derive(Debug)]
 struct LoweredLimit {
     before: u64,
-    note: Note,
+    change: TemporaryChange,
 }
 
 /// The command limits of all devices of a filesystem. Restored on drop.
@@ -44,10 +44,10 @@ pub struct CommandLimit {
 impl CommandLimit {
     /// For the devices of `stack` that accept discards. Changes nothing yet.
     pub fn of_stack(root: &Root, stack: &Stack) -> Self {
-        Self::with_notes(&Notes::here(), root, stack)
+        Self::with_journal(&TemporaryJournal::here(), root, stack)
     }
 
-    fn with_notes(notes: &Notes, root: &Root, stack: &Stack) -> Self {
+    fn with_journal(journal: &TemporaryJournal, root: &Root, stack: &Stack) -> Self {
         let mut queues: Vec<DeviceQueue> = Vec::new();
         for layer in stack.top_layers() {
             let directory = layer.queue();
@@ -64,7 +64,7 @@ impl CommandLimit {
             if !queues.iter().any(|q| q.limit == limit) {
                 queues.push(DeviceQueue {
                     limit,
-                    notes: notes.clone(),
+                    journal: journal.clone(),
                     name,
                     granularity,
                     lowered: None,
@@ -129,9 +129,9 @@ impl DeviceQueue {
         })
     }
 
-    /// Drops the record of a note that another process has removed.
+    /// Forgets a lowered limit whose record another process has removed.
     fn look(&mut self) {
-        if self.lowered.as_ref().is_some_and(|ours| !ours.note.is_there()) {
+        if self.lowered.as_ref().is_some_and(|ours| !ours.change.is_there()) {
             self.lowered = None;
         }
     }
@@ -147,23 +147,23 @@ impl DeviceQueue {
         if wanted == now {
             return Ok(());
         }
-        // A process killed between the note and the change leaves one of the two values.
+        // A process killed between the record and the change leaves one of the two values.
         let change = |set: Vec<u64>| Change::Attribute {
             file: self.limit.clone(),
             before: before.to_string(),
             set: set.iter().map(u64::to_string).collect(),
         };
         match &mut self.lowered {
-            Some(lowered) => lowered.note.say(change(vec![now, wanted]))?,
+            Some(lowered) => lowered.change.update(change(vec![now, wanted]))?,
             None => {
                 self.lowered = Some(LoweredLimit {
                     before,
-                    note: self.notes.leave(&self.name, change(vec![wanted]))?,
+                    change: self.journal.begin(&self.name, change(vec![wanted]))?,
                 })
             }
         }
         set_attribute(&self.limit, &wanted.to_string()).inspect_err(|_| {
-            // Nothing was lowered, so no note must claim it.
+            // Nothing was lowered, so no record must claim it.
             let _ = self.restore();
         })
     }
@@ -172,8 +172,8 @@ impl DeviceQueue {
         self.look();
         // If the device is gone, or the limit was changed since, there is nothing to
         // restore.
-        let Some(LoweredLimit { before, note }) = self.lowered.take() else { return Ok(()) };
-        let undone = note.put_back()?;
+        let Some(LoweredLimit { before, change }) = self.lowered.take() else { return Ok(()) };
+        let undone = change.restore()?;
         let now = self.now().ok().filter(|now| undone == UndoResult::PutBack && *now != before);
         self.inexact = now.map(|now| (before, now)).or(self.inexact);
         Ok(())
@@ -185,7 +185,7 @@ impl DeviceQueue {
         if self.lowered.is_some() {
             return false;
         }
-        let taken = self.notes.take_over(&self.name).ok().flatten();
+        let taken = self.journal.take_over(&self.name).ok().flatten();
         taken.is_some_and(|(left, gone)| gone && left.undone == UndoResult::PutBack)
     }
 }
@@ -248,24 +248,24 @@ mod tests {
         }
 
         fn limit(&self) -> CommandLimit {
-            let limit = CommandLimit::with_notes(&self.notes(), &self.root, &self.stack);
+            let limit = CommandLimit::with_journal(&self.journal(), &self.root, &self.stack);
             assert_eq!(limit.queues.len(), 1);
             limit
         }
 
-        fn notes(&self) -> Notes {
-            Notes::beside(self.directory.path().canonicalize().unwrap().join("run"))
+        fn journal(&self) -> TemporaryJournal {
+            TemporaryJournal::of_directory(&self.directory.path().join("run"))
         }
 
         fn noted(&self) -> bool {
-            self.directory.path().join("run/notes/limit-sda.note").exists()
+            self.directory.path().join("run/journal/limit-sda.json").exists()
         }
 
         /// The state after a process was killed having set the last of `set`.
         fn killed(&self, before: u64, set: &[u64]) {
             let set = set.iter().map(u64::to_string).collect();
             let change = Change::Attribute { file: self.file(), before: before.to_string(), set };
-            drop(self.notes().leave("limit-sda", change).unwrap());
+            drop(self.journal().begin("limit-sda", change).unwrap());
         }
     }
 

@@ -45,14 +45,19 @@ fn hunks<'a>(before: &'a str, after: &'a str) -> Vec<Hunk<'a>> {
         let pairs = old.iter().zip(&new).filter(|(old, new)| old != new);
         return pairs.map(|(old, new)| Hunk { old: vec![*old], new: vec![*new] }).collect();
     }
-    let same = |(old, new): &(&&str, &&str)| old == new;
-    let head = old.iter().zip(&new).take_while(same).count();
-    let most = old.len().min(new.len()) - head;
-    let tail = old.iter().rev().zip(new.iter().rev()).take_while(same).count().min(most);
+    let (head, tail) = common_ends(&old, &new);
     vec![Hunk {
         old: old[head..old.len() - tail].to_vec(),
         new: new[head..new.len() - tail].to_vec(),
     }]
+}
+
+/// Numbers of equal lines at the beginning and, after these, at the end.
+pub fn common_ends<T: PartialEq>(old: &[T], new: &[T]) -> (usize, usize) {
+    let same = |(old, new): &(&T, &T)| old == new;
+    let head = old.iter().zip(new).take_while(same).count();
+    let most = old.len().min(new.len()) - head;
+    (head, old.iter().rev().zip(new.iter().rev()).take_while(same).count().min(most))
 }
 
 #[cfg(test)]

@@ -1,54 +1,33 @@
-//! Replaces files of the system and keeps copies, from which they are restored.
-//!
-//! ```text
-//!     /var/lib/trimtab/applied/0001/          one directory per change; the last one is undone first
-//!         record.json                         the changed files and their new text
-//!         fstab, trimtab.toml                 copies of the old files
-//!     /var/lib/trimtab/applied/making/        an incomplete directory: nothing was changed yet
-//!     /var/lib/trimtab/applied/log            one line per change and per undo
-//!     /var/lib/trimtab/applied/pending/       a change or undo in progress; the next command rolls it back
-//! ```
-//!
-//! A directory is created as `making`, renamed to `pending` while files change, and
-//! numbered at the end. A process killed at any moment leaves a directory whose name
-//! tells the next command what to do.
+//! Replaces files of the system, and restores their earlier text. The journal
+//! ([`trimtab_linux::session::journal`]) contains both texts before the first file
+//! changes. If the process is killed, the next command rolls the change back.
 
-use super::{ApplyPlan, Edit, SHIPPED, System, line_undo};
-use crate::records::{RECORD, Records, VERSION, absent, numbered, read};
-use anyhow::{Context as _, bail, ensure};
-use rustix::fs::{AtFlags, FlockOperation, flock};
+use super::{ApplyPlan, BYTES_MAX, Edit, SHIPPED, System, line_undo};
+use anyhow::{Context as _, ensure};
+use rustix::fs::AtFlags;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
-use std::io::{self, Seek as _, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
+use trimtab_linux::session::journal::{Entry, Journal};
+use trimtab_linux::sys::beneath::Dir;
 
-const MAKING: &str = "making";
-const PENDING: &str = "pending";
-const LOG: &str = "log";
+/// Kind of the records in the journal.
+const KIND: &str = "apply";
+const UNWRITABLE: &str = "cannot write to the journal";
 /// Mode of a new system file; a new directory on the way to it also gets search
 /// permission.
 const SYSTEM_FILE: u32 = 0o644;
 
+/// Record of an applied policy.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ApplyRecord {
-    version: u32,
+struct AppliedPolicy {
     policy: String,
     path: PathBuf,
-    files: Vec<FileChange>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileChange {
-    /// Path in the system.
-    file: PathBuf,
-    /// Name of the copy next to the record; `None` if the file was created.
-    copy: Option<String>,
-    /// The new text. The file is restored only if it still has this text.
-    after: String,
+    /// All files have their new text. While false, the change or its undo is in progress.
+    finished: bool,
+    files: Vec<Edit>,
 }
 
 /// One change of a policy, with its time.
@@ -78,166 +57,57 @@ pub enum PolicyChangeKind {
     PutBack,
 }
 
-/// Changes of policies, oldest first. Malformed lines are skipped.
+/// Changes of policies, oldest first.
 pub fn events(system: &System) -> anyhow::Result<Vec<PolicyChange>> {
-    let Some(directory) = system
-        .directory(&system.records(), false)
-        .with_context(|| format!("cannot open {}", system.shown_records()))?
-    else {
-        return Ok(Vec::new());
+    let Some(journal) = system.journal(false)? else { return Ok(Vec::new()) };
+    journal.logged().with_context(|| format!("cannot read the log in {}", system.shown_journal()))
+}
+
+/// Adds a line to the log. A failure is reported and does not undo the change.
+fn log(journal: &Journal, what: PolicyChangeKind, policy: &str, path: &Path, edits: &[Edit]) {
+    let event = PolicyChange {
+        unix_ms: trimtab_linux::sys::clock::unix_ms(),
+        what,
+        policy: policy.to_owned(),
+        path: path.to_owned(),
+        files: edits.iter().map(|edit| edit.file.clone()).collect(),
     };
-    let text = absent(read(&directory, LOG))
-        .with_context(|| format!("cannot read {}", directory.path().join(LOG).display()))?;
-    Ok(text
-        .unwrap_or_default()
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect())
-}
-
-impl Records {
-    /// Opens and locks the records of `apply`. `None` if there are none, unless `make` is
-    /// set.
-    fn of_system(system: &System, make: bool) -> anyhow::Result<Option<Self>> {
-        let Some(dir) = system
-            .directory(&system.records(), make)
-            .with_context(|| format!("cannot open {}", system.shown_records()))?
-        else {
-            return Ok(None);
-        };
-        flock(&dir, FlockOperation::LockExclusive)
-            .with_context(|| format!("cannot lock {}", system.shown_records()))?;
-        Ok(Some(Self(dir)))
-    }
-
-    /// Adds a line to the log. A failure is reported and does not undo the change.
-    fn note(
-        &self,
-        what: PolicyChangeKind,
-        policy: &str,
-        path: &Path,
-        files: impl Iterator<Item = PathBuf>,
-    ) {
-        let unix_ms = trimtab_linux::sys::clock::unix_ms();
-        let event = PolicyChange {
-            unix_ms,
-            what,
-            policy: policy.to_owned(),
-            path: path.to_owned(),
-            files: files.collect(),
-        };
-        let write = || {
-            let (mut file, _) = self.0.open_or_create(LOG, PRIVATE_FILE)?;
-            let end = file.seek(io::SeekFrom::End(0))?;
-            let mut last = [b'\n'];
-            if end > 0 {
-                file.read_exact_at(&mut last, end - 1)?;
-            }
-            // A killed process may have left half a line.
-            let lead: &[u8] = if last == *b"\n" { b"" } else { b"\n" };
-            file.write_all(&[lead, &serde_json::to_vec(&event)?, b"\n"].concat())?;
-            file.sync_all()
-        };
-        if let Err(error) = write() {
-            trimtab_linux::output::complain(&format!(
-                "{} cannot be written: {error}",
-                self.0.path().join(LOG).display()
-            ));
-        }
-    }
-
-    fn rename(&self, from: &str, to: &str) -> anyhow::Result<()> {
-        let rename = || {
-            self.0.rename(from, &self.0, to)?;
-            self.0.sync()
-        };
-        rename().with_context(|| {
-            format!("cannot rename {} to {to}", self.0.path().join(from).display())
-        })
+    if let Err(error) = journal.log(&event) {
+        trimtab_linux::output::complain(&format!("the log cannot be written: {error}"));
     }
 }
 
-/// Makes the planned changes. Returns the directory with the copies, or `None` if there
-/// was nothing to do.
+/// Makes the planned changes. Returns the path of the record with the earlier texts, or
+/// `None` if there was nothing to do.
 pub fn carry_out(system: &System, plan: &ApplyPlan) -> anyhow::Result<Option<PathBuf>> {
     if plan.edits.is_empty() {
         return Ok(None);
     }
-    let records = Records::of_system(system, true)?
-        .context("the directory of records is made where it is missing")?;
+    let journal = system.journal(true)?.context("the journal is made where it is missing")?;
     ensure!(
-        records.0.look(PENDING)?.is_none(),
+        unfinished(&journal)?.is_none(),
         "another process was killed while it applied a policy; run the command again"
     );
-    for edit in &plan.edits {
-        ensure!(
-            system.read(&edit.file)? == edit.before,
-            "{} was changed concurrently; run the command again",
-            system.shown(&edit.file)
-        );
-    }
-    let number = numbered(records.last()? + 1);
-    records.remove(MAKING)?;
-    aside(&records.0, plan)?;
-    records.rename(MAKING, PENDING)?;
-    if let Err(error) = replace_all(system, &plan.edits) {
-        // All files have their old content again.
-        records.remove(PENDING)?;
-        return Err(error);
-    }
-    records.rename(PENDING, &number)?;
-    records.note(
-        PolicyChangeKind::Applied,
-        &plan.policy,
-        &plan.mount_point,
-        plan.edits.iter().map(|edit| edit.file.clone()),
-    );
-    Ok(Some(records.0.path().join(number)))
-}
-
-/// Writes copies of all files to disk.
-fn aside(records: &Dir, plan: &ApplyPlan) -> anyhow::Result<()> {
-    let directory = records
-        .mkdir(MAKING)
-        .with_context(|| format!("cannot make {}", records.path().join(MAKING).display()))?;
-    let mut files = Vec::new();
-    for edit in &plan.edits {
-        let name = edit
-            .file
-            .file_name()
-            .and_then(|n| n.to_str())
-            .context("a file without a name")?
-            .to_owned();
-        let copy = match &edit.before {
-            Some(before) => {
-                durable(&directory, &name, before.as_bytes())?;
-                Some(name)
-            }
-            None => None,
-        };
-        files.push(FileChange {
-            file: edit.file.clone(),
-            copy,
-            after: edit.after.clone().unwrap_or_default(),
-        });
-    }
-    let record = ApplyRecord {
-        version: VERSION,
+    plan.edits.iter().try_for_each(|edit| require_unchanged(system, edit))?;
+    let mut record = AppliedPolicy {
         policy: plan.policy.clone(),
         path: plan.mount_point.clone(),
-        files,
+        finished: false,
+        files: plan.edits.clone(),
     };
-    durable(&directory, RECORD, &serde_json::to_vec_pretty(&record)?)?;
-    directory.sync().with_context(|| format!("cannot write {}", directory.path().display()))
-}
-
-fn durable(directory: &Dir, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
-    let write = || {
-        let mut file = directory.create_new(name, PRIVATE_FILE)?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    };
-    write().with_context(|| format!("cannot write {}", directory.path().join(name).display()))
+    let name = journal.next_name(KIND)?;
+    let mut entry = journal
+        .create(&name, &record)
+        .with_context(|| format!("cannot write {}", journal.path(&name).display()))?;
+    if let Err(error) = replace_all(system, &plan.edits) {
+        // All files have their old content again.
+        journal.remove(&entry)?;
+        return Err(error);
+    }
+    record.finished = true;
+    journal.update(&mut entry, &record).context(UNWRITABLE)?;
+    log(&journal, PolicyChangeKind::Applied, &plan.policy, &plan.mount_point, &plan.edits);
+    Ok(Some(journal.path(&name)))
 }
 
 /// Replaces the files. If one fails, restores those before it.
@@ -250,6 +120,21 @@ fn replace_all(system: &System, edits: &[Edit]) -> anyhow::Result<()> {
             return Err(error);
         }
     }
+    Ok(())
+}
+
+/// Makes one edit. Fails if the file was changed since it was planned.
+pub fn make_edit(system: &System, edit: &Edit) -> anyhow::Result<()> {
+    require_unchanged(system, edit)?;
+    replace(system, &edit.file, edit.after.as_deref())
+}
+
+fn require_unchanged(system: &System, edit: &Edit) -> anyhow::Result<()> {
+    ensure!(
+        system.read(&edit.file)? == edit.before,
+        "{} was changed concurrently; run the command again",
+        system.shown(&edit.file)
+    );
     Ok(())
 }
 
@@ -285,66 +170,31 @@ fn parts(file: &Path) -> anyhow::Result<(&Path, &OsStr)> {
 
 /// Undoes the last `apply`, or with `dry_run` only plans it. Returns the edits.
 pub fn undo(system: &System, dry_run: bool) -> anyhow::Result<ApplyPlan> {
-    let Some(records) = Records::of_system(system, false)? else {
-        bail!("nothing has been applied ({} does not exist)", system.shown_records());
+    let journal = system.journal(false)?.context("nothing to undo")?;
+    let last = journal.records::<AppliedPolicy>(KIND)?.pop().context("nothing to undo")?;
+    let path = journal.path(&last.name);
+    let (mut entry, mut record) = journal.resume(last)?;
+    let undo = |edit| {
+        undo_edit(system, edit)
+            .with_context(|| format!("cannot undo; {} has the earlier text", path.display()))
     };
-    let Some(number) = records.numbers()?.last().copied() else { bail!("nothing to undo") };
-    take_back(system, &records, number, dry_run)
-}
-
-/// Number of the next change.
-pub fn next_number(system: &System) -> anyhow::Result<u32> {
-    Ok(Records::of_system(system, false)?.map_or(Ok(0), |records| records.last())? + 1)
-}
-
-/// Undoes the change with this number, or with `dry_run` only checks that it can be
-/// undone. `None` if it does not exist.
-pub fn undo_one(system: &System, number: u32, dry_run: bool) -> anyhow::Result<Option<ApplyPlan>> {
-    let Some(records) = Records::of_system(system, false)? else { return Ok(None) };
-    if !records.numbers()?.contains(&number) {
-        return Ok(None);
-    }
-    take_back(system, &records, number, dry_run).map(Some)
-}
-
-fn take_back(
-    system: &System,
-    records: &Records,
-    number: u32,
-    dry_run: bool,
-) -> anyhow::Result<ApplyPlan> {
-    let name = numbered(number);
-    let directory = records
-        .0
-        .open_dir(&name)
-        .with_context(|| format!("cannot open {}", records.0.path().join(&name).display()))?;
-    let missing = || format!("{} has no {RECORD}", directory.path().display());
-    let record: ApplyRecord =
-        records.read(&name, |record: &ApplyRecord| record.version)?.with_context(missing)?;
-    let edits = record
-        .files
-        .iter()
-        .map(|changed| back(system, &directory, changed))
-        .collect::<anyhow::Result<Vec<_>>>()?;
+    let edits = record.files.iter().map(undo).collect::<anyhow::Result<Vec<_>>>()?;
     if !dry_run {
-        records.rename(&name, PENDING)?;
+        record.finished = false;
+        journal.update(&mut entry, &record).context(UNWRITABLE)?;
         if let Err(error) = replace_all(system, &edits) {
             // All files have their old content; the change can be undone again.
-            records.rename(PENDING, &name)?;
+            record.finished = true;
+            journal.update(&mut entry, &record)?;
             return Err(error);
         }
-        records.remove(PENDING)?;
-        records.note(
-            PolicyChangeKind::Undone,
-            &record.policy,
-            &record.path,
-            edits.iter().map(|edit| edit.file.clone()),
-        );
+        journal.remove(&entry)?;
+        log(&journal, PolicyChangeKind::Undone, &record.policy, &record.path, &edits);
     }
-    Ok(taken_back(record, edits))
+    Ok(rollback(record, edits))
 }
 
-fn taken_back(record: ApplyRecord, edits: Vec<Edit>) -> ApplyPlan {
+fn rollback(record: AppliedPolicy, edits: Vec<Edit>) -> ApplyPlan {
     let remarks = vec![format!(
         "restores the files from before '{} {}'; mounts and services are not touched",
         record.policy,
@@ -359,31 +209,22 @@ fn taken_back(record: ApplyRecord, edits: Vec<Edit>) -> ApplyPlan {
     }
 }
 
-/// The earlier text of a changed file.
-fn before(directory: &Dir, changed: &FileChange) -> anyhow::Result<Option<String>> {
-    let Some(name) = &changed.copy else { return Ok(None) };
-    read(directory, name)
-        .map(Some)
-        .with_context(|| format!("cannot read {}", directory.path().join(name).display()))
-}
-
-fn back(system: &System, directory: &Dir, changed: &FileChange) -> anyhow::Result<Edit> {
-    let now = system.read(&changed.file)?;
-    let before = before(directory, changed)?;
-    if now.as_ref() == Some(&changed.after) {
-        return Ok(Edit { file: changed.file.clone(), before: now, after: before });
-    }
-    // A new file was created from the shipped text.
-    let began = before.as_deref().unwrap_or(SHIPPED);
-    let after = now.as_deref().and_then(|now| line_undo::undo(began, &changed.after, now));
-    let after = after.with_context(|| {
-        let kept = directory.path().display();
-        format!(
-            "the changed part of {} was edited since; the earlier file is kept in {kept}",
-            system.shown(&changed.file)
-        )
-    })?;
-    Ok(Edit { file: changed.file.clone(), before: now, after: Some(after) })
+/// The change that undoes an edit and keeps later edits elsewhere in the file. Fails if
+/// the changed lines were edited since.
+pub fn undo_edit(system: &System, edit: &Edit) -> anyhow::Result<Edit> {
+    let now = system.read(&edit.file)?;
+    let after = if now == edit.after {
+        edit.before.clone()
+    } else {
+        // A new file was created from the shipped text.
+        let began = edit.before.as_deref().unwrap_or(SHIPPED);
+        let changed = edit.after.as_deref().unwrap_or_default();
+        let undone = now.as_deref().and_then(|now| line_undo::undo(began, changed, now));
+        let refused =
+            || format!("the changed part of {} was edited since", system.shown(&edit.file));
+        Some(undone.with_context(refused)?)
+    };
+    Ok(Edit { file: edit.file.clone(), before: now, after })
 }
 
 /// A change or undo whose process was killed.
@@ -395,60 +236,52 @@ pub struct UnfinishedChange {
     pub changed: Vec<PathBuf>,
 }
 
+/// The record of a change that a killed process left unfinished.
+fn unfinished(journal: &Journal) -> io::Result<Option<(Entry, AppliedPolicy)>> {
+    for stored in journal.records::<AppliedPolicy>(KIND)? {
+        if !stored.content.as_ref().is_ok_and(|record| record.finished) {
+            return journal.resume(stored).map(Some);
+        }
+    }
+    Ok(None)
+}
+
 /// Rolls back an unfinished change, if there is one.
 pub fn put_back_unfinished(system: &System) -> anyhow::Result<Option<UnfinishedChange>> {
-    let Some(records) = Records::of_system(system, false)? else { return Ok(None) };
-    records.remove(MAKING)?;
-    let Some(directory) = absent(records.0.open_dir(PENDING))
-        .with_context(|| format!("cannot open {}", system.shown_records()))?
-    else {
-        return Ok(None);
-    };
-    let Some(record) = records.read(PENDING, |record: &ApplyRecord| record.version)? else {
-        // Everything is restored; only the directory remained.
-        records.remove(PENDING)?;
-        return Ok(None);
-    };
+    let Some(journal) = system.journal(false)? else { return Ok(None) };
+    let Some((mut entry, mut record)) = unfinished(&journal)? else { return Ok(None) };
     let (mut edits, mut changed) = (Vec::new(), Vec::new());
-    for file in &record.files {
-        let (now, before) = (system.read(&file.file)?, before(&directory, file)?);
-        remove_temporary(system, &file.file, &[Some(file.after.as_str()), before.as_deref()])?;
-        if now == before {
-            continue;
-        } else if now.as_ref() == Some(&file.after) {
-            edits.push(Edit { file: file.file.clone(), before: now, after: before });
-        } else {
-            changed.push(file.file.clone());
+    for edit in &record.files {
+        remove_temporary(system, edit)?;
+        let Edit { file, before, after } = edit;
+        let now = system.read(file)?;
+        if now == *after {
+            edits.push(Edit { file: file.clone(), before: now, after: before.clone() });
+        } else if now != *before {
+            changed.push(file.clone());
         }
     }
     replace_all(system, &edits)?;
     if changed.is_empty() {
-        records.remove(PENDING)?;
+        journal.remove(&entry)?;
     } else {
-        // These copies are the only ones.
-        let number = numbered(records.last()? + 1);
-        records.rename(PENDING, &number)?;
+        // The record has the only copies of the earlier texts.
+        record.finished = true;
+        journal.update(&mut entry, &record)?;
     }
-    records.note(
-        PolicyChangeKind::PutBack,
-        &record.policy,
-        &record.path,
-        edits.iter().map(|edit| edit.file.clone()),
-    );
-    Ok(Some(UnfinishedChange { plan: taken_back(record, edits), changed }))
+    log(&journal, PolicyChangeKind::PutBack, &record.policy, &record.path, &edits);
+    Ok(Some(UnfinishedChange { plan: rollback(record, edits), changed }))
 }
 
-/// Removes temporary files of a killed process for `file`: recognised by name and by one
-/// of these texts.
-fn remove_temporary(system: &System, file: &Path, texts: &[Option<&str>]) -> anyhow::Result<()> {
-    let (parent, name) = parts(file)?;
+/// Removes the temporary files that a killed process left while it made or undid an edit,
+/// recognised by their names and texts.
+pub fn remove_temporary(system: &System, edit: &Edit) -> anyhow::Result<()> {
+    let (parent, name) = parts(&edit.file)?;
     let Some(directory) = system.directory(parent, false)? else { return Ok(()) };
     for found in directory.names()? {
         if Dir::is_temporary_name(&found, name)
-            && let Ok(text) = found
-                .to_str()
-                .map_or(Err(io::ErrorKind::InvalidData.into()), |found| read(&directory, found))
-            && texts.contains(&Some(&*text))
+            && let Ok(text) = read(&directory, &found)
+            && [&edit.before, &edit.after].contains(&&Some(text))
         {
             absent(
                 rustix::fs::unlinkat(&directory, &found, AtFlags::empty()).map_err(io::Error::from),
@@ -456,4 +289,19 @@ fn remove_temporary(system: &System, file: &Path, texts: &[Option<&str>]) -> any
         }
     }
     Ok(())
+}
+
+/// Reads a text file of limited size.
+fn read(directory: &Dir, name: &OsStr) -> io::Result<String> {
+    let mut text = String::new();
+    directory.open_read(name)?.take(BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Maps a "not found" error to `None`.
+fn absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_drive::usage::{UsageError, quoted};
 use trimtab_linux::output::Context;
-use trimtab_linux::session::notes::MountScope;
+use trimtab_linux::session::journal::MountScope;
 use trimtab_sim::policy::PolicySpec;
 
 const EXAMPLES: &str = "\
@@ -24,8 +24,8 @@ Writes /etc/fstab and /etc/trimtab/trimtab.toml: one line or section for each, a
 both. In fstab, online sets discard (btrfs: discard=async). The other policies remove it, or set
 nodiscard on filesystems that discard by default (btrfs, f2fs). ntfs3 keeps discard, because
 it refuses every trim without it. All lines of one filesystem get the same option, since its first
-mount decides. Mounts and services are not touched; the output names what to restart. The earlier
-files are kept below /var/lib/trimtab/applied. --undo restores the changed lines and keeps later
+mount decides. Mounts and services are not touched; the output names what to restart. Records in
+/var/lib/trimtab/journal keep the earlier files. --undo restores the changed lines and keeps later
 edits. Applying the same policy twice changes nothing the second time.
 
 Exit status: 0 applied, or nothing to do; 1 failed, and all files are as they were; 2 wrong usage.";
@@ -78,7 +78,7 @@ pub fn run(args: &ApplyArgs, context: &Context) -> anyhow::Result<ExitCode> {
 fn needs_root(args: &ApplyArgs, error: &anyhow::Error) -> bool {
     args.sysroot.is_none()
         && !rustix::process::geteuid().is_root()
-        && trimtab_linux::session::notes::is_denied(error)
+        && trimtab_linux::session::journal::is_denied(error)
 }
 
 fn apply_or_undo(args: &ApplyArgs, context: &Context) -> anyhow::Result<ExitCode> {
@@ -137,13 +137,15 @@ pub fn at_start(context: &Context) {
         Ok(Some(unfinished)) => {
             let text = in_words(&unfinished);
             context.remark(&text);
-            trimtab_linux::session::notes::found(trimtab_linux::session::notes::ChangeSettlement {
-                undone: trimtab_linux::session::notes::UndoResult::PutBack,
-                text,
-            });
+            trimtab_linux::session::journal::found(
+                trimtab_linux::session::journal::ChangeSettlement {
+                    undone: trimtab_linux::session::journal::UndoResult::PutBack,
+                    text,
+                },
+            );
         }
         // Only the owner of the records can read them.
-        Err(error) if trimtab_linux::session::notes::is_denied(&error) => {}
+        Err(error) if trimtab_linux::session::journal::is_denied(&error) => {}
         Err(error) => trimtab_linux::output::complain(&format!(
             "cannot restore the files that a killed 'apply' left changed: {error:#}"
         )),

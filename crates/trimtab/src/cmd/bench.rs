@@ -15,7 +15,7 @@ use crate::cmd::options::SecondTargetArgs;
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::notes::MountScope;
+use trimtab_linux::session::journal::MountScope;
 
 /// Arguments of `trimtab bench`.
 #[derive(Debug, clap::Args)]

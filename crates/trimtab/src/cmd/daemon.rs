@@ -11,7 +11,7 @@ use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::error::USAGE;
 use trimtab_linux::output::{self, Context};
-use trimtab_linux::session::notes::MountScope;
+use trimtab_linux::session::journal::MountScope;
 use trimtab_linux::sys::beneath::named::{self, Streams};
 
 const EXAMPLES: &str = "\

@@ -21,7 +21,7 @@ use trimtab_linux::host::root::Root;
 use trimtab_linux::output::error::{BLOCKED, FailureKind, NOT_PROVED, of_named, one_line};
 use trimtab_linux::output::lines::paragraph;
 use trimtab_linux::output::{self, Context};
-use trimtab_linux::session::notes::{self, MountScope};
+use trimtab_linux::session::journal::{self, MountScope};
 use trimtab_linux::session::safety;
 use trimtab_linux::sys::beneath::{Dir, ResolvedObject};
 use trimtab_linux::sys::mount_check;
@@ -149,7 +149,7 @@ pub fn run(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
         (_, true) => fix::undo(args, context),
     };
     if outcome.is_err() {
-        notes::found_at_start().iter().for_each(|left| context.remark(&left.text));
+        journal::found_at_start().iter().for_each(|left| context.remark(&left.text));
     }
     outcome
 }
@@ -211,10 +211,10 @@ fn examine(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let code = exit_code(&diagnoses);
     let (left, changed_for_a_while, left_directories, full) = if root.is_live() {
         let reach = args.reach().without(&silent);
-        let changed = notes::changed_now(&reach).unwrap_or_default();
+        let changed = journal::changed_now(&reach).unwrap_or_default();
         let full =
             mount_points(&diagnoses).filter_map(|place| safety::space::is_full(&place)).collect();
-        (notes::found_at_start(), changed, left_directories(answering(), &diagnoses), full)
+        (journal::found_at_start(), changed, left_directories(answering(), &diagnoses), full)
     } else {
         Default::default()
     };

@@ -17,7 +17,7 @@ use crate::{drives, twin};
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::notes::MountScope;
+use trimtab_linux::session::journal::MountScope;
 
 /// Arguments of `trimtab drive`.
 #[derive(Debug, clap::Args)]

@@ -6,7 +6,7 @@ use crate::report::history::table;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::notes;
+use trimtab_linux::session::journal;
 use trimtab_linux::sys::clock::unix_ms;
 use trimtab_report::layout::on_screen;
 
@@ -48,7 +48,7 @@ pub fn run(args: &HistoryArgs, context: &Context) -> anyhow::Result<ExitCode> {
         sysroot: args.sysroot.as_deref(),
     };
     let is_denied = |error: &anyhow::Error| {
-        args.sysroot.is_none() && !rustix::process::geteuid().is_root() && notes::is_denied(error)
+        args.sysroot.is_none() && !rustix::process::geteuid().is_root() && journal::is_denied(error)
     };
     let events = Events::read(&wish, context).map_err(|error| match is_denied(&error) {
         true => error.context("the history belongs to root: run with sudo"),

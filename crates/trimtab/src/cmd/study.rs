@@ -26,7 +26,7 @@ use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::notes::{self, MountScope};
+use trimtab_linux::session::journal::{self, MountScope};
 use trimtab_linux::session::safety::{self, consent};
 use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_report::study::Surroundings;
@@ -361,7 +361,7 @@ fn twin_below(
 /// restore the changed ones at its end.
 fn nobody_changes_it(reach: &MountScope) -> anyhow::Result<()> {
     // A trim's change of a drive's limits does not matter here; a lock covers it.
-    let changed = notes::changed_now(reach)
+    let changed = journal::changed_now(reach)
         .context("cannot see what other processes of trimtab have changed")?;
     match changed.first() {
         None => Ok(()),

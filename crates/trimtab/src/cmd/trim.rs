@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::output::error::{TrimBlockedError, one_line};
 use trimtab_linux::output::{self, Context};
-use trimtab_linux::session::notes::MountScope;
+use trimtab_linux::session::journal::MountScope;
 use trimtab_linux::sys::interrupt::{self, InterruptError};
 
 const EXAMPLES: &str = "\

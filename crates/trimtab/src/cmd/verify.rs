@@ -10,7 +10,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::discards::Fate;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::lines::prose;
-use trimtab_linux::session::notes::MountScope;
+use trimtab_linux::session::journal::MountScope;
 use trimtab_linux::session::safety;
 use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::verify::verdict::in_words;

@@ -12,7 +12,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::error::{FailureKind, one_line};
 use trimtab_linux::output::{self, Context};
-use trimtab_linux::session::notes::MountScope;
+use trimtab_linux::session::journal::MountScope;
 use trimtab_linux::trim::resume::state_directory;
 use trimtab_linux::wear::assessment::{
     DriveWear, Failure, Outcome, all_drives, assess, drives_of, from_file, of_drive,

@@ -381,6 +381,11 @@ mod tests {
                 "'stacked:srv' is neither CODE nor CODE:/PATH",
             ),
             (
+                "[doctor]\nignore = [\"nothing-trim\"]\n",
+                2,
+                "'nothing-trim' is the code of no finding",
+            ),
+            (
                 "[doctor]\nignore = \"x\"\n",
                 2,
                 "ignore: invalid type: string \"x\", expected a sequence",

@@ -6,7 +6,8 @@ use trimtab_linux::doctor::{RemedyAction, Tables, kept_options};
 /// A program and its arguments.
 pub type CommandLine = Vec<String>;
 
-fn line(
+/// A program, its options, and its other arguments.
+pub fn line(
     program: &str,
     options: impl IntoIterator<Item: Into<String>>,
     words: &[&str],
@@ -19,7 +20,7 @@ fn line(
         .collect()
 }
 
-/// The programs that perform the action, if any.
+/// The programs that perform the action, if it is no more than to run them.
 pub fn command_lines(action: &RemedyAction) -> Vec<CommandLine> {
     match action {
         RemedyAction::AllowDiscards { name, persistent, keep } => {
@@ -37,12 +38,9 @@ pub fn command_lines(action: &RemedyAction) -> Vec<CommandLine> {
             vec![line("lvchange", ["--discards", "passdown"], &["--", pool])]
         }
         RemedyAction::Timer => vec![line("systemctl", ["enable", "--now"], &["fstrim.timer"])],
-        RemedyAction::ReloadTable { name } => {
-            let lines = reload(name, false);
-            vec![lines.table, lines.load, lines.resume]
-        }
         RemedyAction::Attribute { .. }
         | RemedyAction::Provisioning { .. }
+        | RemedyAction::ReloadTable { .. }
         | RemedyAction::Crypttab { .. } => Vec::new(),
     }
 }
@@ -63,32 +61,6 @@ pub fn back(action: &RemedyAction, tables: &Tables) -> Vec<CommandLine> {
         }
         RemedyAction::Timer => vec![line("systemctl", ["disable", "--now"], &["fstrim.timer"])],
         _ => Vec::new(),
-    }
-}
-
-/// Commands that reload a table.
-pub struct Reload {
-    /// Prints the active table.
-    pub table: CommandLine,
-    /// Prints the inactive table.
-    pub inactive: CommandLine,
-    /// Loads a table from standard input.
-    pub load: CommandLine,
-    /// Activates the loaded table.
-    pub resume: CommandLine,
-    /// Discards the inactive table.
-    pub clear: CommandLine,
-}
-
-/// Commands that reload the same table, read-only if the mapping is.
-pub fn reload(name: &str, read_only: bool) -> Reload {
-    let options: &[&str] = if read_only { &["reload", "--readonly"] } else { &["reload"] };
-    Reload {
-        table: line("dmsetup", ["table"], &["--", name]),
-        inactive: line("dmsetup", ["table", "--inactive"], &["--", name]),
-        load: line("dmsetup", options.iter().copied(), &["--", name]),
-        resume: line("dmsetup", ["resume"], &["--", name]),
-        clear: line("dmsetup", ["clear"], &["--", name]),
     }
 }
 
@@ -137,11 +109,6 @@ mod tests {
         assert_eq!(
             shown(&command_lines(&RemedyAction::Timer)),
             ["systemctl enable --now fstrim.timer"]
-        );
-        let table = RemedyAction::ReloadTable { name: "vg-l".into() };
-        assert_eq!(
-            shown(&command_lines(&table)),
-            ["dmsetup table -- vg-l", "dmsetup reload -- vg-l", "dmsetup resume -- vg-l"]
         );
     }
 }

@@ -1,11 +1,30 @@
 //! Observed state of a change.
 
-use super::setting_state::SettingState;
-use crate::apply::{self, System};
+use crate::apply::{self, Edit, System};
 use std::path::{Path, PathBuf};
 use trimtab_linux::doctor::{RemedyAction, Tables, trim_units};
 use trimtab_linux::host::block::mapped_by_name;
 use trimtab_linux::host::root::Root;
+
+/// State of a setting, compared with its values before and after a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingState {
+    /// As before the change.
+    Before,
+    /// As the change made it.
+    Set,
+    /// Another state, described in words.
+    Other(String),
+    /// The object does not exist.
+    Gone,
+}
+
+impl SettingState {
+    /// `Set` if true, `Before` otherwise.
+    pub fn set(is: bool) -> Self {
+        if is { Self::Set } else { Self::Before }
+    }
+}
 
 /// Directory of kernel attributes.
 pub const SWITCHES: &str = "/sys";
@@ -124,18 +143,18 @@ pub fn is_read_only(root: &Root, name: &str) -> bool {
         .is_some_and(|sys| root.read_u64(Path::new(&sys).join("ro")) == Some(1))
 }
 
-/// A file is in its desired state if the plan contains no change.
+/// A file is in its desired state if it needs no edit.
 fn file(action: &RemedyAction) -> SettingState {
-    match System::mended().map_err(anyhow::Error::from).and_then(|system| edits(&system, action)) {
-        Ok(plan) => SettingState::set(plan.is_none()),
+    match edit(action) {
+        Ok(edit) => SettingState::set(edit.is_none()),
         Err(error) => SettingState::Other(format!("{error:#}")),
     }
 }
 
-/// The change of a system file; `None` if it needs none.
-pub fn edits(system: &System, action: &RemedyAction) -> anyhow::Result<Option<apply::ApplyPlan>> {
+/// The edit of a system file; `None` if the action needs none.
+pub fn edit(action: &RemedyAction) -> anyhow::Result<Option<Edit>> {
     match action {
-        RemedyAction::Crypttab { name } => apply::discards::in_crypttab(system, name),
+        RemedyAction::Crypttab { name } => apply::crypttab::edit(&System::new(None, None)?, name),
         _ => Ok(None),
     }
 }

@@ -1,8 +1,7 @@
 //! Texts that describe an action to the user before it is performed.
 
-use super::command_lines;
+use super::commands::command_lines;
 use super::look::is_lost_on_reboot;
-use std::path::Path;
 use trimtab_drive::usage::quoted;
 use trimtab_linux::doctor::RemedyAction;
 
@@ -76,14 +75,6 @@ fn lasts(action: &RemedyAction) -> &'static str {
 /// True if the action can be undone; false if it only recomputed limits.
 pub fn can_be_taken_back(action: &RemedyAction) -> bool {
     !matches!(action, RemedyAction::RefreshCrypt { .. } | RemedyAction::ReloadTable { .. })
-}
-
-/// The subject of the edited line, if the action edits a system file.
-pub fn subject_of_file(action: &RemedyAction) -> Option<&Path> {
-    match action {
-        RemedyAction::Crypttab { name } => Some(Path::new(name)),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

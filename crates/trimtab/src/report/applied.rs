@@ -17,7 +17,7 @@ pub struct ApplyReport {
     pub policy: String,
     pub path: String,
     pub changes: Vec<Change>,
-    /// Directory with the files from before the change.
+    /// Record with the files from before the change.
     pub kept: Option<String>,
     pub remarks: Vec<String>,
     /// Root directory of a system that does not run.

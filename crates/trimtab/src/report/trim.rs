@@ -108,12 +108,12 @@ fn dry_text(report: &TrimReport) -> String {
     let line = |f: &FilesystemOutcome| {
         // A larger size than any filesystem's is a request without an end.
         let asked = if f.asked_bytes >= 1 << 60 {
-            "all".to_owned()
+            "all addresses".to_owned()
         } else {
-            Bytes(f.asked_bytes).to_string()
+            format!("{} of addresses", Bytes(f.asked_bytes))
         };
         let mut text = format!(
-            "{} [{}]: {} {}, {}, over {asked} of addresses, {} free (blocks reserved \
+            "{} [{}]: {} {}, {}, over {asked}, {} free (blocks reserved \
                 for root included)",
             f.path,
             f.fs_type,

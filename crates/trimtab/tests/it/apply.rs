@@ -61,7 +61,7 @@ impl System {
         let mut found = BTreeMap::new();
         walk(self.0.path(), &mut found);
         // The log keeps its entries after an undo.
-        found.remove(&self.0.path().join("var/lib/trimtab/applied/log").display().to_string());
+        found.remove(&self.0.path().join("var/lib/trimtab/journal/log").display().to_string());
         found
     }
 }
@@ -86,7 +86,8 @@ fn apply_changes_one_fstab_line_and_undo_restores_it() {
         "{done}"
     );
     let kept = done["kept"].as_str().unwrap();
-    assert_eq!(fs::read_to_string(format!("{kept}/fstab")).unwrap(), FSTAB);
+    let record: Value = serde_json::from_str(&fs::read_to_string(kept).unwrap()).unwrap();
+    assert_eq!(record["change"]["files"][0]["before"], FSTAB);
     let after = system.files();
     assert_eq!(
         system.json(&["online", "/"])["changes"],
@@ -147,6 +148,16 @@ fn apply_writes_daemon_policy_once() {
         system.json(&["--undo"]);
     }
     assert_eq!(system.files(), before);
+}
+
+#[test]
+fn apply_to_another_configuration_advises_no_service() {
+    let system = System::new();
+    let file = system.0.path().join("mine.toml");
+    let done = system.json(&["idle", "/home", "--config", file.to_str().unwrap(), "--dry-run"]);
+    let remarks = done["remarks"].to_string();
+    let advice = format!("start the daemon with trimtab daemon --config {}", file.display());
+    assert!(remarks.contains(&advice) && !remarks.contains("systemctl enable"), "{remarks}");
 }
 
 /// Since Linux 6.2 btrfs enables asynchronous discard by default.
@@ -237,9 +248,10 @@ fn undo_after_early_killed_apply_has_nothing_to_undo() {
     let system = System::new();
     let before = system.files();
     system.apply(&["idle", "/home"]).success();
-    // The state between saving the copies and replacing the first file.
-    let applied = system.0.path().join("var/lib/trimtab/applied");
-    fs::rename(applied.join("0001"), applied.join("pending")).unwrap();
+    // The state between recording the texts and replacing the first file.
+    let record = system.0.path().join("var/lib/trimtab/journal/apply-0001.json");
+    let text = fs::read_to_string(&record).unwrap();
+    fs::write(&record, text.replace("\"finished\": true", "\"finished\": false")).unwrap();
     fs::write(system.0.path().join("etc/fstab"), FSTAB).unwrap();
     fs::remove_file(system.0.path().join("etc/trimtab/trimtab.toml")).unwrap();
     let none = predicate::str::contains("nothing to undo")
@@ -263,7 +275,8 @@ fn undo_keeps_other_edits_and_refuses_its_own_line() {
     let own = changed.replace("errors=remount-ro,discard", "errors=remount-ro,discard,noatime");
     fs::write(system.0.path().join("etc/fstab"), &own).unwrap();
     system.apply(&["--undo"]).code(1).stderr(
-        predicate::str::contains("was edited since").and(predicate::str::contains("applied/0001")),
+        predicate::str::contains("was edited since")
+            .and(predicate::str::contains("journal/apply-0001.json")),
     );
     assert_eq!(system.text("etc/fstab"), own);
 }

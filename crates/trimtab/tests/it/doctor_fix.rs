@@ -78,11 +78,11 @@ impl Lowered {
     }
 
     fn records(&self) -> PathBuf {
-        self.state.path().join("mended")
+        self.state.path().join("journal")
     }
 
     fn record(&self) -> PathBuf {
-        self.records().join("0001/record.json")
+        self.records().join("doctor-0001.json")
     }
 }
 
@@ -172,10 +172,10 @@ fn doctor_undo_reverts_a_killed_fix() {
     );
     lowered.doctor(&["--undo"]).assert().code(0);
     assert_eq!(lowered.now(), LOW);
-    // The states before the first change, and before the first record.
-    fs::create_dir_all(lowered.record().parent().unwrap()).unwrap();
+    // The states before the first change, and in the middle of a record.
     noted(&record.replace("\"done\": true", "\"done\": false"));
-    fs::create_dir(lowered.records().join("0002")).unwrap();
+    fs::set_permissions(lowered.record(), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(lowered.records().join(".doctor-0002.json.0123456789abcdef"), "{").unwrap();
     lowered
         .doctor(&["--undo"])
         .assert()
@@ -188,7 +188,7 @@ fn doctor_undo_reverts_a_killed_fix() {
 fn doctor_fix_refuses_locked_or_untrusted_records() {
     let Some(lowered) = Lowered::new() else { return skip("root, loop devices and mkfs") };
     lowered.fix(&["--yes"]).assert().code(0);
-    let held = fs::File::open(lowered.records()).unwrap();
+    let held = fs::File::open(lowered.record()).unwrap();
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
     lowered
         .doctor(&["--undo"])
@@ -214,13 +214,13 @@ fn doctor_fix_refuses_locked_or_untrusted_records() {
     fs::write(&other, "5").unwrap();
     let record: Value =
         serde_json::from_str(&fs::read_to_string(lowered.record()).unwrap()).unwrap();
-    let action = &record["steps"][0]["action"];
+    let action = &record["change"]["steps"][0]["action"];
     let text = record.to_string().replace(
         &action.to_string(),
         &serde_json::json!({ "what": "attribute", "file": other, "from": "1", "to": "5" })
             .to_string(),
     );
-    let text = text.replace(&record["steps"][0]["identity"].to_string(), "\"\"");
+    let text = text.replace(&record["change"]["steps"][0]["identity"].to_string(), "\"\"");
     fs::write(lowered.record(), text).unwrap();
     lowered
         .doctor(&["--undo"])

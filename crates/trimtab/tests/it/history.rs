@@ -122,7 +122,7 @@ fn history_lists_apply_and_its_undo() {
     assert!(all().is_empty());
     apply(&["online", "/srv"]);
     // The state after a kill in the middle of a line.
-    let log = sysroot.join("var/lib/trimtab/applied/log");
+    let log = sysroot.join("var/lib/trimtab/journal/log");
     fs::write(&log, fs::read_to_string(&log).unwrap() + "{\"unix_ms\": 17").unwrap();
     apply(&["--undo", "--dry-run"]);
     apply(&["--undo"]);

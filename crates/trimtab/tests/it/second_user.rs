@@ -803,13 +803,13 @@ fn limit_of_killed_command_is_restored_despite_locks() {
     let read = || fs::read_to_string(&limit).unwrap().trim().to_owned();
     let (before, run) = (read(), directory_of(0, 0o755));
     // The state after a process lowered a limit and was killed.
-    let notes = trimtab_linux::session::notes::Notes::beside(run.path().to_owned());
-    let change = trimtab_linux::session::notes::Change::Attribute {
+    let journal = trimtab_linux::session::journal::TemporaryJournal::of_directory(run.path());
+    let change = trimtab_linux::session::journal::Change::Attribute {
         file: limit.clone(),
         before: before.clone(),
         set: vec!["65536".to_owned()],
     };
-    drop(notes.leave("limit", change).unwrap());
+    drop(journal.begin("limit", change).unwrap());
     fs::write(&limit, "65536").unwrap();
     // Locks every file that it can open.
     let script = "for f in \"$@\"; do (exec 9< \"$f\" && flock -n 9 && exec sleep 600) & done; \
@@ -818,8 +818,8 @@ fn limit_of_killed_command_is_restored_despite_locks() {
     command
         .args(["-c", script, "sh"])
         .arg(run.path())
-        .arg(run.path().join("notes"))
-        .arg(run.path().join("notes/limit.note"));
+        .arg(run.path().join("journal"))
+        .arg(run.path().join("journal/limit.json"));
     command
         .uid(ATTACKER)
         .gid(ATTACKER)
@@ -861,7 +861,7 @@ fn doctor_undo_refuses_records_writable_by_others() {
     if !have_root() {
         return skip("root");
     }
-    let record = r#"{"version":1,"subject":"/","unix_ms":1,"steps":[]}"#;
+    let record = r#"{"version":1,"change":{"subject":"/","steps":[]}}"#;
     for (owner, mode, of_records, why) in [
         (ATTACKER, 0o755, 0, "it belongs to another user"),
         (0, 0o777, 0, "others may write to it"),
@@ -869,9 +869,9 @@ fn doctor_undo_refuses_records_writable_by_others() {
         (0, 0o755, ATTACKER, "it belongs to another user"),
     ] {
         let state = directory_of(owner, mode);
-        let records = state.path().join("mended");
-        fs::create_dir_all(records.join("0001")).unwrap();
-        fs::write(records.join("0001/record.json"), record).unwrap();
+        let records = state.path().join("journal");
+        fs::create_dir(&records).unwrap();
+        fs::write(records.join("doctor-0001.json"), record).unwrap();
         fs::set_permissions(&records, fs::Permissions::from_mode(0o700)).unwrap();
         chown(&records, Some(of_records), Some(of_records)).unwrap();
         let mut undo = trimtab();
@@ -885,7 +885,7 @@ fn doctor_undo_refuses_records_writable_by_others() {
             said.contains("cannot be trusted") && said.contains(why),
             "{owner} {mode:o} {of_records}: {said}"
         );
-        assert_eq!(fs::read_to_string(records.join("0001/record.json")).unwrap(), record);
+        assert_eq!(fs::read_to_string(records.join("doctor-0001.json")).unwrap(), record);
     }
 }
 

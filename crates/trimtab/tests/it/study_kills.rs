@@ -106,7 +106,7 @@ impl Killed {
     }
 
     fn notes(&self) -> Vec<PathBuf> {
-        let notes = std::fs::read_dir(self.runtime.path().join("notes")).unwrap();
+        let notes = std::fs::read_dir(self.runtime.path().join("journal")).unwrap();
         notes
             .map(|entry| entry.unwrap().path())
             .filter(|path| path.to_string_lossy().contains("mount-"))
@@ -118,7 +118,7 @@ impl Killed {
         let path = &self.notes()[0];
         let mut note: serde_json::Value =
             serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-        change(note.as_object_mut().unwrap());
+        change(note["change"].as_object_mut().unwrap());
         std::fs::write(path, note.to_string()).unwrap();
     }
 }

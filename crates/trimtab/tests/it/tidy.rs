@@ -90,7 +90,7 @@ const READS_ALLOWED: &[(&str, &str)] = &[
     ("linux/sys/nvme.rs", "the node of a drive that the kernel named"),
     ("linux/trim/limit.rs", "an attribute of a block device"),
     ("linux/trim/ext4.rs", "the node of a device that the kernel named"),
-    ("linux/session/notes/change.rs", "attributes of the kernel that notes name"),
+    ("linux/session/journal/change.rs", "attributes of the kernel that records name"),
     ("linux/host/disk.rs", "attributes of a block device"),
     ("linux/host/loops.rs", "device nodes and attributes of the loop driver"),
     ("linux/host/openers.rs", "directories of /proc"),

@@ -16,7 +16,7 @@ use anyhow::{Context as _, anyhow};
 use rustix::fd::OwnedFd;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use std::fmt;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -24,8 +24,6 @@ use trimtab_drive::units::Bytes;
 
 /// Prefix of workspace names; the id of the owning process follows.
 const PREFIX: &str = "trimtab-work-";
-/// First line of a marker: type and version.
-const MAGIC: &str = "trimtab workspace 1";
 /// Maximum size of a marker.
 const MARKER_BYTES_MAX: u64 = 4096;
 
@@ -217,14 +215,14 @@ fn furnish(dir: &Dir) -> std::io::Result<File> {
     let mut marker = dir.create_new(MARKER, PRIVATE_FILE)?;
     // Without lock support, the process id alone shows that the owner lives.
     let _ = rustix::fs::flock(&marker, FlockOperation::NonBlockingLockExclusive);
-    marker.write_all(Owner::this_process(dir)?.to_string().as_bytes())?;
+    marker.write_all(&serde_json::to_vec(&Owner::this_process(dir)?)?)?;
     // After a power cut, the marker still identifies the directory.
     marker.sync_all()?;
     Ok(marker)
 }
 
 /// The owner of a workspace.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Owner {
     pid: u32,
     /// Start time of the process, in clock ticks since boot. It distinguishes processes
@@ -257,35 +255,9 @@ impl Owner {
         of_process && dir.identity().is_ok_and(|identity| identity.inode == self.directory)
     }
 
-    fn parse(text: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        if lines.next()? != MAGIC {
-            return None;
-        }
-        let mut value =
-            |key: &str| lines.next()?.strip_prefix(key)?.strip_prefix(' ').map(str::to_owned);
-        Some(Self {
-            pid: value("pid")?.parse().ok()?,
-            started: value("started")?.parse().ok()?,
-            boot: value("boot")?,
-            host: value("host")?,
-            directory: value("directory")?.parse().ok()?,
-        })
-    }
-
     /// True if the process lives, judged by its id on this machine and boot.
     fn lives(&self) -> bool {
         self.boot == boot_id() && started(self.pid) == Some(self.started)
-    }
-}
-
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pid, started, boot, host, directory } = self;
-        writeln!(
-            f,
-            "{MAGIC}\npid {pid}\nstarted {started}\nboot {boot}\nhost {host}\ndirectory {directory}"
-        )
     }
 }
 
@@ -486,7 +458,7 @@ fn state(dir: &Dir, name: &str) -> (LeftoverState, Option<File>) {
     }
     let mut text = String::new();
     let _ = (&marker).take(MARKER_BYTES_MAX).read_to_string(&mut text);
-    let state = match Owner::parse(&text) {
+    let state = match serde_json::from_str::<Owner>(&text).ok() {
         None if !is_old(dir) => LeftoverState::Alive,
         // Killed before it wrote its marker, and therefore before it created anything
         // else.
@@ -563,7 +535,8 @@ mod tests {
         fs::create_dir_all(path.join("run/tree")).unwrap();
         set_mode(&path, 0o700);
         let directory = Dir::open(&path).unwrap().identity().unwrap().inode;
-        fs::write(path.join(MARKER), Owner { directory, ..owner.clone() }.to_string()).unwrap();
+        let owner = Owner { directory, ..owner.clone() };
+        fs::write(path.join(MARKER), serde_json::to_vec(&owner).unwrap()).unwrap();
         fs::write(path.join("run/tree/file1"), b"left").unwrap();
         path
     }
@@ -761,6 +734,7 @@ mod tests {
     #[test]
     fn leftovers_live_locked_or_unmarked_stay() {
         let (dir, ground) = ground();
+        assert!(this_process().lives());
         let mine = crashed(dir.path(), "mine", &this_process());
         let elsewhere = crashed(
             dir.path(),
@@ -802,15 +776,5 @@ mod tests {
         }
         deal_with_leftovers(&context(true), &ground).unwrap();
         assert!(!empty.exists() && full.join("precious").exists());
-    }
-
-    #[test]
-    fn owner_round_trips_through_text() {
-        let owner = this_process();
-        assert_eq!(Owner::parse(&owner.to_string()), Some(owner.clone()));
-        assert!(owner.lives());
-        for text in ["", "trimtab workspace 2\npid 1\n", &owner.to_string()[..30]] {
-            assert_eq!(Owner::parse(text), None);
-        }
     }
 }

@@ -77,11 +77,9 @@ impl ResolvedTarget {
 
     /// Opens the object itself, never one that has taken its name.
     fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
-        rustix::fs::open(
-            format!("/proc/self/fd/{}", self.object.as_raw_fd()),
-            flags | OFlags::NOCTTY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
+        let flags = flags | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let object = self.object.as_raw_fd();
+        rustix::fs::open(format!("/proc/self/fd/{object}"), flags, Mode::empty())
     }
 
     fn check_named_twice(&self, path: &Path, destroy: &DestroyConsent) -> anyhow::Result<()> {

@@ -523,7 +523,9 @@ fn killed_apply_is_restored_by_next_command() {
         kill_within(apply(args), &mut draw, within * 3 / 2);
         let now = etc();
         caught += u64::from(
-            now != before && now != after || at("var/lib/trimtab/applied/pending").exists(),
+            now != before && now != after
+                || fs::read_to_string(at("var/lib/trimtab/journal/apply-0001.json"))
+                    .is_ok_and(|record| record.contains("\"finished\": false")),
         );
         // The next command on that system first recovers: the state is fully old or fully
         // new, and no temporary file remains.
@@ -535,7 +537,7 @@ fn killed_apply_is_restored_by_next_command() {
             now.keys(),
             String::from_utf8_lossy(&undone.stderr)
         );
-        let left: Vec<_> = fs::read_dir(at("var/lib/trimtab/applied"))
+        let left: Vec<_> = fs::read_dir(at("var/lib/trimtab/journal"))
             .into_iter()
             .flatten()
             .map(|entry| entry.unwrap().file_name())

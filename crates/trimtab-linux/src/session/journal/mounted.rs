@@ -69,7 +69,7 @@ impl MountIdentity {
         self.superblock.as_ref()?.lives()
     }
 
-    /// True if the note was written in this mount namespace.
+    /// True if the record was written in this mount namespace.
     pub fn is_of_this_namespace(&self) -> bool {
         self.namespace == own_namespace()
     }

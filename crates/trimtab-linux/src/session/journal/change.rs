@@ -45,13 +45,13 @@ pub enum UndoResult {
 }
 
 impl UndoResult {
-    /// True if the undo is still to be done, so the note must stay.
+    /// True if the undo is still to be done, so the record must stay.
     pub const fn is_open(self) -> bool {
         matches!(self, Self::Left | Self::Failed)
     }
 }
 
-/// Attribute that this program changes temporarily. A note cannot cause a write to any
+/// Attribute that this program changes temporarily. A record cannot cause a write to any
 /// other.
 const ATTRIBUTE: &str = "discard_max_bytes";
 
