@@ -6,6 +6,7 @@
 mod calibrate;
 pub mod cases;
 pub mod data;
+pub mod errors;
 pub mod load;
 pub mod model;
 pub mod offered;
@@ -19,6 +20,7 @@ use crate::parallel;
 use anyhow::Context as _;
 use cases::{Case, Value};
 use data::Measured;
+use errors::Errors;
 use offered::Sweep;
 use score::{Figure, Hits};
 use serde::Serialize;
@@ -82,8 +84,11 @@ pub struct Args {
     /// Write the predictions to a file before they are compared.
     #[arg(long, value_name = "FILE.csv")]
     freeze: Option<PathBuf>,
-    /// Draws of the assumed values, which give the intervals. Each takes about as long as
-    /// half the predictions; 0 gives no intervals.
+    /// Write the errors of the predictions, from which later intervals follow, to a file.
+    #[arg(long, value_name = "FILE.csv")]
+    errors: Option<PathBuf>,
+    /// Draws of the assumed values, whose spread is part of the intervals. Each takes about
+    /// as long as half the predictions.
     #[arg(
         long, value_name = "N", default_value_t = 0,
         value_parser = clap::value_parser!(u32).range(0..=64)
@@ -107,6 +112,15 @@ enum LeaveOut {
     Unit,
     /// Those of the same experiment on the unit.
     Experiment,
+}
+
+/// What `--leave-out` leaves out, in words.
+fn left_out(args: &Args) -> &'static str {
+    match args.leave_out {
+        None => "nothing",
+        Some(LeaveOut::Unit) => "unit",
+        Some(LeaveOut::Experiment) => "experiment",
+    }
 }
 
 /// A unit, its specification and the parameters that were fitted or assumed.
@@ -197,7 +211,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     });
     // Measured figures are used from here on.
     let figures = compared(&cases, &predictions, args.leave_out.is_none());
-    let hits = score::hits(&figures);
+    if let Some(path) = &args.errors {
+        std::fs::write(path, score::error_rows(&figures, left_out(args)))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let hits = score::hits(&figures, &Errors::embedded(left_out(args)));
     let mut parameters = Vec::new();
     for (unit, _) in UNITS.iter().filter(|(unit, _)| cases.iter().any(|case| case.unit == *unit)) {
         parameters.push(parameters_of(unit, &drive(unit, args.leave_out.is_some())?));
@@ -225,7 +243,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         hits: &hits,
         not_compared,
     };
-    context.report("ssd-iq", 2, &document, || text(&document))?;
+    context.report("ssd-iq", 3, &document, || text(&document))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -340,11 +358,16 @@ fn predictions(
         let relative = cases::relative(cases, case, values, |other| of(other, draw));
         values.iter().cloned().chain(relative).collect()
     };
+    // Nothing is fitted to a unit without measurements.
+    let (errors, alone) = (Errors::embedded(left_out(args)), Errors::embedded("unit"));
     let predicted = |case: &Case| {
+        let errors = if errors.has(&case.unit) { &errors } else { &alone };
         let drawn: Vec<Vec<Value>> = (1..=args.draws).map(|draw| complete(case, draw)).collect();
         score::with_intervals(
+            &case.unit,
             &complete(case, 0),
             &drawn.iter().map(Vec::as_slice).collect::<Vec<_>>(),
+            errors,
         )
     };
     Ok(cases.iter().map(predicted).collect())
@@ -442,11 +465,30 @@ fn text(document: &Document<'_>) -> String {
             format!("{} ({kind})", if one.hit { "hit" } else { "MISS" }),
         ]);
     }
-    let mut hits = Table::new("", &["figure", "fitted", "predicted", "median off", "in interval"]);
+    let mut hits = Table::new(
+        "",
+        &[
+            "figure",
+            "fitted",
+            "predicted",
+            "median off",
+            "in interval",
+            "interval of a further unit",
+        ],
+    );
     let of = |(hit, all): (usize, usize)| format!("{hit} of {all}");
     for one in document.hits {
         let off = format!("{:.1} %", one.median_off_percent);
-        hits.row([one.figure.to_owned(), of(one.fitted), of(one.predicted), off, of(one.covered)]);
+        let (fitted, predicted) = (of(one.fitted), of(one.predicted));
+        let (held, share) = (of(one.covered), 100 * one.covered.0 / one.covered.1.max(1));
+        hits.row([
+            one.figure.to_owned(),
+            fitted,
+            predicted,
+            off,
+            format!("{held} ({share} %)"),
+            format!("{:.2} to {:.2} times", one.interval_factors.0, one.interval_factors.1),
+        ]);
     }
     let mut used = Table::new("", &["unit", "drive", "published", "assumed", "fitted"]);
     for one in document.parameters {

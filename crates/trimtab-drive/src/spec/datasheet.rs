@@ -7,6 +7,7 @@ use super::{DriveSpec, Flash, Interface, Medium, SpecError, VictimPolicy, wrong}
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 const MB: f64 = 1e6;
 const UNIT: f64 = 4096.0;
@@ -21,6 +22,15 @@ const FOUR_PLANES_MBS: f64 = 3000.0;
 const HOST_US: f64 = 8.0;
 /// Superblocks open or kept free, which hold no stale data.
 const OPEN: f64 = 4.0;
+/// Time of a read over that of a program, with values of the class.
+const READ_SHARE: f64 = 0.06;
+
+/// Sequential over random write rate: 2 % of spare flash gives WAF 25, and a relocated page
+/// costs at most 1.6 writes.
+const SLOWDOWN_MAX: f64 = 40.0;
+/// Flash that the rated random writes need over the flash of the drive: further apart,
+/// they contradict each other.
+const FLASH_FACTOR: f64 = 1.05;
 
 /// Spread of erasures at which levelling of the class starts.
 const STATIC_SPREAD: u32 = 64;
@@ -122,7 +132,7 @@ impl DataSheet {
             flash.nand.read_ns =
                 (((us - HOST_US).max(0.0) * 1000.0) as u64).saturating_sub(command).max(10_000);
         }
-        let raw = self.raw(prior, write_mbs, flash.nand.read_ns as f64 / row_ns);
+        let (raw, _) = self.raw(prior, write_mbs, flash.nand.read_ns as f64 / row_ns);
         let little_spare = self.capacity_bytes as f64 / raw as f64 > LITTLE_SPARE;
         flash.ftl.wear.static_spread_max = little_spare.then_some(STATIC_SPREAD);
         let geometry = &mut flash.geometry;
@@ -153,23 +163,41 @@ impl DataSheet {
         Ok(Drive { spec, sources: self.sources(), alternatives: alloc::vec![], twin: None })
     }
 
+    /// Figures that contradict each other although a drive can have each of them.
+    #[must_use]
+    pub fn contradictions(&self) -> Vec<String> {
+        let Some(iops) = self.random_write_iops else { return Vec::new() };
+        let (raw, needed) = self.raw(&Prior::MEDIAN, self.write_mbs(), READ_SHARE);
+        let apart = needed / raw as f64;
+        if (1.0 / FLASH_FACTOR..FLASH_FACTOR).contains(&apart) {
+            return Vec::new();
+        }
+        let of = if self.raw_bytes.is_some() { "the data sheet states" } else { "the drive has" };
+        let gib = |bytes: f64| bytes / GIB as f64;
+        let direction = if apart > 1.0 { "lower" } else { "higher" };
+        alloc::vec![format!(
+            "{iops} random writes per second at {:.0} MB/s of sequential writes need {:.0} GiB of \
+             flash, but {of} {:.0} GiB; the predicted rate is {direction}",
+            self.write_mbs(),
+            gib(needed),
+            gib(raw as f64)
+        )]
+    }
+
     /// Sequential write rate; without one, from the rate of random writes, else of the
     /// class.
     fn write_mbs(&self) -> f64 {
-        let of_random = self.random_write_iops.map(|iops| iops * UNIT / MB * 5.0);
+        let of_random = self.random_write_iops.map(|iops| (iops * UNIT / MB * 5.0).max(100.0));
         let rate = self.sequential_write_mbs.or(of_random).unwrap_or(1500.0);
         self.sequential_read_mbs.map_or(rate, |read| {
             if self.sequential_write_mbs.is_none() { rate.min(read) } else { rate }
         })
     }
 
-    /// Flash in bytes. Sustained random writes tell WAF, and WAF tells the spare space:
-    /// greedy collection of large superblocks under uniform writes has u = (x - 1) / ln x
-    /// with x = 1 - 1 / WAF (Desnoyers 2012).
-    fn raw(&self, prior: &Prior, write_mbs: f64, read_share: f64) -> u64 {
-        if let Some(raw) = self.raw_bytes {
-            return raw;
-        }
+    /// Flash in bytes, and the flash that the rated random writes need. They tell WAF,
+    /// and WAF tells the spare space: greedy collection of large superblocks under
+    /// uniform writes has u = (x - 1) / ln x with x = 1 - 1 / WAF (Desnoyers 2012).
+    fn raw(&self, prior: &Prior, write_mbs: f64, read_share: f64) -> (u64, f64) {
         let capacity = self.capacity_bytes as f64;
         let nominal =
             ((self.capacity_bytes / 1_000_000_000).max(1).next_power_of_two() * GIB) as f64;
@@ -179,19 +207,23 @@ impl DataSheet {
         } else {
             nominal * prior.raw_over_nominal
         };
-        let Some(iops) = self.random_write_iops else { return nominal as u64 };
-        // A moved row costs its program, 1.4 reads, since victims hold stale data too,
-        // and erasure.
-        let relocation =
-            (1.02 + 1.4 * read_share) * (1.0 + f64::from(prior.die_wait_permille) / 1000.0);
-        let slowdown = write_mbs * MB / (iops * UNIT * prior.over_rated);
-        let waf = (1.0 + (slowdown - 1.0) / relocation).max(1.02);
-        let valid = 1.0 - 1.0 / waf;
-        let used = (valid - 1.0) / libm::log(valid);
-        let raw = capacity / used * (1.0 + OPEN / prior.superblocks);
+        let needed = self.random_write_iops.map(|iops| {
+            // A moved row costs its program, 1.4 reads, since victims hold stale data
+            // too, and erasure.
+            let relocation =
+                (1.02 + 1.4 * read_share) * (1.0 + f64::from(prior.die_wait_permille) / 1000.0);
+            let slowdown = write_mbs * MB / (iops * UNIT * prior.over_rated);
+            let waf = (1.0 + (slowdown - 1.0) / relocation).max(1.02);
+            let valid = 1.0 - 1.0 / waf;
+            let used = (valid - 1.0) / libm::log(valid);
+            capacity / used * (1.0 + OPEN / prior.superblocks)
+        });
         // Rated values are rounded and some are minimums; the flash of the class bounds
         // them.
-        raw.clamp(nominal * 0.95, nominal * 1.12).max(capacity * 1.04) as u64
+        let of_class =
+            |needed: f64| needed.clamp(nominal * 0.95, nominal * 1.12).max(capacity * 1.04) as u64;
+        let raw = self.raw_bytes.unwrap_or_else(|| needed.map_or(nominal as u64, of_class));
+        (raw, needed.unwrap_or(raw as f64))
     }
 
     fn interface(&self) -> Interface {
@@ -245,8 +277,12 @@ impl DataSheet {
         add(
             "flash.nand.program_ns",
             self.sequential_write_mbs.is_some(),
-            "sequential write rate of the data sheet",
-            class,
+            "sequential write rate of the data sheet, with metadata of the class",
+            if self.random_write_iops.is_some() {
+                "five times the rate of the random writes of the data sheet"
+            } else {
+                class
+            },
         );
         add(
             "flash.nand.read_ns",
@@ -254,25 +290,30 @@ impl DataSheet {
             "read latency of the data sheet, less command, link and the host's part",
             class,
         );
-        let spare = if self.random_write_iops.is_some() {
-            "the spare space with which the model shows the rated random writes"
-        } else {
+        let spare = if self.random_write_iops.is_none() {
             "the next power of two of flash, less blocks that the drive keeps"
+        } else if self.contradictions().is_empty() {
+            "with blocks_per_plane, the flash with which the model shows 1.08 times the rated \
+             random writes, as the median of measured drives does"
+        } else {
+            "with blocks_per_plane, the flash of the class nearest to that which the rated \
+             random writes need"
         };
         add(
-            "flash.geometry.blocks_per_plane",
+            "flash.geometry.pages_per_block",
             self.raw_bytes.is_some(),
-            "flash that the data sheet states",
+            "with blocks_per_plane, the flash that the data sheet states",
             spare,
         );
+        add("flash.geometry.blocks_per_plane", false, "", "superblocks typical of the class");
         sources
     }
 
     /// Rejects figures that contradict each other or that no drive has.
     fn check(&self) -> Result<(), SpecError> {
-        let positive = |field: &'static str, value: Option<f64>, high: f64| match value {
-            Some(value) if !(value > 0.0 && value <= high) => {
-                Err(wrong(field, value, format!("must be above 0 and at most {high}")))
+        let within = |field: &'static str, value: Option<f64>, low: f64, high: f64| match value {
+            Some(value) if !(low..=high).contains(&value) => {
+                Err(wrong(field, value, format!("must be {low} to {high}")))
             }
             _ => Ok(()),
         };
@@ -283,14 +324,14 @@ impl DataSheet {
                 "must be at least 1 GiB",
             ));
         }
-        positive("interface rate in MB/s", self.link_mbs, 100_000.0)?;
-        positive("sequential read rate in MB/s", self.sequential_read_mbs, 100_000.0)?;
-        positive("sequential write rate in MB/s", self.sequential_write_mbs, 100_000.0)?;
-        positive("random reads per second", self.random_read_iops, 1e8)?;
-        positive("random writes per second", self.random_write_iops, 1e8)?;
-        positive("drive writes per day", self.dwpd, 100.0)?;
-        positive("read latency in microseconds", self.read_latency_us, 100_000.0)?;
-        positive("write latency in microseconds", self.write_latency_us, 100_000.0)?;
+        within("interface rate in MB/s", self.link_mbs, 10.0, 100_000.0)?;
+        within("sequential read rate in MB/s", self.sequential_read_mbs, 10.0, 100_000.0)?;
+        within("sequential write rate in MB/s", self.sequential_write_mbs, 10.0, 100_000.0)?;
+        within("random reads per second", self.random_read_iops, 1000.0, 1e8)?;
+        within("random writes per second", self.random_write_iops, 100.0, 1e8)?;
+        within("drive writes per day", self.dwpd, 0.001, 100.0)?;
+        within("read latency in microseconds", self.read_latency_us, 10.0, 100_000.0)?;
+        within("write latency in microseconds", self.write_latency_us, 1.0, 100_000.0)?;
         for (random, value, field, value_of_sequence) in [
             (
                 "random reads per second",
@@ -318,14 +359,31 @@ impl DataSheet {
                 ));
             }
         }
-        if let (Some(mbs), Some(link)) = (self.sequential_read_mbs, self.link_mbs)
-            && mbs > link * 1.02
+        if let (Some(iops), Some(mbs)) = (self.random_write_iops, self.sequential_write_mbs)
+            && iops * UNIT / MB < mbs / SLOWDOWN_MAX
         {
             return Err(wrong(
-                "sequential read rate in MB/s",
-                mbs,
-                format!("the interface moves at most {link} MB/s"),
+                "random writes per second",
+                iops,
+                format!(
+                    "a drive that writes {mbs} MB/s in order makes at least {:.0} with 2 % of \
+                     spare flash; omit the figure if the drive maps more than 4 KiB at a time",
+                    mbs * MB / SLOWDOWN_MAX / UNIT
+                ),
             ));
+        }
+        let mbs_of = |iops: Option<f64>| iops.map(|iops| iops * UNIT / MB);
+        for (field, mbs) in [
+            ("sequential read rate in MB/s", self.sequential_read_mbs),
+            ("sequential write rate in MB/s", self.sequential_write_mbs),
+            ("random reads in MB/s", mbs_of(self.random_read_iops)),
+            ("random writes in MB/s", mbs_of(self.random_write_iops)),
+        ] {
+            if let (Some(mbs), Some(link)) = (mbs, self.link_mbs)
+                && mbs > link * 1.02
+            {
+                return Err(wrong(field, mbs, format!("the interface moves at most {link} MB/s")));
+            }
         }
         match self.raw_bytes {
             Some(raw)
@@ -373,7 +431,33 @@ mod tests {
         let raw = flash.geometry.raw_bytes() as f64 / GIB as f64;
         assert!((1000.0..1060.0).contains(&raw), "{raw}");
         assert_eq!(drive.sources["flash.nand.program_ns"].kind, SourceKind::Published);
-        assert_eq!(drive.sources["flash.geometry.blocks_per_plane"].kind, SourceKind::Assumed);
+        assert_eq!(drive.sources["flash.geometry.pages_per_block"].kind, SourceKind::Assumed);
+    }
+
+    #[test]
+    fn datasheet_sources_state_what_decided_a_value() {
+        let text = |sheet: &DataSheet, field: &str| {
+            sheet.drive(&Prior::MEDIAN).unwrap().sources[field].shown()
+        };
+        let raw = DataSheet { raw_bytes: Some(1030 * GIB), ..sheet() };
+        assert!(text(&raw, "flash.geometry.pages_per_block").starts_with("published"));
+        assert!(text(&raw, "flash.geometry.blocks_per_plane").starts_with("assumed: superblocks"));
+        let random = DataSheet { sequential_write_mbs: None, ..sheet() };
+        assert!(text(&random, "flash.nand.program_ns").starts_with("assumed: five times"));
+        let flash = "flash.geometry.pages_per_block";
+        assert!(text(&sheet(), flash).contains("1.08 times"));
+        let fast = DataSheet { random_write_iops: Some(300_000.0), ..sheet() };
+        assert!(text(&fast, flash).contains("nearest"));
+    }
+
+    #[test]
+    fn datasheet_contradictions_name_the_needed_flash() {
+        assert!(sheet().contradictions().is_empty());
+        // 300,000 x 1.08 x 4096 B = 1327 MB/s of 1700: WAF 1.2, so half the flash is spare.
+        let fast = DataSheet { random_write_iops: Some(300_000.0), ..sheet() };
+        assert!(fast.contradictions()[0].contains("rate is lower"), "{:?}", fast.contradictions());
+        let raw = DataSheet { raw_bytes: Some(1500 * GIB), ..sheet() };
+        assert!(raw.contradictions()[0].contains("the data sheet states 1500 GiB"));
     }
 
     #[test]
@@ -403,6 +487,14 @@ mod tests {
         fails(|sheet| sheet.dwpd = Some(f64::NAN), "drive writes per day is NaN");
         fails(|sheet| sheet.sequential_write_mbs = Some(0.0), "sequential write rate in MB/s is 0");
         fails(|sheet| sheet.link_mbs = Some(600.0), "sequential read rate in MB/s is 6500");
+        fails(
+            |sheet| (sheet.sequential_read_mbs, sheet.link_mbs) = (None, Some(570.0)),
+            "sequential write rate in MB/s is 1700",
+        );
+        fails(|sheet| sheet.random_write_iops = Some(1.0), "random writes per second is 1,");
+        fails(|sheet| sheet.random_write_iops = Some(9000.0), "random writes per second is 9000,");
+        fails(|sheet| sheet.random_read_iops = Some(1.0), "random reads per second is 1,");
+        fails(|sheet| sheet.read_latency_us = Some(1.0), "read latency in microseconds is 1,");
         fails(|sheet| sheet.raw_bytes = Some(GIB), "raw flash is");
         fails(|sheet| sheet.name = "A b".to_owned(), "name is 'A b'");
     }

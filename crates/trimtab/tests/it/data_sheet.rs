@@ -40,7 +40,14 @@ fn from_datasheet_file_is_a_drive_with_marked_sources() {
 fn from_datasheet_prediction_lies_in_its_interval() {
     let assert = trimtab().args(SHEET).args(["--draws", "2", "--json"]).assert().success();
     let document: serde_json::Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
-    for (figure, low, high) in [("steady_mbs", 250.0, 400.0), ("waf", 3.0, 5.5)] {
+    for (figure, low, high) in [
+        ("fresh_mbs", 1000.0, 2000.0),
+        ("steady_mbs", 240.0, 450.0),
+        ("waf", 2.5, 6.0),
+        ("knee_iops", 5000.0, 120_000.0),
+        ("read_p50_us", 20.0, 400.0),
+        ("write_p99_us", 2.0, 20_000.0),
+    ] {
         let of = |key: &str| document["prediction"][figure][key].as_f64().unwrap();
         assert!(
             low < of("low")
@@ -48,9 +55,25 @@ fn from_datasheet_prediction_lies_in_its_interval() {
                 && of("median") <= of("high")
                 && of("low") < of("high")
                 && of("high") < high,
-            "{document}"
+            "{figure} {document}"
         );
     }
+    // The rated 70000 writes a second of 4 KiB are 287 MB/s.
+    let steady = &document["prediction"]["steady_mbs"];
+    assert!(steady["low"].as_f64() < Some(287.0) && steady["high"].as_f64() > Some(287.0));
+    assert_eq!(document["contradictions"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn from_datasheet_names_contradictions() {
+    let assert = trimtab().args(SHEET).args(["--raw", "2000GB", "--draws", "0"]).assert().success();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&assert.get_output().stdout), text(&assert.get_output().stderr));
+    assert!(stderr.starts_with("trimtab: some-960gb: 70000 random writes"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stdout.starts_with("# The data sheet contradicts itself: 70000"), "{stdout}");
+    // 2000 GB are 1863 GiB.
+    assert!(stdout.contains("the data sheet states 1863 GiB"), "{stdout}");
 }
 
 #[test]
@@ -58,6 +81,10 @@ fn impossible_datasheet_is_one_line_and_status_2() {
     for (change, expected) in [
         (["--capacity", "0"], "capacity is 0 bytes"),
         (["--random-write", "900000"], "random writes per second is 900000"),
+        (["--random-write", "1"], "random writes per second is 1,"),
+        (["--random-write", "9000"], "a drive that writes 1700 MB/s in order makes at least 10376"),
+        (["--read-latency", "1"], "read latency in microseconds is 1,"),
+        (["--interface", "sata"], "sequential write rate in MB/s is 1700"),
         (["--dwpd", "5000"], "drive writes per day is 5000"),
         (["--raw", "1GiB"], "raw flash is 1073741824 bytes"),
     ] {

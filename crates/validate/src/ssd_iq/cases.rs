@@ -12,9 +12,6 @@ use trimtab_sim::analysis::latency_knee;
 pub const RELATIVE: &str = "rate over uniform";
 /// Name of the knee.
 pub const KNEE: &str = "knee of write p99, op/s";
-/// Size of the drive in sweeps and zone runs, in units of 2 GiB.
-const LARGE: u32 = 6;
-
 /// A figure with its place in the case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
@@ -97,7 +94,8 @@ impl Case {
         }
     }
 
-    /// Figures of the model with `spec`.
+    /// Figures of the model with `spec`, [scaled](model::small) to `pages` times 2 GiB;
+    /// sweeps and zone runs take twice as much.
     ///
     /// # Errors
     /// If the specification is invalid.
@@ -110,12 +108,12 @@ impl Case {
         Ok(match &self.kind {
             Kind::Run(pattern, run) => run_values(pattern, &model::run(spec, run, pages, seed)?),
             Kind::Sweep(set, offered) => {
-                let host = offered::steady(spec, LARGE, seed)?;
+                let host = offered::steady(spec, 2 * pages, seed)?;
                 let steps: Vec<Percentiles> =
                     offered.iter().map(|rate| offered::step(&host, set, *rate, seed)).collect();
                 sweep_values(offered, &steps)
             }
-            Kind::Zones(run) => zone_values(run, &zones::run(spec, run, LARGE, seed)?),
+            Kind::Zones(run) => zone_values(run, &zones::run(spec, run, 2 * pages, seed)?),
         })
     }
 }

@@ -1,7 +1,11 @@
 //! Predictions against measurements.
 
 use super::cases::{Case, KNEE, Kind, RELATIVE, Value};
+use super::errors::Errors;
 use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use trimtab_sim::analysis::middle;
 
 /// Distance between bins of the measured curves, in drive writes.
 const CLIFF_RESOLUTION: f64 = 0.05;
@@ -52,7 +56,7 @@ pub struct Figure {
     pub measured: f64,
     /// Value of the model.
     pub predicted: f64,
-    /// Interval: the figures of all draws of the assumed values.
+    /// Interval of the prediction.
     pub interval: (f64, f64),
     /// Largest deviation of a hit, in per cent.
     pub limit_percent: f64,
@@ -62,6 +66,8 @@ pub struct Figure {
     pub fitted: bool,
     /// False if the drive was still changing: shown, not counted.
     pub counted: bool,
+    /// True if the figure is counted and decided no parameter of its unit.
+    pub judged: bool,
 }
 
 impl Figure {
@@ -69,6 +75,13 @@ impl Figure {
     #[must_use]
     pub fn off_percent(&self) -> f64 {
         (self.predicted / self.measured - 1.0) * 100.0
+    }
+
+    /// Logarithm of measured over predicted.
+    #[must_use]
+    pub fn error(&self) -> f64 {
+        let from = origin(self.figure);
+        ((self.measured + from) / (self.predicted + from)).ln()
     }
 
     /// True if the measured value lies in the interval.
@@ -83,22 +96,44 @@ impl Figure {
 pub struct Prediction {
     /// The prediction of the drive.
     pub value: Value,
-    /// Least and largest figure of the draws, the prediction among them.
+    /// The interval.
     pub interval: (f64, f64),
 }
 
-/// The predictions `values`, with intervals from `draws` of the same case.
+/// The predictions `values` for `unit`, with intervals from `draws` of the same case and
+/// from `errors`.
 #[must_use]
-pub fn with_intervals(values: &[Value], draws: &[&[Value]]) -> Vec<Prediction> {
+pub fn with_intervals(
+    unit: &str,
+    values: &[Value],
+    draws: &[&[Value]],
+    errors: &Errors,
+) -> Vec<Prediction> {
     let of = |value: &Value| {
         let same = |other: &&Value| (&other.at, other.figure) == (&value.at, value.figure);
-        let drawn = draws.iter().filter_map(|draw| draw.iter().find(same)).map(|other| other.value);
-        let all = || drawn.clone().chain([value.value]);
-        let interval =
-            (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
+        let from = origin(value.figure);
+        let drawn = draws.iter().filter_map(|draw| draw.iter().find(same));
+        let spread = deviation(&drawn.map(|one| (one.value + from).ln()).collect::<Vec<_>>());
+        let (low, high) = errors.interval(unit, value.figure, spread);
+        let at = value.value + from;
+        let interval = ((at * low - from).max(0.0), at * high - from);
         Prediction { value: value.clone(), interval }
     };
     values.iter().map(of).collect()
+}
+
+/// Standard deviation of `values`, 0 with less than two.
+fn deviation(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|one| (one - mean).powi(2)).sum();
+    if count < 2.0 { 0.0 } else { (squares / (count - 1.0)).sqrt() }
+}
+
+/// Value from which factors of `figure` count: cliffs are the starts of bins and may be
+/// 0.
+fn origin(figure: &str) -> f64 {
+    if figure.starts_with("cliff") { CLIFF_RESOLUTION } else { 0.0 }
 }
 
 /// Largest deviation of a hit in per cent.
@@ -142,9 +177,8 @@ pub fn figures(
         let levelling = FITTED_LEVELLING.contains(&&*case.unit)
             && case.read_only_percent.is_some_and(|share| share >= 80.0)
             && ["steady MB/s", RELATIVE].contains(&measured.figure);
-        // A bin is the resolution of both cliffs.
-        let slack =
-            if measured.figure.starts_with("cliff") { CLIFF_RESOLUTION + 1e-9 } else { 0.0 };
+        let class = FITTED_CLASS.contains(&measured.figure);
+        let own = levelling || FITTED.iter().any(fitted);
         Some(Figure {
             unit: case.unit.clone(),
             experiment: case.experiment.clone(),
@@ -152,14 +186,12 @@ pub fn figures(
             figure: measured.figure,
             measured: measured.value,
             predicted,
-            interval: (found.interval.0 - slack, found.interval.1 + slack),
+            interval: found.interval,
             limit_percent: limit,
             hit,
-            fitted: shipped
-                && (levelling
-                    || FITTED.iter().any(fitted)
-                    || FITTED_CLASS.contains(&measured.figure)),
+            fitted: shipped && (own || class),
             counted: *counted,
+            judged: *counted && !(shipped && own),
         })
     };
     measured.iter().filter_map(one).collect()
@@ -181,15 +213,17 @@ pub struct Hits {
     pub fitted: (usize, usize),
     /// Predicted figures within the limit, and all.
     pub predicted: (usize, usize),
-    /// Measured values within the interval, and all.
+    /// Judged values within the interval, and all.
     pub covered: (usize, usize),
     /// Median deviation of predicted figures in per cent.
     pub median_off_percent: f64,
+    /// Ends of the interval of a further unit over its prediction.
+    pub interval_factors: (f64, f64),
 }
 
-/// Counts hits of `figures` per figure, over all units.
+/// Counts hits of `figures` per figure, over all units. `errors` give the intervals.
 #[must_use]
-pub fn hits(figures: &[Figure]) -> Vec<Hits> {
+pub fn hits(figures: &[Figure], errors: &Errors) -> Vec<Hits> {
     let mut names: Vec<&'static str> = Vec::new();
     for figure in figures {
         if !names.contains(&figure.figure) {
@@ -204,6 +238,7 @@ pub fn hits(figures: &[Figure]) -> Vec<Hits> {
             figures.iter().filter(|one| one.figure == name && one.counted).collect();
         let (fitted, predicted): (Vec<&Figure>, Vec<&Figure>) =
             counted.iter().partition(|one| one.fitted);
+        let judged: Vec<&Figure> = counted.iter().copied().filter(|one| one.judged).collect();
         let mut off: Vec<f64> = predicted.iter().map(|one| one.off_percent().abs()).collect();
         off.sort_by(f64::total_cmp);
         Hits {
@@ -211,9 +246,24 @@ pub fn hits(figures: &[Figure]) -> Vec<Hits> {
             figure: name,
             fitted: count(&fitted, |one| one.hit),
             predicted: count(&predicted, |one| one.hit),
-            covered: count(&counted, Figure::covered),
-            median_off_percent: off.get(off.len() / 2).copied().unwrap_or(0.0),
+            covered: count(&judged, Figure::covered),
+            median_off_percent: if off.is_empty() { 0.0 } else { middle(&off) },
+            interval_factors: errors.interval("", name, 0.0),
         }
     };
     names.into_iter().map(of_name).collect()
+}
+
+/// Errors of `figures` as rows for `errors.csv`.
+pub fn error_rows(figures: &[Figure], left_out: &str) -> String {
+    let mut by_figure: BTreeMap<(&str, &str), String> = BTreeMap::new();
+    for one in figures.iter().filter(|one| one.judged) {
+        let errors = by_figure.entry((one.unit.as_str(), one.figure)).or_default();
+        let gap = if errors.is_empty() { "" } else { " " };
+        let _ = write!(errors, "{gap}{:.3}", one.error());
+    }
+    let row = |((unit, figure), errors): (&(&str, &str), &String)| {
+        format!("{left_out},{unit},{},{errors}\n", figure.replace(',', ""))
+    };
+    by_figure.iter().map(row).collect()
 }

@@ -4,7 +4,8 @@ use crate::ssd_iq::cases::Kind;
 /// Figures of `case` on the shipped drive of its unit at `pages` pages.
 fn figures_of(case: &Case, pages: u32) -> Vec<Figure> {
     let values = case.predict(&drive(&case.unit, false).unwrap().spec, pages, 1).unwrap();
-    score::figures(case, &score::with_intervals(&values, &[]), &case.measured, true)
+    let predictions = score::with_intervals(&case.unit, &values, &[], &Errors::default());
+    score::figures(case, &predictions, &case.measured, true)
 }
 
 /// The measured run of `unit` with `used` per cent of the drive, after a sequential fill.
@@ -60,7 +61,7 @@ fn ssd_iq_knees_are_within_one_step() {
         let mut sweep =
             measurements.sweeps.iter().find(|sweep| sweep.unit == unit).unwrap().clone();
         sweep.steps.truncate(steps);
-        let figures = figures_of(&Case::of_sweep(&sweep), 1);
+        let figures = figures_of(&Case::of_sweep(&sweep), 3);
         let knee = figures.iter().find(|figure| figure.figure == cases::KNEE).unwrap();
         assert!(knee.hit, "{knee:?}");
     }
@@ -72,7 +73,7 @@ fn superblock_size_decides_rate_of_zones() {
     for (unit, mib) in [("mp0", 1024.0), ("s0", 1024.0), ("mp0", 4096.0)] {
         let run =
             measurements.zones.iter().find(|run| run.unit == unit && run.zone_mib == mib).unwrap();
-        let figures = figures_of(&Case::of_zones(run), 1);
+        let figures = figures_of(&Case::of_zones(run), 3);
         assert!(figures.iter().all(|figure| figure.hit), "{figures:?}");
     }
 }
@@ -86,7 +87,9 @@ fn frozen_predictions_ignore_measured_figures() {
     other.measured.iter_mut().for_each(|(value, _)| value.value *= 2.0);
     let text = |case: &Case| {
         let values = case.predict(&drive("mp0", true).unwrap().spec, 1, 1).unwrap();
-        frozen(std::slice::from_ref(case), &[score::with_intervals(&values, &[])])
+        let errors = Errors::embedded("unit");
+        let predictions = score::with_intervals("mp0", &values, &[], &errors);
+        frozen(std::slice::from_ref(case), &[predictions])
     };
     assert_eq!(text(&case), text(&other));
     assert!(text(&case).lines().count() > 3 && !text(&case).contains("1283"));

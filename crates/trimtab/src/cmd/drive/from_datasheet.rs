@@ -1,7 +1,7 @@
 //! `trimtab drive from-datasheet`.
 
 use crate::cmd::options::{one_of, positive};
-use crate::drives::datasheet::{Steady, steady_states};
+use crate::drives::datasheet::{FIGURES, Prediction, predictions};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -15,7 +15,8 @@ use trimtab_linux::output::{self, Context};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Prints a drive file. Values that the data sheet does not state are assumed, typical of data-centre drives, and marked so in [sources].
-The first lines state the steady state under uniform 4 KiB writes that the model predicts, and its interval over draws of the assumed values.
+The first lines state predictions with intervals that hold nine in ten figures of measured data-centre drives, or nine in ten draws of the assumed values, whichever is wider.
+A measured drive of the class writes 0.96 to 1.19 times its rated random writes, in the median 1.08 times; the predictions include that.
 
 Examples:
   trimtab drive from-datasheet pe8110 --capacity 960GB --interface pcie4 --sequential-read 6500 --sequential-write 1700 \\
@@ -44,7 +45,7 @@ pub struct Args {
     /// Sustained random 4 KiB writes per second. They tell the spare space.
     #[arg(long, value_name = "IOPS", value_parser = positive)]
     random_write: Option<f64>,
-    /// Drive writes per day over the warranty.
+    /// Drive writes per day over the warranty. Predictions do not depend on them.
     #[arg(long, value_name = "N", value_parser = positive)]
     dwpd: Option<f64>,
     /// Flash including spare space, if the data sheet states it.
@@ -56,7 +57,7 @@ pub struct Args {
     /// Latency of a 4 KiB write in microseconds.
     #[arg(long, value_name = "US", value_parser = positive)]
     write_latency: Option<f64>,
-    /// Draws of the assumed values for the interval; 0 predicts nothing.
+    /// Draws of the assumed values for the intervals; 0 predicts nothing.
     #[arg(
         long, value_name = "N", default_value_t = 6,
         value_parser = clap::value_parser!(u32).range(0..=100)
@@ -88,62 +89,67 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let usage =
         |problem: SpecError| UsageError::new(format!("this data sheet is impossible: {problem}"));
     let drive = sheet.drive(&Prior::MEDIAN).map_err(usage)?;
-    let steady = if args.draws == 0 {
+    let predicted = if args.draws == 0 {
         Vec::new()
     } else {
-        steady_states(&sheet, args.draws, args.seed).map_err(usage)?
+        predictions(&sheet, args.draws, args.seed).map_err(usage)?.to_vec()
     };
+    let contradictions = sheet.contradictions();
     let toml = text::whole(&drive);
     if context.json {
-        let range = |of: fn(&Steady) -> f64| {
-            interval(&steady, of)
-                .map(|(median, low, high)| json!({ "median": median, "low": low, "high": high }))
-        };
-        let prediction = json!({ "steady_mbs": range(|one| one.mbs), "waf": range(|one| one.waf), "draws": args.draws, "seed": args.seed });
+        let prediction: serde_json::Map<_, _> = FIGURES
+            .iter()
+            .zip(&predicted)
+            .map(|(one, of)| (one.key.to_owned(), json!(of)))
+            .collect();
         context.report(
             "drive-from-datasheet",
-            1,
-            &json!({ "file": toml, "prediction": prediction }),
+            2,
+            &json!({
+                "file": toml,
+                "prediction": prediction,
+                "draws": args.draws,
+                "seed": args.seed,
+                "contradictions": contradictions,
+            }),
             String::new,
         )?;
     } else {
-        output::print(&(comment(&steady, args) + &toml))?;
+        output::print(&(comment(&predicted, &contradictions, args) + &toml))?;
+    }
+    for contradiction in &contradictions {
+        output::complain(&format!("{}: {contradiction}", args.name));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Value with the median priors, and the least and greatest of all draws.
-fn interval(steady: &[Steady], of: fn(&Steady) -> f64) -> Option<(f64, f64, f64)> {
-    let median = of(steady.first()?);
-    let values = steady.iter().map(of);
-    Some((median, values.clone().fold(median, f64::min), values.fold(median, f64::max)))
-}
-
-/// The prediction as comments of the drive file.
-fn comment(steady: &[Steady], args: &Args) -> String {
+/// Predictions and contradictions as comments of the drive file.
+fn comment(predicted: &[Prediction], contradictions: &[String], args: &Args) -> String {
     let mut text = String::new();
-    let (Some(rate), Some(waf)) =
-        (interval(steady, |one| one.mbs), interval(steady, |one| one.waf))
-    else {
-        return text;
-    };
-    let iops = |mbs: f64| mbs * 1e6 / 4096.0 / 1000.0;
-    let _ = writeln!(
-        text,
-        "# Predicted steady state under uniform 4 KiB writes, with the range over {} \
-            draws of the assumed values (seed {}):",
-        args.draws, args.seed
-    );
-    let _ = writeln!(
-        text,
-        "#   {:.0} MB/s ({:.0} to {:.0}), {:.0} thousand writes per second ({:.0} to {:.0})",
-        rate.0,
-        rate.1,
-        rate.2,
-        iops(rate.0),
-        iops(rate.1),
-        iops(rate.2)
-    );
-    let _ = writeln!(text, "#   write amplification {:.2} ({:.2} to {:.2})", waf.0, waf.1, waf.2);
+    if !predicted.is_empty() {
+        let _ = writeln!(
+            text,
+            "# Predictions with intervals ({} draws of the assumed values, seed {}):",
+            args.draws, args.seed
+        );
+    }
+    for (figure, of) in FIGURES.iter().zip(predicted) {
+        let digits = if of.median < 10.0 { 2 } else { 0 };
+        let _ = writeln!(
+            text,
+            "#   {:.digits$} ({:.digits$} to {:.digits$}) {}",
+            of.median, of.low, of.high, figure.words
+        );
+    }
+    if let (Some(rated), false) = (args.random_write, predicted.is_empty()) {
+        let _ = writeln!(
+            text,
+            "#   rated: {rated} random writes per second, {:.0} MB/s",
+            rated * 4096.0 / 1e6
+        );
+    }
+    for contradiction in contradictions {
+        let _ = writeln!(text, "# The data sheet contradicts itself: {contradiction}.");
+    }
     text
 }
