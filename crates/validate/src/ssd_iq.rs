@@ -6,8 +6,6 @@
 mod calibrate;
 pub mod cases;
 pub mod data;
-pub mod load;
-pub mod model;
 pub mod offered;
 pub mod score;
 mod sheets;
@@ -39,6 +37,7 @@ use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_report::layout::on_screen;
 use trimtab_study::document::Table;
+use trimtab_study::learn::logs::{load, repeat as model};
 
 /// Units and the names of their specifications.
 pub const UNITS: [(&str, &str); 10] = [
