@@ -7,6 +7,7 @@ use crate::learn::ReportedProperties;
 use crate::learn::candidate::at;
 use crate::learn::classes::priors;
 use crate::learn::fit::linear::Matrix;
+use crate::learn::learned::one_line;
 use crate::learn::summary::{bound, known, told_by};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
@@ -161,7 +162,10 @@ fn knobs(start: &Drive, reported: &ReportedProperties) -> Vec<Knob> {
     let class_of = priors(reported);
     let class = Prior::MEDIAN;
     let (low, high) = (Prior::draw([0.05; 7]), Prior::draw([0.95; 7]));
-    let spread = |low: f64, high: f64| libm::log(high / low) / (2.0 * NINE_OF_TEN);
+    // Draws of the class are not symmetric around its median.
+    let spread = |low: f64, median: f64, high: f64| {
+        libm::log((median / low).max(high / median)) / NINE_OF_TEN
+    };
     let sigma = |field: &str, class: f64| match start.sources.get(field) {
         Some(source) if source.kind != SourceKind::Assumed => PUBLISHED,
         _ => class,
@@ -211,7 +215,11 @@ fn knobs(start: &Drive, reported: &ReportedProperties) -> Vec<Knob> {
             "flash.ftl.metadata_permille",
             (
                 around(of(metadata), f64::from(class.metadata_permille)),
-                spread(low.metadata_permille.into(), high.metadata_permille.into()),
+                spread(
+                    low.metadata_permille.into(),
+                    class.metadata_permille.into(),
+                    high.metadata_permille.into(),
+                ),
             ),
             metadata,
             |spec, value| {
@@ -224,7 +232,11 @@ fn knobs(start: &Drive, reported: &ReportedProperties) -> Vec<Knob> {
             "flash.ftl.gc.die_wait_permille",
             (
                 around(of(wait), f64::from(class.die_wait_permille)),
-                spread(low.die_wait_permille.into(), high.die_wait_permille.into()),
+                spread(
+                    low.die_wait_permille.into(),
+                    class.die_wait_permille.into(),
+                    high.die_wait_permille.into(),
+                ),
             ),
             wait,
             |spec, value| {
@@ -235,7 +247,7 @@ fn knobs(start: &Drive, reported: &ReportedProperties) -> Vec<Knob> {
         ),
         knob(
             "flash.geometry.blocks_per_plane",
-            (of(blocks), spread(low.superblocks, high.superblocks)),
+            (of(blocks), spread(low.superblocks, class.superblocks, high.superblocks)),
             blocks,
             |spec, value| {
                 change(spec, |flash| {
@@ -704,7 +716,7 @@ fn twin(
         seed,
         misfit_permille: permille(misfit),
         off_permille: permille(off),
-        notes: notes.iter().map(|note| note.chars().take(TEXT_MAX).collect()).collect(),
+        notes: notes.iter().map(|note| one_line(note).chars().take(TEXT_MAX).collect()).collect(),
         ..Origin::default()
     };
     let twin = Twin { origin, parameters, members };
