@@ -670,7 +670,7 @@ fn twin(
                 _ => (low, high),
             };
             let source = match known {
-                Known::Typical => format!("the drive file; {}", knob.hidden),
+                Known::Typical => "the class".to_owned(),
                 _ => format!("log: {}", knob.shown_by),
             };
             Parameter { field: knob.field.to_owned(), estimate, low, high, known, source }
