@@ -13,6 +13,7 @@ pub mod fit;
 pub mod invert;
 pub mod lab;
 pub mod learned;
+pub mod logs;
 pub mod predict;
 pub mod probes;
 pub mod rounds;

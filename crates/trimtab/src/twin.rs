@@ -2,5 +2,6 @@
 
 pub mod check;
 pub mod learn;
+mod logs;
 pub mod parameters;
 mod probed_area;

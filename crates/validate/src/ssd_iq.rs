@@ -7,8 +7,6 @@ mod calibrate;
 pub mod cases;
 pub mod data;
 pub mod errors;
-pub mod load;
-pub mod model;
 pub mod offered;
 pub mod score;
 mod sheets;
@@ -41,6 +39,7 @@ use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_report::layout::on_screen;
 use trimtab_study::document::Table;
+use trimtab_study::learn::logs::{load, repeat as model};
 
 /// Units and the names of their specifications.
 pub const UNITS: [(&str, &str); 10] = [

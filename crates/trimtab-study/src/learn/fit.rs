@@ -11,7 +11,7 @@
 //! explain the figures are rejected.
 
 mod ensemble;
-mod linear;
+pub(super) mod linear;
 mod local;
 mod part;
 pub mod rates;

@@ -126,7 +126,7 @@ const NINE_OF_TEN: f64 = 1.645;
 /// Share of the prior uncertainty removed if nine in ten members lie between `low` and
 /// `high`. Narrow intervals of single kinds do not count if several kinds explain the
 /// figures.
-fn told_by(low: u64, high: u64, sigma: f64) -> f64 {
+pub(super) fn told_by(low: u64, high: u64, sigma: f64) -> f64 {
     let left = libm::log(high.max(1) as f64 / low.max(1) as f64) / (2.0 * NINE_OF_TEN * sigma);
     1.0 - left * left
 }
@@ -379,7 +379,7 @@ fn widened(field: &str, (low, high): (u64, u64), off: f64) -> (u64, u64) {
     (within(low as f64 / off), within(high as f64 * off))
 }
 
-const fn known(learned: f64) -> Known {
+pub(super) const fn known(learned: f64) -> Known {
     match learned {
         share if share >= MEASURED => Known::Measured,
         share if share >= BOUNDED => Known::Bounded,

@@ -34,6 +34,9 @@ const TAKES: &str =
 
 /// Probes, fits, writes the twin and prints the result.
 pub fn run(request: &DriveLearnArgs, context: &Context) -> anyhow::Result<ExitCode> {
+    if !request.load.from.is_empty() {
+        return super::logs::run(request, context);
+    }
     interrupt::install().context("cannot install signal handlers")?;
     let target = TargetSpec::resolve_as(&request.target, TAKES)?;
     if let TargetSpec::Null(_) = target {

@@ -37,6 +37,7 @@ mod idle_trim;
 mod interrupted;
 mod interrupts;
 mod learn;
+mod learn_logs;
 mod mixin;
 mod nbd_clients;
 mod nbd_protocol;

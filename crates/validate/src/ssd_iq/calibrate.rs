@@ -6,8 +6,9 @@ use super::offered::Sweep;
 use super::sheets;
 use anyhow::Context as _;
 use trimtab_drive::rng::Stream;
+use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::datasheet::Prior;
-use trimtab_drive::spec::{DriveSpec, Medium};
+use trimtab_study::learn::logs::repeat::with_raw;
 
 /// Fresh rates further from the data sheet than this factor say more about the host.
 const SHEET_FACTOR: f64 = 1.25;
@@ -83,6 +84,7 @@ pub fn drive(
         used,
         drive_writes: 2.5,
         depth: 512,
+        request_units: 1,
     };
     let (mut low, mut high) = (1.03, 1.55);
     for _ in 0..SEARCH_STEPS {
@@ -92,18 +94,6 @@ pub fn drive(
         if rate < steady_mbs { low = middle } else { high = middle }
     }
     Ok(with_raw(&spec, high))
-}
-
-/// `spec` with `over` times its capacity in flash.
-fn with_raw(spec: &DriveSpec, over: f64) -> DriveSpec {
-    let mut spec = spec.clone();
-    let capacity = spec.capacity_bytes as f64;
-    if let Medium::Flash(flash) = &mut spec.medium {
-        let now = flash.geometry.raw_bytes() as f64 / capacity;
-        let pages = f64::from(flash.geometry.pages_per_block) * over / now;
-        flash.geometry.pages_per_block = libm::ceil(pages) as u32;
-    }
-    spec
 }
 
 /// `count` draws of the class values. Each value takes every `count`-th part of its range
@@ -147,6 +137,7 @@ mod tests {
             used: 1.0,
             drive_writes: 2.5,
             depth: 512,
+            request_units: 1,
         };
         let outcome = model::run(&spec, &run, 1, 2).unwrap();
         assert!((outcome.steady_mbs / 400.0 - 1.0).abs() < 0.03, "{outcome:?}");

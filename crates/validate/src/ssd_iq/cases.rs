@@ -2,11 +2,12 @@
 //! figures.
 
 use super::data::Measured;
-use super::model::{self, Outcome, Run};
+use super::model::{self, Run};
 use super::offered::{self, Percentiles, Sweep};
 use super::zones::{self, ZoneOutcome, ZoneRun};
 use trimtab_drive::spec::{DriveSpec, SpecError};
 use trimtab_sim::analysis::latency_knee;
+use trimtab_study::learn::logs::series::Outcome;
 
 /// Name of the figure that a share of read-only pages is judged by.
 pub const RELATIVE: &str = "rate over uniform";

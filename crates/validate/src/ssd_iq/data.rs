@@ -1,8 +1,9 @@
 //! Measured runs of ten data-centre SSD units, from a table with named columns.
 
 use super::load::Pattern;
-use super::model::{Outcome, Run, Start};
+use super::model::{Run, Start};
 use std::collections::BTreeMap;
+use trimtab_study::learn::logs::series::Outcome;
 
 /// Measured runs: figures computed from the raw logs of SSD-iq (PVLDB 18(11), 2025),
 /// github.com/gabriel-haas/ssdiq-pub, commit 8a0a3f4.
@@ -118,6 +119,7 @@ impl Fields<'_> {
             // Repeats of one run differ in the third digit.
             drive_writes: (self.number("drive_writes")? * 10.0).round() / 10.0,
             depth: if one { 256 } else { 512 },
+            request_units: 1,
         }))
     }
 }

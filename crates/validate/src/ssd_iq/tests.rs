@@ -1,5 +1,7 @@
 use super::*;
 use crate::ssd_iq::cases::Kind;
+use trimtab_study::learn::logs::fit::{Statement, fit};
+use trimtab_study::learn::logs::series::{LogSeries, Row};
 
 /// Figures of `case` on the shipped drive of its unit at `pages` pages.
 fn figures_of(case: &Case, pages: u32) -> Vec<Figure> {
@@ -115,5 +117,66 @@ fn every_unit_has_a_drive_and_a_data_sheet() {
             "{unit}"
         );
         assert!(sheet.sources.values().all(|source| source.kind != SourceKind::Fitted), "{unit}");
+    }
+}
+
+/// A log with the measured figures of `case`: its fresh rate up to the cliff, then its
+/// steady rate; flash bytes likewise.
+fn log_of(case: &Case, used_bytes: f64) -> LogSeries {
+    let figure =
+        |name: &str| case.measured.iter().find(|(value, _)| value.figure == name).unwrap().0.value;
+    let (fresh, steady) = (figure("fresh MB/s"), figure("steady MB/s"));
+    // The cliff is stated as the start of a bin of 0.05.
+    let cliff = figure("cliff in drive writes") + 0.025;
+    // Metadata of this unit: WAF 1.89 with 0.813 flash reads per host byte.
+    let (floor, collection) = (1.042, figure("WAF of collection"));
+    let (step, mut time_s) = (0.01, 0.0);
+    let row = |nth: u32| {
+        let is_fresh = f64::from(nth) * step < cliff;
+        let bytes = used_bytes * step;
+        time_s += bytes / 1e6 / if is_fresh { fresh } else { steady };
+        Row {
+            time_s,
+            written: Some(bytes),
+            nand_written: Some(bytes * floor * if is_fresh { 1.0 } else { collection }),
+            nand_read: Some(bytes * if is_fresh { 0.0 } else { collection - 1.0 }),
+            ..Row::default()
+        }
+    };
+    LogSeries::of_rows(&(1..=250).map(row).collect::<Vec<_>>())
+}
+
+/// A twin learned from one run of the 7450 MAX predicts runs at other fills.
+#[test]
+fn twin_of_one_run_predicts_other_fills() {
+    let case = uniform_run("mp0", "op02", 100.0);
+    let Kind::Run(_, run) = &case.kind else { unreachable!() };
+    let start = drive("mp0", true).unwrap();
+    let log = log_of(&case, start.spec.capacity_bytes as f64 * run.used);
+    let statement = Statement { run: run.clone(), offered: None };
+    let context = ("2026-11-29", 1);
+    let found = fit(
+        &start,
+        &log,
+        &statement,
+        context,
+        &|specs, show| trimtab::drives::crew::map(specs, show),
+        &mut (),
+    );
+    let twin = found.unwrap().unwrap().drive;
+    for used in [50.0, 80.0] {
+        let case = uniform_run("mp0", "op02", used);
+        let values = case.predict(&twin.spec, 1, 2).unwrap();
+        for predicted in values
+            .iter()
+            .filter(|value| ["steady MB/s", "WAF of collection"].contains(&value.figure))
+        {
+            let name = predicted.figure;
+            let (measured, _) =
+                case.measured.iter().find(|(value, _)| value.figure == name).unwrap();
+            let off = predicted.value / measured.value - 1.0;
+            std::println!("{used} % {name}: {off:+.3}");
+            assert!(off.abs() < 0.1, "{used} {name}: {off}");
+        }
     }
 }

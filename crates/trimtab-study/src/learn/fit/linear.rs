@@ -4,26 +4,26 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 #[derive(Clone, Debug)]
-pub(super) struct Matrix {
+pub(in crate::learn) struct Matrix {
     size: usize,
     values: Vec<f64>,
 }
 
 impl Matrix {
-    pub(super) fn new(size: usize) -> Self {
+    pub(in crate::learn) fn new(size: usize) -> Self {
         Self { size, values: vec![0.0; size * size] }
     }
 
-    pub(super) fn at(&self, row: usize, column: usize) -> f64 {
+    pub(in crate::learn) fn at(&self, row: usize, column: usize) -> f64 {
         self.values[row * self.size + column]
     }
 
-    pub(super) fn set(&mut self, row: usize, column: usize, value: f64) {
+    pub(in crate::learn) fn set(&mut self, row: usize, column: usize, value: f64) {
         self.values[row * self.size + column] = value;
         self.values[column * self.size + row] = value;
     }
 
-    pub(super) fn times(&self, vector: &[f64]) -> Vec<f64> {
+    pub(in crate::learn) fn times(&self, vector: &[f64]) -> Vec<f64> {
         self.values
             .chunks(self.size)
             .map(|row| row.iter().zip(vector).map(|(a, b)| a * b).sum())
@@ -32,7 +32,7 @@ impl Matrix {
 
     /// The lower Cholesky factor, row by row; `None` if the matrix is not positive
     /// definite.
-    pub(super) fn root(&self) -> Option<Vec<f64>> {
+    pub(in crate::learn) fn root(&self) -> Option<Vec<f64>> {
         let size = self.size;
         let mut root = vec![0.0; size * size];
         for row in 0..size {
@@ -54,7 +54,7 @@ impl Matrix {
     }
 
     /// Solves `self * x = right`.
-    pub(super) fn solve(&self, right: &[f64]) -> Option<Vec<f64>> {
+    pub(in crate::learn) fn solve(&self, right: &[f64]) -> Option<Vec<f64>> {
         let root = self.root()?;
         Some(self.solve_by(&root, right))
     }
@@ -73,7 +73,7 @@ impl Matrix {
         x
     }
 
-    pub(super) fn inverse(&self) -> Option<Self> {
+    pub(in crate::learn) fn inverse(&self) -> Option<Self> {
         let root = self.root()?;
         let mut inverse = Self::new(self.size);
         for column in 0..self.size {

@@ -1,12 +1,102 @@
 //! `trimtab drive learn`.
 
-use crate::cmd::options::{DestroyArgs, SafetyArgs, one_of};
+use crate::cmd::options::{DestroyArgs, SafetyArgs, one_of, positive};
 use std::path::PathBuf;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_study::learn::Budget;
+use trimtab_study::learn::logs::load::Pattern;
+use trimtab_study::learn::logs::repeat::Start;
 
 const BUDGETS: &[(&str, Budget)] =
     &[("reads", Budget::Reads), ("small", Budget::Small), ("full", Budget::Full)];
+
+const STATES: &[(&str, Start)] = &[
+    ("trimmed", Start::Empty),
+    ("sequential", Start::Sequential),
+    ("random", Start::Random),
+    ("overwritten", Start::Overwritten),
+];
+
+/// Statement of the load in a log.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "From logs (--from)")]
+pub struct LoadArgs {
+    /// Learn from these logs of writes, and access no drive: a CSV with a column time_s,
+    /// bandwidth and latency logs of fio, or readings of 'smartctl --json -x'. TARGET is
+    /// the drive file of the data sheet.
+    #[arg(
+        long, value_name = "LOG", num_args = 1.., requires_all = ["pattern", "state"],
+        conflicts_with_all = ["budget", "write_limit", "rest", "time", "reserve", "destroy"]
+    )]
+    pub from: Vec<PathBuf>,
+    /// Pattern of the writes: uniform, zipf:EXPONENT, or zones:SPACE/WRITES:… in percent
+    /// (zones:90/10:10/90 sends 10 % of the writes to 90 % of the space).
+    #[arg(long, value_name = "PATTERN", requires = "from", value_parser = pattern)]
+    pub pattern: Option<Pattern>,
+    /// State of the used space before the log: trimmed, sequential or random (written
+    /// once, in this order), or overwritten (by the same load, for long).
+    #[arg(long, requires = "from", value_parser = one_of(STATES))]
+    pub state: Option<Start>,
+    /// Written part of the drive in percent; the rest is trimmed.
+    #[arg(
+        long, value_name = "PERCENT", requires = "from", default_value = "100",
+        value_parser = percent
+    )]
+    pub used: f64,
+    /// Size of a write.
+    #[arg(long, value_name = "SIZE", requires = "from", default_value = "4KiB")]
+    pub request: Bytes,
+    /// Writes in flight, of all threads together.
+    #[arg(
+        long, value_name = "N", requires = "from", default_value_t = 128,
+        value_parser = clap::value_parser!(u32).range(1..=65_536)
+    )]
+    pub depth: u32,
+    /// Writes per second that the load offers [default: as many as the drive takes].
+    #[arg(long, value_name = "N", requires = "from", value_parser = positive)]
+    pub offered: Option<f64>,
+}
+
+/// A share from a percentage above 0 and at most 100.
+fn percent(text: &str) -> Result<f64, String> {
+    let number: f64 =
+        text.trim_end_matches('%').parse().map_err(|_| "write a number of percent".to_owned())?;
+    if number > 0.0 && number <= 100.0 {
+        Ok(number / 100.0)
+    } else {
+        Err("must be above 0 and at most 100".to_owned())
+    }
+}
+
+fn pattern(text: &str) -> Result<Pattern, String> {
+    const TAKES: &str = "write uniform, zipf:EXPONENT or zones:SPACE/WRITES:…";
+    match text.split_once(':') {
+        None if text == "uniform" => Ok(Pattern::Uniform),
+        Some(("zipf", exponent)) => match exponent.parse() {
+            Ok(theta) if (0.0..10.0).contains(&theta) => Ok(Pattern::Zipf(theta)),
+            _ => Err("the exponent must be from 0 to below 10".to_owned()),
+        },
+        Some(("zones", zones)) => {
+            let share = |text: &str| -> Option<f64> {
+                text.parse().ok().filter(|number| (0.0..=100.0).contains(number))
+            };
+            let zone = |zone: &str| {
+                let (space, writes) = zone.split_once('/')?;
+                Some((share(space)? / 100.0, share(writes)? / 100.0))
+            };
+            let zones: Vec<(f64, f64)> =
+                zones.split(':').map(zone).collect::<Option<_>>().ok_or(TAKES)?;
+            let whole = |sum: f64| (sum - 1.0).abs() < 1e-6;
+            let sum = |of: fn(&(f64, f64)) -> f64| zones.iter().map(of).sum();
+            if whole(sum(|zone| zone.0)) && whole(sum(|zone| zone.1)) {
+                Ok(Pattern::Zones(zones))
+            } else {
+                Err("space and writes of the zones must each sum to 100".to_owned())
+            }
+        }
+        _ => Err(TAKES.to_owned()),
+    }
+}
 
 /// Arguments of `trimtab drive learn`.
 #[derive(Debug, clap::Args)]
@@ -20,6 +110,8 @@ Examples:
   trimtab drive learn drive:sata-tlc-500gb --output twin.toml
   trimtab drive show ./twin.toml
   trimtab study drive:./twin.toml
+  trimtab drive learn drive:./pm9a3.toml --from log.csv --pattern uniform --state sequential
+                                                               from logs of a run; pm9a3.toml is of 'drive from-datasheet'
 
 A real drive is probed in three rounds to measure the scatter. Rounds disturbed by other I/O are reported and repeated. TRIM is not probed through a \
 filesystem. --budget full writes two and a half times the free space outside the reserve (with --destroy, the whole device). It does so once, over \
@@ -27,7 +119,7 @@ hours. A modelled drive is probed in virtual time. The probes use only what any 
 specification. For --budget full, the model is scaled down with the same proportions.")]
 pub struct DriveLearnArgs {
     /// Probe this drive: a directory or a large file on it, the device itself, or a model
-    /// (drive:NAME, drive:FILE.toml).
+    /// (drive:NAME, drive:FILE.toml). With --from, the drive file to start from.
     pub target: String,
     /// Probe to this extent: reads (write nothing: read existing data), small (write
     /// little, and trim only blocks that the probes wrote) or full (the same, then
@@ -56,6 +148,8 @@ pub struct DriveLearnArgs {
     /// Seed of addresses and of the ensemble.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
     #[command(flatten)]
     pub(crate) safety: SafetyArgs,
     #[command(flatten)]

@@ -1,5 +1,6 @@
 //! Write patterns of the measured runs, on a drive of any size.
 
+use alloc::vec::Vec;
 use trimtab_drive::rng::Stream;
 
 /// A pattern of 4 KiB writes.
@@ -101,6 +102,7 @@ fn zipf_rank(u: f64, theta: f64, pages: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     /// Share of 100,000 writes that fall below each tenth of the ranks.
     fn share_below(pattern: Pattern, limit: u32) -> f64 {
@@ -126,7 +128,7 @@ mod tests {
     fn scattered_load_writes_as_many_units() {
         let zones = Pattern::Zones(vec![(0.8, 0.0), (0.2, 1.0)]);
         let mut load = Load::new(zones, 1000, 1_000_000, true, 1);
-        let written: std::collections::BTreeSet<u32> =
+        let written: alloc::collections::BTreeSet<u32> =
             (0..20_000).map(|_| load.next_unit()).collect();
         assert_eq!(written.len(), 200);
         assert!(*written.first().unwrap() < 100 && *written.last().unwrap() >= 900);

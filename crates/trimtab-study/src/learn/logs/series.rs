@@ -1,0 +1,323 @@
+//! Progress of a run of writes, from a log or from the model, and the figures of it.
+
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Length of a bin in drive writes.
+const BIN: f64 = 0.05;
+/// Rows further apart than this many usual spacings have a gap between them.
+const GAP: f64 = 5.0;
+/// A longer time without a write is a pause.
+const PAUSE_S: f64 = 10.0;
+
+/// One row of a log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// Name for messages: `line 17`.
+    pub place: String,
+    /// Time of its end in seconds, from any origin.
+    pub time_s: f64,
+    /// Seconds that its bytes cover; `None` for the usual spacing.
+    pub covers_s: Option<f64>,
+    /// Bytes that the host wrote; `None` if unknown.
+    pub written: Option<f64>,
+    /// Bytes, or steps of an unknown unit, written to flash memory.
+    pub nand_written: Option<f64>,
+    /// The same that the drive read from flash memory.
+    pub nand_read: Option<f64>,
+}
+
+/// Flash counters at one point of a run, from its start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NandPoint {
+    /// Bytes that the host had written.
+    pub host_bytes: f64,
+    /// Bytes written to flash memory.
+    pub written: f64,
+    /// Bytes read from flash memory.
+    pub read: Option<f64>,
+}
+
+/// Result of a run, of the measured drive or the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Rate of the first 2 % of the used size in MB/s.
+    pub fresh_mbs: f64,
+    /// Rate of the last fifth in MB/s.
+    pub steady_mbs: f64,
+    /// Slowest bin in MB/s.
+    pub trough_mbs: f64,
+    /// Start of the first bin below the mean of fresh and steady rate, in drive writes.
+    pub cliff_at: Option<f64>,
+    /// WAF of the last fifth.
+    pub waf: Option<f64>,
+    /// WAF of the last fifth without metadata.
+    pub gc_waf: Option<f64>,
+}
+
+/// Progress of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LogSeries {
+    /// Seconds and bytes that the host had written, both ascending.
+    pub written: Vec<(f64, f64)>,
+    /// Flash counters.
+    pub nand: Vec<NandPoint>,
+    /// True if the unit of the flash counters is unknown, so only ratios of them count.
+    pub is_of_unknown_unit: bool,
+    /// Irregularities of the log, and their treatment.
+    pub notes: Vec<String>,
+}
+
+/// Counts irregularities of one kind and keeps the first.
+#[derive(Default)]
+struct Tally {
+    count: usize,
+    first: String,
+}
+
+impl Tally {
+    fn add(&mut self, first: impl FnOnce() -> String) {
+        if self.count == 0 {
+            self.first = first();
+        }
+        self.count += 1;
+    }
+
+    fn note(&self, what: &str, treatment: &str, notes: &mut Vec<String>) {
+        if self.count > 0 {
+            notes.push(format!("{what}: {}, first {}; {treatment}", self.count, self.first));
+        }
+    }
+}
+
+impl LogSeries {
+    /// The series of `rows`.
+    #[must_use]
+    pub fn of_rows(rows: &[Row]) -> Self {
+        let mut series = Self::default();
+        let usual_s = usual_spacing(rows);
+        let (mut time_s, mut bytes) = (0.0, 0.0);
+        let (mut nand, mut read) = (0.0, Some(0.0));
+        let mut rate = first_rate(rows, usual_s);
+        let [mut backward, mut gaps, mut unknown, mut pauses] = [(); 4].map(|()| Tally::default());
+        let (mut idle_s, mut paused_s) = (0.0, 0.0);
+        // Flash counters count from the first row that has them.
+        let mut counts_from: Option<f64> = None;
+        series.written.push((0.0, 0.0));
+        for (nth, row) in rows.iter().enumerate() {
+            let before = nth.checked_sub(1).and_then(|nth| rows.get(nth));
+            // A log may begin at 0.
+            let since_0 = if row.time_s > 0.0 { row.time_s.min(usual_s) } else { usual_s };
+            let first_s = row.covers_s.unwrap_or(since_0);
+            let mut passed_s = before.map_or(first_s, |before| row.time_s - before.time_s);
+            if passed_s <= 0.0 {
+                backward.add(|| row.place.clone());
+                passed_s = row.covers_s.unwrap_or(usual_s);
+            }
+            let covers_s = row.covers_s.unwrap_or_else(|| passed_s.min(usual_s)).min(passed_s);
+            if before.is_none() {
+                passed_s = covers_s;
+            }
+            let mut gap_s = passed_s - covers_s;
+            if gap_s > (GAP - 1.0) * usual_s {
+                gaps.add(|| format!("{:.0} s before {}", gap_s, row.place));
+            } else if row.covers_s.is_none() {
+                // Jitter of the logger.
+                gap_s = 0.0;
+            }
+            let written = row.written.unwrap_or_else(|| {
+                unknown.add(|| row.place.clone());
+                rate * (passed_s - gap_s)
+            });
+            if written > 0.0 {
+                if idle_s > PAUSE_S {
+                    pauses.add(|| format!("{idle_s:.0} s before {}", row.place));
+                    paused_s += idle_s;
+                    time_s -= idle_s;
+                }
+                idle_s = 0.0;
+                rate = written / (passed_s - gap_s).max(1e-9);
+            } else {
+                idle_s += passed_s - gap_s;
+            }
+            let missed = rate * gap_s;
+            time_s += passed_s;
+            bytes += written + missed;
+            if written + missed > 0.0 {
+                series.written.push((time_s, bytes));
+            }
+            match row.nand_written.filter(|_| row.written.is_some() && gap_s == 0.0) {
+                // Some drives update their counters once a minute.
+                Some(0.0) => {}
+                Some(more) => {
+                    let from = *counts_from.get_or_insert(bytes - written);
+                    if series.nand.is_empty() {
+                        let read = row.nand_read.map(|_| 0.0);
+                        series.nand.push(NandPoint { host_bytes: from, written: 0.0, read });
+                    }
+                    nand += more;
+                    read = read.zip(row.nand_read).map(|(sum, more)| sum + more);
+                    series.nand.push(NandPoint { host_bytes: bytes, written: nand, read });
+                }
+                // The counters of this row are unknown: assume the amplification so far.
+                None => {
+                    let row_bytes = written + missed;
+                    let counted = bytes - row_bytes - counts_from.unwrap_or(bytes);
+                    let share = if counted > 0.0 { row_bytes / counted } else { 0.0 };
+                    nand += share * nand;
+                    read = read.map(|sum| sum + share * sum);
+                }
+            }
+        }
+        let notes = &mut series.notes;
+        backward.note(
+            "time stands still or goes back",
+            "the row is kept, with the usual spacing",
+            notes,
+        );
+        gaps.note("gaps in time", "writes there are assumed to continue at the rate before", notes);
+        unknown.note(
+            "rows without a usable count of host writes",
+            "writes there are assumed to continue at the rate before",
+            notes,
+        );
+        pauses.note(
+            "pauses without a write",
+            &format!("{paused_s:.0} s are left out of the rates"),
+            notes,
+        );
+        series
+    }
+
+    /// Bytes that the host wrote.
+    #[must_use]
+    pub fn bytes(&self) -> f64 {
+        self.written.last().map_or(0.0, |last| last.1)
+    }
+
+    /// Time at which `bytes` were written.
+    fn time_s(&self, bytes: f64) -> f64 {
+        let after = self.written.partition_point(|point| point.1 < bytes);
+        let (Some(after), Some(before)) = (
+            self.written.get(after.max(1)).or(self.written.last()),
+            self.written.get(after.max(1) - 1),
+        ) else {
+            return 0.0;
+        };
+        let share = ((bytes - before.1) / (after.1 - before.1).max(1e-9)).clamp(0.0, 1.0);
+        before.0 + share * (after.0 - before.0)
+    }
+
+    /// Mean rate in MB/s between two points of the progress.
+    #[must_use]
+    pub fn rate_mbs(&self, from: f64, to: f64) -> f64 {
+        (to - from) / (self.time_s(to) - self.time_s(from)).max(1e-9) / 1e6
+    }
+
+    /// WAF and flash reads per host byte between two points of the progress, from the
+    /// first to the last update of the counters there.
+    #[must_use]
+    pub fn waf(&self, from: f64, to: f64) -> Option<(f64, Option<f64>)> {
+        let slack = (to - from) * 0.02;
+        let mut inside = self
+            .nand
+            .iter()
+            .filter(|point| (from - slack..=to + slack).contains(&point.host_bytes));
+        let first = inside.next()?;
+        let last = inside.next_back()?;
+        let host = last.host_bytes - first.host_bytes;
+        // Few updates in a short window say little.
+        if host < (to - from) * 0.5 {
+            return None;
+        }
+        let read = last.read.zip(first.read).map(|(last, first)| (last - first) / host);
+        Some(((last.written - first.written) / host, read))
+    }
+
+    /// Rates of the complete bins over `used_bytes`, in MB/s.
+    fn bins(&self, used_bytes: f64) -> Vec<f64> {
+        let bin = used_bytes * BIN;
+        let count = (self.bytes() / bin + 1e-6) as usize;
+        (0..count).map(|nth| self.rate_mbs(nth as f64 * bin, (nth + 1) as f64 * bin)).collect()
+    }
+
+    /// Figures by the rules of the measured curves.
+    #[must_use]
+    pub fn outcome(&self, used_bytes: f64) -> Outcome {
+        let (total, bins) = (self.bytes(), self.bins(used_bytes));
+        let fresh_mbs = self.rate_mbs(0.0, (used_bytes / 50.0).min(total));
+        let steady_mbs = self.rate_mbs(total * 0.8, total);
+        let cliff = crossing(&bins, fresh_mbs, steady_mbs);
+        Outcome {
+            fresh_mbs,
+            steady_mbs,
+            trough_mbs: bins.iter().copied().fold(f64::INFINITY, f64::min),
+            cliff_at: cliff.map(|nth| nth as f64 * BIN),
+            waf: self.waf(total * 0.8, total).map(|(waf, _)| waf),
+            gc_waf: None,
+        }
+    }
+
+    /// Place in drive writes at which the rate crosses the mean of `fresh` and `steady`,
+    /// between the middles of two bins.
+    #[must_use]
+    pub fn cliff(&self, used_bytes: f64, fresh: f64, steady: f64) -> Option<f64> {
+        let bins = self.bins(used_bytes);
+        let nth = crossing(&bins, fresh, steady)?;
+        let (before, after) = (bins.get(nth.checked_sub(1)?)?, bins.get(nth)?);
+        let share = (before - f64::midpoint(fresh, steady)) / (before - after).max(1e-9);
+        Some((nth as f64 - 0.5 + share.clamp(0.0, 1.0)) * BIN)
+    }
+}
+
+/// The first bin below the mean of fresh and steady rate, unless they hardly differ.
+fn crossing(bins: &[f64], fresh: f64, steady: f64) -> Option<usize> {
+    let middle = f64::midpoint(fresh, steady);
+    bins.iter().position(|rate| *rate < middle).filter(|_| steady < 0.9 * fresh)
+}
+
+/// Median time between two rows; 1 s without two.
+fn usual_spacing(rows: &[Row]) -> f64 {
+    let mut spacings: Vec<f64> = rows
+        .windows(2)
+        .map(|pair| pair[1].time_s - pair[0].time_s)
+        .filter(|spacing| *spacing > 0.0)
+        .collect();
+    spacings.sort_by(f64::total_cmp);
+    spacings.get(spacings.len() / 2).copied().unwrap_or(1.0)
+}
+
+/// Rate in bytes per second of the first row with a count.
+fn first_rate(rows: &[Row], usual_s: f64) -> f64 {
+    let first = rows.iter().find_map(|row| Some((row.written?, row.covers_s.unwrap_or(usual_s))));
+    first.map_or(0.0, |(bytes, time_s)| bytes / time_s.max(1e-9))
+}
+
+/// Differences of the values of a counter; `None` where a value is missing, and where the
+/// counter went back, which `notes` states.
+#[must_use]
+pub fn differences(
+    name: &str,
+    values: &[(String, Option<f64>)],
+    notes: &mut Vec<String>,
+) -> Vec<Option<f64>> {
+    let mut last: Option<f64> = None;
+    let mut resets = Tally::default();
+    let mut one = |(place, value): &(String, Option<f64>)| {
+        let difference = (*value).zip(last).map(|(value, last)| value - last);
+        last = (*value).or(last);
+        if difference.is_some_and(|more| more < 0.0) {
+            resets.add(|| place.to_owned());
+        }
+        difference.filter(|more| *more >= 0.0)
+    };
+    let differences = values.iter().map(&mut one).collect();
+    resets.note(
+        &format!("{name} went back (reset or wrapped)"),
+        "the counts of that row are unknown",
+        notes,
+    );
+    differences
+}

@@ -1,0 +1,105 @@
+//! `drive learn --from`: a twin from logs, and logs that cannot be used.
+
+use crate::support::trimtab;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+/// A drive file of a data sheet with 1500 MB/s, in `directory`.
+fn data_sheet(directory: &Path) {
+    let sheet = ["drive", "from-datasheet", "some-960gb", "--capacity", "960GB"];
+    let figures = ["--sequential-write", "1500", "--draws", "0"];
+    let assert = trimtab().args(sheet).args(figures).assert().success();
+    fs::write(directory.join("sheet.toml"), &assert.get_output().stdout).unwrap();
+}
+
+fn learn(directory: &Path, log: &str, text: &str, more: &[&str]) -> assert_cmd::assert::Assert {
+    data_sheet(directory);
+    fs::write(directory.join(log), text).unwrap();
+    let args = ["drive", "learn", "drive:./sheet.toml", "--output", "twin.toml", "--from", log];
+    trimtab().current_dir(directory).args(args).args(more).assert()
+}
+
+const LOAD: [&str; 4] = ["--pattern", "uniform", "--state", "sequential"];
+
+/// 2.5 drive writes of 960 GB: 1400 MB/s up to 0.3, then 330 MB/s. Metadata 4 %, and in
+/// the end 2.19 moved bytes for each written one.
+fn log() -> String {
+    let mut text = "time_s,host_write_bytes,nand_write_bytes,nand_read_bytes\n".to_owned();
+    let mut time_s = 0.0;
+    for nth in 1..=250 {
+        let (rate, moved) = if nth <= 30 { (1400e6, 0.0) } else { (330e6, 2.19) };
+        time_s += 9.6e9 / rate;
+        let nand = 9.6e9 * 1.04 * (1.0 + moved);
+        writeln!(text, "{time_s:.3},9600000000,{nand:.0},{:.0}", 9.6e9 * moved).unwrap();
+    }
+    text
+}
+
+#[test]
+fn log_with_nand_counters_gives_a_twin_that_shows_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut more = LOAD.to_vec();
+    more.push("--json");
+    let assert = learn(directory.path(), "log.csv", &log(), &more).success();
+    let document: serde_json::Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
+    assert_eq!(document["schema"], "trimtab.twin-from-log");
+    let parameter = |field: &str| {
+        let all = document["parameters"].as_array().unwrap();
+        all.iter().find(|one| one["field"] == field).unwrap().clone()
+    };
+    // 64 dies with two planes of 16 KiB, 4 % of it metadata, at 1400 MB/s.
+    let program = parameter("flash.nand.program_ns")["estimate"].as_f64().unwrap();
+    assert!((program / (2_097_152.0 / 1.04 / 1.4) - 1.0).abs() < 0.04, "{program}");
+    let metadata = parameter("flash.ftl.metadata_permille")["estimate"].as_f64().unwrap();
+    assert!((metadata - 40.0).abs() < 8.0, "{metadata}");
+    // Greedy collection moves 2.19 bytes per byte where user data take 0.834 of the flash
+    // (Desnoyers 2012), plus a few superblocks that are open or free.
+    let spare = parameter("flash.over_provisioning_permille")["estimate"].as_f64().unwrap();
+    assert!((190.0..230.0).contains(&spare), "{spare}");
+    let notes = document["origin"]["notes"].to_string();
+    assert!(notes.contains("does not tell flash.nand.read_ns"), "{notes}");
+
+    let text = fs::read_to_string(directory.path().join("twin.toml")).unwrap();
+    let drive = trimtab_drive::spec::file::parse(&text).unwrap();
+    assert_eq!(drive.spec.name, "twin-of-some-960gb");
+    let members = document["members"].as_u64().unwrap();
+    assert_eq!(drive.twin.unwrap().members.len() as u64, members);
+    assert!(members >= 8, "{document}");
+}
+
+#[test]
+fn unusable_log_is_one_line_and_status_2() {
+    let two = "time_s,host_write_bytes\n1,100\n2,100\n";
+    for (name, text, more, expected) in [
+        ("log.csv", "time_s,nand_write_bytes\n1,2\n", &LOAD[..], "no column of host writes"),
+        ("log.csv", two, &LOAD[..], "the log covers 200 B of writes, less than 2 %"),
+        ("log.csv", "time_s,host_write_bytes\n1,x\n", &LOAD[..], "line 2: column host_write_bytes"),
+        ("log.json", "{\"a\": 1}\n", &LOAD[..], "document 1: it is JSON, but neither"),
+        ("a_bw.1.log", "1, 5, 1, 0\n1, 5, 1, 0\n", &LOAD[..], "log_avg_msec=1000"),
+        ("log.csv", two, &["--pattern", "uniform"][..], "--state"),
+        (
+            "log.csv",
+            two,
+            &["--pattern", "zones:50/50:60/50", "--state", "random"][..],
+            "each sum to 100",
+        ),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let assert = learn(directory.path(), name, text, more).code(2);
+        let stderr = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+        assert!(stderr.contains(expected), "{name} {more:?}: {stderr}");
+        assert!(!stderr.contains("column host") || stderr.trim_end().lines().count() == 1);
+        assert!(!directory.path().join("twin.toml").exists());
+    }
+}
+
+#[test]
+fn learn_from_logs_refuses_a_drive_as_target() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("log.csv"), log()).unwrap();
+    let args = ["drive", "learn", "/dev/null", "--from", "log.csv"];
+    let assert = trimtab().current_dir(directory.path()).args(args).args(LOAD).assert().code(2);
+    let stderr = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    assert!(stderr.contains("needs a drive file of the data sheet"), "{stderr}");
+}
