@@ -1,5 +1,6 @@
 //! `trimtab bench crystal [TARGET]`.
 
+use crate::bench::purge::PurgeMethod;
 use crate::cmd::options::{DestroyArgs, SafetyArgs, SecondTargetArgs, one_of};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
@@ -75,6 +76,9 @@ pub struct BenchCrystalArgs {
     /// settle.
     #[arg(long, value_name = "SIZE")]
     pub loop_until_written: Option<Bytes>,
+    /// Erase the device first. Samples read back prove it.
+    #[arg(long, value_name = "METHOD")]
+    pub purge: Option<PurgeMethod>,
     #[command(flatten)]
     pub(crate) against: SecondTargetArgs,
     #[command(flatten)]
