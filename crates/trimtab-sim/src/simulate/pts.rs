@@ -6,6 +6,7 @@ use crate::run::{
     Axis, Better, LatencyPart, Metric, Phase, Run, Series, Severity, Unit, Warning, metrics,
 };
 use crate::runner::{RunEnd, RunOutcome};
+use crate::target::TargetError;
 use crate::workload::jobs::{Job, JobAddresses, JobMix, depth_max, written_max};
 use crate::workload::synthetic::Pattern;
 use alloc::borrow::ToOwned as _;
@@ -698,8 +699,19 @@ pub fn measure<D: PtsDevice>(
             let mut ran = device.run(&jobs, seed)?;
             outcome.end = ran.end;
             let phases = &ran.recorded.phases;
-            if outcome.end != RunEnd::Complete || phases.len() < jobs.len() {
+            if outcome.end != RunEnd::Complete {
                 break;
+            }
+            if let Some(job) = jobs.iter().find(|job| phases.iter().all(|one| one.name != job.name))
+            {
+                // A modelled drive that is worn out completes the run.
+                if let PtsMinute::Time(_) = plan.minute {
+                    let why = "no request completed within its time; set a longer --round-time";
+                    let error = TargetError::new("measure", job.name.as_str(), why, None);
+                    outcome.end = RunEnd::Failed(error);
+                }
+                done.push(rounds);
+                return Ok((done, outcome));
             }
             for (at, (phase, point)) in phases.iter().zip(&stage.points).enumerate() {
                 let figures = plan.test.figures().iter();

@@ -23,6 +23,7 @@ use trimtab_linux::target::block::{BlockFile, BlockOptions};
 use trimtab_sim::run::{Field, Severity, Warning};
 use trimtab_sim::runner::RunOutcome;
 use trimtab_sim::simulate::pts::{self, PtsDevice, PtsMinute, PtsPlan};
+use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::drive::DriveTarget;
 use trimtab_sim::target::{BlockTarget as _, Clock as _};
 use trimtab_sim::workload::WorkloadPlan;
@@ -94,6 +95,7 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
     let (mut run, end) = finish::assemble(header, observer, outcome, |_| Vec::new());
     run.warnings.extend(warnings);
     run.counters.extend(counters);
+    worn_out::describe(&mut run);
     pts::describe(&mut run, &plan, &rounds);
     run.warnings.extend(shortened(request));
     let concluded =
