@@ -84,11 +84,11 @@ named! {
         /// MB/s.
         Rate = "rate",
         /// Mean latency.
-        LatencyMean = "latency.mean",
+        LatencyMean = "mean-latency",
         /// 99.999th percentile of the latency.
-        LatencyTail = "latency.p99.999",
+        LatencyTail = "p99.999-latency",
         /// Largest latency.
-        LatencyMax = "latency.max",
+        LatencyMax = "max-latency",
     }
 }
 

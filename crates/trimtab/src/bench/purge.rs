@@ -19,7 +19,7 @@ use trimtab_linux::target::block::device::{self, Claim, DestroyConsent};
 use trimtab_sim::run::Field;
 
 /// A way to purge a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PurgeMethod {
     /// Discard all blocks (BLKDISCARD).
     Discard,

@@ -201,7 +201,7 @@ fn pts_measures_file_in_directory_and_removes_it() {
         .args(["--reserve", "1MiB", "--yes"])
         .assert()
         .success();
-    report.stdout(contains("A minute of the specification lasted 50 ms"));
+    report.stdout(contains("A minute of the specification lasted 50.0 ms"));
     assert_eq!(directory.path().read_dir().unwrap().count(), 0);
 }
 

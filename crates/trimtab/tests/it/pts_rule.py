@@ -10,8 +10,8 @@ series = {one["name"]: one for one in run["series"]}
 capacity = int(run["settings"]["capacity"])
 test = run["workload"].removeprefix("pts-")
 MINUTE = (capacity // 64) >> 20 << 20
-LATENCIES = ["latency.mean", "latency.p99.999", "latency.max"]
-FIGURES = {"iops": ["iops"], "hir": ["iops"], "tp": ["rate"], "lat": LATENCIES, "xsr": ["rate", "latency.mean", "latency.max"]}
+LATENCIES = ["mean-latency", "p99.999-latency", "max-latency"]
+FIGURES = {"iops": ["iops"], "hir": ["iops"], "tp": ["rate"], "lat": LATENCIES, "xsr": ["rate", "mean-latency", "max-latency"]}
 figures = FIGURES.get(test, ["iops", *LATENCIES])
 # Stages with a steady state: name, point, largest number of rounds.
 STEADY = {
@@ -124,7 +124,7 @@ elif test == "lat":
     twice("precondition", 131072)
     grid((100, 65, 0), (8, 4, 0.5))
     # One request at a time: the mean latency is the time of a request.
-    for phase, mean in zip(phases["read-0.4KiB"], series["read-0.4KiB.latency.mean"]["y"]):
+    for phase, mean in zip(phases["read-0.4KiB"], series["read-0.4KiB.mean-latency"]["y"]):
         assert abs(mean / (phase["took_ns"] / phase["ops"]["write"]) - 1) < 0.01, mean
 elif test == "tp":
     assert names == ["read.128KiB", "write.128KiB", "read.1MiB", "write.1MiB"], names
@@ -160,14 +160,15 @@ else:
     demands = [f"outstanding-{depth}" for depth in DEPTHS]
     assert names == ["precondition.first", "precondition", "pre-write", *demands, "least", "middle", "most"], names
     mean = lambda name, figure: sum(series[f"{name}.{figure}"]["y"][-5:]) / 5
-    points = [(mean(name, "iops"), depth) for name, depth in zip(demands, DEPTHS) if mean(name, "latency.mean") < 5e6]
+    points = [(mean(name, "iops"), depth) for name, depth in zip(demands, DEPTHS) if mean(name, "mean-latency") < 5e6]
     least, most = mean("outstanding-1", "iops"), max(points)
     middle = min(points, key=lambda point: abs(point[0] - (least + most[0]) / 2))
     chosen = [metrics[f"{name}.queue-depth"][0] for name in ("least", "middle", "most")]
     assert chosen == [1, middle[1], most[1]], (chosen, points)
     # Little's law, where the requests are many times those in flight.
     for name, depth in zip(demands, DEPTHS):
-        held = mean(name, "iops") * mean(name, "latency.mean") / 1e9
+        rounds = zip(series[f"{name}.iops"]["y"][-5:], series[f"{name}.mean-latency"]["y"][-5:])
+        held = sum(rate * latency / 1e9 for rate, latency in rounds) / 5
         assert depth > MINUTE / 8192 / 40 or abs(held / depth - 1) < 0.06, (name, held)
     (size, deviation) = (8192, 0)
     reads = 0.65

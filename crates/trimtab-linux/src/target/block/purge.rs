@@ -1,11 +1,10 @@
 //! Discards a claimed device, and reads samples that prove a purge.
 
-use super::device::Claim;
+use super::device::{Claim, reopen};
 use crate::sys::descriptor;
 use crate::sys::pool::Pool;
 use anyhow::Context as _;
-use rustix::fd::{AsRawFd as _, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use trimtab_drive::rng::Stream;
 
@@ -91,7 +90,9 @@ impl Claim {
     /// # Errors
     /// The device cannot be opened for reading.
     pub fn samples(&self) -> anyhow::Result<DeviceSamples> {
-        let direct = self.reopened(OFlags::DIRECT).or_else(|_| self.reopened(OFlags::empty()))?;
+        let direct = reopen(&self.file, OFlags::DIRECT)
+            .or_else(|_| reopen(&self.file, OFlags::RDONLY))
+            .with_context(|| format!("cannot read {}", self.label))?;
         let mut memory =
             Pool::new(SAMPLE_BYTES as usize).context("cannot get memory to read into")?;
         let blocks = self.size.0 / SAMPLE_BYTES;
@@ -118,12 +119,6 @@ impl Claim {
             });
         }
         Ok(DeviceSamples(samples))
-    }
-
-    fn reopened(&self, flags: OFlags) -> anyhow::Result<OwnedFd> {
-        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty())
-            .with_context(|| format!("cannot read {}", self.label))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `trimtab bench pts TARGET`.
 
 use crate::bench::purge::PurgeMethod;
-use crate::cmd::options::{DestroyArgs, SafetyArgs, one_of};
+use crate::cmd::options::{DestroyArgs, PURGES, SafetyArgs, one_of};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::simulate::pts::PtsTest;
@@ -57,8 +57,9 @@ pub struct BenchPtsArgs {
     /// Seed of addresses.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Erase the device first. Samples read back prove it.
-    #[arg(long, value_name = "METHOD")]
+    /// Erase the device first by BLKDISCARD, nvme-cli (format, sanitize) or hdparm
+    /// (secure-erase). Samples read back prove it.
+    #[arg(long, value_name = "METHOD", value_parser = one_of(PURGES))]
     pub purge: Option<PurgeMethod>,
     #[command(flatten)]
     pub(crate) safety: SafetyArgs,
