@@ -12,6 +12,7 @@ use crate::host::EnvironmentRecorder;
 use crate::output::Context;
 use crate::output::progress::{Progress as Bar, ProgressPart, ProgressUnit};
 use crate::session::safety::Guard;
+use trimtab_drive::units::Bytes;
 use trimtab_sim::run::{Field, Metric, Phase, Run, Severity, Warning};
 use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::{Events, Observer, RunEnd, RunOutcome, RunProgress};
@@ -23,9 +24,16 @@ use trimtab_sim::workload::WorkloadPlan;
 pub struct ProgressWatch {
     bar: Bar,
     guard: Option<Guard>,
+    /// Bytes written by completed parts of the command.
+    written: Bytes,
 }
 
 impl ProgressWatch {
+    /// Adds the bytes of a completed part; the next part counts from zero.
+    pub fn part_written(&mut self, written: Bytes) {
+        self.written = self.written.saturating_add(written);
+    }
+
     /// Shows the progress of `what` over `plan`: by operations if their number is known,
     /// otherwise by bytes written.
     pub fn new(context: &Context, what: &str, plan: &WorkloadPlan, guard: Option<Guard>) -> Self {
@@ -45,7 +53,8 @@ impl ProgressWatch {
     }
 
     fn of(bar: Bar, guard: Option<Guard>) -> Self {
-        Self { bar: bar.with_discards(|| guard.as_ref().and_then(Guard::meter)), guard }
+        let bar = bar.with_discards(|| guard.as_ref().and_then(Guard::meter));
+        Self { bar, guard, written: Bytes::ZERO }
     }
 }
 
@@ -57,7 +66,8 @@ impl<T: ?Sized> Events<T> for ProgressWatch {}
 
 impl Observer for ProgressWatch {
     fn progress(&mut self, progress: RunProgress<'_>) -> TargetResult {
-        self.bar.progress(progress)?;
+        let written = self.written.saturating_add(progress.written);
+        self.bar.progress(RunProgress { written, ..progress })?;
         self.guard.as_mut().map_or(Ok(()), Guard::check)
     }
 

@@ -203,6 +203,8 @@ pub struct SimulationResult {
     account: Option<Account>,
     metrics: Vec<Metric>,
     capacity: Bytes,
+    /// Bytes that the flash accepts before its erase limit.
+    flash_life: Option<f64>,
     in_rounds: bool,
 }
 
@@ -210,6 +212,12 @@ impl SimulationResult {
     /// Adds the drive's internal state and the trims sent to the run.
     pub fn describe(mut self, run: &mut Run) {
         describe(run, &mut self.sampled, self.capacity, self.in_rounds);
+        if let (Some(life), Some(waf)) = (self.flash_life, self.sampled.waf_last_quarter())
+            && !worn_out::is_worn_out(run)
+        {
+            let (name, better) = (metrics::ENDURANCE_WRITTEN, Better::Higher);
+            run.metrics.push(Metric::single(name, Unit::Bytes, better, life / waf));
+        }
         run.metrics.append(&mut self.metrics);
         if let Some(account) = &self.account {
             account_for(run, account);
@@ -282,6 +290,10 @@ pub fn run<T: Trace>(
         account,
         metrics: finished.metrics,
         capacity,
+        flash_life: spec.flash().and_then(|flash| {
+            let limit = flash.ftl.wear.erase_limit?;
+            Some(f64::from(limit) * flash.geometry.raw_bytes() as f64)
+        }),
         in_rounds: matches!(plan.load, SimulationLoad::Crystal(_) | SimulationLoad::Jobs(_)),
     })
 }

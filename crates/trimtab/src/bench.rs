@@ -10,6 +10,7 @@ pub mod load;
 pub mod modelled;
 pub mod nfs;
 pub mod pts;
+pub mod purge;
 pub mod small_files;
 pub mod tree;
 pub mod turns;

@@ -8,7 +8,7 @@
 mod commands;
 pub(crate) mod guided;
 mod look;
-mod program;
+pub mod program;
 mod record;
 mod words;
 

@@ -2,6 +2,7 @@
 
 pub mod device;
 mod open;
+pub mod purge;
 mod signature;
 mod verifier;
 

@@ -8,6 +8,9 @@ pub const DISCARD_AMPLIFICATION: &str = "discard.amplification";
 pub const DISCARD_BYTES: &str = "discard.bytes";
 /// Discards counted by the device.
 pub const DISCARD_COMMANDS: &str = "discard.commands";
+/// Host writes in bytes that the erase limit allows at the write amplification of the
+/// last quarter of writes (TBW).
+pub const ENDURANCE_WRITTEN: &str = "endurance.written";
 /// Host writes in bytes until the first superblock of the drive retired.
 pub const FIRST_RETIRED_WRITTEN: &str = "first-retired.written";
 /// Longest operation in each interval, nanoseconds.

@@ -324,10 +324,15 @@ pub fn metrics(jobs: &[Job], phases: &[Phase]) -> Vec<Metric> {
         {
             let histogram = &latency.histogram;
             let per_second = histogram.count() as f64 / seconds;
+            let bytes = match latency.kind {
+                OpKind::Read => phase.read.as_f64(),
+                OpKind::Write => phase.written.as_f64(),
+                _ => histogram.count() as f64 * f64::from(job.block),
+            };
             let percentile = |percent| (Unit::Nanos, histogram.percentile(percent).as_f64());
             let figures = [
                 (Unit::OpsPerSecond, per_second),
-                (Unit::MegabytesPerSecond, per_second * f64::from(job.block) / 1e6),
+                (Unit::MegabytesPerSecond, bytes / seconds / 1e6),
                 (Unit::Nanos, histogram.mean_ns()),
                 percentile(50.0),
                 percentile(99.0),

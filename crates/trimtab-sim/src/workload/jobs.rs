@@ -104,8 +104,14 @@ pub struct Job {
     pub mix: JobMix,
     /// Addresses.
     pub addresses: JobAddresses,
-    /// Size of requests.
+    /// Size of requests; with `split` the largest.
     pub block: u32,
+    /// Sizes of requests with percentages that add up to 100; empty if all have `block`.
+    pub split: Vec<(u32, u8)>,
+    /// Alignment of offsets; 0 for the smallest size.
+    pub align: u32,
+    /// Offset of the first sequential request within the space, in whole requests.
+    pub starts: u64,
     /// Requests in flight.
     pub depth: u32,
     /// First byte of the space.
@@ -150,6 +156,9 @@ impl Job {
             mix: JobMix::Read,
             addresses: JobAddresses::Sequential,
             block: 4096,
+            split: Vec::new(),
+            align: 0,
+            starts: 0,
             depth: 1,
             offset: JobSize::Bytes(0),
             size: None,
@@ -165,6 +174,43 @@ impl Job {
             pause: Nanos::ZERO,
             data: None,
             seed: None,
+        }
+    }
+
+    /// The enterprise workload of JESD219A: mixed sizes with 40 % reads, half of them on
+    /// the first twentieth of the space. Sizes are rounded up to blocks of the target.
+    #[must_use]
+    pub fn jesd219(name: &str, logical_block: u32) -> Self {
+        const SIZES: [(u32, u8); 12] = [
+            (512, 4),
+            (1024, 1),
+            (1536, 1),
+            (2048, 1),
+            (2560, 1),
+            (3072, 1),
+            (3584, 1),
+            (4096, 67),
+            (8192, 10),
+            (16_384, 7),
+            (32_768, 3),
+            (65_536, 3),
+        ];
+        let mut split: Vec<(u32, u8)> = Vec::new();
+        for (size, share) in SIZES {
+            let size = size.next_multiple_of(logical_block);
+            match split.last_mut().filter(|(last, _)| *last == size) {
+                Some((_, sum)) => *sum += share,
+                None => split.push((size, share)),
+            }
+        }
+        Self {
+            mix: JobMix::ReadWrite(40),
+            addresses: JobAddresses::Zoned(vec![(50, 5), (30, 15), (20, 80)]),
+            block: split.last().map_or(0, |(size, _)| *size),
+            align: logical_block.max(4096),
+            split,
+            depth: 256,
+            ..Self::new(name)
         }
     }
 
@@ -187,9 +233,10 @@ impl Job {
     fn space(&self, target: Bytes, logical_block: u32) -> Result<(u64, u64), String> {
         let wrong = |text: String| Err(format!("job '{}': {text}", self.name));
         let block = u64::from(self.block);
-        if !self.block.is_multiple_of(logical_block) {
+        let mut sizes = self.split.iter().map(|(size, _)| *size).chain([self.block]);
+        if let Some(size) = sizes.find(|size| !size.is_multiple_of(logical_block)) {
             return wrong(format!(
-                "bs is {block} bytes, but the target has blocks of {logical_block} \
+                "bs is {size} bytes, but the target has blocks of {logical_block} \
                     bytes; set a multiple"
             ));
         }
@@ -211,6 +258,13 @@ impl Job {
                 target.0
             ));
         }
+        if !self.align.is_multiple_of(logical_block) || self.align > self.block {
+            return wrong(format!(
+                "blockalign is {} bytes; set a multiple of {logical_block}, the target's \
+                    blocks, up to {block}",
+                self.align
+            ));
+        }
         if size < block {
             return wrong(format!(
                 "size is {size} bytes, less than one request of {block}; set a \
@@ -220,11 +274,22 @@ impl Job {
         Ok((offset, size / block * block))
     }
 
+    /// Bytes of one clone of a job of several sizes on a space of `span` bytes.
+    fn split_bytes(&self, span: u64) -> u64 {
+        if self.time_based || self.split.is_empty() {
+            return u64::MAX;
+        }
+        self.io_size.unwrap_or(span).saturating_mul(self.loops)
+    }
+
     /// Requests of one clone on a space of `span` bytes: whole passes over the space up
     /// to `io_size`, at least `loops`.
     fn requests(&self, span: u64) -> u64 {
         if self.time_based {
             return u64::MAX;
+        }
+        if !self.split.is_empty() {
+            return self.requests_max.unwrap_or(u64::MAX).saturating_mul(self.loops);
         }
         let block = u64::from(self.block);
         let pass = span / block;
@@ -242,11 +307,14 @@ impl Job {
         if !self.writes() {
             return Bytes::ZERO;
         }
-        let requests = self.space(target, 1).map_or(0, |(_, span)| self.requests(span));
+        let (requests, bytes) = self
+            .space(target, 1)
+            .map_or((0, 0), |(_, span)| (self.requests(span), self.split_bytes(span)));
         let in_time = self.ends_after().as_secs_f64() * ASSUMED_RATE.as_f64();
         Bytes(
             requests
                 .saturating_mul(u64::from(self.block))
+                .min(bytes)
                 .min(in_time as u64)
                 .saturating_mul(u64::from(self.clones)),
         )
@@ -270,14 +338,20 @@ impl Job {
             let settings = SyntheticSettings {
                 pattern,
                 mix: Mix::default(),
-                sizes: vec![(self.block, 1)],
+                sizes: if self.split.is_empty() {
+                    vec![(self.block, 1)]
+                } else {
+                    self.split.iter().map(|(size, share)| (*size, u32::from(*share))).collect()
+                },
                 data: self.data.unwrap_or(data),
                 offset,
                 span,
                 queue_depth: 1,
                 limit: Limit::Stream,
             };
-            Synthetic::new(settings, seed).map_err(|error| format!("job '{}': {error}", self.name))
+            Synthetic::new(settings, seed)
+                .map(|drawn| drawn.aligned(self.align.into()).starting_at(self.starts))
+                .map_err(|error| format!("job '{}': {error}", self.name))
         };
         let (mut draws, mut follow_percent) = (Vec::new(), 0);
         match &self.addresses {
@@ -321,6 +395,7 @@ impl Job {
             follow_percent,
             space: (offset, span),
             requests_left: self.requests(span),
+            bytes_left: self.split_bytes(span),
             data: self.data.unwrap_or(data),
             draws,
             follows: offset,
@@ -345,16 +420,18 @@ impl fmt::Display for Job {
             JobMix::ReadWrite(_) => "rw",
             JobMix::TrimWrite => "trimwrite",
         };
-        write!(
-            f,
-            "rw={}{rw} bs={} iodepth={}",
-            if random { "rand" } else { "" },
-            self.block,
-            self.depth
-        )?;
+        write!(f, "rw={}{rw} ", if random { "rand" } else { "" })?;
+        if self.split.is_empty() {
+            write!(f, "bs={}", self.block)?;
+        } else {
+            let sizes = self.split.iter().map(|(size, share)| format!("{size}/{share}"));
+            write!(f, "bssplit={}", sizes.collect::<Vec<_>>().join(":"))?;
+        }
+        write!(f, " iodepth={}", self.depth)?;
         let mut key = |given: bool, key: &str, value: &dyn fmt::Display| {
             if given { write!(f, " {key}={value}") } else { Ok(()) }
         };
+        key(self.align > 0, "blockalign", &self.align)?;
         if let JobMix::ReadWrite(percent) = self.mix {
             key(true, "rwmixread", &percent)?;
         }
@@ -506,6 +583,7 @@ pub struct JobStream {
     /// First byte and size.
     space: (u64, u64),
     requests_left: u64,
+    bytes_left: u64,
     data: DataClass,
     /// Sources of addresses: one for reads and one for writes, one for all, or one for
     /// each zone. Each with the percentage of requests up to and including it.
@@ -526,7 +604,7 @@ pub struct JobStream {
 impl JobStream {
     /// Next step at `now`, the time since the start.
     pub fn next_step(&mut self, now: Nanos) -> JobStep {
-        if self.requests_left == 0 {
+        if self.requests_left == 0 || self.bytes_left == 0 {
             return JobStep::End;
         }
         if core::mem::take(&mut self.flush_due) {
@@ -550,6 +628,7 @@ impl JobStream {
             && self.flush_every > 0
             && writes.is_multiple_of(self.flush_every);
         let extent = self.extent(kind);
+        self.bytes_left = self.bytes_left.saturating_sub(extent.len);
         let command = match kind {
             RequestKind::Read => Command::Read(extent),
             RequestKind::Write => Command::Write(extent, self.data),

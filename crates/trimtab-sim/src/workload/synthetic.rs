@@ -219,6 +219,27 @@ impl Synthetic {
         Ok(self)
     }
 
+    /// Aligns offsets to `bytes`, at most the largest size, instead of the smallest size;
+    /// 0 changes nothing.
+    #[must_use]
+    pub fn aligned(mut self, bytes: u64) -> Self {
+        if bytes > 0 {
+            (self.grain, self.places) = (bytes, self.settings.span / bytes);
+            self.spread = Spread::new(self.places, self.seed);
+            if let Pattern::Zipf { theta } = self.settings.pattern {
+                self.zipf = Some(Zipf::new(self.places, theta));
+            }
+        }
+        self
+    }
+
+    /// Starts sequential operations at this offset within the space.
+    #[must_use]
+    pub const fn starting_at(mut self, offset: u64) -> Self {
+        self.next_place = offset / self.grain;
+        self
+    }
+
     fn size(&mut self) -> u32 {
         if self.settings.sizes.len() == 1 {
             return self.settings.sizes[0].0;

@@ -5,7 +5,7 @@ mod target;
 
 use self::rounds::CrystalRounds;
 use super::block_target::BenchBlocks;
-use super::finish;
+use super::{finish, purge};
 use crate::cmd::bench::crystal::{BenchCrystalArgs, Direction};
 use crate::drives;
 use crate::store::recipe;
@@ -87,14 +87,20 @@ pub const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
 
 /// Runs the benchmark and prints the report.
 pub fn run(request: &BenchCrystalArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    privileges::keep_only(KEPT).context("cannot give up privileges")?;
+    privileges::keep_only(KEPT | purge::capabilities(request.purge))
+        .context("cannot give up privileges")?;
     let spec = TargetSpec::resolve(&request.target)?;
     let settings = request.settings(&spec);
     let mut rounds = settings.until_written.map(|_| CrystalRounds::default());
     let workload = Crystal::new(settings.clone(), request.seed)
         .map_err(|error| UsageError::new(error.to_string()))?;
+    let purged = request
+        .purge
+        .map(|method| purge::run(context, "bench crystal", &spec, method, &request.destroy.named()))
+        .transpose()?;
     let mut target = target::open(request, context, &spec, &settings, &workload)?;
     let mut fields = request.fields(&settings);
+    fields.extend(purged.into_iter().flatten());
     fields.extend(
         settings.until_written.map(|until| Field::new("until-written-bytes", until.0.to_string())),
     );

@@ -50,23 +50,20 @@ pub fn open(
     let mut target =
         BenchBlocks::open(context, what, (spec, path), (destroy, None), writes, |size| {
             announced = jobs(size);
-            let queue_depth_max = depth_max(&announced);
-            let largest = announced.iter().map(|job| u64::from(job.block)).max().unwrap_or(0);
-            let bytes_in_flight_max = largest * u64::from(queue_depth_max);
-            (
-                written_max(&announced, size),
-                BlockOptions {
-                    queue_depth_max,
-                    bytes_in_flight_max,
-                    seed,
-                    ..BlockOptions::default()
-                },
-            )
+            (written_max(&announced, size), options(&announced, seed))
         })?;
     if let BenchBlocks::Real(real) = &mut target {
         real.found.extend(holes(path, &announced));
     }
     Ok(target)
+}
+
+/// Options of a target for `jobs`.
+pub fn options(jobs: &[Job], seed: u64) -> BlockOptions {
+    let queue_depth_max = depth_max(jobs);
+    let largest = jobs.iter().map(|job| u64::from(job.block)).max().unwrap_or(0);
+    let bytes_in_flight_max = largest * u64::from(queue_depth_max);
+    BlockOptions { queue_depth_max, bytes_in_flight_max, seed, ..BlockOptions::default() }
 }
 
 /// Runs `jobs`.

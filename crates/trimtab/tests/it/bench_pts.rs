@@ -1,7 +1,9 @@
 //! `bench pts`: SNIA's tests on modelled drives, checked by an independent script of the
-//! rule.
+//! rule; on a device and in a directory.
 
-use crate::support::{have_tool, skip, trimtab};
+use crate::attached_drive::Attached;
+use crate::support::{LoopDevice, have_root, have_tool, skip, trimtab};
+use predicates::prelude::PredicateBooleanExt as _;
 use predicates::str::contains;
 use std::io::Write as _;
 use std::path::Path;
@@ -24,12 +26,13 @@ fn check(args: &[&str], expected: &str) {
     python.stdin.take().unwrap().write_all(&output.stdout).unwrap();
     let said = python.wait_with_output().unwrap();
     assert!(said.status.success(), "{args:?}: see the assertion above");
-    assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), expected, "{args:?}");
+    let said = String::from_utf8_lossy(&said.stdout);
+    assert!(format!(" {said}").contains(expected), "{args:?}: {said}");
 }
 
 #[test]
 fn iops_rounds_end_at_first_steady_window() {
-    check(&["drive:ocz-vertex-le-100gb", "--capacity", "512MiB"], "13 rounds, steady");
+    check(&["drive:ocz-vertex-le-100gb", "--capacity", "512MiB"], " 13 rounds, steady");
 }
 
 #[test]
@@ -40,6 +43,71 @@ fn iops_rounds_end_at_25_if_never_steady() {
 #[test]
 fn write_saturation_writes_four_capacities() {
     check(&["drive:nvme-tlc-500gb", "--capacity", "1GiB", "--test", "wsat"], "128 rounds, steady");
+}
+
+/// A test on the Vertex LE of 256 MiB, which has blocks of 512 bytes.
+fn check_small(test: &str, expected: &str) {
+    check(&["drive:ocz-vertex-le-100gb", "--capacity", "256MiB", "--test", test], expected);
+}
+
+#[test]
+fn throughput_preconditions_each_size_on_a_new_drive() {
+    check_small("tp", "128KiB 5 rounds, steady; 1MiB 5 rounds, steady");
+}
+
+#[test]
+fn latency_has_one_request_in_flight() {
+    check_small("lat", " 5 rounds, steady");
+}
+
+#[test]
+fn host_idle_recovery_has_five_idle_times() {
+    check_small("hir", "precondition ");
+}
+
+#[test]
+fn cross_stimulus_recovery_has_three_groups() {
+    check_small("xsr", "no steady state");
+}
+
+#[test]
+fn composite_block_size_chooses_its_demands() {
+    check_small("cbw", "steady; demand ");
+}
+
+#[test]
+fn demand_intensity_chooses_its_demands() {
+    check_small("dirth", "steady; demand ");
+}
+
+/// Oracle: fio on the same drive, attached as a block device.
+#[test]
+fn fio_on_virtual_ssd_gets_the_same_verdict() {
+    if !have_root() || !have_tool("fio") || !have_tool("python3") {
+        return skip("root, fio and python3");
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/pts_fio.py");
+    for (name, speed) in [("intel-x25-m-160gb", "1x"), ("ocz-vertex-le-100gb", "0.3x")] {
+        let target = format!("drive:{name}");
+        let model = ["bench", "pts", &target, "--test", "wsat", "--capacity", "64MiB"];
+        let output = trimtab().args(model).args(["--json", "--quiet"]).output().unwrap();
+        let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let metric = |name: &str| {
+            let all = run["metrics"].as_array().unwrap();
+            let samples = &all.iter().find(|one| one["name"] == name).unwrap()["samples"];
+            let samples = samples.as_array().unwrap();
+            samples.iter().filter_map(serde_json::Value::as_f64).sum::<f64>() / samples.len() as f64
+        };
+        let drive = Attached::new(&[name, "--size", "64MiB", "--speed", speed]);
+        let fio = Command::new("python3").arg(&script).arg(&drive.device).arg("2097152").output();
+        let fio = String::from_utf8(fio.unwrap().stdout).unwrap();
+        let (verdict, figures) = fio.trim().rsplit_once(" 128 ").expect("128 rounds");
+        assert_eq!(verdict == "steady", metric("steady.reached") == 1.0, "{name}: {fio}");
+        let mean =
+            figures.parse::<f64>().unwrap() / speed.trim_end_matches('x').parse::<f64>().unwrap();
+        let ratio = mean / metric("read-0.4KiB.iops");
+        assert!((0.85..1.15).contains(&ratio), "{name}: fio {mean}, {ratio} of the model");
+    }
 }
 
 #[test]
@@ -55,6 +123,88 @@ fn pts_report_has_points_and_proof() {
     report.stdout(contains("A new drive of 537 MB stands for a purged one"));
 }
 
+/// Oracle: the loop device's file, which holds no data after a purge and before the
+/// rounds.
+#[test]
+fn pts_runs_on_purged_device_in_shortened_rounds() {
+    let Some(device) = LoopDevice::new(64) else { return skip("loop devices") };
+    let node = device.node();
+    std::fs::write(&node, vec![7; 64 << 20]).unwrap();
+    let pts = |more: &[&str]| {
+        let mut command = trimtab();
+        let fixed = ["--test", "wsat", "--round-time", "200ms", "--quiet", "--json"];
+        command.args(["bench", "pts", &node]).args(fixed).args(more);
+        command
+    };
+    pts(&[]).assert().code(2).stderr(contains(format!("add --destroy {node}")));
+    let purge = ["--destroy", &node, "--overwrite", "unknown data", "--purge", "discard"];
+    pts(&purge).assert().code(2).stderr(contains("say --yes to allow it"));
+    let output = pts(&[&purge[..], &["--yes"]].concat()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(run["settings"]["purge"], "discard");
+    assert_eq!(run["settings"]["purge.samples"], "1024");
+    assert_eq!(run["settings"]["capacity"], (64 << 20).to_string());
+    assert!(run["warnings"].as_array().unwrap().iter().any(|one| one["code"] == "pts.shortened"));
+    let rounds = run["phases"].as_array().unwrap();
+    let bytes: u64 = rounds.iter().map(|round| round["written_bytes"].as_u64().unwrap()).sum();
+    let last = rounds.last().unwrap()["written_bytes"].as_u64().unwrap();
+    // Rounds end with the one that completes four capacities.
+    assert!(bytes >= 4 * (64 << 20) && bytes - last < 4 * (64 << 20), "{bytes} {last}");
+    let took = rounds[0]["took_ns"].as_u64().unwrap();
+    assert!((200_000_000..2_000_000_000).contains(&took), "{took}");
+}
+
+#[test]
+fn purge_fails_on_drive_that_ignores_discards() {
+    if !have_root() {
+        return skip("root");
+    }
+    let drive = Attached::new(&[
+        "intel-x25-m-160gb",
+        "--size",
+        "64MiB",
+        "--fault",
+        "trim:ignore",
+        "--speed",
+        "off",
+    ]);
+    let node = drive.device.to_str().unwrap();
+    std::fs::write(node, (0..64 << 20).map(|at: u32| (at >> 3) as u8).collect::<Vec<_>>()).unwrap();
+    let mut command = drive.command();
+    command.args(["bench", "pts", node, "--destroy", node, "--overwrite", "unknown data", "--yes"]);
+    let error = command.args(["--purge", "discard"]).assert().code(1);
+    error.stderr(contains("1024 of 1024 samples").and(contains("the drive is not purged")));
+}
+
+#[test]
+fn purge_refuses_other_targets_and_missing_tools() {
+    let refused = |args: &[&str], code: i32, why: &str| {
+        let mut command = trimtab();
+        command.args(["bench", "pts"]).args(args).assert().code(code).stderr(contains(why));
+    };
+    refused(&["drive:nvme-tlc-500gb", "--purge", "discard"], 2, "is for block devices");
+    let Some(device) = LoopDevice::new(64) else { return skip("loop devices") };
+    let node = device.node();
+    let purge = |method| ["--destroy", &node, "--yes", "--purge", method].to_vec();
+    refused(&[&[node.as_str()], &purge("format")[..]].concat(), 2, "not a whole NVMe namespace");
+    let why = if have_tool("hdparm") { "ATA security" } else { "hdparm is not installed" };
+    refused(&[&[node.as_str()], &purge("secure-erase")[..]].concat(), 2, why);
+}
+
+#[test]
+fn pts_measures_file_in_directory_and_removes_it() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().to_str().unwrap();
+    let report = trimtab()
+        .args(["bench", "pts", path, "--test", "tp", "--capacity", "64MiB", "--round-time", "50ms"])
+        .args(["--reserve", "1MiB", "--yes"])
+        .assert()
+        .success();
+    report.stdout(contains("A minute of the specification lasted 50.0 ms"));
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0);
+}
+
 #[test]
 fn pts_refuses_other_targets_and_small_drives() {
     let refused = |args: &[&str], why: &str| {
@@ -67,6 +217,7 @@ fn pts_refuses_other_targets_and_small_drives() {
             .stderr(contains(why));
     };
     refused(&["drive:laptop-7200rpm"], "is a disk");
-    refused(&["null:"], "TARGET is drive:NAME");
+    refused(&["null:"], "stores nothing");
+    refused(&["drive:nvme-tlc-500gb", "--round-time", "1s"], "for devices and files");
     refused(&["drive:ocz-vertex-le-100gb", "--capacity", "48MiB"], "use at least --capacity 64MiB");
 }

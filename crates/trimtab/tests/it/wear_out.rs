@@ -75,6 +75,26 @@ fn drive_simulate_of_worn_out_drive_is_a_result() {
     }
 }
 
+/// Oracles: the erases that the flash survives divided by the measured WAF; and the
+/// writes of a drive that wears out under the same workload.
+#[test]
+fn jesd219_states_endurance_that_drive_then_has() {
+    let scratch = tempfile::tempdir().unwrap();
+    let drive = spec(scratch.path(), true);
+    let simulate = |until: &str| {
+        let workload = ["--workload", "jesd219", "--until-written", until, "--json", "--quiet"];
+        let mut command = trimtab();
+        command.args(["drive", "simulate", "--drive", &drive]).args(workload);
+        let assert = command.assert().success();
+        serde_json::from_slice::<Value>(&assert.get_output().stdout).unwrap()
+    };
+    let run = simulate("6x");
+    let (endurance, waf) = (value(&run, "endurance.written"), value(&run, "waf.last-quarter"));
+    assert!((endurance * waf / (20.0 * 33_554_432.0) - 1.0).abs() < 1e-9, "{endurance} {waf}");
+    let written = value(&simulate("1000x"), "worn-out.written");
+    assert!((0.7..1.2).contains(&(written / endurance)), "{written} of {endurance}");
+}
+
 #[test]
 fn bench_of_worn_out_modelled_drive_is_a_result() {
     let scratch = tempfile::tempdir().unwrap();

@@ -54,6 +54,12 @@ impl Claim {
     }
 }
 
+/// Opens the object of a descriptor again.
+pub(super) fn reopen(object: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let path = format!("/proc/self/fd/{}", object.as_raw_fd());
+    rustix::fs::open(path, flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
+}
+
 /// The object behind a path, resolved once. Everything else happens to this object.
 struct ResolvedTarget {
     object: OwnedFd,
@@ -77,9 +83,7 @@ impl ResolvedTarget {
 
     /// Opens the object itself, never one that has taken its name.
     fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let flags = flags | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let object = self.object.as_raw_fd();
-        rustix::fs::open(format!("/proc/self/fd/{object}"), flags, Mode::empty())
+        reopen(&self.object, flags)
     }
 
     fn check_named_twice(&self, path: &Path, destroy: &DestroyConsent) -> anyhow::Result<()> {

@@ -13,9 +13,12 @@ use trimtab_drive::units::Nanos;
 use trimtab_drive::usage::suggest;
 
 /// Keys that change the jobs.
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 31] = [
+    "ba",
+    "blockalign",
     "blocksize",
     "bs",
+    "bssplit",
     "buffer_compress_percentage",
     "fdatasync",
     "fsync",
@@ -245,7 +248,12 @@ impl JobDraft {
             "rw" | "readwrite" => (job.mix, self.random) = mix(given()?)?,
             "rwmixread" => self.read_percent = percent(given()?)?,
             "rwmixwrite" => self.read_percent = 100 - percent(given()?)?,
-            "bs" | "blocksize" => job.block = block(given()?)?,
+            "bs" | "blocksize" => (job.block, job.split) = (block(given()?)?, Vec::new()),
+            "bssplit" => {
+                job.split = split(given()?)?;
+                job.block = job.split.iter().map(|(size, _)| *size).max().unwrap_or(0);
+            }
+            "blockalign" | "ba" => job.align = block(given()?)?,
             "iodepth" => job.depth = number(given()?, 1, 65_536)? as u32,
             "size" => job.size = Some(space(given()?)?),
             "offset" => job.offset = space(given()?)?,
@@ -308,7 +316,19 @@ impl JobDraft {
         if job.time_based && job.requests_max.is_some() {
             return wrong("number_ios", "fio ignores it with time_based; remove one of them");
         }
-        if job.io_size.is_some_and(|bytes| bytes % u64::from(job.block) != 0) {
+        if !job.split.is_empty() {
+            if !random || !repeats_addresses || job.mix == JobMix::TrimWrite {
+                return wrong(
+                    "bssplit",
+                    "it is only supported for random requests without a map of used blocks, \
+                        except trimwrite; set rw=randwrite, randread or randrw and add \
+                        norandommap=1",
+                );
+            }
+            if bytes_rate.is_some() {
+                return wrong("rate", "it is not supported with bssplit; set rate_iops");
+            }
+        } else if job.io_size.is_some_and(|bytes| bytes % u64::from(job.block) != 0) {
             return wrong("io_size", "it is not a multiple of bs; set a multiple");
         }
         if let Some(per_second) = bytes_rate {
@@ -432,6 +452,20 @@ fn bytes(text: &str) -> Result<u64, String> {
 fn block(text: &str) -> Result<u32, String> {
     let small = u32::try_from(bytes(text)?).ok().filter(|bytes| (1..=1 << 30).contains(bytes));
     small.ok_or_else(|| unknown(text, "write one size from 1 byte to 1g"))
+}
+
+/// Sizes with percentages of the requests.
+fn split(text: &str) -> Result<Vec<(u32, u8)>, String> {
+    let one = |part: &str| {
+        let (size, share) = part.split_once('/')?;
+        Some((block(size).ok()?, share.parse().ok()?))
+    };
+    let sizes: Option<Vec<(u32, u8)>> = text.split(':').map(one).collect();
+    sizes
+        .filter(|sizes| sizes.iter().map(|(_, share)| u32::from(*share)).sum::<u32>() == 100)
+        .ok_or_else(|| {
+            unknown(text, "write SIZE/PERCENT:SIZE/PERCENT…, percentages that add up to 100")
+        })
 }
 
 fn space(text: &str) -> Result<JobSize, String> {

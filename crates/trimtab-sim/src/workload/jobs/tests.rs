@@ -306,3 +306,74 @@ proptest! {
         }
     }
 }
+
+/// fio's example job of JESD219, with this program's name and depth.
+const JESD219: &str = "rw=randrw rwmixread=40 norandommap=1 blockalign=4k iodepth=256 \
+    bssplit=512/4:1024/1:1536/1:2048/1:2560/1:3072/1:3584/1:4k/67:8k/10:16k/7:32k/3:64k/3 \
+    random_distribution=zoned:50/5:30/15:20/80";
+
+#[test]
+fn jesd219_is_fio_job_with_bssplit() {
+    assert_eq!(Job { line: 1, ..Job::jesd219("j", 512) }, job(JESD219));
+    assert_eq!(job(&job(JESD219).to_string()), job(JESD219));
+    let blocks_of_4k = Job::jesd219("j", 4096).split;
+    assert_eq!(blocks_of_4k, [(4096, 77), (8192, 10), (16_384, 7), (32_768, 3), (65_536, 3)]);
+}
+
+/// Oracle: the shares of JESD219A, each within five standard deviations.
+#[test]
+fn jesd219_draws_sizes_zones_and_mix() {
+    let target = Bytes(1 << 30);
+    let bytes = 1 << 30;
+    let job = Job { io_size: Some(bytes), ..Job::jesd219("j", 512) };
+    let mut stream = job.stream(0, target, 512, DataClass::Random, 1).unwrap();
+    let mut extents = Vec::new();
+    let mut reads = 0;
+    while let JobStep::Issue(command, _) = stream.next_step(Nanos::ZERO) {
+        reads += usize::from(matches!(command, Command::Read(_)));
+        extents.push(*command.extent().unwrap());
+    }
+    let total = extents.len() as f64;
+    let near = |count: usize, percent: f64, what: &str| {
+        let (share, mean) = (percent / 100.0, total * percent / 100.0);
+        let deviation = libm::sqrt(total * share * (1.0 - share));
+        assert!((count as f64 - mean).abs() < 5.0 * deviation, "{what}: {count} of {total}");
+    };
+    for (size, percent) in job.split.iter().copied() {
+        let count = extents.iter().filter(|extent| extent.len == u64::from(size)).count();
+        near(count, percent.into(), "size");
+    }
+    let below = |part: f64| {
+        extents.iter().filter(|one| (one.offset as f64) < part * target.as_f64()).count()
+    };
+    near(below(0.05), 50.0, "the first 5 %");
+    near(below(0.2) - below(0.05), 30.0, "the next 15 %");
+    near(reads, 40.0, "reads");
+    assert!(extents.iter().all(|one| one.offset % 4096 == 0 && one.offset + one.len <= target.0));
+    let moved: u64 = extents.iter().map(|extent| extent.len).sum();
+    assert!((bytes..bytes + 65_536).contains(&moved), "{moved}");
+}
+
+#[test]
+fn bssplit_needs_percentages_and_random_requests() {
+    let said = |settings: &str| error(&format!("[j]\n{}\n", settings.replace(' ', "\n")));
+    assert!(said("rw=randwrite norandommap bssplit=4k/60:8k/30").contains("add up to 100"));
+    assert!(said("rw=randwrite norandommap bssplit=4k:8k").contains("add up to 100"));
+    assert!(said("rw=write bssplit=4k/60:8k/40").contains("bssplit: it is only supported"));
+    assert!(said("rw=randwrite bssplit=4k/60:8k/40").contains("norandommap=1"));
+    assert!(said("rw=randwrite norandommap bssplit=4k/60:8k/40 rate=1m").contains("rate_iops"));
+    let aligned = job("rw=randwrite bs=4k blockalign=8k");
+    let refused = aligned.stream(0, DRIVE, 512, DataClass::Random, 1).unwrap_err();
+    assert!(refused.contains("blockalign is 8192 bytes"), "{refused}");
+}
+
+#[test]
+fn sequential_requests_start_at_given_offset_and_wrap() {
+    let job = Job { starts: DRIVE.0 - 8192, io_size: Some(16_384), ..job("rw=write bs=4k") };
+    let mut stream = job.stream(0, DRIVE, 512, DataClass::Random, 1).unwrap();
+    let mut offsets = Vec::new();
+    while let JobStep::Issue(command, _) = stream.next_step(Nanos::ZERO) {
+        offsets.push(command.extent().unwrap().offset);
+    }
+    assert_eq!(offsets, [DRIVE.0 - 8192, DRIVE.0 - 4096, 0, 4096]);
+}

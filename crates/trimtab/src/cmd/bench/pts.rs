@@ -1,33 +1,51 @@
 //! `trimtab bench pts TARGET`.
 
-use crate::cmd::options::one_of;
+use crate::bench::purge::PurgeMethod;
+use crate::cmd::options::{DestroyArgs, PURGES, SafetyArgs, one_of};
 use trimtab_drive::data::DataClass;
-use trimtab_drive::units::Bytes;
+use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::simulate::pts::PtsTest;
 
-/// Run a test of SNIA's Performance Test Specification (PTS) 2.0.2 on a modelled drive.
+/// Run a test of SNIA's Performance Test Specification (PTS) 2.0.2 on a modelled drive, a
+/// device or a file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Tests:
-  iops  two sequential capacities of 128 KiB writes, then at most 25 rounds of 7 mixes and
-        up to 8 sizes of random requests, until the 4 KiB writes of five rounds are steady
-  wsat  4 KiB random writes of four capacities to a new drive (write saturation)
-Steady: over five rounds a range of at most 20 % of the mean, and a linear fit that changes by at most 10 %.
-A new drive stands for a purged one. A round transfers a share of the capacity instead of lasting a minute per test point.
+  iops   random requests of 7 mixes and up to 8 sizes, until the 4 KiB writes are steady
+  tp     sequential reads and writes of 128 KiB and of 1 MiB (throughput), until the writes are steady
+  lat    single random requests of 8 KiB, 4 KiB and 512 bytes, until the latency of the 4 KiB writes is steady
+  wsat   4 KiB random writes of four capacities to a new drive (write saturation)
+  hir    bursts of 4 KiB random writes with idle times from 5 to 50 s (host idle recovery)
+  xsr    sequential writes, random writes, sequential writes again (cross stimulus recovery)
+  cbw    JESD219A's mix of sizes with 1 to 1024 requests in flight (composite block size workload)
+  dirth  8 KiB random requests, 65 % reads, with 1 to 1024 in flight (demand intensity, response time histogram)
+Steady: over five rounds a range of at most 20 % of the mean, and a linear fit that changes by at most 10 %. A test ends at
+the first steady window, or after 25 rounds.
+On a modelled drive, a new drive stands for a purged one, and a share of the capacity for a minute of the specification.
+On a device or a file, a minute is a minute: hir and xsr take most of a day. --round-time shortens it, and the result says so.
 
 Examples:
   trimtab bench pts drive:nvme-tlc-500gb
-  trimtab bench pts drive:samsung-pm9a3-960gb --test wsat --capacity 16GiB --json")]
+  trimtab bench pts drive:samsung-pm9a3-960gb --test wsat --capacity 16GiB --json
+  trimtab bench pts /dev/sdb --destroy /dev/sdb --test lat
+  trimtab bench pts /dev/nvme1n1 --destroy /dev/nvme1n1 --purge format --test wsat
+  trimtab bench pts /mnt/ssd --capacity 4GiB --test tp --round-time 5s      on a test file")]
 pub struct BenchPtsArgs {
-    /// A modelled drive (drive:NAME).
+    /// Measure on a modelled drive (drive:NAME), on a block device or file (with
+    /// --destroy), or on a new file in a directory.
     pub target: String,
     /// Run this test.
     #[arg(long, value_name = "TEST", default_value = "iops", value_parser = one_of(TESTS))]
     pub test: PtsTest,
-    /// Scale the drive to this size with the same proportions, if it is larger.
+    /// Scale a modelled drive to this size with the same proportions, if it is larger.
+    /// In a directory: size of the file.
     #[arg(long, value_name = "SIZE", default_value = "8GiB")]
     pub capacity: Bytes,
-    /// Requests in flight.
+    /// Time that stands for a minute of the specification, on a device or a file
+    /// [default: 1m].
+    #[arg(long, value_name = "TIME")]
+    pub round_time: Option<Nanos>,
+    /// Requests in flight, where the specification leaves it to the tester.
     #[arg(
         long, value_name = "N", default_value_t = 32,
         value_parser = clap::value_parser!(u32).range(1..=1024)
@@ -39,6 +57,23 @@ pub struct BenchPtsArgs {
     /// Seed of addresses.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Erase the device first by BLKDISCARD, nvme-cli (format, sanitize) or hdparm
+    /// (secure-erase). Samples read back prove it.
+    #[arg(long, value_name = "METHOD", value_parser = one_of(PURGES))]
+    pub purge: Option<PurgeMethod>,
+    #[command(flatten)]
+    pub(crate) safety: SafetyArgs,
+    #[command(flatten)]
+    pub(crate) destroy: DestroyArgs,
 }
 
-const TESTS: &[(&str, PtsTest)] = &[("iops", PtsTest::Iops), ("wsat", PtsTest::WriteSaturation)];
+const TESTS: &[(&str, PtsTest)] = &[
+    ("iops", PtsTest::Iops),
+    ("tp", PtsTest::Throughput),
+    ("lat", PtsTest::Latency),
+    ("wsat", PtsTest::WriteSaturation),
+    ("hir", PtsTest::HostIdleRecovery),
+    ("xsr", PtsTest::CrossStimulusRecovery),
+    ("cbw", PtsTest::CompositeBlockSize),
+    ("dirth", PtsTest::DemandIntensity),
+];

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
+use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
@@ -33,6 +34,8 @@ Workloads:
       profile=cdm3|cdm8|nvme, size=1000MB of the file, passes=5 of each test, pass=745MB, small-pass=74.5MB with operations below 64 KiB,
       interval=5s before each test, tests=write|both, place=next|same|scattered,
       space=SIZE: the part of the drive for the files
+  jesd219
+      the enterprise workload by which vendors rate endurance (JESD219A): 60 % writes of 512 bytes to 64 KiB, half of them to 5 % of the drive
 
 Examples:
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload random --until-written 3x
@@ -42,6 +45,7 @@ Examples:
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload random --trims 10 --json
   trimtab drive simulate --drive nvme-tlc-500gb --capacity 8GiB --workload random --trims 30 --trims-of in-use
   trimtab drive simulate --drive nvme-tlc-500gb --fio jobs.fio --json
+  trimtab drive simulate --drive mine.toml --workload jesd219        TBW, if mine.toml has an erase_limit
 
 Everything happens in virtual time: the same drive, workload and seed give the same figures on every machine, to the byte. Only\nthe time and the id of the run differ.")]
 pub struct DriveSimulateArgs {
@@ -108,6 +112,7 @@ struct AddressArgs {
     span: Option<f64>,
 }
 
+const UNTIL_WRITTEN: Amount = Amount::Capacities(3.0);
 const TRIM_SETS: &[(&str, TrimPattern)] =
     &[("all", TrimPattern::All), ("in-use", TrimPattern::InUse)];
 
@@ -121,6 +126,7 @@ struct WorkloadSpec {
 enum WorkloadKind {
     Addresses(Pattern),
     Crystal(Loops),
+    Jesd219,
     Jobs(Vec<Job>),
 }
 
@@ -130,7 +136,8 @@ impl FromStr for WorkloadSpec {
     fn from_str(text: &str) -> Result<Self, String> {
         let kind = match text.split_once(':').unwrap_or((text, "")) {
             ("crystal", rest) => WorkloadKind::Crystal(rest.parse()?),
-            _ => WorkloadKind::Addresses(Pattern::parse(text, &["crystal"])?),
+            ("jesd219", "") => WorkloadKind::Jesd219,
+            _ => WorkloadKind::Addresses(Pattern::parse(text, &["crystal", "jesd219"])?),
         };
         Ok(Self { text: text.to_owned(), kind })
     }
@@ -147,9 +154,9 @@ fn percent(text: &str) -> Result<f64, String> {
 /// Simulates the drive, keeps the run and prints the report.
 pub fn run(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
-    let plan = plan(args, context)?;
     let drive = drives::load(&args.drive)?;
     let spec = model::sized(drive.spec.clone(), args.capacity)?;
+    let plan = plan(args, &spec, context)?;
     if let DriveLoad::Synthetic(addresses) = &plan.load {
         let (block, name) = (spec.logical_block_bytes, &args.drive);
         let takes_trims = spec.flash().is_some_and(|flash| flash.trim.supported);
@@ -176,7 +183,11 @@ pub fn run(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<ExitCo
     finish::conclude(context, &run, end)
 }
 
-fn plan(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<DriveSimulationPlan> {
+fn plan(
+    args: &DriveSimulateArgs,
+    spec: &DriveSpec,
+    context: &Context,
+) -> anyhow::Result<DriveSimulationPlan> {
     let (name, kind) = match &args.fio {
         Some(path) => {
             (format!("fio:{}", path.display()), WorkloadKind::Jobs(job_file::read(path, context)?))
@@ -206,6 +217,13 @@ fn plan(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<DriveSimu
             span_permille: (given.span.unwrap_or(100.0) * 10.0).round() as u32,
         }),
         WorkloadKind::Crystal(loops) => DriveLoad::Crystal(loops),
+        WorkloadKind::Jesd219 => {
+            let written = args.until_written.unwrap_or(UNTIL_WRITTEN);
+            let job = Job::jesd219("jesd219", spec.logical_block_bytes);
+            // Three of five requests write.
+            let bytes = written.of(Bytes(spec.capacity_bytes)).0 / 3 * 5;
+            DriveLoad::Jobs(vec![Job { io_size: Some(bytes), ..job }])
+        }
         WorkloadKind::Jobs(jobs) => DriveLoad::Jobs(jobs),
     };
     let filled = matches!(load, DriveLoad::Synthetic(_) | DriveLoad::Jobs(_));
@@ -216,7 +234,7 @@ fn plan(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<DriveSimu
             as u32,
         until_written: args
             .until_written
-            .or((!matches!(load, DriveLoad::Jobs(_))).then_some(Amount::Capacities(3.0))),
+            .or((!matches!(load, DriveLoad::Jobs(_))).then_some(UNTIL_WRITTEN)),
         trim: args.trim.or(if matches!(load, DriveLoad::Crystal(_)) {
             Some(PolicySpec::None)
         } else {
