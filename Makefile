@@ -172,6 +172,8 @@ soak: test-packages msrv fuzz-check
 	  PROPTEST_RNG_SEED=$$seed timeout 600 $(CARGO) test -q -p trimtab-drive -p trimtab-sim -p trimtab-study --lib || exit 1; done
 	TRIMTAB_REFERENCE_CASES=10000 $(CARGO) test -q -p trimtab-drive --lib reference
 	$(CARGO) test -p trimtab-study --lib learn::tests::full_budget -- --ignored
+	$(CARGO) test -p trimtab-study --lib stand_in -- --ignored
+	$(CARGO) test -p trimtab-sim --lib preconditioned -- --ignored
 	TRIMTAB_TWINS=$(SOAK_TWINS) $(CARGO) test -p trimtab-study --lib learn::tests::recovery -- --nocapture
 	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_BUDGET=full TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-study --lib learn::tests::recovery -- --nocapture
 	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_ITSELF=1 TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-study --lib learn::tests::recovery -- --nocapture

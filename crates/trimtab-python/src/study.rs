@@ -237,7 +237,10 @@ fn made(
     };
     let trials = asked
         .assumptions
-        .map_or(Ok(None), |breadth| Trials::new(setup, policies, breadth, &asked.extent))
+        .map_or(Ok(None), |breadth| {
+            let layouts = &mut FreeExtentLengths::by_churn;
+            Trials::new(setup, policies, breadth, &asked.extent, layouts)
+        })
         .unwrap_or_else(|problem| {
             made.untried.push(no_assumptions(problem.to_string()));
             None

@@ -20,9 +20,11 @@ use crate::run::{Better, Field, Metric, Run, Severity, Unit, Warning};
 use crate::runner::{Observer, RunEnd, StopReason, blocks};
 use crate::target::Clock as _;
 use crate::target::drive::DriveTarget;
-use crate::workload::Limit;
 use crate::workload::jobs::{Job, JobGroup};
-use crate::workload::synthetic::{Mix, Pattern, Synthetic, SyntheticSettings, TrimPattern};
+use crate::workload::synthetic::{
+    Collection, Mix, Pattern, Preconditioning, Synthetic, SyntheticSettings, TrimPattern,
+};
+use crate::workload::{BlockWorkload, Limit};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
@@ -58,6 +60,8 @@ pub struct SimulationPlan<T> {
     pub data: DataClass,
     /// Permille of the drive written sequentially before the workload.
     pub fill_permille: u32,
+    /// Replaces the fill by one that leaves the drive in the steady state of the workload.
+    pub steady: bool,
     /// Amount to write; `None` ends with the workload, so a trace is replayed once.
     pub until_written: Option<Amount>,
     /// Trim policy that decides when the drive learns of frees; `None` for at once.
@@ -264,11 +268,14 @@ pub fn run<T: Trace>(
     check_policy(spec, plan)?;
     // Fail before the slow fill.
     let workload = PreparedWorkload::new(spec, plan, total)?;
+    let fill = fill(spec, plan)?;
     let drive = model::build(spec, plan.seed)?;
-    let (drive, now, mapped) = match fill(spec, plan)? {
+    let (drive, now, mapped) = match fill {
         None => (drive, Nanos::ZERO, Bytes::ZERO),
         Some((mut fill, bytes)) => {
-            let (drive, now) = filled(drive, &mut fill, observer)?;
+            // Idle time writes caches out, but would end the steady state.
+            let pause = if plan.steady { Nanos::ZERO } else { Nanos::from_secs(60) };
+            let (drive, now) = filled(drive, fill.as_mut(), pause, observer)?;
             (drive, now, bytes)
         }
     };
@@ -358,22 +365,15 @@ fn share(spec: &DriveSpec, permille: u32, grain: u64) -> u64 {
     (u128::from(spec.capacity_bytes) * u128::from(permille) / 1000) as u64 / grain * grain
 }
 
-fn synthetic<T>(
+fn settings_of<T>(
     spec: &DriveSpec,
     plan: &SimulationPlan<T>,
     addresses: &Addresses,
-    total: Bytes,
-) -> Result<Synthetic, UsageError> {
+    limit: Limit,
+) -> SyntheticSettings {
     let smallest =
         addresses.sizes.iter().map(|(size, _)| u64::from(*size)).min().unwrap_or(1).max(1);
-    let writes_percent = 100_u64.saturating_sub(
-        u64::from(addresses.mix.read_percent) + u64::from(addresses.mix.trim_percent),
-    );
-    if writes_percent == 0 {
-        return Err(UsageError::new("a workload without writes never ends")
-            .hint("leave a share for writes"));
-    }
-    let settings = SyntheticSettings {
+    SyntheticSettings {
         pattern: addresses.pattern,
         mix: addresses.mix,
         sizes: addresses.sizes.clone(),
@@ -381,9 +381,26 @@ fn synthetic<T>(
         offset: 0,
         span: share(spec, addresses.span_permille, smallest),
         queue_depth: addresses.queue_depth,
-        // The budget of a phase counts all bytes, and writes are only a share of them.
-        limit: Limit::Bytes(Bytes((u128::from(total.0) * 100 / u128::from(writes_percent)) as u64)),
-    };
+        limit,
+    }
+}
+
+fn synthetic<T>(
+    spec: &DriveSpec,
+    plan: &SimulationPlan<T>,
+    addresses: &Addresses,
+    total: Bytes,
+) -> Result<Synthetic, UsageError> {
+    let writes_percent = 100_u64.saturating_sub(
+        u64::from(addresses.mix.read_percent) + u64::from(addresses.mix.trim_percent),
+    );
+    if writes_percent == 0 {
+        return Err(UsageError::new("a workload without writes never ends")
+            .hint("leave a share for writes"));
+    }
+    // The budget of a phase counts all bytes, and writes are only a share of them.
+    let budget = (u128::from(total.0) * 100 / u128::from(writes_percent)) as u64;
+    let settings = settings_of(spec, plan, addresses, Limit::Bytes(Bytes(budget)));
     let workload = Synthetic::new(settings, plan.seed);
     let workload = match addresses.trims_of {
         TrimPattern::All => workload,
@@ -396,8 +413,12 @@ fn synthetic<T>(
 fn fill<T>(
     spec: &DriveSpec,
     plan: &SimulationPlan<T>,
-) -> Result<Option<(Synthetic, Bytes)>, UsageError> {
+) -> Result<Option<(Box<dyn BlockWorkload>, Bytes)>, UsageError> {
     let filled = share(spec, plan.fill_permille, u64::from(spec.logical_block_bytes));
+    if plan.steady {
+        let (order, mapped) = precondition(spec, plan, Bytes(filled))?;
+        return Ok(Some((Box::new(order), mapped)));
+    }
     if filled == 0 {
         return Ok(None);
     }
@@ -413,20 +434,43 @@ fn fill<T>(
     };
     let fill =
         Synthetic::new(settings, plan.seed).map_err(|error| UsageError::new(error.to_string()))?;
-    Ok(Some((fill, Bytes(filled))))
+    Ok(Some((Box::new(fill), Bytes(filled))))
 }
 
-/// The drive after `fill` and a pause to write out its caches, and the time then.
+/// The order that leaves the drive as endless writes of the workload would, and the bytes
+/// mapped afterwards.
+fn precondition<T>(
+    spec: &DriveSpec,
+    plan: &SimulationPlan<T>,
+    filled: Bytes,
+) -> Result<(Preconditioning, Bytes), UsageError> {
+    let refused = |problem: &str| {
+        UsageError::new(format!("{} cannot start steady: {problem}", spec.name))
+            .hint("write several drive capacities with the workload instead")
+    };
+    let SimulationLoad::Synthetic(addresses) = &plan.load else {
+        return Err(refused("the workload is not random, hot-cold or zipf"));
+    };
+    let collection = Collection::of(spec, plan.data).ok_or_else(|| {
+        refused("it is a disk, compresses these data, or writes past a full SLC cache")
+    })?;
+    let settings = settings_of(spec, plan, addresses, Limit::Stream);
+    let mapped = filled.max(Bytes(settings.span));
+    let order = Preconditioning::new(settings, mapped, &collection, plan.seed);
+    Ok((order.map_err(|error| refused(&error.to_string()))?, mapped))
+}
+
+/// The drive after `fill` and `pause`, and the time then.
 fn filled(
     drive: Box<dyn Model>,
-    fill: &mut Synthetic,
+    fill: &mut dyn BlockWorkload,
+    pause: Nanos,
     observer: &dyn Observer,
 ) -> Result<(Box<dyn Model>, Nanos), StopReason> {
-    const PAUSE: Nanos = Nanos::from_secs(60);
     let mut target = DriveTarget::new(drive, 64);
     let outcome = blocks::run(fill, &mut target, &mut { observer });
     worn_out::conclude(outcome, target.drive().as_ref()).complete()?;
-    let now = target.now() + PAUSE;
+    let now = target.now() + pause;
     target.idle_until(now);
     Ok((target.into_drive(), now))
 }
@@ -443,6 +487,7 @@ fn settings<T: Trace>(plan: &SimulationPlan<T>, total: Option<Bytes>) -> Vec<Fie
         ),
     }
     fields.push(Field::new("fill-permille", plan.fill_permille.to_string()));
+    fields.extend(plan.steady.then(|| Field::new("start", "steady")));
     fields.push(Field::new(
         "until-written",
         total.map_or_else(|| "the end".to_owned(), |total| total.to_string()),

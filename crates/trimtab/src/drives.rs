@@ -282,6 +282,7 @@ mod tests {
                 }),
                 data: DataClass::Random,
                 fill_permille: 1000,
+                steady: false,
                 until_written: Some(Amount::Bytes(Bytes(1 << 30))),
                 trim: None,
                 seed: 1,

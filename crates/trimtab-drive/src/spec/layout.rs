@@ -225,6 +225,18 @@ impl SsdLayout {
             + u64::from(self.slc_superblocks_min)
     }
 
+    /// Incompressible bytes that fit a drive of `flash` before it collects garbage.
+    #[must_use]
+    pub fn bytes_before_collection(&self, flash: &Flash) -> Bytes {
+        // Half of each open superblock is unwritten on average.
+        let open = u64::from(self.open_superblocks);
+        let kept = u64::from(flash.ftl.gc.free_low) + u64::from(self.slc_superblocks_min);
+        let native = 2 * (u64::from(self.superblocks) - kept) - open;
+        let slots = native * u64::from(self.superblock_slots) / 2
+            + u64::from(self.slc_superblocks_min) * u64::from(self.slc_superblock_slots);
+        Bytes(slots / u64::from(self.unit_slots) * self.unit_bytes)
+    }
+
     /// T: uncompressed mapping units in the raw capacity.
     #[must_use]
     pub const fn raw_units(&self) -> u64 {

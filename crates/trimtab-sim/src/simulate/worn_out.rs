@@ -108,6 +108,7 @@ mod tests {
             load: SimulationLoad::Synthetic(addresses),
             data: DataClass::Random,
             fill_permille,
+            steady: false,
             until_written: Some(Amount::Capacities(1000.0)),
             trim: None,
             seed: 1,

@@ -1,6 +1,10 @@
 //! Synthetic block workloads: sequential, uniform, hot and cold, Zipf; mixed sizes and
 //! kinds.
 
+mod steady;
+
+pub use steady::{Collection, Preconditioning, SETTLING};
+
 use crate::setting::Setting;
 use crate::workload::{BlockPhase, BlockWorkload, Limit, WorkloadPlan};
 use alloc::format;

@@ -269,7 +269,9 @@ impl RandomWrites {
         };
         let mut tried = Measurement::default();
         if let Ok(mut workload) = Synthetic::new(settings, self.seed ^ (number + 1)) {
-            let outcome = blocks::run(&mut workload, &mut file, &mut { observer });
+            let counts = blocks::Recording::CountsOnly;
+            let outcome =
+                blocks::run_recording(&mut workload, &mut file, counts, &mut { observer });
             if let RunEnd::Failed(error) = outcome.end {
                 return Err(error);
             }

@@ -14,7 +14,7 @@ use super::recommendation::Recommendation;
 use super::scale::Scale;
 use super::sensitivity::{Assumption, AssumptionResult, Sensitivity, SensitivityRow};
 use super::small::SmallDrive;
-use super::used::FreeExtentLengths;
+use super::used::LayoutSource;
 use super::verdict::Verdict;
 use super::{Study, policy};
 use alloc::borrow::ToOwned as _;
@@ -200,6 +200,7 @@ impl Trials {
         policies: &[PolicySpec],
         breadth: Breadth,
         extent: &StudyExtent,
+        layouts: &mut LayoutSource<'_>,
     ) -> Result<Option<Self>, StudyError> {
         let Some(flash) = setup.drive.spec.flash().filter(|flash| flash.trim.supported) else {
             return Ok(None);
@@ -209,11 +210,14 @@ impl Trials {
         if base.setup.fill < FILL_MIN {
             // An empty filesystem has no files to delete or create.
             base.setup.fill = FILL_MIN;
-            base.setup.used = FreeExtentLengths::by_churn(&setup.volume, FILL_MIN, setup.seed)?;
+            base.setup.used = layouts(&setup.volume, FILL_MIN, setup.seed)?;
         }
-        let mut trials = of_drive(&base, flash);
-        trials.extend(of_use(&base)?);
-        trials.retain(|trial| breadth.includes(trial.assumption));
+        let mut trials = Vec::new();
+        if breadth != Breadth::Drives {
+            trials.extend(of_drive(&base, flash));
+            trials.extend(of_use(&base, layouts)?);
+            trials.retain(|trial| breadth.includes(trial.assumption));
+        }
         let twin = setup.drive.twin.as_ref();
         let members = twin.map(|twin| {
             twin.members
@@ -370,7 +374,7 @@ fn of_trim(base: &TrialCase, flash: &Flash) -> Vec<Trial> {
     others.into_iter().map(trial).collect()
 }
 
-fn of_use(base: &TrialCase) -> Result<Vec<Trial>, StudyError> {
+fn of_use(base: &TrialCase, layouts: &mut LayoutSource<'_>) -> Result<Vec<Trial>, StudyError> {
     let mut trials = Vec::new();
     let mut add = |assumption: Assumption,
                    assumed: String,
@@ -408,7 +412,7 @@ fn of_use(base: &TrialCase) -> Result<Vec<Trial>, StudyError> {
         },
     );
     for fill in [0.3, 0.9] {
-        let used = FreeExtentLengths::by_churn(&setup.volume, fill, setup.seed)?;
+        let used = layouts(&setup.volume, fill, setup.seed)?;
         add(
             Assumption::Fill,
             format!("{:.0} %", setup.fill * 100.0),
@@ -442,6 +446,7 @@ fn with_spare(spec: &DriveSpec, times: u128, divisor: u128) -> DriveSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::study::used::FreeExtentLengths;
     use trimtab_drive::shipped::{drive, drives};
     use trimtab_drive::spec::Trim;
 
@@ -502,7 +507,7 @@ mod tests {
             let assumptions: std::collections::BTreeSet<_> =
                 trials.iter().map(|trial| trial.assumption).collect();
             assert_eq!(assumptions.len(), 4, "{}", drive.spec.name);
-            let of_use = of_use(&case).unwrap();
+            let of_use = of_use(&case, &mut FreeExtentLengths::by_churn).unwrap();
             let all: std::collections::BTreeSet<Assumption> =
                 trials.iter().chain(&of_use).map(|trial| trial.assumption).collect();
             let count =

@@ -46,6 +46,11 @@ impl Device for InstantDrive {
     fn idle(&mut self, _until: Nanos) {}
 }
 
+/// Returns the layout of a filesystem at a fill level and seed, as
+/// [`FreeExtentLengths::by_churn`] does.
+pub type LayoutSource<'a> =
+    dyn FnMut(&VolumeSpec, f64, u64) -> Result<FreeExtentLengths, StudyError> + 'a;
+
 impl FreeExtentLengths {
     /// Runs the ageing churn on a filesystem like `volume`, filled to `fill`. Empty if
     /// `fill` is 0.

@@ -63,12 +63,14 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
                     load: _,
                     data,
                     fill_permille,
+                    steady,
                     until_written,
                     trim,
                     seed,
                 } = plan.as_ref();
+                let steady = if *steady { " steady" } else { "" };
                 format!(
-                    "requests {load} {data:?} {fill_permille} {until_written:?} {trim:?} {seed}"
+                    "requests {load} {data:?} {fill_permille} {until_written:?} {trim:?} {seed}{steady}"
                 )
             }
             SweepCellWork::Files { ageing, policy } => {

@@ -496,6 +496,7 @@ fn requests<T>(
     let mut plan = SimulationPlan {
         data: DataClass::Random,
         fill_permille: if matches!(load, SimulationLoad::Synthetic(_)) { 1000 } else { 0 },
+        steady: false,
         until_written: until_written.or(times).or(amount),
         trim: trim.or(matches!(load, SimulationLoad::Crystal(_)).then_some(PolicySpec::None)),
         seed,
@@ -505,6 +506,7 @@ fn requests<T>(
     given.apply([
         ("data", Setting::Text(&mut plan.data)),
         ("fill_percent", Setting::Permille(&mut plan.fill_permille, 0.0..=100.0)),
+        ("steady", Setting::Flag(&mut plan.steady)),
     ])?;
     given.end(&format!("workload {}", plan.name))?;
     Ok(plan)

@@ -35,6 +35,7 @@ pub fn run(request: &BenchFioArgs, context: &Context) -> anyhow::Result<ExitCode
             load: DriveLoad::Jobs(jobs),
             data: request.data,
             fill_permille: 1000,
+            steady: false,
             until_written: None,
             trim: None,
             seed: request.seed,

@@ -14,9 +14,10 @@ use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_linux::target::null::NullBlocks;
 use trimtab_sim::run::{Phase, Run, Severity, Warning};
 use trimtab_sim::runner::header::RunHeader;
-use trimtab_sim::runner::{RunEnd, RunOutcome, jobs};
+use trimtab_sim::runner::{RunEnd, RunOutcome, blocks, jobs};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::workload::jobs::{Job, JobMix, depth_max, groups, written_max};
+use trimtab_sim::workload::synthetic::Preconditioning;
 use trimtab_vssd::pace::minimise_timer_slack;
 
 /// Targets of commands that run jobs.
@@ -88,6 +89,21 @@ pub fn run(
         }
         BenchBlocks::Null(target) => jobs::run(groups, target, watch),
     })
+}
+
+/// Brings the target into steady state.
+pub fn precondition(
+    target: &mut BenchBlocks,
+    order: &mut Preconditioning,
+    watch: &mut finish::ProgressWatch,
+) -> RunOutcome {
+    match target {
+        BenchBlocks::Real(real) => blocks::run(order, &mut real.file, watch),
+        BenchBlocks::Modelled(target) => {
+            worn_out::conclude(blocks::run(order, target, watch), target.drive().as_ref())
+        }
+        BenchBlocks::Null(target) => blocks::run(order, target, watch),
+    }
 }
 
 /// Closes the target; returns the run with the figures of `jobs`.

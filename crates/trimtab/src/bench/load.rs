@@ -5,14 +5,16 @@ use super::block_target::BenchBlocks;
 use super::crystal::KEPT;
 use super::finish;
 use super::job_target::{self, TAKES};
-use crate::cmd::bench::load::BenchLoadArgs;
+use crate::cmd::bench::load::{BenchLoadArgs, LoadPreconditioning};
 use crate::drives;
 use crate::store::recipe::{self, starts_now};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use std::process::ExitCode;
 use trimtab_drive::model;
+use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::privileges;
 use trimtab_report::load;
@@ -21,10 +23,12 @@ use trimtab_sim::run::{Better, Field, Metric, Run, Unit};
 use trimtab_sim::runner::{RunEnd, RunOutcome, jobs};
 use trimtab_sim::target::Clock as _;
 use trimtab_sim::target::drive::DriveTarget;
-use trimtab_sim::workload::WorkloadPlan;
 use trimtab_sim::workload::jobs::load::{CLOSED, LoadSettings};
 use trimtab_sim::workload::jobs::{Job, JobAddresses, JobMix, depth_max, written_max};
-use trimtab_sim::workload::synthetic::Pattern;
+use trimtab_sim::workload::synthetic::{
+    Collection, Mix, Pattern, Preconditioning, SETTLING, SyntheticSettings,
+};
+use trimtab_sim::workload::{Limit, WorkloadPlan};
 use trimtab_study::document::Document;
 
 /// Idle time of a modelled drive after its fill.
@@ -33,7 +37,14 @@ const PAUSE: Nanos = Nanos::from_secs(60);
 impl BenchLoadArgs {
     fn precondition(&self, size: Bytes) -> Option<Job> {
         let block = u64::from(self.size);
-        let bytes = self.precondition?.of(size).0.div_ceil(block) * block;
+        let bytes = match self.precondition? {
+            LoadPreconditioning::Random(amount) => amount.of(size),
+            LoadPreconditioning::Steady(spare) => {
+                let room = Collection::with_spare(size, spare.unwrap_or(0.0)).room;
+                Bytes(room.0 + (size.as_f64() * SETTLING) as u64)
+            }
+        };
+        let bytes = bytes.0.div_ceil(block) * block;
         let addresses = JobAddresses::Drawn(Pattern::Uniform, 100);
         let job = Job::new("precondition");
         Some(Job {
@@ -44,6 +55,39 @@ impl BenchLoadArgs {
             io_size: Some(bytes),
             ..job
         })
+    }
+
+    /// The order of writes that leaves `target`, on a drive of `spec`, in steady state, if
+    /// asked for.
+    ///
+    /// # Errors
+    /// The spare space is not known, or less than an operation.
+    fn order(
+        &self,
+        size: Bytes,
+        spec: Option<&DriveSpec>,
+    ) -> Result<Option<Preconditioning>, UsageError> {
+        let Some(LoadPreconditioning::Steady(spare)) = self.precondition else { return Ok(None) };
+        let collection = spare
+            .map(|spare| Collection::with_spare(size, spare))
+            .or_else(|| Collection::of(spec?, self.data))
+            .ok_or_else(|| {
+                UsageError::new(format!("the spare space of {} is not known", self.target))
+                    .hint("give it in percent of the capacity, as in --precondition steady:7%")
+            })?;
+        let settings = SyntheticSettings {
+            pattern: Pattern::Uniform,
+            mix: Mix::default(),
+            sizes: vec![(self.size, 1)],
+            data: self.data,
+            offset: 0,
+            span: size.0,
+            queue_depth: self.queue_depth,
+            limit: Limit::Stream,
+        };
+        Preconditioning::new(settings, Bytes::ZERO, &collection, self.seed)
+            .map(Some)
+            .map_err(|error| UsageError::new(error.to_string()))
     }
 
     fn fields(&self, percents: &[u32]) -> Vec<Field> {
@@ -68,18 +112,25 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
     let spec = TargetSpec::resolve_as(&request.target, TAKES)?;
     let settings = &request.settings();
     let closed = settings.closed_loop();
-    let mut specification = Vec::new();
+    let (mut specification, mut drive_spec) = (Vec::new(), None);
     let mut fill = None;
     let mut target = match &spec {
         TargetSpec::Drive(name) => {
             let drive = drives::load(name)?;
             specification.extend(recipe::drive_fields(&drive));
-            fill = Some(Job { mix: JobMix::Write, block: 1 << 20, depth: 4, ..Job::new("fill") });
+            drive_spec = Some(drive.spec.clone());
+            let job = Job { mix: JobMix::Write, block: 1 << 20, depth: 4, ..Job::new("fill") };
+            fill = request
+                .order(Bytes(drive.spec.capacity_bytes), Some(&drive.spec))?
+                .is_none()
+                .then_some(job);
             let depth =
                 depth_max(&all_jobs(settings, &closed)).max(drive.spec.interface.queue_depth);
             BenchBlocks::Modelled(DriveTarget::new(model::build(&drive.spec, request.seed)?, depth))
         }
         _ => {
+            // Fails before the consent; the size does not matter.
+            request.order(Bytes(1 << 40), None)?;
             let jobs = |size| {
                 all_jobs(settings, &closed).into_iter().chain(request.precondition(size)).collect()
             };
@@ -94,6 +145,7 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
         }
     };
     let size = target.info().size;
+    let mut order = request.order(size, drive_spec.as_ref())?;
     let mut fields = request.fields(&settings.percents);
     fields.extend(target.engine());
     let mut header = starts_now(
@@ -110,11 +162,14 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
         all_jobs(settings, &closed).into_iter().chain(before.iter().cloned()).collect();
     let plan = WorkloadPlan { written: written_max(&announced, size), space: size, ops: None };
     let mut watch = finish::ProgressWatch::new(context, "load", &plan, None);
-    let mut run_jobs = |target: &mut BenchBlocks, jobs: &[Job]| {
-        job_target::run(target, jobs, request.data, request.seed, &mut watch)
+    let run_jobs = |target: &mut BenchBlocks, jobs: &[Job], watch: &mut finish::ProgressWatch| {
+        job_target::run(target, jobs, request.data, request.seed, watch)
     };
     for job in before {
-        let outcome = run_jobs(&mut target, &[job])?;
+        let outcome = match order.take() {
+            Some(mut order) => job_target::precondition(&mut target, &mut order, &mut watch),
+            None => run_jobs(&mut target, &[job], &mut watch)?,
+        };
         if outcome.end != RunEnd::Complete {
             let (run, end) = job_target::close(
                 target,
@@ -124,12 +179,15 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
             );
             return finish::conclude(context, &run, end);
         }
-        if let BenchBlocks::Modelled(drive) = &mut target {
+        let steady = matches!(request.precondition, Some(LoadPreconditioning::Steady(_)));
+        if let BenchBlocks::Modelled(drive) = &mut target
+            && !steady
+        {
             let until = drive.now() + PAUSE;
             drive.idle_until(until);
         }
     }
-    let mut outcome = run_jobs(&mut target, std::slice::from_ref(&closed))?;
+    let mut outcome = run_jobs(&mut target, std::slice::from_ref(&closed), &mut watch)?;
     let mut jobs = vec![closed];
     let max = jobs::metrics(&jobs, &outcome.recorded.phases);
     let max: f64 = max
@@ -139,7 +197,7 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
         .sum();
     let steps = settings.steps(max);
     if outcome.end == RunEnd::Complete && max > 0.0 {
-        let open = run_jobs(&mut target, &steps)?;
+        let open = run_jobs(&mut target, &steps, &mut watch)?;
         outcome.recorded.phases.extend(open.recorded.phases);
         (outcome.recorded.series, outcome.end) = (open.recorded.series, open.end);
     }

@@ -65,6 +65,7 @@ mod tests {
             load: DriveLoad::Synthetic(addresses(Mix::default())),
             data: DataClass::Random,
             fill_permille: 1000,
+            steady: false,
             until_written: Some(Amount::Capacities(2.0)),
             trim: None,
             seed: 1,
@@ -103,6 +104,42 @@ mod tests {
 
     fn value(run: &Run, name: &str) -> f64 {
         run.metrics.iter().find(|m| m.name == name).unwrap_or_else(|| panic!("{name}")).samples[0]
+    }
+
+    #[test]
+    fn steady_start_equals_the_end_of_a_long_run() {
+        let waf = |steady: bool, capacities: f64, name: &str| {
+            let until_written = Some(Amount::Capacities(capacities));
+            let plan = DriveSimulationPlan { steady, until_written, ..plan() };
+            value(&run(&small(), "drive:small", &plan, &mut ()).unwrap().0, name)
+        };
+        let (warm, long) = (waf(true, 1.0, "waf"), waf(false, 8.0, "waf.last-quarter"));
+        assert!((warm / long - 1.0).abs() < 0.05, "{warm} {long}");
+    }
+
+    #[test]
+    fn unknown_steady_state_is_refused() {
+        let refused = |spec: &DriveSpec, plan: DriveSimulationPlan| {
+            let plan = DriveSimulationPlan { steady: true, ..plan };
+            run(spec, "drive:small", &plan, &mut ()).unwrap_err().to_string()
+        };
+        let with = |pattern, mix| {
+            let addresses = Addresses { pattern, ..addresses(mix) };
+            DriveSimulationPlan { load: DriveLoad::Synthetic(addresses), ..plan() }
+        };
+        let crystal = DriveLoad::Crystal("".parse().unwrap());
+        let text = DataClass::Compressible(50);
+        let trims = Mix { trim_percent: 10, ..Mix::default() };
+        let tlc = drives::load("sata-tlc-500gb").unwrap().spec;
+        for (said, part) in [
+            (refused(&small(), DriveSimulationPlan { load: crystal, ..plan() }), "workload"),
+            (refused(&small(), DriveSimulationPlan { data: text, ..plan() }), "compresses"),
+            (refused(&small(), with(Pattern::Sequential, Mix::default())), "zipf"),
+            (refused(&small(), with(Pattern::Uniform, trims)), "no trims"),
+            (refused(&tlc, plan()), "SLC cache"),
+        ] {
+            assert!(said.contains("cannot start steady") && said.contains(part), "{said}");
+        }
     }
 
     fn counter(run: &Run, name: &str) -> u64 {

@@ -7,6 +7,7 @@ use crate::drives::crew;
 use crate::drives::memory::MemoryBudget;
 use crate::store::recipe;
 use anyhow::anyhow;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Run;
 use trimtab_sim::runner::RunEnd;
 use trimtab_sim::runner::header::RunHeader;
+use trimtab_sim::volume::VolumeSpec;
 use trimtab_study::study::cells::{Question, StudyCell, StudyExtent};
 use trimtab_study::study::job::Job;
 use trimtab_study::study::matrix::Matrix;
@@ -27,6 +29,7 @@ use trimtab_study::study::problem::StudyError;
 use trimtab_study::study::sensitivity::Sensitivity;
 use trimtab_study::study::trials::{self, Breadth, Trials};
 use trimtab_study::study::untried::{OmissionReason, OmittedPart, StudyPart};
+use trimtab_study::study::used::FreeExtentLengths;
 use trimtab_study::study::{Study, policy};
 
 /// The name of a cell: a hash of everything that determines its result.
@@ -75,10 +78,22 @@ impl<'a> ModelledStudy<'a> {
         if self.study.sensitivity.is_some() {
             return;
         }
-        match Trials::new(&setup, policies, breadth, extent) {
+        match Trials::new(&setup, policies, breadth, extent, &mut layout) {
             Ok(trials) => self.assumptions = trials.map(|trials| Assumptions { trials, cell }),
             // A failed sensitivity run never discards completed runs.
             Err(problem) => self.study.untried.push(no_assumptions(problem.to_string())),
+        }
+    }
+}
+
+/// The layout of a filesystem in use. Studies of several drives share it.
+fn layout(volume: &VolumeSpec, fill: f64, seed: u64) -> Result<FreeExtentLengths, StudyError> {
+    static KNOWN: Mutex<BTreeMap<String, FreeExtentLengths>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    match known.entry(format!("{volume:?} {fill} {seed}")) {
+        Entry::Occupied(layout) => Ok(layout.get().clone()),
+        Entry::Vacant(place) => {
+            Ok(place.insert(FreeExtentLengths::by_churn(volume, fill, seed)?).clone())
         }
     }
 }

@@ -73,6 +73,7 @@ fn shipped_drives_match_golden_fingerprints() {
             }),
             data: DataClass::Random,
             fill_permille: 900,
+            steady: false,
             until_written: Some(Amount::Capacities(if spec.flash().is_some() {
                 1.5
             } else {

@@ -131,6 +131,7 @@ impl Variant {
             load: DriveLoad::Crystal(loops.clone()),
             data: self.data,
             fill_permille: 0,
+            steady: false,
             until_written: Some(Amount::Bytes(Bytes((written * self.share) as u64))),
             trim: Some(self.trim),
             seed,

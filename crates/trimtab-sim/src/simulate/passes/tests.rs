@@ -66,6 +66,7 @@ fn simulated(trace: RequestList, until: Option<Amount>) -> Result<SimulationResu
         load: SimulationLoad::Trace(trace),
         data: DataClass::Random,
         fill_permille: 0,
+        steady: false,
         until_written: until,
         trim: Some(PolicySpec::None),
         seed: 1,

@@ -1,6 +1,6 @@
 //! `trimtab bench load TARGET`.
 
-use crate::cmd::options::DestroyArgs;
+use crate::cmd::options::{self, DestroyArgs};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::simulate::Amount;
@@ -46,9 +46,11 @@ pub struct BenchLoadArgs {
     /// Run the closed loop and each step this long; the first quarter is not recorded.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     pub time: Nanos,
-    /// Write this much at random first: 100GB, or 1x the target's capacity.
-    #[arg(long, value_name = "AMOUNT")]
-    pub precondition: Option<Amount>,
+    /// Write this much at random first: 100GB, or 1x the target's capacity; or 'steady':
+    /// once over the target and its spare space, in an order that leaves it as endless
+    /// random writes would. A device needs its spare space: steady:7%.
+    #[arg(long, value_name = "AMOUNT|steady[:SPARE]", value_parser = preconditioning)]
+    pub precondition: Option<LoadPreconditioning>,
     /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, value_name = "CLASS", default_value = "random")]
     pub data: DataClass,
@@ -57,6 +59,38 @@ pub struct BenchLoadArgs {
     pub seed: u64,
     #[command(flatten)]
     pub(crate) destroy: DestroyArgs,
+}
+
+/// Writes before the measurement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LoadPreconditioning {
+    /// Random writes.
+    Random(Amount),
+    /// The steady state of random writes, on a target with this much spare space in
+    /// percent.
+    Steady(Option<f64>),
+}
+
+impl std::fmt::Display for LoadPreconditioning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Random(amount) => amount.fmt(f),
+            Self::Steady(None) => f.write_str("steady"),
+            Self::Steady(Some(spare)) => write!(f, "steady:{spare}%"),
+        }
+    }
+}
+
+fn preconditioning(text: &str) -> Result<LoadPreconditioning, String> {
+    match text.strip_prefix("steady") {
+        None => text.parse().map(LoadPreconditioning::Random),
+        Some("") => Ok(LoadPreconditioning::Steady(None)),
+        Some(spare) => {
+            let spare = spare.strip_prefix(':').unwrap_or(spare);
+            options::percent(spare, 0.1..=400.0, "a spare space such as steady:7%")
+                .map(|spare| LoadPreconditioning::Steady(Some(spare)))
+        }
+    }
 }
 
 /// Ascending percentages.

@@ -72,6 +72,10 @@ pub struct DriveSimulateArgs {
     /// 100; with crystal 0].
     #[arg(long, value_name = "PERCENT", value_parser = percent_or_none)]
     fill: Option<f64>,
+    /// Start in the steady state of random, hot-cold or zipf: fill the drive by about one
+    /// drive write in a suitable order.
+    #[arg(long, conflicts_with = "fio")]
+    steady: bool,
     /// Scale the drive to this size with the same proportions.
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Bytes>,
@@ -232,6 +236,7 @@ fn plan(
         data: args.data,
         fill_permille: (args.fill.unwrap_or(if filled { 100.0 } else { 0.0 }) * 10.0).round()
             as u32,
+        steady: args.steady,
         until_written: args
             .until_written
             .or((!matches!(load, DriveLoad::Jobs(_))).then_some(UNTIL_WRITTEN)),
