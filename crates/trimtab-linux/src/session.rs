@@ -14,7 +14,6 @@ use crate::output::progress::{Progress as Bar, ProgressPart, ProgressUnit};
 use crate::session::safety::Guard;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::run::{Field, Metric, Phase, Run, Severity, Warning};
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::{Events, Observer, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::target::TargetResult;
 use trimtab_sim::workload::WorkloadPlan;
@@ -83,7 +82,7 @@ impl Observer for ProgressWatch {
 /// Returns the run with its metrics, environment and warnings, and the reason why it
 /// ended.
 pub fn assemble(
-    header: RunHeader,
+    header: Run,
     observer: Option<EnvironmentRecorder>,
     outcome: RunOutcome,
     metrics: impl Fn(&[Phase]) -> Vec<Metric>,

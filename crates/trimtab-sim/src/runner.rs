@@ -2,7 +2,6 @@
 
 pub mod blocks;
 pub mod files;
-pub mod header;
 pub mod jobs;
 pub mod passes;
 pub mod recorder;

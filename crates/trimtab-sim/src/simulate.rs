@@ -410,10 +410,10 @@ fn synthetic<T>(
     workload.map_err(|error| UsageError::new(error.to_string()))
 }
 
-fn fill<T>(
-    spec: &DriveSpec,
-    plan: &SimulationPlan<T>,
-) -> Result<Option<(Box<dyn BlockWorkload>, Bytes)>, UsageError> {
+/// A workload that fills the drive, and the bytes it writes.
+type Filling = (Box<dyn BlockWorkload>, Bytes);
+
+fn fill<T>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<Option<Filling>, UsageError> {
     let filled = share(spec, plan.fill_permille, u64::from(spec.logical_block_bytes));
     if plan.steady {
         let (order, mapped) = precondition(spec, plan, Bytes(filled))?;

@@ -26,7 +26,6 @@ use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::pictures::SuperblockMap;
 use trimtab_sim::run::{Axis, Better, Field, Metric, Run, Series, TargetKind, Unit, Warning};
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::runner::{Observer, RunEnd};
 use trimtab_sim::simulate::worn_out;
@@ -162,7 +161,7 @@ impl Ageing {
         let faster = small.faster(policy);
         let mut target = self.target(&small, &faster)?;
         let settings = self.churn(&target, &small);
-        let mut header = RunHeader::new(
+        let mut header = Run::new(
             CHURN,
             self.fields(&settings, &small),
             TargetKind::ModelledVolume,

@@ -21,7 +21,6 @@ use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::{Field, Run, TargetKind};
 use trimtab_sim::runner::Observer;
 use trimtab_sim::runner::RunEnd;
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::volume::Atime;
 
 /// Setting key: the tuning question that a run belongs to.
@@ -147,12 +146,12 @@ impl StudyCell {
     }
 
     /// Header of the run. Together with [`detail`](Self::detail), it decides the result.
-    pub fn header(&self) -> RunHeader {
+    pub fn header(&self) -> Run {
         match &self.work {
             StudyCellWork::Job { setup, job, .. } => modelled::header(setup, job, &self.policy),
             StudyCellWork::Months(ageing) => {
                 let setup = &ageing.setup;
-                let header = RunHeader::new(
+                let header = Run::new(
                     CHURN,
                     Vec::new(),
                     TargetKind::ModelledVolume,
@@ -160,7 +159,7 @@ impl StudyCell {
                     self.policy.name(),
                     setup.seed,
                 );
-                RunHeader { policy_settings: self.policy.settings(), ..header }
+                Run { policy_settings: self.policy.settings(), ..header }
             }
         }
     }

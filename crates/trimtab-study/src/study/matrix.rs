@@ -182,10 +182,9 @@ mod tests {
     use super::*;
     use trimtab_sim::run::RunRecording;
     use trimtab_sim::run::{Better, TargetKind, Unit};
-    use trimtab_sim::runner::header::RunHeader;
 
     fn run(sample: f64) -> Run {
-        let header = RunHeader::new("tree", Vec::new(), TargetKind::Directory, "x", "online", 1);
+        let header = Run::new("tree", Vec::new(), TargetKind::Directory, "x", "online", 1);
         let mut run = header.into_run(RunRecording::default(), true);
         run.metrics.push(Metric {
             name: "n".into(),

@@ -21,7 +21,6 @@ use trimtab_sim::run::RunRecording;
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::pictures::LatencyMap;
 use trimtab_sim::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::runner::{Events, Observer, RunEnd};
 use trimtab_sim::simulate::worn_out;
@@ -319,8 +318,8 @@ fn trim_time(target: &SteeredVolume<Box<dyn Model>>) -> Option<Metric> {
     })
 }
 
-pub(super) fn header(setup: &Setup, job: &Job, policy: &PolicySpec) -> RunHeader {
-    let mut header = RunHeader::new(
+pub(super) fn header(setup: &Setup, job: &Job, policy: &PolicySpec) -> Run {
+    let mut header = Run::new(
         job.name(),
         job.settings(),
         TargetKind::ModelledVolume,

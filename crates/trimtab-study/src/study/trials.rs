@@ -27,7 +27,6 @@ use trimtab_drive::spec::{DriveSpec, Flash, Medium};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::{Run, TargetKind};
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::workload::churn;
 
 const SCALE: Scale = Scale { name: "assumptions", divisor: 20, repeats: 1 };
@@ -66,8 +65,8 @@ impl Breadth {
 }
 
 /// Header of the run, known before it begins.
-pub fn header(setup: &Setup) -> RunHeader {
-    RunHeader::new(
+pub fn header(setup: &Setup) -> Run {
+    Run::new(
         WORKLOAD,
         Vec::new(),
         TargetKind::ModelledVolume,

@@ -10,7 +10,6 @@ use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::{Run, TargetKind, Warning};
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::{Observer, RunEnd};
 use trimtab_sim::simulate::{self, SimulationLoad, SimulationPlan, Trace};
 
@@ -128,7 +127,7 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
                     }
                     Err(error) => return Err(error.to_string()),
                 };
-                let mut header = RunHeader::new(
+                let mut header = Run::new(
                     "simulate",
                     core::mem::take(&mut simulated.settings),
                     TargetKind::ModelledDrive,
@@ -151,7 +150,7 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
     }
 
     fn empty(&self, label: &str) -> Run {
-        let header = RunHeader::new(
+        let header = Run::new(
             "simulate",
             alloc::vec::Vec::new(),
             TargetKind::ModelledDrive,

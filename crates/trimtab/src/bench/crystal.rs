@@ -24,7 +24,6 @@ use trimtab_linux::session::safety::{Guard, Workspace};
 use trimtab_linux::sys::privileges;
 use trimtab_linux::target::overhead::Overhead;
 use trimtab_sim::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::runner::{Events, Observer, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::simulate::worn_out;
@@ -129,7 +128,7 @@ pub fn run(request: &BenchCrystalArgs, context: &Context) -> anyhow::Result<Exit
 
 /// The finished run with all its facts, and its directory; closes the target.
 fn conclude_run(
-    header: RunHeader,
+    header: Run,
     mut target: BenchBlocks,
     mut outcome: RunOutcome,
     settings: &CrystalSettings,
@@ -267,7 +266,7 @@ mod tests {
 
     #[test]
     fn data_with_other_compressibility_is_serious_warning() {
-        let mut run = RunHeader::new("crystal", Vec::new(), TargetKind::File, "x", "none", 1)
+        let mut run = Run::new("crystal", Vec::new(), TargetKind::File, "x", "none", 1)
             .into_run(Default::default(), true);
         note_compressed_share(&mut run, DataClass::Random, 1.0002);
         note_compressed_share(&mut run, DataClass::Compressible(40), 0.61);

@@ -15,7 +15,6 @@ use trimtab_linux::session::discard_option::DiscardOption;
 use trimtab_linux::session::safety::{self, Workspace};
 use trimtab_sim::run::{Field, Run};
 use trimtab_sim::runner::RunEnd;
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::workload::WorkloadPlan;
 use trimtab_study::document::Document;
 use trimtab_study::study::policy;
@@ -37,7 +36,7 @@ pub fn begin(
 }
 
 /// Adds the mount's discard option to the header; returns true if it discards online.
-pub fn note_discard(header: &mut RunHeader, observer: &EnvironmentRecorder) -> bool {
+pub fn note_discard(header: &mut Run, observer: &EnvironmentRecorder) -> bool {
     let Some(discard) = observer.place().mount.as_ref().map(DiscardOption::of) else {
         return false;
     };

@@ -13,7 +13,6 @@ use trimtab_linux::target::block::BlockOptions;
 use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_linux::target::null::NullBlocks;
 use trimtab_sim::run::{Phase, Run, Severity, Warning};
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::{RunEnd, RunOutcome, blocks, jobs};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::workload::jobs::{Job, JobMix, depth_max, groups, written_max};
@@ -107,12 +106,7 @@ pub fn precondition(
 }
 
 /// Closes the target; returns the run with the figures of `jobs`.
-pub fn close(
-    target: BenchBlocks,
-    header: RunHeader,
-    outcome: RunOutcome,
-    jobs: &[Job],
-) -> (Run, RunEnd) {
+pub fn close(target: BenchBlocks, header: Run, outcome: RunOutcome, jobs: &[Job]) -> (Run, RunEnd) {
     let (warnings, counters) = target.facts();
     let (observer, _) = target.close();
     let (mut run, end) =

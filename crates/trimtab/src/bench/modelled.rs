@@ -10,7 +10,6 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::run::{Metric, Phase, Run};
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::{RunEnd, files};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::workload::FileWorkload;
@@ -64,7 +63,7 @@ impl ModelArgs {
 }
 
 /// A header with the policy in it.
-pub fn under(mut header: RunHeader, policy: &PolicySpec) -> RunHeader {
+pub fn under(mut header: Run, policy: &PolicySpec) -> Run {
     policy.name().clone_into(&mut header.policy);
     header.policy_settings = policy.settings();
     header
@@ -77,7 +76,7 @@ pub fn run<W: FileWorkload>(
     context: &Context,
     name: &str,
     workload: &mut W,
-    header: RunHeader,
+    header: Run,
     metrics: fn(&[Phase]) -> Vec<Metric>,
 ) -> anyhow::Result<(Run, RunEnd)> {
     let (setup, policy) = options.setup(name, &header.target_label, header.seed)?;

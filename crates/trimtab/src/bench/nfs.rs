@@ -19,7 +19,6 @@ use trimtab_linux::target::dir::{DirOptions, DirTarget};
 use trimtab_linux::target::null::NullFiles;
 use trimtab_linux::target::overhead::data_cost;
 use trimtab_sim::run::{Field, Run, Severity, TargetKind, Warning};
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::{Observer, RunEnd, RunOutcome, RunProgress};
 use trimtab_sim::target::{NfsTarget, TargetError, TargetResult};
 use trimtab_sim::workload::WorkloadPlan;
@@ -144,7 +143,7 @@ impl BenchNfsArgs {
             .collect()
     }
 
-    fn header(&self, kind: TargetKind) -> RunHeader {
+    fn header(&self, kind: TargetKind) -> Run {
         let mut settings = vec![
             Field::new("files", self.files.to_string()),
             Field::new("streams", self.streams.min(self.files).to_string()),
@@ -254,7 +253,7 @@ impl<'a> Sweep<'a> {
 
     fn assemble(
         self,
-        header: RunHeader,
+        header: Run,
         observer: Option<EnvironmentRecorder>,
         outcome: RunOutcome,
     ) -> (Run, RunEnd) {

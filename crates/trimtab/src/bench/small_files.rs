@@ -19,7 +19,6 @@ use trimtab_linux::target::dir::{DirOptions, DirTarget, Fsync};
 use trimtab_linux::target::null::NullFiles;
 use trimtab_linux::target::overhead::Overhead;
 use trimtab_sim::run::{Field, Run, TargetKind};
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::{RunEnd, RunOutcome};
 use trimtab_sim::target::FileTarget;
 use trimtab_sim::workload::postmark::{
@@ -44,7 +43,7 @@ impl PostmarkJob<'_> {
         streams.map_err(|error| UsageError::new(error.to_string()).into())
     }
 
-    fn header(&self, kind: TargetKind) -> RunHeader {
+    fn header(&self, kind: TargetKind) -> Run {
         let mut fields = details::fields(
             &self.settings,
             self.request.fsync,
@@ -66,7 +65,7 @@ impl PostmarkJob<'_> {
     fn run<T: FileTarget + Send>(
         &self,
         mut streams: Vec<(RepeatedPostmark, T)>,
-        header: RunHeader,
+        header: Run,
         observer: Option<EnvironmentRecorder>,
         mut watch: ProgressWatch,
     ) -> (Run, RunEnd) {

@@ -21,7 +21,6 @@ use trimtab_linux::target::mounted::MountedDir;
 use trimtab_linux::target::null::NullFiles;
 use trimtab_linux::target::overhead::Overhead;
 use trimtab_sim::run::{Field, Run, TargetKind};
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::{RunEnd, RunOutcome, files};
 use trimtab_sim::workload::FileWorkload as _;
 use trimtab_sim::workload::tree::{self, DEFAULT_FILES, DEFAULT_SIZE, Tree, TreeList};
@@ -118,7 +117,7 @@ pub fn run(request: &BenchTreeArgs, context: &Context) -> anyhow::Result<ExitCod
     finish::clean_up(context, workspace, finish::conclude(context, &run, end))
 }
 
-fn header(request: &BenchTreeArgs, source: &TreeSource, kind: TargetKind) -> RunHeader {
+fn header(request: &BenchTreeArgs, source: &TreeSource, kind: TargetKind) -> Run {
     let mut settings = source.settings.clone();
     settings.push(Field::new("tries", request.tries.to_string()));
     starts_now("tree", settings, kind, &request.target, "as-mounted", source.seed)

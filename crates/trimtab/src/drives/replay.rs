@@ -23,7 +23,6 @@ use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::RunRecording;
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::simulate::few;
 use trimtab_sim::simulate::replay::{self, ReplayOutcome};
@@ -196,7 +195,7 @@ fn fill(
 }
 
 /// The header of the run, before it starts.
-fn header(request: &DriveReplayArgs, drive: &Drive, trim: &TrimSource) -> RunHeader {
+fn header(request: &DriveReplayArgs, drive: &Drive, trim: &TrimSource) -> Run {
     let mut settings = vec![
         Field::new("trace", request.trace.display().to_string()),
         Field::new("fill", request.fill.to_string()),
@@ -217,7 +216,7 @@ fn header(request: &DriveReplayArgs, drive: &Drive, trim: &TrimSource) -> RunHea
 }
 
 /// The run, from the recording and the final state of drive and policy.
-fn kept(header: RunHeader, recorded: RunRecording, outcome: &ReplayOutcome) -> Run {
+fn kept(header: Run, recorded: RunRecording, outcome: &ReplayOutcome) -> Run {
     let mut run = header.into_run(recorded, true);
     if let Some(phase) = run.phases.last_mut() {
         phase.discards = Some(outcome.account.discards.ranges.clone());

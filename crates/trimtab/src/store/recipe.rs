@@ -8,7 +8,6 @@ use crate::store::RunId;
 use trimtab_drive::spec::file::Drive;
 use trimtab_drive::spec::text;
 use trimtab_sim::run::{COMMAND, DRIVE, DRIVE_HASH, Field, Run, TargetKind};
-use trimtab_sim::runner::header::RunHeader;
 
 /// Options without influence on a result, and whether each takes a value.
 const ABOUT_OUTPUT: [(&str, bool); 12] = [
@@ -97,9 +96,9 @@ pub fn starts_now(
     target_label: &str,
     policy: &str,
     seed: u64,
-) -> RunHeader {
-    let header = RunHeader::new(workload, settings, target, target_label, policy, seed);
-    RunHeader {
+) -> Run {
+    let header = Run::new(workload, settings, target, target_label, policy, seed);
+    Run {
         started_unix_ms: trimtab_linux::sys::clock::unix_ms(),
         specification: vec![command_field()],
         ..header

@@ -99,7 +99,7 @@ pub fn cell_of(run: &Run) -> Option<&str> {
 
 /// The name of a cell: a hash of the run's header and of `detail`, which holds everything
 /// else that determines its result.
-pub fn name(header: trimtab_sim::runner::header::RunHeader, detail: &str) -> String {
+pub fn name(header: trimtab_sim::run::Run, detail: &str) -> String {
     let mut run = header.into_run(trimtab_sim::run::RunRecording::default(), true);
     run.started_unix_ms = 0;
     // The command does not affect the result.
@@ -113,14 +113,13 @@ mod tests {
     use super::*;
     use trimtab_sim::run::RunRecording;
     use trimtab_sim::run::TargetKind;
-    use trimtab_sim::runner::header::RunHeader;
 
     #[test]
     fn continued_run_replaces_its_part_and_a_new_one_does_not() {
         let dir = tempfile::tempdir().unwrap();
         let run = |started_unix_ms, repeats: &str| {
             let settings = vec![Field::new("repeats", repeats)];
-            let mut run = RunHeader::new("tree", settings, TargetKind::Directory, "x", "none", 1)
+            let mut run = Run::new("tree", settings, TargetKind::Directory, "x", "none", 1)
                 .into_run(RunRecording::default(), true);
             run.started_unix_ms = started_unix_ms;
             run.environment.push(Field::new(CELL, "cell"));

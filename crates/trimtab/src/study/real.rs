@@ -31,7 +31,6 @@ use trimtab_linux::trim::lock::{DriveLocks, directory_of_locks, lock_file};
 use trimtab_report::run::instant;
 use trimtab_sim::run::{Field, Run, STUDY_TAKEN, TargetKind};
 use trimtab_sim::runner::RunEnd;
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::workload::FileWorkload as _;
 use trimtab_sim::workload::tree::{Tree, TreeList};
 use trimtab_study::study::job::{self, Job};
@@ -397,7 +396,7 @@ impl Rig for RealRig<'_> {
         self.possibilities.offers()
     }
 
-    fn identity(&self, job: &Job, policy: &str) -> (RunHeader, String) {
+    fn identity(&self, job: &Job, policy: &str) -> (Run, String) {
         let mut header = starts_now(
             job.name(),
             job.settings(),

@@ -19,7 +19,6 @@ use trimtab_linux::sys::interrupt;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Run;
 use trimtab_sim::runner::RunEnd;
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_sim::volume::VolumeSpec;
 use trimtab_study::study::cells::{Question, StudyCell, StudyExtent};
 use trimtab_study::study::job::Job;
@@ -362,7 +361,7 @@ pub trait Rig {
 
     /// The header of a run of `job` under `policy`, and other details that determine its
     /// result.
-    fn identity(&self, job: &Job, policy: &str) -> (RunHeader, String);
+    fn identity(&self, job: &Job, policy: &str) -> (Run, String);
 
     /// True if an earlier run of the same cell is still valid for the present filesystem.
     fn accepts(&self, _earlier: &Run) -> bool {
@@ -560,11 +559,8 @@ mod tests {
             ]
         }
 
-        fn identity(&self, job: &Job, policy: &str) -> (RunHeader, String) {
-            (
-                RunHeader::new(job.name(), Vec::new(), TargetKind::Directory, "x", policy, 1),
-                String::new(),
-            )
+        fn identity(&self, job: &Job, policy: &str) -> (Run, String) {
+            (Run::new(job.name(), Vec::new(), TargetKind::Directory, "x", policy, 1), String::new())
         }
 
         fn run(

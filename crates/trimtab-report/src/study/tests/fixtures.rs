@@ -2,7 +2,6 @@
 
 use trimtab_sim::run::RunRecording;
 use trimtab_sim::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning, metrics};
-use trimtab_sim::runner::header::RunHeader;
 use trimtab_study::study::Study;
 use trimtab_study::study::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
 use trimtab_study::study::cells::{CHOICE, QUESTION};
@@ -37,7 +36,7 @@ pub fn run(
     settings: &[(&str, &str)],
     metrics: &[(&str, Unit, f64)],
 ) -> Run {
-    let header = RunHeader::new(
+    let header = Run::new(
         workload,
         settings.iter().map(|(key, value)| Field::new(*key, *value)).collect(),
         TargetKind::ModelledVolume,

@@ -331,7 +331,7 @@ fn jesd219_draws_sizes_zones_and_mix() {
     let mut reads = 0;
     while let JobStep::Issue(command, _) = stream.next_step(Nanos::ZERO) {
         reads += usize::from(matches!(command, Command::Read(_)));
-        extents.push(*command.extent().unwrap());
+        extents.push(command.extent().unwrap());
     }
     let total = extents.len() as f64;
     let near = |count: usize, percent: f64, what: &str| {

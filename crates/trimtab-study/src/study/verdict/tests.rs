@@ -13,14 +13,8 @@ use latency::met;
 use trimtab_sim::run::{Better, Field, Metric, Run, TargetKind, Unit};
 
 fn run(job: &str, policy: &str, discard: &str, metrics: &[(&str, Unit, &[f64])]) -> Run {
-    let header = trimtab_sim::runner::header::RunHeader::new(
-        job,
-        Vec::new(),
-        TargetKind::Directory,
-        "/mnt",
-        policy,
-        1,
-    );
+    let header =
+        trimtab_sim::run::Run::new(job, Vec::new(), TargetKind::Directory, "/mnt", policy, 1);
     let mut run = header.into_run(trimtab_sim::run::RunRecording::default(), true);
     run.policy_settings.push(Field::new(policy::DISCARD, discard));
     run.metrics = metrics

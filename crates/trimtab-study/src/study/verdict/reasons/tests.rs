@@ -12,7 +12,6 @@ use alloc::string::String;
 use proptest::prelude::*;
 use trimtab_sim::run::RunRecording;
 use trimtab_sim::run::{Better, Field, Metric, Run, TargetKind, Unit, metrics};
-use trimtab_sim::runner::header::RunHeader;
 
 /// Figures of one policy.
 #[derive(Clone, Debug)]
@@ -45,7 +44,7 @@ fn run(
     figures: &[(&str, Unit, Vec<f64>)],
 ) -> Run {
     let kind = if evidence.measured { TargetKind::Directory } else { TargetKind::ModelledVolume };
-    let mut run = RunHeader::new(workload, Vec::new(), kind, "/mnt", policy, 1)
+    let mut run = Run::new(workload, Vec::new(), kind, "/mnt", policy, 1)
         .into_run(RunRecording::default(), true);
     let discard = if policy == policy::ONLINE { evidence.discard } else { "nodiscard" };
     run.policy_settings.push(Field::new(policy::DISCARD, discard));
