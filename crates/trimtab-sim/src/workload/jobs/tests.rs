@@ -196,9 +196,10 @@ fn unsupported_text_is_refused_with_line_and_advice() {
         ("bs=4k\n", "line 1: there is no section yet; write [NAME] first"),
         ("[a]\n\ninclude other.fio\n", "line 3: include is not supported; copy"),
         (
-            "[a]\nbssplit=4k/50\n",
-            "line 2: bssplit: this key is not supported; remove it (known keys: ",
+            "[a]\nbs_unaligned=1\n",
+            "line 2: bs_unaligned: this key is not supported; remove it (known keys: ",
         ),
+        ("[a]\nbssplit=4k/50\n", "percentages that add up to 100"),
         (
             "[a]\niodeph=4\n",
             "line 2: iodeph: this key is not supported; remove it (did you mean 'iodepth'?)",
