@@ -12,13 +12,13 @@ use trimtab_sim::simulate::pts::PtsTest;
 #[command(after_help = "\
 Tests:
   iops   random requests of 7 mixes and up to 8 sizes, until the 4 KiB writes are steady
-  tp     sequential reads and writes of 128 KiB and of 1 MiB (throughput), until the writes are steady
-  lat    single random requests of 8 KiB, 4 KiB and 512 bytes, until the latency of the 4 KiB writes is steady
+  tp     sequential reads and writes of 128 KiB and of 1 MiB, until the writes are steady
+  lat    single random requests of 8 KiB, 4 KiB and 512 B, until writes of 4 KiB are steady
   wsat   4 KiB random writes of four capacities to a new drive (write saturation)
   hir    bursts of 4 KiB random writes with idle times from 5 to 50 s (host idle recovery)
   xsr    sequential writes, random writes, sequential writes again (cross stimulus recovery)
   cbw    JESD219A's mix of sizes with 1 to 1024 requests in flight (composite block size workload)
-  dirth  8 KiB random requests, 65 % reads, with 1 to 1024 in flight (demand intensity, response time histogram)
+  dirth  8 KiB random requests, 65 % reads, with 1 to 1024 in flight (demand intensity)
 Steady: over five rounds a range of at most 20 % of the mean, and a linear fit that changes by at most 10 %. A test ends at
 the first steady window, or after 25 rounds.
 On a modelled drive, a new drive stands for a purged one, and a share of the capacity for a minute of the specification.
