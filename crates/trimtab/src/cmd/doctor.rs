@@ -40,23 +40,30 @@ Examples:
                                     show the first steps, change nothing
   trimtab doctor --undo             undo what --fix did last
 
-Without --fix and --undo nothing is changed, and no device is opened at all; as every command does, it restores limits that a killed trim left lowered. Without root, device-mapper tables stay unseen; the answer says so.
+Without --fix and --undo, doctor changes nothing and opens no device. Like every command, it first
+restores limits that a killed trim left lowered. Without root it cannot read device-mapper tables,
+and says so.
 
---fix goes from the drive up: it mends the lowest layer that blocks, looks again, and continues until nothing is left that it may do.
-Each step is noted below /var/lib/trimtab/mended before it is done. A proof as of 'trimtab verify' stands at the end. cryptsetup asks for
-the passphrase itself. What needs a reboot, an unmounted filesystem or another drive is only said. --undo undoes the steps in reverse
-order where the thing still is what it was set to; a killed --fix leaves its note, which the doctor reports and --undo undoes.
+--fix starts at the drive: it mends the lowest layer that blocks TRIM, looks again, and repeats this
+until nothing is left that it may change. It records each step in /var/lib/trimtab/journal before it
+makes it, and proves the result at the end, as 'trimtab verify' does. cryptsetup itself asks for the
+passphrase. What needs a reboot, an unmounted filesystem or another drive is only printed. --undo
+reverts the steps in reverse order, but keeps settings that were changed since. After a
+killed --fix, doctor reports the record, and --undo reverts it.
 
-A recorded tree (--sysroot) holds copies of what is read under /sys, /proc, /etc, /usr/lib/systemd and /run, links included,
-and the output of `dmsetup table` and `dmsetup status` as dmsetup-table and dmsetup-status. --record makes one: the mount table and
-fstab are in it, and crypttab and the kernel's command line if a diagnosis needs them, so look at it before you share it. Serial
-numbers are removed (--serials keeps them).
+--sysroot reads a recorded tree: copies of the files that doctor reads below /sys, /proc, /etc,
+/usr/lib/systemd and /run, links included, and the output of `dmsetup table` and `dmsetup status` in
+dmsetup-table and dmsetup-status. --record writes such a tree. It contains the mount table and
+fstab, and crypttab and the kernel's command line if a diagnosis needs them: look at it before you
+share it. Serial numbers are removed; --serials keeps them.
 
-A filesystem that does not answer within 2 s (a hung server or drive) is a finding, and its verdict is unknown.
+A filesystem that does not answer within 2 s (a hung server or drive) is a finding, and its verdict
+is unknown.
 
-Exit status: 0 TRIM reaches the drives or is not needed, 3 blocked at some layer or it harms a drive, 4 unknown, 1 failed, 2 wrong usage.
-Findings that /etc/trimtab/trimtab.toml accepts ([doctor] ignore) are left out and do not count.
-With several answers the worst counts: a path that cannot be examined, then blocked, then unknown. With --fix it is that of the end, and 1 if a step failed; with --undo 0 or 1.";
+Exit status: 0 TRIM reaches the drives or is not needed, 3 a layer blocks it or it harms a drive, 4
+unknown, 1 failed, 2 wrong usage. Of several results the worst counts: failed, then blocked, then
+unknown. Findings that /etc/trimtab/trimtab.toml accepts ([doctor] ignore) do not count. With --fix,
+the status is that of the end, or 1 if a step failed; with --undo it is 0 or 1.";
 
 /// Arguments of `trimtab doctor`.
 #[derive(Debug, clap::Args)]
