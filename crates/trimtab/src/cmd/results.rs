@@ -23,8 +23,8 @@ use trimtab_sim::run::Run;
 /// Arguments of `trimtab results`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A run is named by the first digits of its id, a study by study: and those of its own. last is what was kept last, a run or a whole study; last~1, last~2 …
-what was kept before it. study:last is the last study, whatever was kept since.
+A run is named by the first digits of its id, a study by study: and the first digits of its id. last
+is the newest run or study, last~1 the one before. study:last is the newest study.
 
 Examples:
   trimtab results list --workload tree

@@ -18,11 +18,18 @@ use trimtab_sim::run::{Better, Run};
 #[command(after_help = "\
 Only runs of the same workload are compared.
 
-The verdict on measured runs needs two repeats a side; three or more tell smaller differences. They can be in one run, as with bench tree --tries 3, or in several runs joined by +. If the interval lies on one side of 1 there is a difference. If all of it lies between 0.909 and 1.1 there is no measurable difference: one of more than 10 % is excluded. Anything else is 'cannot tell'. A difference that is surely below 1 % does not matter, and is called so.
+Measured runs need two repeats a side for a verdict; more repeats detect smaller differences. The
+repeats are in one run, as with bench tree --tries 3, or in several runs joined by +. The figures
+differ if the interval of their ratio excludes 1. If it lies between 0.909 and 1.1 there is no
+measurable difference. Otherwise the verdict is 'cannot tell'. A difference that is certainly below
+1 % is said not to matter.
 
-Modelled runs of one seed are deterministic and are compared exactly, one run a side: any difference is one, and one of less than 1 % does not matter ('0.02 % more: does not matter'). docs/method/statistics.md says how the interval is made.
+Modelled runs of one seed are deterministic, so one run a side is compared exactly; a difference
+below 1 % is said not to matter. docs/method/statistics.md defines the interval.
 
-For continuous integration: --fail-above 5% ends with status 5 if a figure is worse by more than that and the verdict says so, with status 4 if one looks worse by more than that but this cannot be told for sure. --metric says which figures count.
+For continuous integration: with --fail-above 5% the status is 5 if a figure is worse by more than 5
+% and the verdict confirms it, and 4 if it looks so but the verdict is 'cannot tell'. --metric
+selects the figures that count.
 
 Examples:
   trimtab results compare last~1 last
