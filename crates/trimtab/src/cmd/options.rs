@@ -182,7 +182,7 @@ pub fn file_name(extension: &'static str) -> impl TypedValueParser<Value = PathB
     clap::builder::PathBufValueParser::new().try_map(move |path| {
         match path.extension().is_none_or(|given| given == extension) {
             true => Ok(path),
-            false => Err(format!("the file has the format of .{extension} files: name it so")),
+            false => Err(format!("the name must end in .{extension}")),
         }
     })
 }
