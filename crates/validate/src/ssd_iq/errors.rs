@@ -63,6 +63,7 @@ impl Errors {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimtab::drives::datasheet;
 
     #[test]
     fn interval_holds_ninety_percent_of_the_errors_of_other_units() {
@@ -81,6 +82,19 @@ mod tests {
         is(errors.interval("b", "steady MB/s", 1.0), -DEVIATIONS, DEVIATIONS);
         is(errors.interval("a", "steady MB/s", 0.0), -5.0, 0.0);
         is(errors.interval("b", "fresh MB/s", 0.0), 0.0, 0.0);
+    }
+
+    /// `drive from-datasheet` states these factors.
+    #[test]
+    fn factors_of_data_sheets_follow_from_the_embedded_errors() {
+        let errors = Errors::embedded("unit");
+        let figures = ["fresh MB/s", "steady MB/s", "WAF of collection", "knee of write p99 op/s"];
+        for (name, figure) in figures.into_iter().zip(datasheet::FIGURES) {
+            let (low, high) = errors.interval("a further unit", name, 0.0);
+            let near = |stated: f64, computed: f64| (stated - computed).abs() <= 0.005;
+            let (stated_low, stated_high) = figure.errors;
+            assert!(near(stated_low, low) && near(stated_high, high), "{name}: {low} {high}");
+        }
     }
 
     #[test]
