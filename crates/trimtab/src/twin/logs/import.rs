@@ -88,7 +88,7 @@ fn format_of(bytes: &[u8]) -> LogFormat {
 }
 
 /// Columns of the CSV.
-const COLUMNS: [&str; 18] = [
+const COLUMNS: [&str; 15] = [
     "time_s",
     "interval_s",
     "host_write_bytes",
@@ -104,9 +104,6 @@ const COLUMNS: [&str; 18] = [
     "nand_read_steps",
     "nand_read_total_steps",
     "write_p50_us",
-    "write_p99_us",
-    "read_p50_us",
-    "read_p99_us",
 ];
 
 /// Values of the columns, by name.
