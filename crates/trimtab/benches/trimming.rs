@@ -198,7 +198,7 @@ fn holes() -> bool {
         if fs_type == "ext4" {
             held &= claim(again.0 == 0, "the second time sends nothing");
         } else {
-            // Space outside of chunks is sent once for each mount, by whoever comes
+            // Space outside of chunks is sent once for each mount, by the first that comes
             // first.
             let plain = counted(&path, || fstrim(&path));
             row(fs_type, "fstrim, afterwards", plain, all);
@@ -699,7 +699,7 @@ fn worst_met(outcome: &Outcome) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// A pass that nobody notices may take so many times as long as fstrim: commands fill a
+/// An idle pass may take this many times as long as fstrim: commands fill a
 /// hundredth of the time, and gaps are waited for.
 const AT_MOST: f64 = 150.0;
 /// Policies have at least this long.

@@ -852,7 +852,7 @@ fn limit_of_killed_command_is_restored_despite_locks() {
     let difference = before.parse::<u64>().unwrap().abs_diff(after.parse().unwrap());
     assert!(
         difference < 65536 && after != "65536",
-        "{before}, {after}: put back whatever another user holds: {said}"
+        "{before}, {after}: restored what another user holds: {said}"
     );
 }
 

@@ -47,11 +47,7 @@ impl Canary {
 
     fn check(&self, after: &str) {
         let now = state(self.directory.path());
-        assert!(
-            now == self.before,
-            "{after} reached what is somebody else's: {:?}",
-            self.directory.path()
-        );
+        assert!(now == self.before, "{after} reached a foreign file: {:?}", self.directory.path());
     }
 }
 

@@ -303,7 +303,7 @@ fn any_command(run: &Path) -> Command {
 fn said(name: &str, kills: u64, changed: u64) {
     println!(
         "{name}: killed {kills} times, something of the machine's was changed \
-            {changed} times, and put back by the next command each time"
+            {changed} times, and restored by the next command each time"
     );
 }
 
@@ -547,7 +547,7 @@ fn killed_apply_is_restored_by_next_command() {
     }
     println!(
         "apply and its undoing: killed {} times, {caught} times between the files, \
-            and put back by the next command each time",
+            and restored by the next command each time",
         kills() * 4
     );
 }
