@@ -86,8 +86,7 @@ pub const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
 
 /// Runs the benchmark and prints the report.
 pub fn run(request: &BenchCrystalArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    privileges::keep_only(KEPT | purge::capabilities(request.purge))
-        .context("cannot give up privileges")?;
+    privileges::keep_only(KEPT).context("cannot give up privileges")?;
     let spec = TargetSpec::resolve(&request.target)?;
     let settings = request.settings(&spec);
     let mut rounds = settings.until_written.map(|_| CrystalRounds::default());
@@ -95,7 +94,7 @@ pub fn run(request: &BenchCrystalArgs, context: &Context) -> anyhow::Result<Exit
         .map_err(|error| UsageError::new(error.to_string()))?;
     let purged = request
         .purge
-        .map(|method| purge::run(context, "bench crystal", &spec, method, &request.destroy.named()))
+        .then(|| purge::run(context, "bench crystal", &spec, &request.destroy.named()))
         .transpose()?;
     let mut target = target::open(request, context, &spec, &settings, &workload)?;
     let mut fields = request.fields(&settings);

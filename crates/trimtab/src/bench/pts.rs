@@ -42,12 +42,11 @@ impl BenchPtsArgs {
 
 /// Runs the test and prints the report.
 pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    privileges::keep_only(KEPT | purge::capabilities(request.purge))
-        .context("cannot give up privileges")?;
+    privileges::keep_only(KEPT).context("cannot give up privileges")?;
     let spec = TargetSpec::resolve_as(&request.target, TAKES)?;
     let purged = request
         .purge
-        .map(|method| purge::run(context, "bench pts", &spec, method, &request.destroy.named()))
+        .then(|| purge::run(context, "bench pts", &spec, &request.destroy.named()))
         .transpose()?;
     let mut specification = Vec::new();
     let (target, plan, modelled) = match &spec {

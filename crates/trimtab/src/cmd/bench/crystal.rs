@@ -1,7 +1,6 @@
 //! `trimtab bench crystal [TARGET]`.
 
-use crate::bench::purge::PurgeMethod;
-use crate::cmd::options::{DestroyArgs, PURGES, SafetyArgs, SecondTargetArgs, one_of};
+use crate::cmd::options::{DestroyArgs, SafetyArgs, SecondTargetArgs, one_of};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::workload::crystal::Profile;
@@ -76,10 +75,9 @@ pub struct BenchCrystalArgs {
     /// settle.
     #[arg(long, value_name = "SIZE")]
     pub loop_until_written: Option<Bytes>,
-    /// Erase the device first by BLKDISCARD, nvme-cli (format, sanitize) or hdparm
-    /// (secure-erase). Samples read back prove it.
-    #[arg(long, value_name = "METHOD", value_parser = one_of(PURGES))]
-    pub purge: Option<PurgeMethod>,
+    /// Discard the whole device first. Samples read back prove it.
+    #[arg(long)]
+    pub purge: bool,
     #[command(flatten)]
     pub(crate) against: SecondTargetArgs,
     #[command(flatten)]
