@@ -19,7 +19,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::Workspace;
 use trimtab_linux::sys::privileges;
 use trimtab_linux::target::block::{BlockFile, BlockOptions};
-use trimtab_report::pts as report;
+use trimtab_report::run::document;
 use trimtab_sim::run::{Field, Severity, Warning};
 use trimtab_sim::runner::RunOutcome;
 use trimtab_sim::simulate::pts::{self, PtsDevice, PtsMinute, PtsPlan};
@@ -31,6 +31,8 @@ use trimtab_sim::workload::jobs::Job;
 
 const TAKES: &str = "TARGET is a block device, a file, a directory or drive:NAME";
 const MINUTE: Nanos = Nanos::from_secs(60);
+/// Sections that repeat the test points.
+const REST: [&str; 5] = ["Figures", "Phases", "Latency", "Series", "Counts"];
 /// Smallest block of a target that is not open yet.
 const SMALLEST_BLOCK: u32 = 512;
 
@@ -97,8 +99,12 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
     worn_out::describe(&mut run);
     pts::describe(&mut run, &plan, &rounds);
     run.warnings.extend(shortened(request));
-    let concluded =
-        finish::conclude_as(context, &run, end, |run| report::document(run, &plan, capacity));
+    let concluded = finish::conclude_as(context, &run, end, |run| {
+        let mut document = document(run);
+        // 'trimtab results show' prints the rest.
+        document.sections.retain(|section| !REST.contains(&section.title.as_str()));
+        document
+    });
     finish::clean_up(context, workspace, concluded)
 }
 

@@ -24,7 +24,7 @@ pub fn run(
     destroy: &DestroyConsent,
 ) -> anyhow::Result<Vec<Field>> {
     let TargetSpec::Device(path) = spec else {
-        let problem = format!("--purge is for block devices, but {spec} is none");
+        let problem = format!("--purge is for block devices, and {spec} is not one");
         return Err(spec.refused(problem).hint("leave --purge out").into());
     };
     let claim = device::claim(path, true, destroy, None)?;

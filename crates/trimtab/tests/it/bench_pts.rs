@@ -123,6 +123,21 @@ fn pts_report_has_points_and_proof() {
     report.stdout(contains("A new drive of 537 MB stands for a purged one"));
 }
 
+#[test]
+fn stored_pts_run_shows_points_and_proof() {
+    let store = tempfile::tempdir().unwrap();
+    let stored = |args: &[&str]| {
+        let mut command = trimtab();
+        command.arg("--store").arg(store.path().join("r.db")).args(args).assert().success()
+    };
+    let drive = "drive:ocz-vertex-le-100gb";
+    stored(&["bench", "pts", drive, "--capacity", "256MiB", "--test", "lat"]);
+    let points = "mean latency, reads/writes in %";
+    stored(&["results", "show", "last"])
+        .stdout(contains(points).and(contains("Steady in rounds 1 to 5")));
+    stored(&["results", "report", "last", "--output", "-"]).stdout(contains(points));
+}
+
 /// Oracle: the loop device's file, which holds no data after a purge and before the
 /// rounds.
 #[test]
