@@ -31,6 +31,8 @@ const LEGEND: &str = "The estimate is the best drive's. Measured: the log shows 
 const READS_MAX: f64 = 0.02;
 /// More writes than this many times the drive are not of one drive.
 const DRIVE_WRITES_MAX: f64 = 1e5;
+/// No drive is faster, in MB/s.
+const RATE_MAX: f64 = 1e6;
 /// Depths further apart than this factor contradict each other.
 const DEPTH_FACTOR: f64 = 1.5;
 
@@ -111,6 +113,11 @@ fn statement(
             Bytes((capacity as f64 * load.used) as u64)
         ))
         .hint("check the unit of its column of host writes"));
+    }
+    let rate = series.rate_mbs(0.0, series.bytes());
+    if rate > RATE_MAX {
+        let problem = format!("the log writes {rate:.1e} MB/s, which no drive can");
+        return Err(UsageError::new(problem).hint("check the unit of its times"));
     }
     let run = Run {
         pattern,
