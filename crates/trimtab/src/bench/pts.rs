@@ -46,10 +46,10 @@ impl BenchPtsArgs {
 pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode> {
     privileges::keep_only(KEPT).context("cannot give up privileges")?;
     let spec = TargetSpec::resolve_as(&request.target, TAKES)?;
-    let purged = request
-        .purge
-        .then(|| purge::run(context, "bench pts", &spec, &request.destroy.named()))
-        .transpose()?;
+    if request.purge {
+        purge::check(&spec)?;
+    }
+    let mut purged = Vec::new();
     let mut specification = Vec::new();
     let (target, plan, modelled) = match &spec {
         TargetSpec::Drive(name) => {
@@ -60,7 +60,7 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
         }
         _ => {
             let minute = PtsMinute::Time(request.round_time.unwrap_or(MINUTE));
-            let target = open(request, context, &spec, minute)?;
+            let target = open(request, context, &spec, minute, &mut purged)?;
             let info = target.info();
             let plan = request.plan(minute, info.size, info.block_size)?;
             (target, plan, None)
@@ -77,7 +77,7 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
         Field::new("queue-depth", request.queue_depth.to_string()),
         Field::new("data", request.data.to_string()),
     ];
-    fields.extend(purged.into_iter().flatten());
+    fields.extend(purged);
     fields.extend(target.engine());
     let workload = request.test.workload();
     let mut header =
@@ -136,6 +136,7 @@ fn open(
     context: &Context,
     spec: &TargetSpec,
     minute: PtsMinute,
+    purged: &mut Vec<Field>,
 ) -> anyhow::Result<BenchBlocks> {
     let path = match spec {
         TargetSpec::Directory(path) => path,
@@ -149,7 +150,9 @@ fn open(
                 Err(_) => (Bytes::ZERO, BlockOptions::default()),
             };
             let destroy = (&request.destroy.named(), None);
-            return BenchBlocks::open(context, "bench pts", (spec, path), destroy, true, plan);
+            let purged = request.purge.then_some(purged);
+            let target = (spec, path.as_path());
+            return BenchBlocks::open(context, "bench pts", target, destroy, true, purged, plan);
         }
         other => {
             let problem = format!("{other} stores nothing, so it has no steady state");

@@ -154,6 +154,8 @@ fn pts_runs_on_purged_device_in_shortened_rounds() {
     pts(&[]).assert().code(2).stderr(contains(format!("add --destroy {node}")));
     let purge = ["--destroy", &node, "--overwrite", "unknown data", "--purge"];
     pts(&purge).assert().code(2).stderr(contains("say --yes to allow it"));
+    // The device is purged only after every consent.
+    assert!(std::fs::read(&node).unwrap().iter().all(|byte| *byte == 7));
     let output = pts(&[&purge[..], &["--yes"]].concat()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
