@@ -52,7 +52,10 @@ fn first_sections(fleet: &Fleet) -> Vec<Section> {
     let counts = &fleet.counts;
     let mut table = Table::new("", &["", "count", "meaning"]).when_narrow(NarrowLayout::Records);
     table.remarks = true;
-    let of_subjects = format!("of {} filesystems and devices", number(counts.subjects));
+    let of_subjects = match counts.subjects {
+        1 => "of 1 filesystem or device".to_owned(),
+        many => format!("of {} filesystems and devices", number(many)),
+    };
     let problems = [
         (
             "TRIM blocked",

@@ -50,9 +50,10 @@ pub fn section(run: &Run) -> Section {
             of(5),
         ]);
     }
-    let rule = format!(
-        "the lowest offered load whose p99 exceeds {LATENCY_KNEE} times that of the lowest load"
-    );
+    let mut steps = table.rows.iter().filter_map(|row| row[0].split('.').next());
+    let lowest = steps.find(|step| step.starts_with("load-")).unwrap_or("the lowest load");
+    let rule =
+        format!("the lowest offered load whose p99 exceeds {LATENCY_KNEE} times that of {lowest}");
     let mixed = if reads > 0.0 && reads < 1.0 { " of reads and writes" } else { "" };
     let knee = match (value(KNEE_PERCENT), value(KNEE_RATE)) {
         (Some(percent), Some(rate)) => {

@@ -2,7 +2,6 @@
 //! state, the rounds.
 
 use super::layout::NOT_STEADY;
-use super::run::document as of_run;
 use trimtab_drive::units::{Bytes, three_digits};
 use trimtab_sim::analysis::steady::{EXCURSION_MAX, RANGE_MAX, ROUNDS as WINDOW};
 use trimtab_sim::run::{Run, Series, Unit, metrics, shown};
@@ -11,26 +10,22 @@ use trimtab_sim::simulate::pts::{
     ROUNDS, SLOPE, STEADY,
 };
 use trimtab_sim::workload::jobs::JobMix;
-use trimtab_study::document::{Chart, ChartLine, Document, Section, SectionBlock, Table};
+use trimtab_study::document::{Chart, ChartLine, Section, SectionBlock, Table};
 use trimtab_study::study::metrics::mean;
 
-/// A report about one run of `plan` on a drive of `capacity`. `trimtab results show`
-/// prints the rest.
-#[must_use]
-pub fn document(run: &Run, plan: &PtsPlan, capacity: Bytes) -> Document {
-    let mut document = of_run(run);
-    document.sections.retain(|section| section.title == "Warnings");
+/// The sections of a test's run; none for other workloads.
+pub fn sections(run: &Run) -> Vec<Section> {
+    let Some((plan, capacity)) = PtsPlan::of_run(run) else { return Vec::new() };
     let proofs: Vec<SectionBlock> =
-        plan.stages.iter().flat_map(|stage| proof(run, plan, stage)).collect();
+        plan.stages.iter().flat_map(|stage| proof(run, &plan, stage)).collect();
     let sections = [
-        ("Test points", points(run, plan)),
+        ("Test points", points(run, &plan)),
         ("Steady state", proofs),
-        ("Conditions", vec![SectionBlock::Text(conditions(run, plan, capacity))]),
-        ("Rounds", charts(run, plan, capacity)),
+        ("Conditions", vec![SectionBlock::Text(conditions(run, &plan, capacity))]),
+        ("Rounds", charts(run, &plan, capacity)),
     ];
     let sections = sections.into_iter().filter(|(_, blocks)| !blocks.is_empty());
-    document.sections.splice(0..0, sections.map(|(title, blocks)| Section::new(title, blocks)));
-    document
+    sections.map(|(title, blocks)| Section::new(title, blocks)).collect()
 }
 
 const fn title(figure: PtsFigure) -> &'static str {
@@ -209,13 +204,14 @@ fn charts(run: &Run, plan: &PtsPlan, capacity: Bytes) -> Vec<SectionBlock> {
     let figure = plan.test.figures()[0];
     let rates = plan.stages.iter().filter_map(|stage| {
         let point = &stage.points[stage.tracked.unwrap_or(0)];
-        let name = point.job.name.clone();
-        Some(ChartLine { points: points(&format!("{name}.{figure}"))?, name })
+        let points = points(&format!("{}.{figure}", point.job.name))?;
+        let comma = if point.column.is_empty() { "" } else { ", " };
+        Some(ChartLine { name: format!("{}{comma}{}", point.row, point.column), points })
     });
     let waf = points(metrics::WAF).map(|points| ChartLine { name: "WAF".to_owned(), points });
     let label = if figure == PtsFigure::LatencyMean { "ns" } else { title(figure) };
     [
-        chart("Rounds", label, rates.collect()),
+        chart("Each round", label, rates.collect()),
         chart("Write amplification, all requests", "WAF", waf.into_iter().collect()),
     ]
     .into_iter()

@@ -1,6 +1,6 @@
 //! One run: its phases, latencies and figures.
 
-use super::load;
+use super::{load, pts};
 use trimtab_drive::discards::Amount;
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 use trimtab_sim::run::shown::{self, by_name, health, histograms, quantity, readable_place};
@@ -14,7 +14,8 @@ use trimtab_study::document::{Document, Section, SectionBlock, Table};
 pub fn document(run: &Run) -> Document {
     let (jobs, others): (Vec<Metric>, Vec<Metric>) =
         run.metrics.iter().cloned().partition(|metric| jobs::is_figure(&metric.name));
-    let mut sections = vec![Section::new("Figures", vec![SectionBlock::Table(metrics(&others))])];
+    let mut sections = pts::sections(run);
+    sections.push(Section::new("Figures", vec![SectionBlock::Table(metrics(&others))]));
     if run.workload == load::WORKLOAD {
         sections.insert(0, load::section(run));
     } else if !jobs.is_empty() {
@@ -51,8 +52,9 @@ pub fn document(run: &Run) -> Document {
     if others.is_empty() {
         sections.retain(|section| section.title != "Figures");
     }
+    let job_file = Field::find(&run.settings, "workload").filter(|name| name.starts_with("fio:"));
     Document {
-        title: format!("{} on {}", run.workload, run.target_label),
+        title: format!("{} on {}", job_file.unwrap_or(&run.workload), run.target_label),
         subtitle: subtitle(run),
         sections,
         ..Document::default()

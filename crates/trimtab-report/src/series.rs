@@ -5,6 +5,9 @@ use trimtab_sim::analysis::change_points::{ChangePointOptions, knees};
 use trimtab_sim::run::{Axis, Run, Series, Unit};
 use trimtab_study::document::{Chart, ChartLine, Mark, SectionBlock};
 
+/// The legend names further series of a chart.
+const TITLE_NAMES: usize = 6;
+
 /// Charts of a run's series; series with the same axis and unit share one. Rates over
 /// bytes written have their knees marked.
 pub fn charts(run: &Run) -> Vec<SectionBlock> {
@@ -56,8 +59,9 @@ fn chart(axis: Axis, unit: Unit, group: &[&Series]) -> SectionBlock {
     let marks = knees.flat_map(|series| knees_of(series, x_scale, y_scale)).collect();
     let names: Vec<&str> = group.iter().map(|series| series.name.as_str()).collect();
     let title = format!(
-        "{} over {}",
-        names.join(", "),
+        "{}{} over {}",
+        names[..names.len().min(TITLE_NAMES)].join(", "),
+        if names.len() > TITLE_NAMES { " …" } else { "" },
         if axis == Axis::Time { "time" } else { "bytes written" }
     );
     SectionBlock::Chart(Chart::lines(title, x_label, y_label, lines.collect(), marks))

@@ -199,8 +199,7 @@ impl DataSheet {
     /// uniform writes has u = (x - 1) / ln x with x = 1 - 1 / WAF (Desnoyers 2012).
     fn raw(&self, prior: &Prior, write_mbs: f64, read_share: f64) -> (u64, f64) {
         let capacity = self.capacity_bytes as f64;
-        let nominal =
-            ((self.capacity_bytes / 1_000_000_000).max(1).next_power_of_two() * GIB) as f64;
+        let nominal = ((self.capacity_bytes / GIB).max(1).next_power_of_two() * GIB) as f64;
         // A capacity just above a power of two would leave no spare space.
         let nominal = if nominal * prior.raw_over_nominal < capacity * 1.05 {
             capacity * 1.07
@@ -432,6 +431,16 @@ mod tests {
         assert!((1000.0..1060.0).contains(&raw), "{raw}");
         assert_eq!(drive.sources["flash.nand.program_ns"].kind, SourceKind::Published);
         assert_eq!(drive.sources["flash.geometry.pages_per_block"].kind, SourceKind::Assumed);
+    }
+
+    #[test]
+    fn capacity_in_binary_units_does_not_double_the_flash() {
+        for capacity_bytes in [16 * GIB, 1024 * GIB] {
+            let drive = DataSheet { capacity_bytes, ..sheet() }.drive(&Prior::MEDIAN).unwrap();
+            let raw = drive.spec.flash().unwrap().geometry.raw_bytes() as f64;
+            let spare = raw / capacity_bytes as f64 - 1.0;
+            assert!((0.04..0.2).contains(&spare), "{capacity_bytes}: {spare}");
+        }
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub const BLOCKED: u8 = 3;
 /// Exit status if it is unknown or unproved that TRIM reaches the drive.
 pub const NOT_PROVED: u8 = 4;
 
+/// Exit status after standard output was closed (128 + SIGPIPE), as shells report it.
+const CLOSED_PIPE: u8 = 141;
+
 /// Exit status of a comparison with a result worse than allowed.
 pub const WORSE: u8 = 5;
 
@@ -122,7 +125,12 @@ fn errno(cause: &(dyn std::error::Error + 'static)) -> Option<i32> {
 }
 
 /// Prints `error` with its causes, and with `json` a document. Returns its exit status.
+/// The reader of a closed standard output wants neither.
 pub fn print_and_exit_code(error: &anyhow::Error, json: bool) -> ExitCode {
+    let io = error.downcast_ref::<std::io::Error>();
+    if io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe) {
+        return ExitCode::from(CLOSED_PIPE);
+    }
     output::complain(&one_line(error));
     if json {
         print_document(&ErrorDescription::of(error));

@@ -145,7 +145,9 @@ impl Journal {
         let path = self.path(name);
         let file = match self.0.open_read(format!("{name}{SUFFIX}")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
+            file => file.map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+            })?,
         };
         if !Dir::is_trusted_file(&file)? {
             return Err(io::Error::new(
@@ -166,7 +168,11 @@ impl Journal {
             Err(error) => Err(error.to_string()),
         };
         let content = content.map_err(|why| {
-            format!("{} is damaged or of another version of trimtab: {why}", path.display())
+            format!(
+                "{} is damaged or of another version of trimtab: {why}; to continue without it, \
+                 move it to another directory",
+                path.display()
+            )
         });
         Ok(Some(Stored { name: name.to_owned(), alive, content, file }))
     }

@@ -3,7 +3,7 @@
 
 use crate::analysis::steady::{ROUNDS as WINDOW, SteadyState, steady_state};
 use crate::run::{
-    Axis, Better, LatencyPart, Metric, Phase, Run, Series, Severity, Unit, Warning, metrics,
+    Axis, Better, Field, LatencyPart, Metric, Phase, Run, Series, Severity, Unit, Warning, metrics,
 };
 use crate::runner::{RunEnd, RunOutcome};
 use crate::target::TargetError;
@@ -471,6 +471,14 @@ impl PtsPlan {
             return Err(UsageError::new(problem).hint("use at least --capacity 64MiB"));
         }
         Ok(Self { test, stages: stages(test, depth, logical_block), minute, capacity })
+    }
+
+    /// The plan of a stored run, as its report needs it; `None` for other workloads. Points
+    /// of requests smaller than the blocks of the drive have no figures in the run.
+    pub fn of_run(run: &Run) -> Option<(Self, Bytes)> {
+        let test = run.workload.strip_prefix("pts-")?.parse().ok()?;
+        let capacity = Bytes(Field::find(&run.settings, CAPACITY)?.parse().ok()?);
+        Some((Self::new(test, 1, PtsMinute::Time(MINUTE), capacity, 512).ok()?, capacity))
     }
 
     /// Bytes that stand for a minute: whole requests of every size.

@@ -1,5 +1,6 @@
 //! The target of a benchmark of blocks: a device or a file, a modelled drive, or nothing.
 
+use super::purge;
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use std::path::Path;
@@ -45,7 +46,8 @@ pub enum BenchBlocks {
 }
 
 impl BenchBlocks {
-    /// Opens the device or file of `spec` at `path`, after consent if it is written.
+    /// Opens the device or file of `spec` at `path`, after consent if it is written. A
+    /// device is purged after both consents; `purged` then holds the facts.
     /// `plan` returns the bytes to write and the options for a target of its size.
     pub fn open(
         context: &Context,
@@ -53,8 +55,10 @@ impl BenchBlocks {
         (spec, path): (&TargetSpec, &Path),
         (destroy, own): (&DestroyConsent, Option<OwnData>),
         writes: bool,
+        purged: Option<&mut Vec<Field>>,
         plan: impl FnOnce(Bytes) -> (Bytes, BlockOptions),
     ) -> anyhow::Result<Self> {
+        let writes = writes || purged.is_some();
         let claim = match spec {
             TargetSpec::Device(_) => Some(device::claim(path, writes, destroy, own)?),
             _ => writes.then(|| device::claim_file(path, destroy, own)).transpose()?,
@@ -64,6 +68,9 @@ impl BenchBlocks {
         let (written, options) = plan(claim.as_ref().map_or(Bytes::ZERO, device::Claim::size));
         if writes {
             consent::to_destroy(context, what, path, written, drive_size(&observer))?;
+        }
+        if let (Some(purged), Some(claim)) = (purged, &claim) {
+            *purged = purge::run(context, what, path, claim)?;
         }
         let file = match claim {
             Some(claim) => BlockFile::open_claim(claim, &options)?,

@@ -92,13 +92,13 @@ pub fn run(request: &BenchCrystalArgs, context: &Context) -> anyhow::Result<Exit
     let mut rounds = settings.until_written.map(|_| CrystalRounds::default());
     let workload = Crystal::new(settings.clone(), request.seed)
         .map_err(|error| UsageError::new(error.to_string()))?;
-    let purged = request
-        .purge
-        .then(|| purge::run(context, "bench crystal", &spec, &request.destroy.named()))
-        .transpose()?;
-    let mut target = target::open(request, context, &spec, &settings, &workload)?;
+    if request.purge {
+        purge::check(&spec)?;
+    }
+    let mut purged = Vec::new();
+    let mut target = target::open(request, context, &spec, &settings, &workload, &mut purged)?;
     let mut fields = request.fields(&settings);
-    fields.extend(purged.into_iter().flatten());
+    fields.extend(purged);
     fields.extend(
         settings.until_written.map(|until| Field::new("until-written-bytes", until.0.to_string())),
     );

@@ -48,7 +48,7 @@ pub fn open(
     let writes = jobs(Bytes::ZERO).iter().any(Job::writes);
     let mut announced = Vec::new();
     let mut target =
-        BenchBlocks::open(context, what, (spec, path), (destroy, None), writes, |size| {
+        BenchBlocks::open(context, what, (spec, path), (destroy, None), writes, None, |size| {
             announced = jobs(size);
             (written_max(&announced, size), options(&announced, seed))
         })?;

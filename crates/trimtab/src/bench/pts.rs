@@ -19,7 +19,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::Workspace;
 use trimtab_linux::sys::privileges;
 use trimtab_linux::target::block::{BlockFile, BlockOptions};
-use trimtab_report::pts as report;
+use trimtab_report::run::document;
 use trimtab_sim::run::{Field, Severity, Warning};
 use trimtab_sim::runner::RunOutcome;
 use trimtab_sim::simulate::pts::{self, PtsDevice, PtsMinute, PtsPlan};
@@ -31,6 +31,8 @@ use trimtab_sim::workload::jobs::Job;
 
 const TAKES: &str = "TARGET is a block device, a file, a directory or drive:NAME";
 const MINUTE: Nanos = Nanos::from_secs(60);
+/// Sections that repeat the test points.
+const REST: [&str; 5] = ["Figures", "Phases", "Latency", "Series", "Counts"];
 /// Smallest block of a target that is not open yet.
 const SMALLEST_BLOCK: u32 = 512;
 
@@ -44,10 +46,10 @@ impl BenchPtsArgs {
 pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode> {
     privileges::keep_only(KEPT).context("cannot give up privileges")?;
     let spec = TargetSpec::resolve_as(&request.target, TAKES)?;
-    let purged = request
-        .purge
-        .then(|| purge::run(context, "bench pts", &spec, &request.destroy.named()))
-        .transpose()?;
+    if request.purge {
+        purge::check(&spec)?;
+    }
+    let mut purged = Vec::new();
     let mut specification = Vec::new();
     let (target, plan, modelled) = match &spec {
         TargetSpec::Drive(name) => {
@@ -58,7 +60,7 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
         }
         _ => {
             let minute = PtsMinute::Time(request.round_time.unwrap_or(MINUTE));
-            let target = open(request, context, &spec, minute)?;
+            let target = open(request, context, &spec, minute, &mut purged)?;
             let info = target.info();
             let plan = request.plan(minute, info.size, info.block_size)?;
             (target, plan, None)
@@ -75,7 +77,7 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
         Field::new("queue-depth", request.queue_depth.to_string()),
         Field::new("data", request.data.to_string()),
     ];
-    fields.extend(purged.into_iter().flatten());
+    fields.extend(purged);
     fields.extend(target.engine());
     let workload = request.test.workload();
     let mut header =
@@ -97,8 +99,12 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
     worn_out::describe(&mut run);
     pts::describe(&mut run, &plan, &rounds);
     run.warnings.extend(shortened(request));
-    let concluded =
-        finish::conclude_as(context, &run, end, |run| report::document(run, &plan, capacity));
+    let concluded = finish::conclude_as(context, &run, end, |run| {
+        let mut document = document(run);
+        // 'trimtab results show' prints the rest.
+        document.sections.retain(|section| !REST.contains(&section.title.as_str()));
+        document
+    });
     finish::clean_up(context, workspace, concluded)
 }
 
@@ -130,6 +136,7 @@ fn open(
     context: &Context,
     spec: &TargetSpec,
     minute: PtsMinute,
+    purged: &mut Vec<Field>,
 ) -> anyhow::Result<BenchBlocks> {
     let path = match spec {
         TargetSpec::Directory(path) => path,
@@ -143,7 +150,9 @@ fn open(
                 Err(_) => (Bytes::ZERO, BlockOptions::default()),
             };
             let destroy = (&request.destroy.named(), None);
-            return BenchBlocks::open(context, "bench pts", (spec, path), destroy, true, plan);
+            let purged = request.purge.then_some(purged);
+            let target = (spec, path.as_path());
+            return BenchBlocks::open(context, "bench pts", target, destroy, true, purged, plan);
         }
         other => {
             let problem = format!("{other} stores nothing, so it has no steady state");

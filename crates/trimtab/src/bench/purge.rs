@@ -2,32 +2,39 @@
 //! back.
 
 use crate::target_spec::TargetSpec;
+use std::path::Path;
 use std::time::Instant;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::session::safety::consent;
-use trimtab_linux::target::block::device::{self, DestroyConsent};
+use trimtab_linux::target::block::device::Claim;
 use trimtab_sim::run::Field;
 
-/// Discards the whole device of `spec` after consent, and returns the facts for the run's
+/// Fails for a target that is not a device.
+///
+/// # Errors
+/// It is not.
+pub fn check(spec: &TargetSpec) -> Result<(), UsageError> {
+    if let TargetSpec::Device(_) = spec {
+        return Ok(());
+    }
+    let problem = format!("--purge is for block devices, and {spec} is not one");
+    Err(spec.refused(problem).hint("leave --purge out"))
+}
+
+/// Discards the whole device at `path` after consent, and returns the facts for the run's
 /// settings.
 ///
 /// # Errors
-/// The target is not an unused device, it does not support discards, or samples still
-/// hold data.
+/// The device does not support discards, or samples still hold data.
 pub fn run(
     context: &Context,
     what: &str,
-    spec: &TargetSpec,
-    destroy: &DestroyConsent,
+    path: &Path,
+    claim: &Claim,
 ) -> anyhow::Result<Vec<Field>> {
-    let TargetSpec::Device(path) = spec else {
-        let problem = format!("--purge is for block devices, but {spec} is none");
-        return Err(spec.refused(problem).hint("leave --purge out").into());
-    };
-    let claim = device::claim(path, true, destroy, None)?;
     let path = path.display();
     if !claim.takes_discards() {
         let problem = format!("--purge: {path} does not support discards; nothing was written");

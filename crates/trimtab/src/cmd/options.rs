@@ -3,6 +3,7 @@
 
 use crate::report::file::{self, OverwriteMode};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde_json::json;
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -202,6 +203,9 @@ pub fn write_to(
     let place = if force { OverwriteMode::Replace } else { OverwriteMode::New };
     let written = file::write(output, bytes, place)?;
     context.remark(&format!("{what}: {}", written.display()));
+    if context.json && !trimtab_linux::output::has_reported() {
+        context.report("file", 1, &json!({ "file": written }), String::new)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -16,6 +16,7 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 use trimtab_drive::{Command, Extent};
 use trimtab_linux::output::Context;
+use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::sys::interrupt;
 use trimtab_report::layout::on_screen;
@@ -30,6 +31,9 @@ use trimtab_study::document::Table;
 use trimtab_vssd::status::RequestsByKind;
 use trimtab_vssd::trace::TraceSource;
 use trimtab_vssd::trace::timing;
+
+/// Remark on policies that trim after the trace.
+const UNTIMED: &str = "trims after the trace (--rest) take no time of the replay";
 
 /// Replays the trace under each policy, keeps each replay as a run and prints the
 /// outcomes.
@@ -61,7 +65,7 @@ pub fn run(request: &DriveReplayArgs, context: &Context) -> anyhow::Result<ExitC
     }
     let replays: Vec<_> = outcomes.iter().map(|(trim, outcome)| as_json(trim, outcome)).collect();
     let document = json!({ "drive": spec.name, "size": spec.capacity_bytes, "replays": replays });
-    context.report("drive-replay", 1, &document, || in_words(&outcomes))?;
+    context.report("drive-replay", 1, &document, || in_words(&outcomes, request.rest.is_some()))?;
     for id in kept {
         let id = id.context("the result above could not be stored")?;
         context.remark(&format!("kept as {id}: trimtab results show {}", id.short()));
@@ -81,7 +85,7 @@ fn as_json(trim: &str, outcome: &ReplayOutcome) -> serde_json::Value {
     })
 }
 
-fn in_words(outcomes: &[(String, ReplayOutcome)]) -> String {
+fn in_words(outcomes: &[(String, ReplayOutcome)], rests: bool) -> String {
     let mut table = Table::new(
         "",
         &[
@@ -112,7 +116,9 @@ fn in_words(outcomes: &[(String, ReplayOutcome)]) -> String {
             outcome.account.never_told.to_string(),
         ]);
     }
-    on_screen(&table)
+    let is_steered = rests && outcomes.iter().any(|(trim, _)| trim != "recorded");
+    let remark = if is_steered { prose(&format!("Remark: {UNTIMED}.")) } else { String::new() };
+    on_screen(&table) + &remark
 }
 
 /// The outcome of a policy, the recording, and deviations from the trace.
@@ -237,6 +243,10 @@ fn kept(header: Run, recorded: RunRecording, outcome: &ReplayOutcome) -> Run {
         Better::Neither,
         outcome.account.never_told.as_f64(),
     ));
+    let is_steered = Field::find(&run.settings, "rest").is_some() && run.policy != "recorded";
+    run.warnings.extend(is_steered.then(|| {
+        Warning::new("replay.rest", Severity::Caution, format!("{UNTIMED}, recorded ones do"))
+    }));
     run.counters = outcome.model.iter().map(|(name, count)| (name.clone(), *count)).collect();
     run
 }

@@ -46,6 +46,13 @@ pub fn file(context: &Context, name: &str) -> anyhow::Result<PathBuf> {
     Ok(directory.join(format!("{name}.toml")))
 }
 
+/// How commands name the twin in `file`: by its own name in the default directory.
+pub fn argument(context: &Context, file: &Path, twin: &Drive) -> String {
+    let is_found = directory(context).is_ok_and(|twins| file.parent() == Some(&twins));
+    let name = if is_found { twin.spec.name.clone() } else { file.display().to_string() };
+    format!("drive:{}", trimtab_linux::output::plain(&name))
+}
+
 /// Identifies the unit of a drive's model, as a hash.
 pub fn which(below: &UnderlyingDrive) -> String {
     recipe::hash(&below.which)

@@ -7,7 +7,7 @@ use super::parameters::{LEGEND, parameters};
 use super::probed_area;
 use crate::cmd::drive::learn::DriveLearnArgs;
 use crate::drives::below::UnderlyingDrive;
-use crate::drives::{self, crew, twins};
+use crate::drives::{self, Drive, crew, twins};
 use crate::report::file::{self, OverwriteMode};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -15,7 +15,6 @@ pub use real::command;
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
-use trimtab_drive::spec::twin::Twin;
 use trimtab_drive::spec::{DriveSpec, text};
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
@@ -102,10 +101,9 @@ pub fn run(request: &DriveLearnArgs, context: &Context) -> anyhow::Result<ExitCo
     })?;
     let today = chrono::Utc::now().format("%Y-%m-%d").to_string();
     let learned = measured.twin(&name, &today, &fitted);
-    let twin = learned.twin.as_ref().expect("what was learned is a twin");
     let place = if request.force { OverwriteMode::Replace } else { OverwriteMode::New };
     let written = file::write(&output, text::file(&learned).as_bytes(), place)?;
-    say(twin, &measured, &fitted, &written, context)
+    say(&learned, &measured, &fitted, &written, context)
 }
 
 /// The drive to learn.
@@ -145,12 +143,13 @@ fn figures(count: usize) -> String {
 }
 
 fn say(
-    twin: &Twin,
+    learned: &Drive,
     measured: &LearnMeasurements,
     fitted: &FitResult,
     written: &Path,
     context: &Context,
 ) -> anyhow::Result<ExitCode> {
+    let twin = learned.twin.as_ref().expect("what was learned is a twin");
     let document = json!({
         "file": written,
         "origin": twin.origin,
@@ -192,7 +191,7 @@ fn say(
             twin.origin.notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
         let path = output::plain(&written.display().to_string()).into_owned();
         let end = if explains {
-            format!("Written to {path}. Use it as drive:{path}")
+            format!("Written to {path}. Use it as {}", twins::argument(context, written, learned))
         } else {
             format!(
                 "Written to {path}. It explains little of the drive, so predictions on \

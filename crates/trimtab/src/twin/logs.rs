@@ -29,6 +29,10 @@ const LEGEND: &str = "The estimate is the best drive's. Measured: the log shows 
     Typical: the log does not show it; the interval is that of the class.";
 /// Reads above this share of the bytes make a log unlike the model's run of writes.
 const READS_MAX: f64 = 0.02;
+/// More writes than this many times the drive are not of one drive.
+const DRIVE_WRITES_MAX: f64 = 1e5;
+/// No drive is faster, in MB/s.
+const RATE_MAX: f64 = 1e6;
 /// Depths further apart than this factor contradict each other.
 const DEPTH_FACTOR: f64 = 1.5;
 
@@ -102,6 +106,19 @@ fn statement(
         ))
         .hint("give a longer log, or a smaller --used"));
     }
+    let drive_writes = series.bytes() / (capacity as f64 * load.used);
+    if drive_writes > DRIVE_WRITES_MAX {
+        return Err(UsageError::new(format!(
+            "the log covers {drive_writes:.1e} times the used {}",
+            Bytes((capacity as f64 * load.used) as u64)
+        ))
+        .hint("check the unit of its column of host writes"));
+    }
+    let rate = series.rate_mbs(0.0, series.bytes());
+    if rate > RATE_MAX {
+        let problem = format!("the log writes {rate:.1e} MB/s, which no drive can");
+        return Err(UsageError::new(problem).hint("check the unit of its times"));
+    }
     let run = Run {
         pattern,
         scattered: true,
@@ -171,20 +188,31 @@ fn say(
                 one.kind.name().to_owned(),
                 format!("{:.digits$}", one.measured),
                 format!("{:.digits$}", one.twin),
-                format!("{:+.1} %", 100.0 * (one.twin / one.measured - 1.0)),
+                match one.twin / one.measured {
+                    ratio @ ..10.0 => format!("{:+.1} %", 100.0 * (ratio - 1.0)),
+                    _ => "over 10 times".to_owned(),
+                },
             ]);
         }
         let head = format!(
-            "{} of writes in the log; {} drives were tried, {} explain it.",
+            "{} of writes in the log; {} drives were tried, {} {}.",
             Bytes(series.bytes() as u64),
             found.tried,
-            twin.members.len()
+            twin.members.len(),
+            if twin.origin.is_explained() {
+                "explain it"
+            } else {
+                "come closest, but none explains it"
+            }
         );
         let notes: String =
             twin.origin.notes.iter().map(|note| prose(&format!("Noticed: {note}."))).collect();
         let path = output::plain(&written.display().to_string()).into_owned();
         let end = if twin.origin.is_explained() {
-            format!("Written to {path}. Use it as drive:{path}")
+            format!(
+                "Written to {path}. Use it as {}",
+                twins::argument(context, written, &found.drive)
+            )
         } else {
             format!(
                 "Written to {path}. It does not explain the log, so predictions on it mean little"

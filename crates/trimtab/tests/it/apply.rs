@@ -261,6 +261,21 @@ fn undo_after_early_killed_apply_has_nothing_to_undo() {
 }
 
 #[test]
+fn unusable_record_is_named() {
+    let system = System::new();
+    system.apply(&["idle", "/home"]).success();
+    let record = "var/lib/trimtab/journal/apply-0002.json";
+    let place = system.0.path().join(record);
+    std::os::unix::fs::symlink("apply-0001.json", &place).unwrap();
+    system.apply(&["--undo"]).code(1).stderr(predicate::str::contains(record));
+    fs::remove_file(&place).unwrap();
+    fs::write(&place, "{}").unwrap();
+    system.apply(&["--undo"]).code(1).stderr(predicate::str::contains("move it to another"));
+    fs::remove_file(place).unwrap();
+    system.apply(&["--undo"]).success();
+}
+
+#[test]
 fn undo_keeps_other_edits_and_refuses_its_own_line() {
     let system = System::new();
     system.json(&["online", "/"]);

@@ -132,6 +132,21 @@ fn pts_report_has_points_and_proof() {
     report.stdout(contains("A new drive of 537 MB stands for a purged one"));
 }
 
+#[test]
+fn stored_pts_run_shows_points_and_proof() {
+    let store = tempfile::tempdir().unwrap();
+    let stored = |args: &[&str]| {
+        let mut command = trimtab();
+        command.arg("--store").arg(store.path().join("r.db")).args(args).assert().success()
+    };
+    let drive = "drive:ocz-vertex-le-100gb";
+    stored(&["bench", "pts", drive, "--capacity", "256MiB", "--test", "lat"]);
+    let points = "mean latency, reads/writes in %";
+    stored(&["results", "show", "last"])
+        .stdout(contains(points).and(contains("Steady in rounds 1 to 5")));
+    stored(&["results", "report", "last", "--output", "-"]).stdout(contains(points));
+}
+
 /// Oracle: the loop device's file, which holds no data after a purge and before the
 /// rounds.
 #[test]
@@ -148,6 +163,8 @@ fn pts_runs_on_purged_device_in_shortened_rounds() {
     pts(&[]).assert().code(2).stderr(contains(format!("add --destroy {node}")));
     let purge = ["--destroy", &node, "--overwrite", "unknown data", "--purge"];
     pts(&purge).assert().code(2).stderr(contains("say --yes to allow it"));
+    // The device is purged only after every consent.
+    assert!(std::fs::read(&node).unwrap().iter().all(|byte| *byte == 7));
     let output = pts(&[&purge[..], &["--yes"]].concat()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -2,6 +2,7 @@
 
 use crate::interrupted::interrupted;
 use crate::support::process;
+use std::process::Stdio;
 
 /// Commands that take far longer than this test; DIR is a directory.
 const COMMANDS: [&str; 15] = [
@@ -21,6 +22,20 @@ const COMMANDS: [&str; 15] = [
     "drive learn drive:ocz-vertex-le-100gb",
     "doctor --all",
 ];
+
+#[test]
+fn closed_pipe_ends_a_benchmark_without_a_message() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let words = ["bench", "postmark", ".", "--transactions", "100", "--reserve", "1MiB"];
+    let mut started = process();
+    started.args(words).args(["--yes", "--quiet"]).current_dir(dir.path());
+    let mut child = started.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(!output.status.success());
+    assert_eq!(dir.path().read_dir().unwrap().count(), 0);
+}
 
 #[test]
 fn sigint_ends_every_command_soon() {

@@ -68,6 +68,28 @@ fn log_with_nand_counters_gives_a_twin_that_shows_them() {
     assert!(members >= 8, "{document}");
 }
 
+/// One rate cannot tell two parameters, however few drives of the search show it.
+#[test]
+fn single_rate_leaves_intervals_of_parameters_wide() {
+    let directory = tempfile::tempdir().unwrap();
+    let sheet = ["drive", "from-datasheet", "mini", "--capacity", "1GiB", "--draws", "0"];
+    let assert = trimtab().args(sheet).args(["--sequential-write", "500"]).assert().success();
+    fs::write(directory.path().join("mini.toml"), &assert.get_output().stdout).unwrap();
+    let mut log = "time_s,host_write_bytes\n1,92000000\n".to_owned();
+    (2..=50).for_each(|second| writeln!(log, "{second},28600000").unwrap());
+    fs::write(directory.path().join("log.csv"), log).unwrap();
+    let args = ["drive", "learn", "drive:./mini.toml", "--output", "twin.toml", "--json"];
+    let mut command = trimtab();
+    command.current_dir(directory.path()).args(args).args(["--from", "log.csv"]).args(LOAD);
+    let assert = command.assert().success();
+    let document: serde_json::Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
+    assert_eq!(document["figures"].as_array().unwrap().len(), 1, "{document}");
+    for one in document["parameters"].as_array().unwrap() {
+        let range = one["high"].as_f64().unwrap() / one["low"].as_f64().unwrap();
+        assert!(range > 1.2, "{one}");
+    }
+}
+
 #[test]
 fn unusable_log_is_one_line_and_status_2() {
     let two = "time_s,host_write_bytes\n1,100\n2,100\n";
@@ -75,6 +97,14 @@ fn unusable_log_is_one_line_and_status_2() {
         ("log.csv", "time_s,nand_write_bytes\n1,2\n", &LOAD[..], "no column of host writes"),
         ("log.csv", two, &LOAD[..], "the log covers 200 B of writes, less than 2 %"),
         ("log.csv", "time_s,host_write_bytes\n1,x\n", &LOAD[..], "line 2: column host_write_bytes"),
+        (
+            "log.csv",
+            "time_s,host_write_bytes\n1,1e300\n",
+            &LOAD[..],
+            "line 2: column host_write_bytes",
+        ),
+        ("log.csv", "time_s,host_write_bytes\n1,1e18\n", &LOAD[..], "unit of its column"),
+        ("log.csv", "interval_s,host_write_bytes\n0,9e10\n", &LOAD[..], "unit of its times"),
         ("log.json", "{\"a\": 1}\n", &LOAD[..], "document 1: it is JSON, but neither"),
         ("a_bw.1.log", "1, 5, 1, 0\n1, 5, 1, 0\n", &LOAD[..], "log_avg_msec=1000"),
         ("log.csv", two, &["--pattern", "uniform"][..], "--state"),

@@ -77,6 +77,13 @@ fn online_recording_replays_under_every_policy() {
     let all = ["recorded", "online", "none", "batched:every=1h", "adaptive", "idle"];
     let mut args = vec!["--rest", "8d"];
     all.iter().for_each(|policy| args.extend(["--trim", policy]));
+    let said = |more: &[&str]| {
+        let mut command = trimtab();
+        command.args(["drive", "replay", trace.to_str().unwrap(), "--drive"]).args(DRIVE).arg("7");
+        String::from_utf8(command.args(more).output().unwrap().stdout).unwrap()
+    };
+    assert!(said(&["--trim", "idle", "--rest", "8d"]).contains("take no time of the replay"));
+    assert!(!said(&["--trim", "recorded", "--rest", "8d"]).contains("take no time"));
     let document = replay(&args);
     assert_eq!(document, replay(&args), "a replay is the same each time");
     let of =

@@ -207,7 +207,9 @@ fn output_overwrites_a_file_only_with_force() {
         assert!(!new.is_empty() && new != b"precious");
         fs::write(out, "precious").unwrap();
         let other = scratch.file("new");
-        run(&[other.to_str().unwrap()]).success();
+        let said = run(&[other.to_str().unwrap(), "--json"]).success().get_output().stdout.clone();
+        let said: Value = serde_json::from_slice(&said).unwrap();
+        assert_eq!(Path::new(said["file"].as_str().unwrap()), other);
         fs::remove_file(other).unwrap();
         // A special file is written to directly.
         assert_eq!(run(&["/dev/stdout"]).success().get_output().stdout.len(), new.len());

@@ -239,7 +239,13 @@ pub fn warnings(sides: &[Side<'_>]) -> Vec<Warning> {
         ("policy", "policy setting", |run| &run.policy_settings),
         ("environment", "environment", |run| &run.environment),
     ];
+    let policy = |side: &Side<'_>| side.runs[0].policy.clone();
+    let one_policy = sides.windows(2).all(|pair| policy(&pair[0]) == policy(&pair[1]));
     for (scope, word, fields) in scopes {
+        // Another policy has other settings.
+        if scope == "policy" && !one_policy {
+            continue;
+        }
         for (key, values) in by_key(sides, fields) {
             differ(
                 sides,

@@ -117,7 +117,7 @@ impl JobFile {
         let mut current: Option<JobDraft> = None;
         let mut in_global = false;
         let (mut end, mut clones) = (0, 0);
-        for (line, text) in (1..).zip(text.lines()) {
+        for (line, text) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
             end = line;
             let text = text.split([';', '#']).next().unwrap_or("").trim();
             let wrong = |text: String| Err(JobFileError { line, text });

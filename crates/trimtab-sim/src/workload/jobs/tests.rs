@@ -189,6 +189,12 @@ fn suffixes_are_those_of_fio() {
 }
 
 #[test]
+fn byte_order_mark_of_a_job_file_is_skipped() {
+    let marked = JobFile::parse("\u{feff}[j]\nbs=8k\n").unwrap();
+    assert_eq!(marked.jobs, [job("bs=8k")]);
+}
+
+#[test]
 fn unsupported_text_is_refused_with_line_and_advice() {
     for (text, expected) in [
         ("", "line 1: the file has no job"),

@@ -226,7 +226,7 @@ fn knobs(start: &Drive, reported: &ReportedProperties) -> Vec<Knob> {
                 change(spec, |flash| flash.ftl.metadata_permille = libm::round(value) as u32)
             },
             "NAND counters",
-            "needs NAND writes in bytes, and NAND reads or a start before collection",
+            "needs NAND writes in bytes, and NAND reads or several rows before collection",
         ),
         knob(
             "flash.ftl.gc.die_wait_permille",
@@ -243,7 +243,7 @@ fn knobs(start: &Drive, reported: &ReportedProperties) -> Vec<Knob> {
                 change(spec, |flash| flash.ftl.gc.die_wait_permille = libm::round(value) as u32)
             },
             "steady rate and WAF",
-            "only NAND counters tell it from spare space well",
+            "its effect resembles that of spare space; NAND counters tell them apart best",
         ),
         knob(
             "flash.geometry.blocks_per_plane",
@@ -352,8 +352,8 @@ fn figures(
         .is_some_and(|stated| !(1.0 / HOST_FACTOR..HOST_FACTOR).contains(&(fresh / stated)));
     if starts_fresh && is_limit(fresh) && host_limit {
         notes.push(format!(
-            "the fresh rate of {fresh:.0} MB/s is far from the {:.0} MB/s of the drive file: the \
-             host or another limit; it is not used for the program time",
+            "the fresh rate of {fresh:.2} MB/s is far from the {:.0} MB/s of the drive file: a \
+             limit of the host, or a wrong unit; it is not used for the program time",
             fresh_published.unwrap_or(0.0)
         ));
     } else if starts_fresh && is_limit(fresh) {
@@ -653,13 +653,19 @@ fn twin(
         figures.iter().map(|one| (one.twin / one.measured - 1.0).abs()).collect();
     offs.sort_by(f64::total_cmp);
     let off = offs.get(offs.len() * 2 / 3).or(offs.last()).copied().unwrap_or(0.0);
+    let is_few = members.len() < MEMBERS_MIN;
     let whole = |spec: &DriveSpec, knob: &Knob| libm::round((knob.get)(spec)) as u64;
     let mut parameters: Vec<Parameter> = knobs
         .iter()
         .zip(learned)
         .map(|(knob, learned)| {
             let estimate = whole(&best, knob);
-            let values = members.iter().map(|member| whole(member, knob)).chain([estimate]);
+            // Few members show no range: that of the figures' slopes is added.
+            let unknown = if is_few { libm::sqrt((1.0 - learned).clamp(0.0, 1.0)) } else { 0.0 };
+            let factor = libm::exp(NINE_OF_TEN * knob.sigma * unknown);
+            let around = [estimate as f64 / factor, estimate as f64 * factor];
+            let values = members.iter().map(|member| whole(member, knob));
+            let values = values.chain(around.map(|end| libm::round(end) as u64));
             let (low, high) =
                 (values.clone().min().unwrap_or(estimate), values.max().unwrap_or(estimate));
             let known = known(learned.min(told_by(low, high, knob.sigma)));
@@ -676,7 +682,7 @@ fn twin(
             Parameter { field: knob.field.to_owned(), estimate, low, high, known, source }
         })
         .collect();
-    if members.len() < MEMBERS_MIN || !explains(misfit, off) {
+    if is_few || !explains(misfit, off) {
         bound(&mut parameters);
     }
     let not_shown: Vec<String> = parameters
@@ -694,7 +700,7 @@ fn twin(
     );
     if members.len() < MEMBERS {
         notes.push(format!(
-            "{} of {MEMBERS} drawn drives do not explain the log and were left out",
+            "{} of {MEMBERS} drawn drives are further from the log than the best and were left out",
             MEMBERS - members.len()
         ));
     }

@@ -12,6 +12,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::target::block::{BlockFile, BlockOptions, device};
 use trimtab_linux::target::null::NullBlocks;
+use trimtab_sim::run::Field;
 use trimtab_sim::runner::{RunOutcome, blocks};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::drive::DriveTarget;
@@ -31,6 +32,7 @@ pub fn open(
     spec: &TargetSpec,
     settings: &CrystalSettings,
     workload: &Crystal,
+    purged: &mut Vec<Field>,
 ) -> anyhow::Result<BenchBlocks> {
     let (queue_depth_max, bytes_in_flight_max) = workload.in_flight_max();
     let options = BlockOptions {
@@ -70,6 +72,7 @@ pub fn open(
                 (spec, path),
                 destroy,
                 settings.writes,
+                request.purge.then_some(purged),
                 plan,
             )?
         }

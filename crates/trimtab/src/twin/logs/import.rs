@@ -13,6 +13,8 @@ use trimtab_study::learn::logs::series::{Row, differences};
 
 /// Longest accepted file: a year of seconds, in several columns.
 const BYTES_MAX: u64 = 2 << 30;
+/// Larger than any counter in bytes, and any time in nanoseconds.
+const VALUE_MAX: f64 = 1e19;
 const HINT: &str =
     "give a CSV with a column time_s, logs of fio (*_bw.*.log, *_lat.*.log) or JSON of smartctl";
 /// Entries of a fio log further apart than this many usual spacings have a gap between.
@@ -123,7 +125,7 @@ fn of_csv(bytes: &[u8]) -> Result<Log, String> {
                 Some(*time)
             })
             .collect(),
-        _ => return Err(format!("line 1: no column time_s or interval_s. {HINT}")),
+        _ => return Err(format!("line 1: no column time_s or interval_s; {HINT}")),
     };
     // A counter's first value is only a beginning.
     let is_total = column("host_write_total_bytes").is_some();
@@ -245,10 +247,12 @@ fn columns(bytes: &[u8], notes: &mut Vec<String>) -> Result<(Vec<String>, Column
                 text => Some(
                     text.parse::<f64>()
                         .ok()
-                        .filter(|value| value.is_finite() && (*value >= 0.0 || *name == "time_s"))
+                        .filter(|value| value.abs() <= VALUE_MAX)
+                        .filter(|value| *value >= 0.0 || *name == "time_s")
                         .ok_or_else(|| {
                             format!(
-                                "line {line}: column {name} holds '{text}', not a number from 0 up"
+                                "line {line}: column {name} holds '{text}', not a number from 0 \
+                                 to {VALUE_MAX:e}"
                             )
                         })?,
                 ),
