@@ -112,7 +112,11 @@ impl<D: Device> Volume<D> {
                 }
             }
         };
-        consider(self.queue.next_dispatch(), VolumeEvent::Dispatch);
+        match self.queue.next_dispatch() {
+            // No other event is earlier.
+            Some(at) if at <= now => return Some((now, VolumeEvent::Dispatch)),
+            at => consider(at, VolumeEvent::Dispatch),
+        }
         consider(self.next_batch_done().map(|(done, _)| done), VolumeEvent::BatchDone);
         if let Some(commit) = &self.commit {
             consider(self.commit_ready(commit), VolumeEvent::Commit);

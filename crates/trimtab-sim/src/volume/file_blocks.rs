@@ -2,15 +2,14 @@
 
 use super::Volume;
 use super::ops::{errno, refused};
-use super::queue::{Ticket, Urgency};
+use super::queue::{Ticket, Urgency, insert_sorted};
 use super::spec::BLOCK;
 use crate::op::Payload;
 use crate::target::{BlockCompletion, BlockInfo, BlockTarget, Clock, TargetError, TargetResult};
-use alloc::collections::BinaryHeap;
+use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Device, Extent};
 
@@ -37,7 +36,7 @@ pub struct FileBlocks<'v, D> {
     /// In flight with unknown completion time.
     waiting: Vec<InFlightOp>,
     /// In flight with known completion time, earliest first.
-    known: BinaryHeap<Reverse<(Nanos, InFlightOp)>>,
+    known: VecDeque<(Nanos, InFlightOp)>,
     submitted: u64,
 }
 
@@ -70,7 +69,7 @@ impl<'v, D: Device> FileBlocks<'v, D> {
             info,
             runs,
             waiting: Vec::new(),
-            known: BinaryHeap::new(),
+            known: VecDeque::new(),
             submitted: 0,
         })
     }
@@ -83,22 +82,21 @@ impl<'v, D: Device> FileBlocks<'v, D> {
     fn refused(&self, op: &Command<'_>, why: (i32, &str)) -> TargetError {
         refused("do", format!("{} of {}", op.kind().name(), self.path), why)
     }
+}
 
-    /// Volume ranges of `len` bytes of the file from `offset`.
-    fn parts(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
-        let (mut at, end) = ((offset / BLOCK) as u32, ((offset + len) / BLOCK) as u32);
-        let mut run = self.runs.partition_point(|(from, ..)| *from <= at).saturating_sub(1);
-        let mut parts = Vec::with_capacity(1);
-        while at < end {
-            let (from, start, n) = self.runs[run];
+/// Volume blocks of `len` bytes from `offset` of the file of `runs`: the first and the
+/// number of each part.
+fn parts(runs: &[(u32, u32, u32)], offset: u64, len: u64) -> impl Iterator<Item = (u32, u32)> {
+    let (mut at, end) = ((offset / BLOCK) as u32, ((offset + len) / BLOCK) as u32);
+    let first = runs.partition_point(|(from, ..)| *from <= at).saturating_sub(1);
+    runs[first..].iter().map_while(move |(from, start, n)| {
+        (at < end).then(|| {
             let inside = at - from;
             let blocks = (n - inside).min(end - at);
-            parts.push((self.volume.offset(start + inside), u64::from(blocks) * BLOCK));
             at += blocks;
-            run += 1;
-        }
-        parts
-    }
+            (start + inside, blocks)
+        })
+    })
 }
 
 impl<D: Device> Clock for FileBlocks<'_, D> {
@@ -130,12 +128,14 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
         {
             return Err(self.refused(&op, errno::EINVAL));
         }
-        let parts = self.parts(offset, len);
         let volume = &mut *self.volume;
         volume.work(volume.spec.host.extent);
         volume.healthy("write to", &self.path)?;
         let issued = volume.now;
         let ticket = volume.queue.ticket();
+        let start = volume.start;
+        let parts = parts(&self.runs, offset, len)
+            .map(|(block, n)| (start + u64::from(block) * BLOCK, u64::from(n) * BLOCK));
         match op {
             Command::Write(_, class) => {
                 for (at, n) in parts {
@@ -162,7 +162,7 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
             let now = self.volume.now;
             match self.next_completion() {
                 Some((completed, InFlightOp { tag, ticket, issued, .. })) if completed <= now => {
-                    self.known.pop();
+                    self.known.pop_front();
                     self.volume.queue.finish(ticket);
                     done.push(BlockCompletion {
                         tag,
@@ -192,18 +192,18 @@ impl<D: Device> FileBlocks<'_, D> {
         let (volume, known) = (&*self.volume, &mut self.known);
         self.waiting.retain(|one| match volume.queue.done(one.ticket) {
             Some(done) => {
-                known.push(Reverse((done, *one)));
+                insert_sorted(known, (done, *one));
                 false
             }
             None => true,
         });
-        self.known.peek().map(|Reverse(first)| *first)
+        self.known.front().copied()
     }
 }
 
 impl<D> Drop for FileBlocks<'_, D> {
     fn drop(&mut self) {
-        for one in self.waiting.drain(..).chain(self.known.drain().map(|Reverse((_, one))| one)) {
+        for one in self.waiting.drain(..).chain(self.known.drain(..).map(|(_, one)| one)) {
             self.volume.queue.forget(one.ticket);
         }
     }

@@ -2,9 +2,8 @@
 //! limits the number in flight on the drive.
 
 use super::spec::BlockLayer;
-use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::discards::Amount;
 use trimtab_drive::units::Nanos;
@@ -99,7 +98,8 @@ pub struct BlockQueue<D> {
     plug: Vec<(QueuedRequest, Urgency)>,
     sync: VecDeque<QueuedRequest>,
     background: VecDeque<QueuedRequest>,
-    in_flight: BinaryHeap<Reverse<Nanos>>,
+    /// Completion times, ascending.
+    in_flight: VecDeque<Nanos>,
     tickets: Vec<TicketState>,
     spare: Vec<u32>,
     /// Submission time of the last command.
@@ -117,6 +117,12 @@ pub struct BlockQueue<D> {
     pub failed: Option<Refusal>,
 }
 
+/// Inserts `value` into `sorted`; quick for values that are larger than most.
+pub(super) fn insert_sorted<T: Ord>(sorted: &mut VecDeque<T>, value: T) {
+    let at = sorted.iter().rposition(|other| *other <= value).map_or(0, |at| at + 1);
+    sorted.insert(at, value);
+}
+
 impl<D> BlockQueue<D> {
     pub(super) fn new(drive: D, layer: BlockLayer) -> Self {
         Self {
@@ -125,7 +131,7 @@ impl<D> BlockQueue<D> {
             plug: Vec::with_capacity(PLUG_REQUESTS),
             sync: VecDeque::new(),
             background: VecDeque::new(),
-            in_flight: BinaryHeap::new(),
+            in_flight: VecDeque::new(),
             tickets: Vec::new(),
             spare: Vec::new(),
             submitted: Nanos::ZERO,
@@ -284,15 +290,15 @@ impl<D> BlockQueue<D> {
     fn slot(&self) -> Nanos {
         // Entries completed by the last submission have been removed.
         let full = self.in_flight.len() >= self.layer.queue_depth.max(1) as usize;
-        match self.in_flight.peek() {
-            Some(Reverse(first)) if full => self.submitted.max(*first),
+        match self.in_flight.front() {
+            Some(first) if full => self.submitted.max(*first),
             _ => self.submitted,
         }
     }
 
     fn retire(&mut self, at: Nanos) {
-        while self.in_flight.peek().is_some_and(|Reverse(first)| *first <= at) {
-            self.in_flight.pop();
+        while self.in_flight.front().is_some_and(|first| *first <= at) {
+            self.in_flight.pop_front();
         }
     }
 }
@@ -375,7 +381,7 @@ impl<D: Device> BlockQueue<D> {
     fn after(&mut self, at: Nanos, done: Nanos) {
         self.submitted = at;
         self.busy_until = self.busy_until.max(done);
-        self.in_flight.push(Reverse(done));
+        insert_sorted(&mut self.in_flight, done);
     }
 
     /// Reports to the drive that it stays idle until `until`.
