@@ -7,6 +7,7 @@ use crate::policy::{Observation, PolicyState};
 use crate::target::{TrimOutcome, TrimWindow};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use trimtab_drive::units::{Bytes, Nanos};
 
 /// Largest piece relative to the largest measured one: the cost per byte may vary with
@@ -119,6 +120,8 @@ pub(super) struct Pace {
     towards: usize,
     /// Request without a reply yet, and true for a trial.
     sent: Option<(TrimWindow, bool)>,
+    /// Result of [`piece`](Self::piece) for the costs learned so far.
+    sized: Cell<Option<Bytes>>,
     /// Active until the size is known.
     pub(super) search: Option<SizeSearch>,
 }
@@ -138,6 +141,7 @@ impl Pace {
                 .get("idle.towards")
                 .map_or(1, |towards| (towards as usize).min(TOWARDS.len() - 1)),
             sent: None,
+            sized: Cell::default(),
             search: searching.then(SizeSearch::default),
         }
     }
@@ -165,6 +169,7 @@ impl Pace {
     ) -> Option<SentPiece> {
         let (sent, trial) = self.sent.take()?;
         let (piece, largest) = (self.piece(settings), self.commands.largest());
+        self.sized.take();
         if observation.put_off {
             return None;
         }
@@ -290,9 +295,15 @@ impl Pace {
     /// exceeds the budget, the largest whose byte cost does not exceed the fixed cost:
     /// the wait at most doubles, and larger ones would save at most half of the time.
     pub(super) fn piece(&self, settings: &IdleSettings) -> Bytes {
-        if let Some(piece) = self.at_once {
+        if let Some(piece) = self.at_once.or(self.sized.get()) {
             return piece;
         }
+        let piece = self.size(settings);
+        self.sized.set(Some(piece));
+        piece
+    }
+
+    fn size(&self, settings: &IdleSettings) -> Bytes {
         let (least, most) = (settings.piece_min.0, settings.piece_max.0.max(settings.piece_min.0));
         if !self.commands.known() {
             return Bytes(least);
