@@ -1,11 +1,10 @@
-//! Content of each superblock. Scans the whole map, so it is for reports only.
+//! Content of each superblock. Scans the map, so it is for reports only.
 
-use super::{Ssd, TRIMMED};
+use super::Ssd;
 use crate::Extent;
 use crate::Superblock;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 impl Ssd {
     /// Content of every superblock in physical order. The host needs the extents of
@@ -14,17 +13,21 @@ impl Ssd {
         let ftl = &self.ftl;
         let unit_bytes = self.layout.unit_bytes;
         let mut all = vec![Superblock::default(); ftl.blocks.len()];
-        let units = ftl.map.len();
+        let shift = self.layout.shift;
         let mut counted = 0;
         for extent in needed {
-            let first = ((extent.offset / unit_bytes) as usize).clamp(counted, units);
-            let end =
-                ((extent.offset + extent.len).div_ceil(unit_bytes) as usize).clamp(first, units);
-            self.count(counted..first, &mut all, |block| &mut block.unneeded);
-            self.count(first..end, &mut all, |block| &mut block.needed);
-            counted = end;
+            let first = ((extent.offset / unit_bytes) as usize).clamp(counted, ftl.map.len());
+            counted = ((extent.offset + extent.len).div_ceil(unit_bytes) as usize)
+                .clamp(first, ftl.map.len());
+            let mut unit = first as u32;
+            for run in ftl.map[first..counted].chunk_by(|a, b| a >> shift == b >> shift) {
+                let count = run.len() as u32;
+                let slots = ftl.packed.as_ref().map_or(count, |all| all.slots_of(unit, count));
+                // Unmapped units count for superblock 0, which does not exist.
+                all[(run[0] >> shift) as usize].needed += u64::from(slots);
+                unit += count;
+            }
         }
-        self.count(counted..units, &mut all, |block| &mut block.unneeded);
         let mut free = vec![0_u64; all.len()];
         for (_, _, block) in ftl.pool.free_entries() {
             free[block as usize] = u64::from(self.layout.superblock_slots);
@@ -40,27 +43,11 @@ impl Ssd {
             } else {
                 self.layout.superblock_slots
             });
+            // Unwritten slots of an open superblock count as valid.
+            let written = u64::from(ftl.blocks[at].valid).saturating_sub(free[at]);
+            block.unneeded = written.saturating_sub(block.needed);
             block.stale = block.slots.saturating_sub(free[at] + block.needed + block.unneeded);
         }
         all.split_off(1)
-    }
-
-    /// Adds the slots of mapped `units` to a part of their superblocks.
-    fn count(
-        &self,
-        units: Range<usize>,
-        all: &mut [Superblock],
-        part: impl Fn(&mut Superblock) -> &mut u64,
-    ) {
-        for (unit, address) in
-            units.clone().zip(&self.ftl.map[units]).filter(|(_, address)| **address > TRIMMED)
-        {
-            let slots = self
-                .ftl
-                .packed
-                .as_ref()
-                .map_or(1, |packed| u64::from(packed.slots_of(unit as u32, 1)));
-            *part(&mut all[(address >> self.layout.shift) as usize]) += slots;
-        }
     }
 }
