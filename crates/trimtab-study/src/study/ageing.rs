@@ -105,7 +105,8 @@ pub struct Ageing {
     pub daily: f64,
     /// Capacity of the scaled-down drive.
     pub size: Bytes,
-    /// Measures sustained random writes three times near the end instead of once.
+    /// Measures sustained random writes three times near the end instead of once, and
+    /// bursts.
     pub thorough: bool,
     /// Additional settings of this run.
     pub notes: Vec<Field>,
@@ -176,7 +177,7 @@ impl Ageing {
         let sessions = libm::ceil(self.drive_writes * SESSIONS_PER_DRIVE_WRITE as f64) as u64;
         let sustained_at = if self.thorough { SUSTAINED_AT.as_slice() } else { &SUSTAINED_AT[2..] };
         let mut months = Months::new(writes, sessions, sustained_at);
-        months.pictured = self.pictured;
+        (months.bursts, months.pictured) = (self.thorough, self.pictured);
         let mut workload = Churn::new(settings, self.setup.seed);
         let end = match months.run(&mut workload, &mut target, &mut recorder, observer) {
             Ok(end) => end,
@@ -266,6 +267,8 @@ struct Months {
     sustained_at: &'static [u64],
     inspections: Vec<Inspection>,
     sustained: Vec<SustainedFigures>,
+    /// Measures bursts.
+    bursts: bool,
     /// Records superblock snapshots: bytes written so far, and the state of each
     /// superblock.
     pictured: bool,
@@ -284,6 +287,7 @@ impl Months {
             sustained_at,
             inspections,
             sustained: Vec::new(),
+            bursts: false,
             pictured: false,
             moments: Vec::new(),
             counted: (0, 0),
@@ -365,7 +369,7 @@ impl Months {
         with_burst: bool,
         observer: &dyn Observer,
     ) -> TargetResult {
-        let burst = if with_burst {
+        let burst = if with_burst && self.bursts {
             Some(self.writes.burst(target, self.inspections.len() as u64, observer)?)
         } else {
             None
