@@ -465,7 +465,7 @@ impl Policy for IdlePolicy {
             ..observation.clone()
         };
         self.learn(observation);
-        self.at_once = self.pace.decide_at_once(&self.settings, self.may_go_at_once(observation));
+        self.at_once = self.pace.decide_at_once(self.may_go_at_once(observation));
         self.pass.settle(observation);
         self.look_whether_overdue(observation);
         let observation =

@@ -111,7 +111,9 @@ pub(super) struct SentPiece {
 pub(super) struct Pace {
     commands: CostFit,
     recent: RecentCommands,
-    /// Maximum size of cheap commands sent back to back.
+    /// Maximum size of cheap commands; `None` if commands are not cheap.
+    cheap: Option<Bytes>,
+    /// The same while they may be sent back to back.
     at_once: Option<Bytes>,
     /// Cost of a part of a divisible window with all its commands.
     parts: CostFit,
@@ -134,6 +136,7 @@ impl Pace {
         Self {
             commands,
             recent: RecentCommands::default(),
+            cheap: None,
             at_once: None,
             parts: CostFit::restore("parts", state),
             waits: Waits { times: 1.0 },
@@ -183,7 +186,8 @@ impl Pace {
             let command_ns = outcome.took.as_f64() / commands;
             self.commands.add(bytes / commands, command_ns);
             self.recent.add(bytes / commands, command_ns);
-            self.decide_at_once(settings, self.at_once.is_some());
+            self.cheap = self.cheap_piece(settings);
+            self.decide_at_once(self.at_once.is_some());
             if whole_units(piece, observation.granule).is_some() && !observation.by_size {
                 self.parts
                     .add(Bytes(outcome.asked.0.min(sent.len)).as_f64(), outcome.took.as_f64());
@@ -229,8 +233,8 @@ impl Pace {
     }
 
     /// Enables back-to-back commands if recent ones were cheap and `allowed` is true.
-    pub(super) fn decide_at_once(&mut self, settings: &IdleSettings, allowed: bool) -> bool {
-        self.at_once = self.cheap_piece(settings).filter(|_| allowed);
+    pub(super) fn decide_at_once(&mut self, allowed: bool) -> bool {
+        self.at_once = self.cheap.filter(|_| allowed);
         self.at_once.is_some()
     }
 
@@ -629,6 +633,7 @@ mod tests {
             pace.commands.add(*bytes, *nanos);
             pace.recent.add(*bytes, *nanos);
         });
+        pace.cheap = pace.cheap_piece(&settings());
         pace
     }
 
@@ -644,10 +649,11 @@ mod tests {
         assert!(cheap(&[0.9e6, 1.1e6, 1.1e6, 1.1e6]).is_none(), "a single one may be chance");
         assert!(cheap(&[0.2e6, 0.2e6, 5.1e6, 5.1e6]).is_none(), "most are above the budget");
         let mut pace = after(&[(65_536.0, 0.2e6); 4]);
-        assert!(pace.decide_at_once(&settings(), true) && !pace.decide_at_once(&settings(), false));
+        assert!(pace.decide_at_once(true) && !pace.decide_at_once(false));
         pace.recent =
             RecentCommands(pace.recent.0.iter().map(|(bytes, _)| (*bytes, 9e6)).collect());
-        assert!(!pace.decide_at_once(&settings(), true), "no longer cheap");
+        pace.cheap = pace.cheap_piece(&settings());
+        assert!(!pace.decide_at_once(true), "no longer cheap");
     }
 
     #[test]
@@ -668,7 +674,7 @@ mod tests {
     #[test]
     fn search_among_cheap_commands_ends_once_they_stop_growing() {
         let mut pace = after(&[(65_536.0, 0.2e6); 4]);
-        pace.decide_at_once(&settings(), true);
+        pace.decide_at_once(true);
         let outcome = TrimOutcome {
             counted: Some(Amount::new(32, 32 * MIB)),
             took: Nanos(32 * 300_000),
