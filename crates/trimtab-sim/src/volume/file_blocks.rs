@@ -151,7 +151,15 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
             Command::Flush | Command::Trim(_) => volume.queue.flush(issued, ticket),
         }
         volume.queue.unplug();
-        self.waiting.push(InFlightOp { nth: self.submitted, tag, ticket, issued });
+        // What is due now would be sent before any other event.
+        while volume.queue.next_dispatch().is_some_and(|at| at <= issued) {
+            volume.queue.dispatch(issued);
+        }
+        let op = InFlightOp { nth: self.submitted, tag, ticket, issued };
+        match volume.queue.done(ticket) {
+            Some(done) => insert_sorted(&mut self.known, (done, op)),
+            None => self.waiting.push(op),
+        }
         self.submitted += 1;
         Ok(())
     }
