@@ -216,3 +216,21 @@ impl<D> Drop for FileBlocks<'_, D> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_the_range_across_extents() {
+        let runs = [(0, 100, 4), (4, 50, 2), (6, 7, 9)];
+        let of = |block: u64, blocks: u64| {
+            parts(&runs, block * BLOCK, blocks * BLOCK).collect::<Vec<_>>()
+        };
+        assert_eq!(of(3, 4), [(103, 1), (50, 2), (7, 1)]);
+        assert_eq!(of(1, 2), [(101, 2)]);
+        assert_eq!(of(4, 2), [(50, 2)]);
+        assert_eq!(of(14, 1), [(15, 1)]);
+        assert_eq!(of(0, 0), []);
+    }
+}
