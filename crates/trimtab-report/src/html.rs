@@ -8,8 +8,7 @@ use std::fmt::Write as _;
 use trimtab_linux::output::lines::atoms;
 use trimtab_sim::run::Warning;
 use trimtab_study::document::{
-    Chart, ChartKind, Document, Film, Findings, LatencyHeatmap, NoteKind, SectionBlock,
-    StudyAnswer, Table, thinned,
+    Chart, ChartKind, Document, Findings, NoteKind, SectionBlock, StudyAnswer, Table, thinned,
 };
 
 /// Points of a line that are drawn and listed; the store has all of them.
@@ -141,14 +140,6 @@ impl Page {
                 let live = page_data::chart(&chart).map(|value| self.keep(value));
                 write_chart(&mut self.html, &chart, self.charts, live);
             }
-            SectionBlock::Film(film) => {
-                let live = self.keep(page_data::film(film));
-                write_film(&mut self.html, film, live);
-            }
-            SectionBlock::Heat(heat) => {
-                let live = self.keep(page_data::heat(heat));
-                write_heat(&mut self.html, heat, live);
-            }
             SectionBlock::Warnings(warnings) => write_warnings(html, warnings),
         }
     }
@@ -187,8 +178,6 @@ fn look_style() -> String {
         );
     };
     palette::LIGHT.iter().zip(palette::DARK).for_each(|(a, b)| dark(a, b));
-    palette::HOLDS_LIGHT.iter().zip(palette::HOLDS_DARK).for_each(|(a, b)| dark(a, b));
-    svg::SHADES.iter().zip(svg::SHADES.iter().rev()).for_each(|(a, b)| dark(a, b));
     for (light, dash) in
         palette::LIGHT.iter().zip(palette::DASHES).filter(|(_, dash)| !dash.is_empty())
     {
@@ -196,26 +185,15 @@ fn look_style() -> String {
         let _ = writeln!(style, "svg [stroke=\"{light}\"]{{stroke-dasharray:{}}}", dash.join(" "));
     }
     // The same for the script, which no style sheet reaches.
-    let variables = |colours: &[&str], holds: &[&str]| {
-        let looks = colours.iter().enumerate().map(|(at, colour)| format!("--look{at}:{colour};"));
-        looks
-            .chain(holds.iter().enumerate().map(|(at, colour)| format!("--hold{at}:{colour};")))
-            .collect::<String>()
+    let variables = |colours: &[&str]| {
+        let looks = colours.iter().enumerate();
+        looks.map(|(at, colour)| format!("--look{at}:{colour};")).collect::<String>()
     };
-    let shades = |shades: &mut dyn Iterator<Item = &&str>| {
-        shades.enumerate().map(|(at, colour)| format!("--shade{at}:{colour};")).collect::<String>()
-    };
+    let _ = writeln!(style, ":root{{{}}}", variables(&palette::LIGHT));
     let _ = writeln!(
         style,
-        ":root{{{}{}}}",
-        variables(&palette::LIGHT, &palette::HOLDS_LIGHT),
-        shades(&mut svg::SHADES.iter())
-    );
-    let _ = writeln!(
-        style,
-        "@media screen and (prefers-color-scheme:dark){{:root{{{}{}}}}}",
-        variables(&palette::DARK, &palette::HOLDS_DARK),
-        shades(&mut svg::SHADES.iter().rev())
+        "@media screen and (prefers-color-scheme:dark){{:root{{{}}}}}",
+        variables(&palette::DARK)
     );
     style
 }
@@ -409,78 +387,6 @@ fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usi
     let _ = writeln!(html, "<details class=\"numbers\"><summary>The numbers</summary>");
     write_table(html, &chart.table((&chart.y_label, plain), plain), false);
     html.push_str("</details>\n</figure>\n");
-}
-
-/// The start of a figure: its title and the static picture.
-fn write_still(
-    html: &mut String,
-    class: &str,
-    title: &str,
-    live: usize,
-    picture: Option<impl std::fmt::Display>,
-) {
-    let title = prose(title);
-    let _ = writeln!(
-        html,
-        "<figure class=\"{class}\" data-chart=\"{live}\">\n\
-            <figcaption>{title}</figcaption>\n<div class=\"still\">"
-    );
-    match picture {
-        Some(picture) => drop(writeln!(html, "<div class=\"plot\">{picture}</div>")),
-        None => html.push_str("<p>There is nothing to draw.</p>\n"),
-    }
-    html.push_str("</div>\n");
-}
-
-/// The superblocks of two drives.
-fn write_film(html: &mut String, film: &Film, live: usize) {
-    write_still(html, "film", &film.title, live, svg::film(film));
-    html.push_str("<ul class=\"legend\">");
-    const HOLDS: [&str; 5] = [
-        "data that the filesystem needs",
-        "deleted, but kept by the drive (struck out)",
-        "stale: overwritten or trimmed, not erased yet",
-        "",
-        "erased",
-    ];
-    for (at, name) in HOLDS.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
-        let fill = palette::HOLDS_LIGHT.get(at).copied().filter(|_| at < 3).unwrap_or("none");
-        let strike = if at == 1 {
-            format!("<path d=\"M1 11L11 1\" stroke=\"{}\"/>", palette::HOLDS_LIGHT[3])
-        } else {
-            String::new()
-        };
-        let _ = write!(
-            html,
-            "<li><svg class=\"swatch\" viewBox=\"0 0 12 12\" \
-                aria-hidden=\"true\"><rect x=\"1\" y=\"1\" width=\"10\" height=\"10\" \
-                fill=\"{fill}\" stroke=\"#333333\"/>{strike}</svg>{name}</li>"
-        );
-    }
-    if film.drives.iter().any(|(_, map)| map.one_bit.contains(&1)) {
-        html.push_str("<li>▫ in one-bit mode</li>");
-    }
-    html.push_str("</ul>\n</figure>\n");
-}
-
-/// Latencies over time during two trims.
-fn write_heat(html: &mut String, heat: &LatencyHeatmap, live: usize) {
-    write_still(html, "heat", &heat.title, live, svg::heat(heat));
-    html.push_str("<ul class=\"legend\"><li>");
-    for shade in svg::SHADES {
-        let _ = write!(
-            html,
-            "<svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect \
-                width=\"12\" height=\"12\" fill=\"{shade}\"/></svg>"
-        );
-    }
-    let _ = write!(
-        html,
-        "few to many at that time</li><li><svg class=\"swatch\" viewBox=\"0 0 28 \
-            10\" aria-hidden=\"true\"><rect y=\"3\" width=\"28\" height=\"5\" \
-            fill=\"{}\"/></svg>a trim was in progress</li></ul>\n</figure>\n",
-        svg::TRIMMING
-    );
 }
 
 /// The chart reduced to a drawable number of points, without control characters, which

@@ -12,12 +12,6 @@ pub const DASHES: [&[u32]; 6] = [&[], &[8, 3], &[2, 3], &[10, 3, 2, 3], &[5, 5],
 /// Shapes of marks.
 pub const SHAPES: [&str; 6] = ["circle", "square", "triangle", "diamond", "cross", "star"];
 
-/// Content of a superblock, on paper: needed data, deleted data, stale, one-bit mode.
-/// Drawn in this order from the bottom; deleted data is hatched.
-pub const HOLDS_LIGHT: [&str; 4] = ["#0C52D6", "#F67600", "#D7C9B4", "#68375A"];
-/// The same on a dark screen.
-pub const HOLDS_DARK: [&str; 4] = ["#5A91F4", "#FF882A", "#5E4950", "#F8DCE7"];
-
 /// Looks for `names`: by policy if all policies differ, else in sequence.
 pub fn looks(names: &[&str]) -> Vec<usize> {
     let of_policies: Option<Vec<usize>> = names.iter().map(policy_of).collect();
@@ -176,8 +170,6 @@ mod tests {
     fn colours_are_distinct_in_every_kind_of_vision() {
         check(&LIGHT, 25.0);
         check(&DARK, 25.0);
-        check(&HOLDS_LIGHT, 25.0);
-        check(&HOLDS_DARK, 25.0);
         for (colours, paper) in [(LIGHT, "#FFFFFF"), (DARK, "#0D1117")] {
             for colour in colours {
                 assert!(contrast(colour, paper) >= 3.0, "{colour}: {:.1}", contrast(colour, paper));

@@ -1,12 +1,6 @@
 //! Charts as inline SVG. The page's style sheet maps the colours, so one picture serves
 //! light, dark and print.
 
-mod film;
-mod heat;
-
-pub use film::film;
-pub use heat::{SHADES, TRIMMING, heat};
-
 use super::palette;
 use plotters::coord::Shift;
 use plotters::prelude::*;

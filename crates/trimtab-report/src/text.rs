@@ -137,8 +137,6 @@ impl Screen {
             SectionBlock::Caption(_) => {}
             SectionBlock::Table(table) => self.table(table),
             SectionBlock::Chart(chart) => self.chart(chart),
-            SectionBlock::Film(film) => self.table(&film.table()),
-            SectionBlock::Heat(heat) => self.table(&heat.table()),
             SectionBlock::Warnings(warnings) => {
                 self.text.push_str(&warnings_at(warnings, self.width))
             }

@@ -9,7 +9,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::units::{Nanos, grouped, three_digits};
 use trimtab_sim::run::Warning;
-use trimtab_sim::run::pictures::{LatencyMap, SHARE_MAX, SuperblockMap};
 
 /// A report.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -122,10 +121,6 @@ pub enum SectionBlock {
     Table(Table),
     /// A chart. Its numbers are also shown as a table.
     Chart(Chart),
-    /// State of the drive over time.
-    Film(Film),
-    /// Latencies over time.
-    Heat(LatencyHeatmap),
     /// Warnings about distorted figures.
     Warnings(Vec<Warning>),
 }
@@ -275,73 +270,6 @@ pub struct ScatterPoint {
     pub chosen: bool,
 }
 
-/// State of the superblocks of several drives over time, shown in pairs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Film {
-    /// Title.
-    pub title: String,
-    /// Label of a moment, such as `written since filled, GB`. See `x_scale`.
-    pub x_label: String,
-    /// Factor from the numbers in the maps to the unit of `x_label`.
-    pub x_scale: f64,
-    /// Names and maps of the drives.
-    pub drives: Vec<(String, SuperblockMap)>,
-    /// The two drives shown first.
-    pub shown: [usize; 2],
-}
-
-impl Film {
-    /// Final state of the superblocks of each drive, in per cent of the flash.
-    #[must_use]
-    pub fn table(&self) -> Table {
-        let mut table = Table::new(
-            self.title.clone(),
-            &["policy", "needed", "kept, though no longer needed", "stale", "erased"],
-        );
-        for (name, map) in &self.drives {
-            let each = map.superblocks as usize;
-            let share = |values: &[u8]| {
-                let last = &values[values.len().saturating_sub(each)..];
-                last.iter().map(|v| f64::from(*v)).sum::<f64>()
-                    / f64::from(SHARE_MAX)
-                    / each.max(1) as f64
-                    * 100.0
-            };
-            let (needed, unneeded, stale) =
-                (share(&map.needed), share(&map.unneeded), share(&map.stale));
-            let free = (100.0 - needed - unneeded - stale).max(0.0);
-            let cells = [needed, unneeded, stale, free].map(|percent| format!("{percent:.0} %"));
-            table.row(core::iter::once(name.clone()).chain(cells));
-        }
-        table
-    }
-}
-
-impl LatencyHeatmap {
-    /// Longest latency and number of slow requests, by map.
-    #[must_use]
-    pub fn table(&self) -> Table {
-        let mut table =
-            Table::new(self.title.clone(), &["policy", "requests", "over 0.1 s", "longest"]);
-        for (name, map) in &self.maps {
-            let count = |least: Nanos| {
-                map.cells
-                    .iter()
-                    .filter(|cell| LatencyMap::least(cell.1) >= least)
-                    .map(|cell| cell.2)
-                    .sum::<u64>()
-            };
-            table.row([
-                name.clone(),
-                grouped(count(Nanos::ZERO)),
-                grouped(count(Nanos::from_millis(100))),
-                map.longest_in_words(),
-            ]);
-        }
-        table
-    }
-}
-
 /// The label of a vertical axis without its unit, and a formatter for its values.
 #[must_use]
 pub fn read_as(label: &str) -> (&str, fn(f64) -> String) {
@@ -428,19 +356,6 @@ impl Chart {
         }
         table
     }
-}
-
-/// Latencies over time, shown in pairs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LatencyHeatmap {
-    /// Title.
-    pub title: String,
-    /// Label of the vertical axis, with its unit.
-    pub y_label: String,
-    /// Names and maps.
-    pub maps: Vec<(String, LatencyMap)>,
-    /// The two maps shown first.
-    pub shown: [usize; 2],
 }
 
 /// A line of a chart.

@@ -54,8 +54,6 @@ fn sections(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     sections.extend(pictures::cost_and_gain(verdict));
     sections.extend(months::lines(verdict));
-    sections.extend(pictures::drive(verdict));
-    sections.extend(pictures::beside_a_trim(verdict));
     if sections.is_empty() {
         sections.extend(charts(verdict.study()));
     }

@@ -216,20 +216,16 @@ impl StudyCell {
         }
     }
 
-    /// Months of use without notes and pictures, as text; `None` for other work.
+    /// Months of use without notes, as text; `None` for other work.
     fn months(&self) -> Option<String> {
         let StudyCellWork::Months(ageing) = &self.work else { return None };
-        let plain = Ageing { notes: Vec::new(), pictured: false, ..(**ageing).clone() };
+        let plain = Ageing { notes: Vec::new(), ..(**ageing).clone() };
         Some(format!("{:?} {plain:?}", self.policy))
     }
 
     /// True if a run of `self` contains all of a run of `other`.
     pub fn covers(&self, other: &Self) -> bool {
-        let pictured =
-            |cell: &Self| matches!(&cell.work, StudyCellWork::Months(ageing) if ageing.pictured);
-        self.months().is_some()
-            && self.months() == other.months()
-            && (pictured(self) || !pictured(other))
+        self.months().is_some() && self.months() == other.months()
     }
 
     /// The run of this cell, from a `run` of `other`, which is this cell or
@@ -241,7 +237,6 @@ impl StudyCell {
         {
             run.settings.truncate(run.settings.len() - theirs.notes.len());
             run.settings.extend(mine.notes.clone());
-            run.pictures.superblocks = run.pictures.superblocks.filter(|_| mine.pictured);
         }
         run
     }
@@ -292,11 +287,7 @@ pub fn ageing(setup: &Setup, policies: &[PolicySpec], extent: &StudyExtent) -> V
         let ageing = Ageing::new(setup.clone(), fill, DATA, extent.drive_writes);
         StudyCell {
             question: Question::Ageing,
-            work: StudyCellWork::Months(Box::new(Ageing {
-                size: extent.aged,
-                pictured: true,
-                ..ageing
-            })),
+            work: StudyCellWork::Months(Box::new(Ageing { size: extent.aged, ..ageing })),
             policy: *policy,
         }
     };
@@ -374,6 +365,5 @@ mod tests {
         let [cell] = covered[..] else { panic!("{} cells", covered.len()) };
         assert_eq!(cell.title(), "x: batched at 60 % full, incompressible");
         assert!(cell.adapt(&run, &months) == cell.run(&mut ()).unwrap().0);
-        assert!(!cell.covers(&months), "it has no pictures");
     }
 }
