@@ -84,12 +84,6 @@ impl Study {
         shown(&self.study.ageing)
     }
 
-    /// Data and tuning: each run changes one setting.
-    #[getter]
-    fn tuning(&self) -> Vec<Run> {
-        shown(&self.study.tuning)
-    }
-
     /// Confidence in the verdict, from repeats or from varied assumptions.
     #[getter]
     fn sure<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -204,17 +198,15 @@ fn asked(quick: bool, questions: Option<&[String]>) -> PyResult<StudyRequest> {
     if questions.is_empty() {
         return Err(error("questions: the list is empty; omit it for all questions"));
     }
-    (asked.deleting, asked.extent.ageing, asked.extent.tuning, asked.assumptions) =
-        (false, false, false, None);
+    (asked.deleting, asked.extent.ageing, asked.assumptions) = (false, false, None);
     for question in questions {
         match question.as_str() {
             "deleting" => asked.deleting = true,
             "ageing" => asked.extent.ageing = true,
-            "tuning" => asked.extent.tuning = true,
             "assumptions" => asked.assumptions = Some(Breadth::All),
             other => {
                 return Err(error(format!(
-                    "questions: unknown '{other}'; choose deleting, ageing, tuning or assumptions"
+                    "questions: unknown '{other}'; choose deleting, ageing or assumptions"
                 )));
             }
         }

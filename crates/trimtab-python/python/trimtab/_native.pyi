@@ -83,7 +83,7 @@ def study(
     """Studies a modelled drive like ``trimtab study``: the cost of each policy when files are deleted, and its gain
     over months.
 
-    ``questions`` selects from ``deleting``, ``ageing``, ``tuning`` and ``assumptions``. Default: all, without
+    ``questions`` selects from ``deleting``, ``ageing`` and ``assumptions``. Default: all, without
     ``assumptions`` if ``quick``. ``progress`` is called with the number of finished runs.
     """
 
@@ -121,10 +121,6 @@ class Study:
     @property
     def ageing(self) -> list[Run]:
         """Months of churn under each policy at each fill level."""
-    @property
-    def tuning(self) -> list[Run]:
-        """Data and tuning: each run changes one setting."""
-
 @final
 class Drive:
     """A drive specification."""

@@ -326,19 +326,12 @@ fn conditions(verdict: &Verdict<'_>, all: &[&Verdict<'_>], around: &Surroundings
 fn afterwards(verdict: &Verdict<'_>) -> Vec<Note> {
     let study = verdict.study();
     let doctor = format!("trimtab doctor {}", place(study));
-    let first = match verdict.comparison.misaligned() {
-        _ if environment(study, DRIVE_ABSENT).is_some() => {
-            note("First", "no drive answered here: these figures apply to no drive".to_owned())
-        }
-        Some(times) => command(
-            "First",
-            doctor.clone(),
-            &format!("TRIM, alignment; misaligned: {} slower", words::times(times)),
-        ),
-        None if verdict.is_without_trim() => {
-            note("First", "the drive has no TRIM: no policy has any effect".to_owned())
-        }
-        None => command("First", doctor.clone(), TRIM_ARRIVES),
+    let first = if environment(study, DRIVE_ABSENT).is_some() {
+        note("First", "no drive answered here: these figures apply to no drive".to_owned())
+    } else if verdict.is_without_trim() {
+        note("First", "the drive has no TRIM: no policy has any effect".to_owned())
+    } else {
+        command("First", doctor.clone(), TRIM_ARRIVES)
     };
     let mut notes = vec![first];
     notes.extend(caution(verdict).map(|text| note("Caution", text)));

@@ -109,13 +109,6 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
             "a real drive does not report which of its blocks are mapped, stale or free.",
         )
     }));
-    sections.extend(months::tuning(study).or_else(|| {
-        not_measured(
-            "Data and tuning",
-            "'trimtab bench crystal --compressible PERCENT' shows the effect of the \
-                data; 'trimtab doctor' checks alignment and access times.",
-        )
-    }));
     if let Some(sensitivity) = &study.sensitivity {
         sections.extend(assumptions::section(sensitivity));
         sections.extend(sensitivity.ensemble.as_ref().map(assumptions::drives_section));

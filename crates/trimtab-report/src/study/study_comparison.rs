@@ -11,11 +11,9 @@ use trimtab_study::study::metrics::setting;
 
 /// Identifies a run within its study.
 fn cell(run: &Run) -> String {
-    const SET: [&str; 3] = ["fill", "tuning.question", "tuning.choice"];
-    let set = SET.iter().filter_map(|key| setting(run, key));
     let parts: Vec<&str> = [run.workload.as_str(), run.policy.as_str()]
         .into_iter()
-        .chain(set)
+        .chain(setting(run, "fill"))
         .filter(|part| !part.is_empty())
         .collect();
     parts.join(", ")

@@ -166,12 +166,7 @@ fn screen_figures_follow_from_runs() {
         ),
         "{shown}"
     );
-    // 34,600 of 3,800.
-    assert!(
-        shown.contains("9.11× slower")
-            && flat.contains("online: tree's 'delete' takes 3.41 s; none 53.0 ms"),
-        "{shown}"
-    );
+    assert!(flat.contains("online: tree's 'delete' takes 3.41 s; none 53.0 ms"), "{shown}");
     // 32,400 is 5.9 % above 30,600; 9.1 are 11.7 % below 10.3.
     assert!(flat.contains("At 90 % full: idle, 1.06× writes, wear -12 %"), "{shown}");
     // 36,240 is 4.7 % above 34,600; 7.35 cycles are 5.8 % below 7.8.
@@ -263,7 +258,6 @@ fn first_screen_of_incomplete_study_has_an_answer() {
     assert!(screen(&empty, 80).contains("USE  no policy yet"), "{}", screen(&empty, 80));
     let mut only = whole();
     only.ageing.clear();
-    only.tuning.clear();
     only.sensitivity = None;
     only.untried = vec![OmittedPart {
         part: StudyPart::policy("online"),

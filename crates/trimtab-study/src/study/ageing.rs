@@ -103,8 +103,6 @@ pub struct Ageing {
     pub size: Bytes,
     /// Measures sustained random writes three times near the end instead of once.
     pub thorough: bool,
-    /// Additional settings of this run.
-    pub notes: Vec<Field>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -129,16 +127,7 @@ impl Ageing {
     /// Churn at `fill` for `drive_writes` drive-writes, a tenth of the drive per day.
     pub fn new(setup: Setup, fill: f64, class: DataClass, drive_writes: f64) -> Self {
         let mix = churn::Settings { class, ..churn::Settings::default() };
-        Self {
-            setup,
-            fill,
-            mix,
-            drive_writes,
-            daily: DAILY,
-            size: small::SIZE,
-            thorough: true,
-            notes: Vec::new(),
-        }
+        Self { setup, fill, mix, drive_writes, daily: DAILY, size: small::SIZE, thorough: true }
     }
 
     /// Ages a new drive under `policy`.
@@ -209,7 +198,6 @@ impl Ageing {
             Field::new("drive-writes-a-day", self.daily.to_string()),
             Field::new("random-write-file", (small.spec.capacity_bytes / FILE_SHARE).to_string()),
         ]);
-        fields.extend(self.notes.clone());
         fields
     }
 

@@ -73,7 +73,7 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
                 )
             }
             SweepCellWork::Files { ageing, policy } => {
-                let Ageing { setup, fill, mix, drive_writes, daily, size, thorough, notes: _ } =
+                let Ageing { setup, fill, mix, drive_writes, daily, size, thorough } =
                     ageing.as_ref();
                 let (volume, seed) = (&setup.volume, setup.seed);
                 format!(

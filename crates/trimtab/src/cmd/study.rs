@@ -102,8 +102,8 @@ pub struct StudyArgs {
     #[arg(long, value_name = "SIZE", value_parser = aged_size)]
     aged_size: Option<Bytes>,
     /// Answer only these questions about a modelled drive: deleting (cost of deletes),
-    /// ageing (months of use), tuning (effect of data and settings), assumptions (which
-    /// one changes the answer) [default: all; with --quick without assumptions].
+    /// ageing (months of use), assumptions (which one changes the answer) [default: all;
+    /// with --quick without assumptions].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     questions: Vec<QuestionArg>,
     /// Continue an interrupted study with the same settings; finished runs are not
@@ -134,7 +134,6 @@ pub struct StudyArgs {
 enum QuestionArg {
     Deleting,
     Ageing,
-    Tuning,
     Assumptions,
 }
 
@@ -178,7 +177,7 @@ impl StudyArgs {
             .into_iter()
             .find(|(_, given)| *given)
             .map(|(name, _)| name)
-            .or(question.map(|_| "--questions ageing or tuning"));
+            .or(question.map(|_| "--questions ageing"));
         match option {
             Some(option) => Err(UsageError::new(format!(
                 "{option} is for modelled drives, and {target} is a directory"

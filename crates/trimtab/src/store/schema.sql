@@ -26,7 +26,7 @@ CREATE TABLE studies (
 CREATE TABLE study_runs (
     study INTEGER NOT NULL REFERENCES studies ON DELETE CASCADE,
     position INTEGER NOT NULL,
-    part TEXT NOT NULL,              -- runs, ageing, tuning; of a further target 1/runs, of a twin twin/ageing
+    part TEXT NOT NULL,              -- runs, ageing; of a further target 1/runs, of a twin twin/ageing
     run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
     PRIMARY KEY (study, position)
 ) STRICT, WITHOUT ROWID;

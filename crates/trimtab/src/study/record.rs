@@ -54,14 +54,14 @@ impl StudyNote {
 }
 
 /// Names of the parts of a study in the store.
-const PARTS: [&str; 3] = ["runs", "ageing", "tuning"];
+const PARTS: [&str; 2] = ["runs", "ageing"];
 
-const fn parts(study: &Study) -> [&Vec<Run>; 3] {
-    [&study.runs, &study.ageing, &study.tuning]
+const fn parts(study: &Study) -> [&Vec<Run>; 2] {
+    [&study.runs, &study.ageing]
 }
 
-const fn parts_mut(study: &mut Study) -> [&mut Vec<Run>; 3] {
-    [&mut study.runs, &mut study.ageing, &mut study.tuning]
+const fn parts_mut(study: &mut Study) -> [&mut Vec<Run>; 2] {
+    [&mut study.runs, &mut study.ageing]
 }
 
 /// Studies from the store, with months of use on the twin of the measured drive.
@@ -209,7 +209,7 @@ mod tests {
             },
             study("drive:b", &["online"]),
             Study {
-                tuning: vec![run(3)],
+                ageing: vec![run(3)],
                 sensitivity: Some(sensitivity.clone()),
                 ..study("drive:c", &[])
             },

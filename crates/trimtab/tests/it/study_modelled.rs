@@ -225,7 +225,11 @@ fn study_without_target_compares_three_drives() {
         "{shown}"
     );
     let html = std::fs::read_to_string(&report).unwrap();
-    assert!(html.len() < 1_500_000 && html.contains("NVMe: what each policy costs and gains"), "{}", html.len());
+    assert!(
+        html.len() < 1_500_000 && html.contains("NVMe: what each policy costs and gains"),
+        "{}",
+        html.len()
+    );
 
     // The store returns the whole study.
     let results = |args: &[&str]| {

@@ -48,12 +48,8 @@ pub fn months(
 ) -> anyhow::Result<Study> {
     let mut asked = asked(args);
     asked.deleting = false;
-    asked.extent = StudyExtent {
-        fills: vec![f64::from(percent) / 100.0],
-        ageing: true,
-        tuning: false,
-        ..asked.extent
-    };
+    asked.extent =
+        StudyExtent { fills: vec![f64::from(percent) / 100.0], ageing: true, ..asked.extent };
     asked.assumptions = Some(Breadth::Drives);
     let name = reference.strip_prefix("drive:").unwrap_or(reference);
     let share = f64::from(percent) / 100.0;
@@ -75,13 +71,8 @@ fn asked(args: &StudyArgs) -> StudyRequest {
     asked.deleting = args.asks(QuestionArg::Deleting);
     asked.scale.repeats = args.repeats.unwrap_or(asked.scale.repeats);
     let (aged, fills) = (args.aged(), args.fills(asked.extent.fills));
-    asked.extent = StudyExtent {
-        aged,
-        fills,
-        ageing: args.asks(QuestionArg::Ageing),
-        tuning: args.asks(QuestionArg::Tuning),
-        ..asked.extent
-    };
+    asked.extent =
+        StudyExtent { aged, fills, ageing: args.asks(QuestionArg::Ageing), ..asked.extent };
     if !args.questions.is_empty() {
         asked.assumptions =
             args.questions.contains(&QuestionArg::Assumptions).then_some(Breadth::All);

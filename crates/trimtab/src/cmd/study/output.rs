@@ -28,7 +28,6 @@ struct StudyV3<'a> {
     untried: &'a [OmittedPart],
     runs: Vec<RunV1<'a>>,
     ageing: Vec<RunV1<'a>>,
-    tuning: Vec<RunV1<'a>>,
     /// The assumptions that change the answer, if they were tested.
     sensitivity: Option<&'a Sensitivity>,
     /// Months of use on the twin of the measured drive.
@@ -56,7 +55,6 @@ fn shape<'a>(
         untried: &study.untried,
         runs: shapes(&study.runs),
         ageing: shapes(&study.ageing),
-        tuning: shapes(&study.tuning),
         sensitivity: study.sensitivity.as_ref(),
         predicted: months.map(|months| Box::new(shape(None, months, None))),
     }
