@@ -137,7 +137,7 @@ impl Page {
             SectionBlock::Chart(chart) => {
                 self.charts += 1;
                 let chart = prepared(chart);
-                let live = page_data::chart(&chart).map(|value| self.keep(value));
+                let live = self.keep(page_data::chart(&chart));
                 write_chart(&mut self.html, &chart, self.charts, live);
             }
             SectionBlock::Warnings(warnings) => write_warnings(html, warnings),
@@ -354,12 +354,11 @@ fn write_warnings(html: &mut String, warnings: &[Warning]) {
     html.push_str("</ul>\n");
 }
 
-fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usize>) {
+fn write_chart(html: &mut String, chart: &Chart, number: usize, live: usize) {
     let title = prose(&chart.title);
-    let place = live.map_or_else(String::new, |live| format!(" data-chart=\"{live}\""));
     let _ = writeln!(
         html,
-        "<figure id=\"c{number}\"{place}>\n<figcaption>{title}</figcaption>\n<div class=\"still\">"
+        "<figure id=\"c{number}\" data-chart=\"{live}\">\n<figcaption>{title}</figcaption>\n<div class=\"still\">"
     );
     match svg::draw(chart, true).or_else(|| svg::draw(chart, false)) {
         Some(picture) => drop(writeln!(html, "<div class=\"plot\">{picture}</div>")),
@@ -403,9 +402,6 @@ fn prepared(chart: &Chart) -> Chart {
             }
             marks.iter_mut().for_each(|mark| mark.label = clean(&mark.label));
         }
-        ChartKind::Bars { categories, .. } => {
-            categories.iter_mut().for_each(|category| *category = clean(category))
-        }
         ChartKind::Dots { axes, dots } => {
             axes.iter_mut().for_each(|axis| *axis = clean(axis));
             dots.iter_mut().for_each(|dot| dot.name = clean(&dot.name));
@@ -415,31 +411,17 @@ fn prepared(chart: &Chart) -> Chart {
 }
 
 fn write_legend(html: &mut String, chart: &Chart) {
-    let (names, bars): (Vec<&str>, bool) = match &chart.kind {
-        // Their names are next to them.
-        ChartKind::Dots { .. } => return,
-        ChartKind::Lines { lines, .. } => {
-            (lines.iter().map(|line| line.name.as_str()).collect(), false)
-        }
-        ChartKind::Bars { series, .. } => {
-            (series.iter().map(|(name, _)| name.as_str()).collect(), true)
-        }
-    };
+    // The names of dots are next to them.
+    let ChartKind::Lines { lines, .. } = &chart.kind else { return };
+    let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
     html.push_str("<ul class=\"legend\">");
     for (name, look) in names.iter().zip(palette::looks(&names)) {
         let colour = palette::LIGHT[look];
-        let swatch = if bars {
-            format!("<rect width=\"28\" height=\"10\" fill=\"{colour}\"/>")
-        } else {
-            format!(
-                "<line x1=\"0\" y1=\"5\" x2=\"28\" y2=\"5\" stroke=\"{colour}\" \
-                    stroke-width=\"3\"/>"
-            )
-        };
         let _ = write!(
             html,
             "<li><svg class=\"swatch\" viewBox=\"0 0 28 10\" \
-                aria-hidden=\"true\">{swatch}</svg>{}</li>",
+                aria-hidden=\"true\"><line x1=\"0\" y1=\"5\" x2=\"28\" y2=\"5\" \
+                stroke=\"{colour}\" stroke-width=\"3\"/></svg>{}</li>",
             escape(name)
         );
     }
@@ -493,10 +475,6 @@ mod tests {
             chart(ChartKind::Lines {
                 lines: vec![line],
                 marks: vec![Mark { x: 3.0, label: hostile.into() }],
-            }),
-            chart(ChartKind::Bars {
-                categories: vec![hostile.into()],
-                series: vec![(hostile.into(), vec![Some(3.0)])],
             }),
             SectionBlock::Warnings(vec![warning]),
         ];
@@ -560,6 +538,6 @@ mod tests {
                 .replace("/*! https://github.com/leeoniya/uPlot", "");
             assert!(!found.contains(request), "{request}");
         }
-        assert_eq!(html.matches("<figure ").count(), 2);
+        assert_eq!(html.matches("<figure ").count(), 1);
     }
 }

@@ -28,7 +28,6 @@ pub fn draw(chart: &Chart, log: bool) -> Option<String> {
         let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
         let result = match &chart.kind {
             ChartKind::Lines { lines, marks } => draw_lines(&root, chart, lines, marks, log),
-            ChartKind::Bars { categories, series } => draw_bars(&root, chart, categories, series),
             ChartKind::Dots { dots, .. } => draw_dots(&root, chart, dots),
         };
         result.and_then(|drawn| root.present().map(|()| drawn).map_err(Into::into))
@@ -92,7 +91,7 @@ fn draw_lines(
         return Ok(false);
     };
     let y = y.with_room_for(marks.len());
-    let frame = Frame::new(root, chart, Some(&x), &y)?;
+    let frame = Frame::new(root, chart, &x, &y)?;
     let looks = palette::looks(&lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>());
     for (line, i) in lines.iter().zip(looks) {
         let style = colour(i).stroke_width(2);
@@ -160,11 +159,11 @@ const BOTTOM: i32 = 48;
 struct Frame;
 
 impl Frame {
-    /// Draws the frame of a chart. Bars have no horizontal scale.
+    /// Draws the frame of a chart.
     fn new(
         root: &DrawingArea<SVGBackend<'_>, Shift>,
         chart: &Chart,
-        x: Option<&AxisScale>,
+        x: &AxisScale,
         y: &AxisScale,
     ) -> Result<Self, DrawError> {
         let frame = Self;
@@ -173,7 +172,7 @@ impl Frame {
             root.draw(&PathElement::new(vec![left, right], GRID.stroke_width(1)))?;
             root.draw(&Text::new(text, (left.0 - 6, left.1), anchored(HPos::Right, VPos::Center)))?;
         }
-        for (at, text) in x.map(AxisScale::ticks).unwrap_or_default() {
+        for (at, text) in x.ticks() {
             let (down, up) = (frame.pixel((at, 0.0)), frame.pixel((at, 1.0)));
             root.draw(&PathElement::new(vec![down, up], GRID.stroke_width(1)))?;
             root.draw(&Text::new(text, (down.0, down.1 + 6), anchored(HPos::Center, VPos::Top)))?;
@@ -181,10 +180,8 @@ impl Frame {
         let corners = [(0.0, 1.0), (0.0, 0.0), (1.0, 0.0)].map(|place| frame.pixel(place));
         root.draw(&PathElement::new(corners.to_vec(), INK.stroke_width(1)))?;
         let middle = frame.pixel((0.5, 0.0));
-        if x.is_some() {
-            let style = label(13, INK).pos(Pos::new(HPos::Center, VPos::Bottom));
-            root.draw(&Text::new(chart.x_label.clone(), (middle.0, SIZE.1 as i32 - 6), style))?;
-        }
+        let style = label(13, INK).pos(Pos::new(HPos::Center, VPos::Bottom));
+        root.draw(&Text::new(chart.x_label.clone(), (middle.0, SIZE.1 as i32 - 6), style))?;
         let upright = label(13, INK)
             .pos(Pos::new(HPos::Center, VPos::Top))
             .transform(FontTransform::Rotate270);
@@ -359,7 +356,7 @@ fn draw_dots(
     else {
         return Ok(false);
     };
-    let frame = Frame::new(root, chart, Some(&x), &y)?;
+    let frame = Frame::new(root, chart, &x, &y)?;
     let looks =
         palette::looks_of_marks(&dots.iter().map(|dot| dot.name.as_str()).collect::<Vec<_>>());
     let place = |dot: &ScatterPoint, at: f64| Some(frame.pixel((x.place(at)?, y.place(dot.y)?)));
@@ -404,56 +401,6 @@ fn draw_dots(
             (x + 16, below),
             anchored(HPos::Left, VPos::Center),
         ))?;
-    }
-    Ok(true)
-}
-
-fn draw_bars(
-    root: &DrawingArea<SVGBackend<'_>, Shift>,
-    chart: &Chart,
-    categories: &[String],
-    series: &[(String, Vec<Option<f64>>)],
-) -> Result<bool, DrawError> {
-    let values = series.iter().flat_map(|(_, values)| values.iter().flatten().copied());
-    let Some((_, high)) = extent(values) else { return Ok(false) };
-    let groups = categories.len().max(1) as f64;
-    let y = AxisScale {
-        low: 0.0,
-        high: if high > 0.0 { high * 1.12 } else { 1.0 },
-        log: false,
-        floor: 0.0,
-    };
-    let frame = Frame::new(root, chart, None, &y)?;
-    let width = 0.8 / series.len().max(1) as f64;
-    let looks = palette::looks(&series.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
-    for (s, ((_, values), look)) in series.iter().zip(looks).enumerate() {
-        for (group, value) in values
-            .iter()
-            .enumerate()
-            .filter_map(|(g, v)| v.filter(|v| v.is_finite()).map(|v| (g, v)))
-        {
-            let left = group as f64 + 0.1 + s as f64 * width;
-            let place =
-                |x: f64, value: f64| frame.pixel((x / groups, y.place(value).unwrap_or(0.0)));
-            root.draw(&Rectangle::new(
-                [place(left, 0.0), place(left + width * 0.92, value)],
-                colour(look).filled(),
-            ))?;
-            let (x, top) = place(left + width * 0.46, value);
-            let style = label(11, INK).pos(Pos::new(HPos::Center, VPos::Bottom));
-            root.draw(&Text::new(short_number(value), (x, top - 3), style))?;
-        }
-    }
-    for (group, category) in categories.iter().enumerate() {
-        let (x, y) = frame.pixel(((group as f64 + 0.5) / groups, 0.0));
-        // One word per line, so that many fit next to each other.
-        for (line, word) in category.split(' ').enumerate() {
-            root.draw(&Text::new(
-                word.to_owned(),
-                (x, y + 6 + 14 * line as i32),
-                anchored(HPos::Center, VPos::Top),
-            ))?;
-        }
     }
     Ok(true)
 }

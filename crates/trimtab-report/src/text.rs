@@ -240,7 +240,7 @@ impl Screen {
                 let shown = lines::paragraph(&axes, self.width, "  ", "  ");
                 shown.lines().for_each(|line| self.text.push_str(&format!("{}\n", line.dimmed())));
             }
-            ChartKind::Dots { .. } | ChartKind::Bars { .. } => self.table(&Table {
+            ChartKind::Dots { .. } => self.table(&Table {
                 caption: String::new(),
                 ..chart.table(read_as(&chart.y_label), three_digits)
             }),

@@ -223,7 +223,7 @@ impl Table {
 pub struct Chart {
     /// Title.
     pub title: String,
-    /// Label of the horizontal axis with its unit. Ignored for bars.
+    /// Label of the horizontal axis with its unit.
     pub x_label: String,
     /// Label of the vertical axis with its unit.
     pub y_label: String,
@@ -240,13 +240,6 @@ pub enum ChartKind {
         lines: Vec<ChartLine>,
         /// Vertical marks: knees, the start of steady state.
         marks: Vec<Mark>,
-    },
-    /// Groups of bars: one group per category, one bar per series.
-    Bars {
-        /// Names of the groups.
-        categories: Vec<String>,
-        /// Name and one value per category (`None` if unknown).
-        series: Vec<(String, Vec<Option<f64>>)>,
     },
     /// Scatter plot of cost over gain, with a logarithmic vertical axis.
     Dots {
@@ -294,17 +287,6 @@ impl Chart {
         Self { title: title.into(), x_label: x_label.to_owned(), y_label: y_label.to_owned(), kind }
     }
 
-    /// Groups of bars.
-    pub fn bars(
-        title: impl Into<String>,
-        y_label: &str,
-        categories: Vec<String>,
-        series: Vec<(String, Vec<Option<f64>>)>,
-    ) -> Self {
-        let kind = ChartKind::Bars { categories, series };
-        Self { title: title.into(), x_label: String::new(), y_label: y_label.to_owned(), kind }
-    }
-
     /// The values as a table. `height` formats the vertical values, which appear below
     /// `heading`; `number` formats the horizontal ones.
     #[must_use]
@@ -320,9 +302,6 @@ impl Chart {
             ChartKind::Dots { axes, .. } => {
                 ["policy", heading].into_iter().chain(axes.iter().map(String::as_str)).collect()
             }
-            ChartKind::Bars { series, .. } => core::iter::once(heading)
-                .chain(series.iter().map(|(name, _)| name.as_str()))
-                .collect(),
         };
         let mut table = Table::new(self.title.clone(), &header);
         match &self.kind {
@@ -343,14 +322,6 @@ impl Chart {
                             .into_iter()
                             .chain(dot.x.iter().map(|x| cell(*x, number))),
                     );
-                }
-            }
-            ChartKind::Bars { categories, series } => {
-                for (at, category) in categories.iter().enumerate() {
-                    let values = series
-                        .iter()
-                        .map(|(_, values)| cell(values.get(at).copied().flatten(), height));
-                    table.row(core::iter::once(category.clone()).chain(values));
                 }
             }
         }

@@ -54,9 +54,6 @@ fn sections(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     sections.extend(pictures::cost_and_gain(verdict));
     sections.extend(months::lines(verdict));
-    if sections.is_empty() {
-        sections.extend(charts(verdict.study()));
-    }
     sections.extend(around.months.iter().flat_map(|months| twin::sections(months)));
     let all = |findings: &[_]| findings.iter().map(words::sentence).collect();
     let sure = verdict.study().sensitivity.as_ref().filter(|_| verdict.recommendation.is_answer());
@@ -97,7 +94,6 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
         )
     }));
     if !study.runs.is_empty() {
-        sections.extend(charts(study));
         sections.push(Section::new(
             "Latency by operation",
             vec![SectionBlock::Table(phases::latencies(study))],
@@ -120,46 +116,6 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
         sections.push(Section::new("Warnings", vec![SectionBlock::Warnings(warnings)]));
     }
     sections
-}
-
-/// Foreground times, and latencies during trims, as bars.
-fn charts(study: &Study) -> Option<Section> {
-    let jobs = jobs(&study.runs);
-    let policies = distinct(study.runs.iter().map(|run| run.policy.as_str()));
-    let bars = |title: &str, metric: &str| {
-        let value = |job: &str, policy: &str| {
-            let run = study.runs.iter().find(|run| run.workload == job && run.policy == policy)?;
-            mean(run, metric)
-        };
-        let series: Vec<(String, Vec<Option<f64>>)> = policies
-            .iter()
-            .map(|policy| {
-                ((*policy).to_owned(), jobs.iter().map(|job| value(job, policy)).collect())
-            })
-            .collect();
-        let categories = jobs.iter().map(|job| (*job).to_owned()).collect();
-        let any = series.iter().any(|(_, values)| values.iter().any(Option::is_some));
-        any.then(|| SectionBlock::Chart(Chart::bars(title, "seconds", categories, series)))
-    };
-    let blocks: Vec<SectionBlock> = [
-        bars("Foreground time by policy, mean of the repeats", FOREGROUND),
-        bars(
-            "Worst latency of one append during the trims, one every 5 s, by policy",
-            light_work::SPARSE_WAIT,
-        ),
-        bars(
-            "Longest backlog of 50 appends a second during the trims, by policy",
-            light_work::BUSY_BACKLOG,
-        ),
-        bars(
-            "Time spent trimming after the work, by policy, mean of the repeats",
-            metrics::TRIM_SECONDS,
-        ),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    (!blocks.is_empty()).then(|| Section::new("Pictures", blocks))
 }
 
 /// The machine, in one line. The answer has the rest.

@@ -6,9 +6,7 @@ use super::indices::{self, DesignSample};
 use super::plan::Plan;
 use super::table::{CellOutcome, SweepRow};
 use super::value::{Axis, Value, Values};
-use crate::document::{
-    Chart, ChartKind, ChartLine, Document, SHADES, Section, SectionBlock, Table,
-};
+use crate::document::{Chart, ChartLine, Document, SHADES, Section, SectionBlock, Table};
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -295,42 +293,28 @@ impl<'a> SweepView<'a> {
         };
         let value =
             |group: &[(usize, usize)], bin| self.mean(figure, &[group, &[(axis, bin)]].concat());
-        let kind = if bins.is_words() {
-            let series = groups
-                .into_iter()
-                .map(|(name, group)| {
-                    (name, (0..bins.labels.len()).map(|bin| value(&group, bin)).collect())
-                })
-                .collect();
-            ChartKind::Bars { categories: bins.labels.clone(), series }
-        } else {
-            let line = |(name, group): (String, Vec<(usize, usize)>)| {
-                let points = bins
-                    .at
-                    .iter()
-                    .enumerate()
-                    .filter_map(|(bin, at)| Some(((*at)?, value(&group, bin)?)))
-                    .collect();
-                ChartLine { name, points }
-            };
-            ChartKind::Lines {
-                lines: groups
-                    .into_iter()
-                    .map(line)
-                    .filter(|line| !line.points.is_empty())
-                    .collect(),
-                marks: Vec::new(),
+        let title = format!("{figure} over {key}");
+        if bins.is_words() {
+            let names = groups.iter().map(|(name, _)| name.as_str());
+            let header: Vec<&str> = core::iter::once(key.as_str()).chain(names).collect();
+            let mut table = Table::new(title, &header);
+            for (bin, label) in bins.labels.iter().enumerate() {
+                let values = groups.iter().map(|(_, group)| value(group, bin));
+                let shown = values.map(|value| value.map_or_else(String::new, three_digits));
+                table.row(core::iter::once(label.clone()).chain(shown));
             }
+            return Some(SectionBlock::Table(table));
+        }
+        let line = |(name, group): (String, Vec<(usize, usize)>)| {
+            let points = bins.at.iter().enumerate();
+            let points =
+                points.filter_map(|(bin, at)| Some(((*at)?, value(&group, bin)?))).collect();
+            ChartLine { name, points }
         };
-        let empty = matches!(&kind, ChartKind::Lines { lines, .. } if lines.is_empty());
-        (!empty).then(|| {
-            SectionBlock::Chart(Chart {
-                title: format!("{figure} over {key}"),
-                x_label: key.clone(),
-                y_label: figure.to_owned(),
-                kind,
-            })
-        })
+        let lines: Vec<ChartLine> =
+            groups.into_iter().map(line).filter(|line| !line.points.is_empty()).collect();
+        (!lines.is_empty())
+            .then(|| SectionBlock::Chart(Chart::lines(title, key, figure, lines, Vec::new())))
     }
 
     fn heat(&self, figure: &str, a: usize, b: usize) -> Table {
