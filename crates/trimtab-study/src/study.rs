@@ -28,7 +28,6 @@ pub mod scale;
 pub mod sensitivity;
 pub mod small;
 pub mod trials;
-pub mod twin_months;
 pub mod untried;
 pub mod used;
 pub mod verdict;

@@ -3,13 +3,13 @@
 use super::Surroundings;
 use super::phases::policy_title;
 use super::words::{self, spaced};
-use super::{assumptions, first_screen, months, phases, pictures, twin};
+use super::{assumptions, first_screen, months, phases, pictures};
 use trimtab_sim::run::shown::{health, readable, readable_place};
-use trimtab_sim::run::{Field, Provenance, Run, STUDY_CELL, STUDY_TAKEN, Warning, metrics};
-use trimtab_study::document::{Chart, Document, Findings, Section, SectionBlock, Table};
-use trimtab_study::study::metrics::{FOREGROUND, distinct, jobs, mean, setting};
+use trimtab_sim::run::{Field, Provenance, Run, STUDY_CELL, STUDY_TAKEN, Warning};
+use trimtab_study::document::{Document, Findings, Section, SectionBlock, Table};
+use trimtab_study::study::metrics::{jobs, setting};
 use trimtab_study::study::verdict::Verdict;
-use trimtab_study::study::{Study, ageing, light_work};
+use trimtab_study::study::{Study, ageing};
 
 /// The report: the answer, the main pictures of each drive, and folded sections with
 /// everything else.
@@ -18,7 +18,7 @@ pub(super) fn document(verdicts: &[Verdict<'_>], around: &Surroundings) -> Docum
         [verdict] => (
             format!("Trim policies on {}", verdict.study().target),
             subtitle(verdict.study()),
-            sections(verdict, around),
+            sections(verdict),
         ),
         several => (
             format!("Trim policies on {} drives", words::count(several.len()).to_lowercase()),
@@ -42,7 +42,7 @@ fn of_drives(verdicts: &[Verdict<'_>]) -> Vec<Section> {
             ),
             ..section
         };
-        all.extend(sections(verdict, &Surroundings::default()).into_iter().map(named));
+        all.extend(sections(verdict).into_iter().map(named));
     }
     // Folded sections of all drives come last.
     all.sort_by_key(|section| section.folded);
@@ -50,11 +50,10 @@ fn of_drives(verdicts: &[Verdict<'_>]) -> Vec<Section> {
 }
 
 /// The report without its answer.
-fn sections(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Section> {
+fn sections(verdict: &Verdict<'_>) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     sections.extend(pictures::cost_and_gain(verdict));
     sections.extend(months::lines(verdict));
-    sections.extend(around.months.iter().flat_map(|months| twin::sections(months)));
     let all = |findings: &[_]| findings.iter().map(words::sentence).collect();
     let sure = verdict.study().sensitivity.as_ref().filter(|_| verdict.recommendation.is_answer());
     let sure = sure.map(|sensitivity| assumptions::sentences(sensitivity, verdict.recommendation));
@@ -63,12 +62,12 @@ fn sections(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Section> {
     let findings =
         Findings { headline, evidence: all(&verdict.evidence), caveats: all(&verdict.caveats) };
     sections.push(Section::new("Why, in full", vec![SectionBlock::Findings(findings)]).folded());
-    sections.extend(in_full(verdict, around.months.is_some()).into_iter().map(Section::folded));
+    sections.extend(in_full(verdict).into_iter().map(Section::folded));
     sections
 }
 
 /// All tables.
-fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
+fn in_full(verdict: &Verdict<'_>) -> Vec<Section> {
     let study = verdict.study();
     let mut sections = Vec::new();
     if !study.runs.is_empty() {
@@ -83,9 +82,6 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
             .then(|| Section::new(title, vec![SectionBlock::Text(format!("Not measured: {why}"))]))
     };
     sections.extend(months::ageing(verdict).or_else(|| {
-        if predicted {
-            return None;
-        }
         not_measured(
             "Ageing",
             "months of use write a drive several times over. 'trimtab bench age' writes \

@@ -1,18 +1,9 @@
-//! Pictures of a study: cost against gain of each policy, the drive over months,
-//! latencies during a trim.
+//! The picture of a study: cost against gain of each policy.
 
 use super::tables::baseline;
 use super::words::{seconds, spaced};
 use trimtab_drive::units::three_digits;
-use trimtab_sim::run::pictures::LatencyMap;
-use trimtab_sim::run::{Field, Run};
-use trimtab_study::document::{
-    Chart, ChartKind, Film, LatencyHeatmap, ScatterPoint, Section, SectionBlock,
-};
-use trimtab_study::study::light_work::BUSY;
-use trimtab_study::study::matrix::repeats;
-use trimtab_study::study::metrics::AppendLoad;
-use trimtab_study::study::policy;
+use trimtab_study::document::{Chart, ChartKind, ScatterPoint, Section, SectionBlock};
 use trimtab_study::study::verdict::Verdict;
 
 /// One mark per policy: longest stall against 4K writes a second, as in the first table.

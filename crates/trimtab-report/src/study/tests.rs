@@ -27,7 +27,6 @@ fn around() -> Surroundings {
         took: Some(Duration::from_secs(29)),
         report: Some(report.into()),
         kept: Some("5b48c05a".into()),
-        months: None,
     }
 }
 

@@ -15,10 +15,8 @@ pub use stream::{Leftover, Postmark, phase};
 pub use tries::RepeatedPostmark;
 
 use crate::run::Field;
-use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use trimtab_drive::rng::derive_seed;
 use trimtab_drive::units::{Bytes, Nanos};
 
 /// Maximum files: the table has twice as many slots, in 31 bits as in the original.

@@ -11,7 +11,7 @@ mod show;
 mod studies;
 
 use crate::store::{self, Reference, RunId, Store, StoreError};
-use crate::study::record::StoredStudies;
+use crate::study::record;
 use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime};
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -19,6 +19,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_report::study::Surroundings;
 use trimtab_sim::run::Run;
+use trimtab_study::study::Study;
 
 /// Arguments of `trimtab results`.
 #[derive(Debug, clap::Args)]
@@ -99,17 +100,13 @@ fn load(store: &Store, references: &[Reference]) -> anyhow::Result<Vec<(RunId, R
 /// A stored study of one target, or of several targets studied together.
 struct StoredStudy {
     id: RunId,
-    restored: StoredStudies,
+    studies: Vec<Study>,
 }
 
 impl StoredStudy {
     /// Context for rendering the study.
     fn around(&self) -> Surroundings {
-        Surroundings {
-            kept: Some(self.id.short()),
-            months: self.restored.months.clone().map(Box::new),
-            ..Surroundings::default()
-        }
+        Surroundings { kept: Some(self.id.short()), ..Surroundings::default() }
     }
 }
 
@@ -126,7 +123,7 @@ fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<StoredSt
         },
     };
     let (id, record) = found;
-    Ok(Some(StoredStudy { id, restored: StoredStudies::of(&record, |run| store.load(run))? }))
+    Ok(Some(StoredStudy { id, studies: record::restored(&record, |run| store.load(run))? }))
 }
 
 /// Parses a time: `2026-03-01`, `2026-03-01T12:00Z`, or an age such as `7d`, `12h`.

@@ -3,8 +3,8 @@
 use crate::store::{RunId, Summary};
 use trimtab_report::escape::clean;
 use trimtab_report::run::instant;
+use trimtab_sim::run::Provenance;
 use trimtab_sim::run::shown::quantity;
-use trimtab_sim::run::{Field, Provenance};
 use trimtab_study::document::{NarrowLayout, Table};
 
 /// Formats one column of the list for a run.

@@ -23,18 +23,13 @@ pub fn compare(
     let mut compared = Vec::new();
     let mut sections = Vec::new();
     for other in others {
-        let (rows, only) = paired(&base.restored.studies, &other.restored.studies, options);
+        let (rows, only) = paired(&base.studies, &other.studies, options);
         sections.push(section(base.id, other.id, &rows, &only));
         compared.push(shape(base.id, other.id, &rows, &only));
         all.extend(rows);
     }
     let targets = |kept: &StoredStudy| {
-        kept.restored
-            .studies
-            .iter()
-            .map(|study| study.target.clone())
-            .collect::<Vec<_>>()
-            .join(", ")
+        kept.studies.iter().map(|study| study.target.clone()).collect::<Vec<_>>().join(", ")
     };
     let subtitle =
         studies.iter().map(|kept| format!("{}: {}", kept.id.short(), targets(kept))).collect();

@@ -35,30 +35,7 @@ pub fn run(args: &StudyArgs, context: &Context, name: &str) -> anyhow::Result<Ex
     let used = used(args)?;
     let made =
         run::modelled(context, vec![study(args, name, target, &asked, &used, &checkpoints)?])?;
-    conclude(args, context, &made, None, began)
-}
-
-/// Studies months of use on a twin under all policies, on a filesystem that is `percent`
-/// full. Deleting is left out, because it was measured.
-pub fn months(
-    args: &StudyArgs,
-    context: &Context,
-    reference: &str,
-    percent: u8,
-) -> anyhow::Result<Study> {
-    let mut asked = asked(args);
-    asked.deleting = false;
-    asked.extent =
-        StudyExtent { fills: vec![f64::from(percent) / 100.0], ageing: true, ..asked.extent };
-    asked.assumptions = Some(Breadth::Drives);
-    let name = reference.strip_prefix("drive:").unwrap_or(reference);
-    let share = f64::from(percent) / 100.0;
-    let used = FreeExtentLengths::by_churn(&modelled::volume_named("ext4"), share, args.seed)?;
-    let policies = modelled::policies(&[]).map_err(|e| UsageError::new(e.to_string()))?;
-    let setup = Setup::new(drives::load(name)?, reference, "ext4", share, used, args.seed)?;
-    let checkpoints = checkpoints(args, context, reference)?;
-    let made = prepared(setup, &policies, &asked, &checkpoints, None)?;
-    run::modelled(context, vec![made])?.into_iter().next().context("no study was made")
+    conclude(args, context, &made, began)
 }
 
 fn asked(args: &StudyArgs) -> StudyRequest {

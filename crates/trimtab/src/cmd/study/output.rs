@@ -30,16 +30,9 @@ struct StudyV3<'a> {
     ageing: Vec<RunV1<'a>>,
     /// The assumptions that change the answer, if they were tested.
     sensitivity: Option<&'a Sensitivity>,
-    /// Months of use on the twin of the measured drive.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    predicted: Option<Box<Self>>,
 }
 
-fn shape<'a>(
-    id: Option<RunId>,
-    verdict: &'a Verdict<'a>,
-    months: Option<&'a Verdict<'a>>,
-) -> StudyV3<'a> {
+fn shape<'a>(id: Option<RunId>, verdict: &'a Verdict<'a>) -> StudyV3<'a> {
     let study = verdict.study();
     let shape_of = |run: &'a Run| RunV1::new(run, id.map(|_| RunId::of(run)));
     let shapes = |runs: &'a [Run]| -> Vec<RunV1<'a>> { runs.iter().map(shape_of).collect() };
@@ -56,7 +49,6 @@ fn shape<'a>(
         runs: shapes(&study.runs),
         ageing: shapes(&study.ageing),
         sensitivity: study.sensitivity.as_ref(),
-        predicted: months.map(|months| Box::new(shape(None, months, None))),
     }
 }
 
@@ -78,9 +70,9 @@ pub fn print(
     };
     let months = around.months.as_ref().map(|months| Verdict::of(&months.study));
     match verdicts {
-        [verdict] => context.report_styled("study", 3, &shape(id, verdict, months.as_ref()), shown),
+        [verdict] => context.report_styled("study", 3, &shape(id, verdict), shown),
         _ => {
-            let shapes: Vec<_> = verdicts.iter().map(|verdict| shape(id, verdict, None)).collect();
+            let shapes: Vec<_> = verdicts.iter().map(|verdict| shape(id, verdict)).collect();
             let all = serde_json::json!({ "id": id, "studies": shapes });
             context.report_styled("study-overview", 2, &all, shown)
         }

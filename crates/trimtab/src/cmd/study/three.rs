@@ -34,7 +34,7 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
         modelled::study(args, name, target, &asked, &used, checkpoints)
     });
     let studies = run::modelled(context, all.collect::<anyhow::Result<_>>()?)?;
-    conclude(args, context, &studies, None, began)
+    conclude(args, context, &studies, began)
 }
 
 /// The requested study, scaled to about half a minute by default.
