@@ -170,19 +170,6 @@ impl PostmarkSettings {
         Bytes(4 * self.number as u64 * size_of::<table::FileSlot>() as u64 + self.size_high as u64)
     }
 
-    /// Settings of independent stream `index`: 0 has this seed, others derive theirs.
-    #[must_use]
-    pub fn stream(&self, index: u32) -> Self {
-        let seed = match index {
-            0 => self.seed,
-            _ => {
-                1 + (derive_seed(self.seed.into(), &format!("postmark.stream.{index}"))
-                    % u64::from(SETTING_MAX)) as u32
-            }
-        };
-        Self { seed, ..self.clone() }
-    }
-
     /// Settings as fields, for results.
     #[must_use]
     pub fn fields(&self) -> Vec<Field> {
