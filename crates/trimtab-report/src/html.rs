@@ -3,7 +3,7 @@
 
 use super::escape::{clean, escape};
 use super::layout::NOT_STEADY;
-use super::{page_data, palette, svg};
+use super::{page_data, palette};
 use std::fmt::Write as _;
 use trimtab_linux::output::lines::atoms;
 use trimtab_sim::run::Warning;
@@ -167,24 +167,9 @@ fn prose(text: &str) -> String {
     escape(&glued)
 }
 
-/// Styles for dark screens, and the dash pattern of each series.
+/// Colours of the series, for the script.
 fn look_style() -> String {
     let mut style = String::new();
-    let mut dark = |light: &str, dark: &str| {
-        let _ = writeln!(
-            style,
-            "@media screen and (prefers-color-scheme:dark){{svg \
-                [stroke=\"{light}\"]{{stroke:{dark}}}svg [fill=\"{light}\"]{{fill:{dark}}}}}"
-        );
-    };
-    palette::LIGHT.iter().zip(palette::DARK).for_each(|(a, b)| dark(a, b));
-    for (light, dash) in
-        palette::LIGHT.iter().zip(palette::DASHES).filter(|(_, dash)| !dash.is_empty())
-    {
-        let dash: Vec<String> = dash.iter().map(u32::to_string).collect();
-        let _ = writeln!(style, "svg [stroke=\"{light}\"]{{stroke-dasharray:{}}}", dash.join(" "));
-    }
-    // The same for the script, which no style sheet reaches.
     let variables = |colours: &[&str]| {
         let looks = colours.iter().enumerate();
         looks.map(|(at, colour)| format!("--look{at}:{colour};")).collect::<String>()
@@ -358,14 +343,8 @@ fn write_chart(html: &mut String, chart: &Chart, number: usize, live: usize) {
     let title = prose(&chart.title);
     let _ = writeln!(
         html,
-        "<figure id=\"c{number}\" data-chart=\"{live}\">\n<figcaption>{title}</figcaption>\n<div class=\"still\">"
+        "<figure id=\"c{number}\" data-chart=\"{live}\">\n<figcaption>{title}</figcaption>"
     );
-    match svg::draw(chart, true).or_else(|| svg::draw(chart, false)) {
-        Some(picture) => drop(writeln!(html, "<div class=\"plot\">{picture}</div>")),
-        None => html.push_str("<p>There is nothing to draw.</p>\n"),
-    }
-    write_legend(html, chart);
-    html.push_str("</div>\n");
     if let ChartKind::Lines { lines, .. } = &chart.kind {
         for line in lines {
             if let [(x, y)] =
@@ -388,8 +367,7 @@ fn write_chart(html: &mut String, chart: &Chart, number: usize, live: usize) {
     html.push_str("</details>\n</figure>\n");
 }
 
-/// The chart reduced to a drawable number of points, without control characters, which
-/// the drawing library does not escape.
+/// The chart reduced to a drawable number of points, without control characters.
 fn prepared(chart: &Chart) -> Chart {
     let mut chart = chart.clone();
     for text in [&mut chart.title, &mut chart.x_label, &mut chart.y_label] {
@@ -408,24 +386,6 @@ fn prepared(chart: &Chart) -> Chart {
         }
     }
     chart
-}
-
-fn write_legend(html: &mut String, chart: &Chart) {
-    // The names of dots are next to them.
-    let ChartKind::Lines { lines, .. } = &chart.kind else { return };
-    let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
-    html.push_str("<ul class=\"legend\">");
-    for (name, look) in names.iter().zip(palette::looks(&names)) {
-        let colour = palette::LIGHT[look];
-        let _ = write!(
-            html,
-            "<li><svg class=\"swatch\" viewBox=\"0 0 28 10\" \
-                aria-hidden=\"true\"><line x1=\"0\" y1=\"5\" x2=\"28\" y2=\"5\" \
-                stroke=\"{colour}\" stroke-width=\"3\"/></svg>{}</li>",
-            escape(name)
-        );
-    }
-    html.push_str("</ul>\n");
 }
 
 /// A number for a table of data: up to six significant digits.
@@ -533,9 +493,7 @@ mod tests {
         assert!(html.len() < 400_000, "{} bytes", html.len());
         for request in ["http://", "https://", "url(", "@import", "<iframe", "src="] {
             // The library names its home in a comment.
-            let found = html
-                .replace("http://www.w3.org/2000/svg", "")
-                .replace("/*! https://github.com/leeoniya/uPlot", "");
+            let found = html.replace("/*! https://github.com/leeoniya/uPlot", "");
             assert!(!found.contains(request), "{request}");
         }
         assert_eq!(html.matches("<figure ").count(), 1);

@@ -20,6 +20,5 @@ pub mod run;
 pub mod series;
 pub mod sources;
 pub mod study;
-pub mod svg;
 pub mod text;
 pub mod wear;

@@ -2,7 +2,7 @@
 
 use super::palette;
 use serde_json::{Value, json};
-use trimtab_study::document::{Chart, ChartKind};
+use trimtab_study::document::{Chart, ChartKind, ChartLine};
 
 /// A number with six digits, as short as possible.
 fn number(value: f64) -> Value {
@@ -15,6 +15,15 @@ fn number(value: f64) -> Value {
     } else {
         json!(rounded)
     }
+}
+
+/// True if a logarithmic scale is useful: no value below 0, and those above 0 at least a
+/// decade apart.
+fn has_log(lines: &[ChartLine]) -> bool {
+    let values = || lines.iter().flat_map(|line| line.points.iter().map(|point| point.1));
+    let finite = || values().filter(|value| value.is_finite());
+    let least = finite().filter(|value| *value > 0.0).fold(f64::MAX, f64::min);
+    finite().all(|value| value >= 0.0) && finite().any(|value| value / least >= 10.0)
 }
 
 /// A chart with points.
@@ -34,7 +43,7 @@ pub fn chart(chart: &Chart) -> Value {
                 .iter()
                 .map(|mark| json!({ "x": number(mark.x), "label": mark.label }))
                 .collect();
-            value["log"] = json!(super::svg::has_log(chart));
+            value["log"] = json!(has_log(lines));
             value
         }
         ChartKind::Dots { axes, dots } => {

@@ -1,5 +1,5 @@
-//! The look of compared things: a colour, and a second cue without colour. A policy looks
-//! the same everywhere.
+//! The look of compared things: a colour; the page's script adds a dash or a shape. A
+//! policy looks the same everywhere.
 
 use trimtab_sim::policy::PolicySpec;
 
@@ -7,10 +7,6 @@ use trimtab_sim::policy::PolicySpec;
 pub const LIGHT: [&str; 6] = ["#051724", "#B51B2D", "#4449FF", "#24A686", "#724383", "#D28000"];
 /// Colours on a dark screen.
 pub const DARK: [&str; 6] = ["#999697", "#FF5D1F", "#4C78FF", "#16FD8A", "#F7A0FF", "#FFF71C"];
-/// Lengths of dashes and gaps; none for a solid line.
-pub const DASHES: [&[u32]; 6] = [&[], &[8, 3], &[2, 3], &[10, 3, 2, 3], &[5, 5], &[1, 4]];
-/// Shapes of marks.
-pub const SHAPES: [&str; 6] = ["circle", "square", "triangle", "diamond", "cross", "star"];
 
 /// Looks for `names`: by policy if all policies differ, else in sequence.
 pub fn looks(names: &[&str]) -> Vec<usize> {
@@ -29,43 +25,6 @@ pub fn looks_of_marks(names: &[&str]) -> Vec<usize> {
 /// Index of the policy that a name begins with.
 fn policy_of(name: &&str) -> Option<usize> {
     PolicySpec::NAMES.iter().position(|policy| name.split([' ', ':']).next() == Some(*policy))
-}
-
-/// Outline of a mark around (0, 0), about as large as a circle of radius 1; empty for a
-/// circle.
-pub fn outline(look: usize) -> &'static [(f64, f64)] {
-    match SHAPES[look % SHAPES.len()] {
-        "square" => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
-        "triangle" => &[(0.0, -1.2), (1.1, 0.8), (-1.1, 0.8)],
-        "diamond" => &[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)],
-        "cross" => &[
-            (-0.4, -1.2),
-            (0.4, -1.2),
-            (0.4, -0.4),
-            (1.2, -0.4),
-            (1.2, 0.4),
-            (0.4, 0.4),
-            (0.4, 1.2),
-            (-0.4, 1.2),
-            (-0.4, 0.4),
-            (-1.2, 0.4),
-            (-1.2, -0.4),
-            (-0.4, -0.4),
-        ],
-        "star" => &[
-            (0.0, -1.4),
-            (0.4, -0.5),
-            (1.3, -0.4),
-            (0.6, 0.2),
-            (0.8, 1.1),
-            (0.0, 0.6),
-            (-0.8, 1.1),
-            (-0.6, 0.2),
-            (-1.3, -0.4),
-            (-0.4, -0.5),
-        ],
-        _ => &[],
-    }
 }
 
 #[cfg(test)]
@@ -175,15 +134,6 @@ mod tests {
                 assert!(contrast(colour, paper) >= 3.0, "{colour}: {:.1}", contrast(colour, paper));
             }
         }
-    }
-
-    #[test]
-    fn looks_differ_without_colour() {
-        let different = |all: &[String]| (1..all.len()).all(|at| !all[..at].contains(&all[at]));
-        assert!(
-            different(&DASHES.map(|dash| format!("{dash:?}")))
-                && different(&SHAPES.map(str::to_owned))
-        );
     }
 
     #[test]

@@ -112,16 +112,10 @@ const outputs = (figure, title, rows, canvases) => {
     }
     whole.toBlob((blob) => save(blob, fileName(title, ".png")));
   };
-  const still = () => {
-    const svg = [...figure.querySelectorAll(".still .plot svg")].find((svg, at, all) => all.length === 1 || at === (figure.dataset.log === "no" ? 1 : 0));
-    const text = svg ? new XMLSerializer().serializeToString(svg) : "";
-    save(new Blob([text], { type: "image/svg+xml" }), fileName(title, ".svg"));
-  };
   return make("span", { class: "outputs" },
     button("Copy data", "Copy the data as CSV", () => copy(csvOf(rows()))),
     button("CSV", "Download the data as CSV", () => save(new Blob([csvOf(rows())], { type: "text/csv" }), fileName(title, ".csv"))),
-    button("PNG", "Download this picture as PNG", picture),
-    button("SVG", "Download the whole picture as SVG", still));
+    button("PNG", "Download this picture as PNG", picture));
 };
 
 // ---- charts with axes (uPlot) -------------------------------------------------------------------------------------------------------------------
@@ -312,7 +306,6 @@ const chart = (figure, data, index) => {
     };
     plot = new uPlot(options, values, box);
     if (zoomed) plot.setScale("x", { min: zoomed[0], max: zoomed[1] });
-    figure.dataset.log = state.log ? "yes" : "no";
     show(plot);
   };
 

@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
-use trimtab_drive::units::{Nanos, grouped, three_digits};
+use trimtab_drive::units::{Nanos, three_digits};
 use trimtab_sim::run::Warning;
 
 /// A report.

@@ -21,7 +21,7 @@ fn screen(args: &[&str], store: &Path, columns: Option<usize>) -> String {
     text
 }
 
-/// Words without rules and sparklines.
+/// Words without rules.
 fn words(text: &str) -> Vec<&str> {
     text.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).collect()
 }

@@ -34,7 +34,7 @@ fn modelled_study_is_reproducible_and_leaves_report() {
             }
         }
         let html = std::fs::read_to_string(report).unwrap();
-        assert!(html.contains("<svg") && html.contains("USE") && html.len() < 1_500_000);
+        assert!(html.contains("data-chart") && html.contains("USE") && html.len() < 1_500_000);
         json
     };
     let mut first = run("first");
@@ -225,11 +225,7 @@ fn study_without_target_compares_three_drives() {
         "{shown}"
     );
     let html = std::fs::read_to_string(&report).unwrap();
-    assert!(
-        html.len() < 1_500_000 && html.contains("NVMe: what each policy costs and gains"),
-        "{}",
-        html.len()
-    );
+    assert!(html.len() < 1_500_000 && html.contains("NVMe: over 10 days"), "{}", html.len());
 
     // The store returns the whole study.
     let results = |args: &[&str]| {
@@ -269,9 +265,9 @@ fn study_without_target_compares_three_drives() {
     let again = text(results(&["report", "study:last", "--output", "-"]));
     for section in [
         "Trim policies on three drives",
-        "OCZ: what each policy costs and gains",
-        "SATA: what each policy costs and gains",
-        "NVMe: what each policy costs and gains",
+        "OCZ: over 10 days",
+        "SATA: over 10 days",
+        "NVMe: over 10 days",
     ] {
         assert!(again.contains(section) && html.contains(section), "{section}");
     }
