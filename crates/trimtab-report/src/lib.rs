@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
-#[path = "../../trimtab/src/store/shape/any_run.rs"]
+#[path = "../../trimtab/src/store/shape/tests/any_run.rs"]
 mod any_run;
 pub mod compare;
 pub mod diagnosis;

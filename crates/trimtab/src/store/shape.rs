@@ -8,4 +8,5 @@ pub mod import;
 pub mod run;
 
 #[cfg(test)]
+#[path = "shape/tests/any_run.rs"]
 pub(crate) mod any_run;
