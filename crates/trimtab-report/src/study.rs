@@ -7,7 +7,6 @@ mod full_report;
 mod months;
 mod phases;
 mod pictures;
-pub mod study_comparison;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,6 @@ pub mod fixtures;
 #[path = "../../../trimtab-study/src/study/verdict/tests/latency.rs"]
 mod latency;
 
-use super::study_comparison;
 use super::{Surroundings, answer, document};
 use crate::{html, text};
 use fixtures::{run, three, whole};
@@ -313,28 +312,6 @@ fn first_screen_of_three_drives_fits_three_widths() {
     let sure = "same answer under other TRIM costs and fills, except OCZ with other TRIM costs \
         (then online), OCZ at b full (then no trimming)";
     assert!(flat.contains(sure), "{shown}");
-}
-
-#[test]
-fn study_comparison_pairs_runs_and_lists_unmatched_ones() {
-    let (first, mut second) = (whole(), whole());
-    // On the second drive, everything takes twice as long.
-    for run in second.runs.iter_mut().chain(&mut second.ageing) {
-        for metric in &mut run.metrics {
-            let factor = if metric.name == RATE_STEADY { 0.5 } else { 2.0 };
-            metric.samples.iter_mut().for_each(|sample| *sample *= factor);
-        }
-    }
-    second.runs.retain(|run| run.policy != "adaptive");
-    let rows = study_comparison::headlines(&first, &second, &ComparisonOptions::default());
-    let ratio = |cell: &str, figure: &str| {
-        let row = rows.iter().find(|(named, row)| named == cell && row.name == figure);
-        row.unwrap_or_else(|| panic!("{cell} {figure}: {rows:?}")).1.comparison.ratio
-    };
-    assert_eq!(ratio("churn, idle, 60%", RATE_STEADY), Some(0.5));
-    assert_eq!(ratio("tree, none", FOREGROUND), Some(2.0));
-    let only = study_comparison::only_in_one(&first, &second);
-    assert!(only.contains(&"tree, adaptive".to_owned()), "{only:?}");
 }
 
 #[test]

@@ -8,7 +8,6 @@ mod list;
 mod report;
 mod rerun;
 mod show;
-mod studies;
 
 use crate::store::{self, Reference, RunId, Store, StoreError};
 use crate::study::record;
