@@ -9,12 +9,10 @@ use crate::{html, text};
 use fixtures::{run, three, whole};
 use latency::met;
 use std::time::Duration;
-use trimtab_sim::analysis::compare::ComparisonOptions;
 use trimtab_sim::run::{
     Better, Field, Metric, Provenance, Severity, TargetKind, Unit, Warning, metrics,
 };
 use trimtab_study::document::{Document, StudyAnswer};
-use trimtab_study::study::ageing::RATE_STEADY;
 use trimtab_study::study::metrics::FOREGROUND;
 use trimtab_study::study::untried::{OmissionReason, OmittedPart, StudyPart};
 use trimtab_study::study::verdict::Verdict;

@@ -2,7 +2,7 @@
 
 use super::MODEL;
 use super::design::DesignKind;
-use super::indices::{self, DesignSample};
+use super::indices;
 use super::plan::Plan;
 use super::table::{CellOutcome, SweepRow};
 use super::value::{Axis, Value, Values};
@@ -343,53 +343,30 @@ impl<'a> SweepView<'a> {
 
     /// Sensitivity of each figure, if the design supports it.
     fn sensitivity(&self, rows: &[SweepRow]) -> Option<Section> {
-        let text = match self.plan.design.kind {
-            DesignKind::Grid => {
-                "Share of the variance over the grid that disappears if only this \
-                    axis is known (alone), and that remains if all others are known (with \
-                    others). All values count as equally likely; variation between them is \
-                    ignored."
-            }
-            DesignKind::Sensitivity => {
-                "Sobol' indices: share of the variance that disappears if only this \
-                    axis is known (alone), and that remains if all others are known (with \
-                    others), with its standard error."
-            }
-            DesignKind::Random | DesignKind::Sobol => return None,
-        };
+        if self.drawn() {
+            return None;
+        }
+        let text = "Share of the variance over the grid that disappears if only this axis is \
+            known (alone), and that remains if all others are known (with others). All values \
+            count as equally likely; variation between them is ignored.";
         let keys: Vec<&str> = self.plan.axes.iter().map(|axis| axis.key.as_str()).collect();
         let mut blocks = alloc::vec![SectionBlock::Text(text.to_owned())];
         for figure in &self.figures {
             let Some(indices) = self.indices(figure, rows) else { continue };
-            let estimated = indices.iter().any(|(.., error)| error.is_some());
-            let header: &[&str] = if estimated {
-                &["axis", "alone", "with others", "standard error"]
-            } else {
-                &["axis", "alone", "with others"]
-            };
-            let mut table = Table::new(format!("What decides {figure}"), header);
-            for (key, (first, total, error)) in keys.iter().zip(indices) {
-                let percent = |share: f64| format!("{:.0} %", 100.0 * share);
-                table.row(
-                    [
-                        Some((*key).to_owned()),
-                        Some(percent(first)),
-                        Some(percent(total)),
-                        error.map(percent),
-                    ]
-                    .into_iter()
-                    .flatten(),
-                );
+            let header = ["axis", "alone", "with others"];
+            let mut table = Table::new(format!("What decides {figure}"), &header);
+            for (key, (first, total)) in keys.iter().zip(indices) {
+                let [first, total] = [first, total].map(|share| format!("{:.0} %", 100.0 * share));
+                table.row([(*key).to_owned(), first, total]);
             }
             blocks.push(SectionBlock::Table(table));
         }
         (blocks.len() > 1 && keys.len() > 1).then(|| Section::new("What decides", blocks))
     }
 
-    /// First and total index of each axis, and the latter's error; `None` if cells are
-    /// missing.
-    fn indices(&self, figure: &str, rows: &[SweepRow]) -> Option<Vec<(f64, f64, Option<f64>)>> {
-        let mut points = alloc::vec![(0.0, 0_u64); usize::try_from(self.plan.design.total(self.plan.axes.len())).ok()?];
+    /// First and total index of each axis; `None` if cells are missing.
+    fn indices(&self, figure: &str, rows: &[SweepRow]) -> Option<Vec<(f64, f64)>> {
+        let mut points = alloc::vec![(0.0, 0_u64); usize::try_from(self.plan.design.points).ok()?];
         for row in rows {
             let value = row.figures()?.get(figure)?;
             let point = points.get_mut(usize::try_from(self.plan.place(row.cell).point).ok()?)?;
@@ -397,27 +374,9 @@ impl<'a> SweepView<'a> {
         }
         let means: Option<Vec<f64>> =
             points.iter().map(|(sum, count)| (*count > 0).then(|| sum / *count as f64)).collect();
-        let means = means?;
-        if self.plan.design.kind == DesignKind::Grid {
-            let lens: Option<Vec<usize>> =
-                self.plan.axes.iter().map(|axis| usize::try_from(axis.len()?).ok()).collect();
-            return Some(
-                indices::of_grid(&means, &lens?)?
-                    .into_iter()
-                    .map(|(first, total)| (first, total, None))
-                    .collect(),
-            );
-        }
-        let sample =
-            |block: &[f64]| DesignSample { a: block[0], b: block[1], mixed: block[2..].to_vec() };
-        let samples: Vec<DesignSample> =
-            means.chunks_exact(self.plan.axes.len() + 2).map(sample).collect();
-        Some(
-            indices::indices(&samples)?
-                .into_iter()
-                .map(|i| (i.first, i.total, Some(i.total_error)))
-                .collect(),
-        )
+        let lens: Option<Vec<usize>> =
+            self.plan.axes.iter().map(|axis| usize::try_from(axis.len()?).ok()).collect();
+        indices::of_grid(&means?, &lens?)
     }
 
     fn failures(&self, rows: &[SweepRow]) -> Option<Section> {
