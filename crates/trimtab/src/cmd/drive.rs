@@ -49,8 +49,7 @@ enum DriveSubcommand {
     Watch(status::DriveStatusArgs),
     /// Cut the power of an attached drive, or restore it.
     Power(power::DrivePowerArgs),
-    /// Describe a recording or another trace, or print it for fio or in blkparse's
-    /// format.
+    /// Describe a recording or another trace, or print it for fio.
     Trace(trace::DriveTraceArgs),
     /// Replay a recording or another trace on a modelled drive under any trim policy.
     Replay(replay::DriveReplayArgs),
