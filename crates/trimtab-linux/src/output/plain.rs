@@ -51,7 +51,7 @@ pub fn harmless_cell(cell: &str) -> String {
 }
 
 /// Spreadsheets may read `cell` as a formula; some also accept full-width characters.
-pub fn begins_formula(cell: &str) -> bool {
+fn begins_formula(cell: &str) -> bool {
     cell.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
 }
 

@@ -1,4 +1,4 @@
-//! Versioned export and import formats: JSON and CSV.
+//! Versioned export formats, JSON and CSV, and the import of JSON.
 //!
 //! A change that an older reader would misinterpret gets a new version.
 

@@ -473,11 +473,13 @@ fn imported_runs_are_printed_without_control_characters() {
     results(&["report", "last", "--output", html.to_str().unwrap()]);
     assert!(harm(&fs::read(html).unwrap()).is_none());
     // A spreadsheet is no terminal, but no cell may start a formula.
-    let csv = format!(
-        "workload,target_label,metric,unit,value,setting.x\n\
-            \"=HYPERLINK(1){EVIL}\",\"@x\",\"+m\",s,-5,\"-2+3\"\n"
-    );
-    let file = scratch.write("runs.csv", csv);
+    let formulas = serde_json::json!({
+        "schema": "trimtab.run", "version": 3, "workload": format!("=HYPERLINK(1){EVIL}"),
+        "target": "elsewhere", "target_label": "@x", "provenance": "entered",
+        "settings": {"x": "-2+3"},
+        "metrics": [{"name": "+m", "unit": "s", "better": "lower", "samples": [-5.0]}],
+    });
+    let file = scratch.write("runs.json", formulas.to_string());
     results(&["import", &file]);
     let shown = trimtab()
         .args(["--store", store.to_str().unwrap(), "results", "export", "last", "--format", "csv"])

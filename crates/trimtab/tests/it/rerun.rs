@@ -444,8 +444,9 @@ fn rerun_of_unrepeatable_run_gives_the_reason() {
     let measured = contains("was measured, and a measurement is never the same again")
         .and(contains("trimtab bench tree --files 20"));
     scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stderr(measured);
-    let csv = "workload,target_label,metric,unit,value\ntree,x,total,s,39\n";
-    scratch.trimtab(&["results", "import", "-"]).write_stdin(csv).assert().success();
+    let entered = r#"{"schema": "trimtab.run", "version": 3, "workload": "tree",
+        "target": "elsewhere", "target_label": "x", "provenance": "entered"}"#;
+    scratch.trimtab(&["results", "import", "-"]).write_stdin(entered).assert().success();
     scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stderr(contains("was entered"));
     // An altered run, and a run from a version that did not store its inputs.
     scratch.made(&SIMULATE);
@@ -561,12 +562,8 @@ fn csv_export_keeps_the_specification() {
     let scratch = Scratch::new();
     scratch.made(&SIMULATE);
     let csv = scratch.trimtab(&["results", "export", "--format", "csv"]).output().unwrap().stdout;
-    let there = Scratch::new();
-    there.trimtab(&["results", "import", "-"]).write_stdin(csv).assert().success();
-    let specification =
-        |scratch: &Scratch| scratch.json(&["results", "show", "last"])["specification"].clone();
-    assert_eq!(specification(&there), specification(&scratch));
-    assert!(specification(&there)["drive"].as_str().unwrap().contains("[flash"));
+    let csv = String::from_utf8(csv).unwrap();
+    assert!(csv.contains("specification.drive") && csv.contains("[flash"), "{csv}");
 }
 
 #[test]
