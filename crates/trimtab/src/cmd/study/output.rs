@@ -68,7 +68,6 @@ pub fn print(
         true => trimtab_report::text::render(&trimtab_report::study::document(verdicts, around)),
         false => trimtab_report::text::answer(&trimtab_report::study::answer(verdicts, around)),
     };
-    let months = around.months.as_ref().map(|months| Verdict::of(&months.study));
     match verdicts {
         [verdict] => context.report_styled("study", 3, &shape(id, verdict), shown),
         _ => {
