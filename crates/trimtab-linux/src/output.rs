@@ -9,7 +9,7 @@ pub mod lines;
 mod plain;
 pub mod progress;
 
-pub use plain::{harmless_cell, is_text, json, plain, plain_bytes, plain_line, styled};
+pub use plain::{is_text, json, plain, plain_bytes, plain_line, styled};
 
 use self::progress::TaskList;
 use crate::sys::descriptor::ClosedPipe;

@@ -1,9 +1,8 @@
-//! Versioned export formats, JSON and CSV, and the import of JSON.
+//! Versioned JSON of stored results, and its import.
 //!
 //! A change that an older reader would misinterpret gets a new version.
 
 pub mod comparison;
-pub mod csv;
 pub mod import;
 pub mod run;
 

@@ -81,7 +81,6 @@ impl Scratch {
 /// Argument lists for every command that writes, creates or changes a file.
 const OUTPUTS: [&[&str]; 15] = [
     &["results", "export", "--output", "@"],
-    &["results", "export", "--format", "csv", "--output", "@"],
     &["results", "report", "last", "--output", "@"],
     &["results", "report", "last", "--force", "--output", "@"],
     &[

@@ -558,15 +558,6 @@ fn results_list_shows_and_filters_labels() {
 }
 
 #[test]
-fn csv_export_keeps_the_specification() {
-    let scratch = Scratch::new();
-    scratch.made(&SIMULATE);
-    let csv = scratch.trimtab(&["results", "export", "--format", "csv"]).output().unwrap().stdout;
-    let csv = String::from_utf8(csv).unwrap();
-    assert!(csv.contains("specification.drive") && csv.contains("[flash"), "{csv}");
-}
-
-#[test]
 fn measured_run_stores_its_command() {
     let Some(mount) = LoopMount::tmpfs(64) else { return skip("root") };
     let scratch = Scratch::new();
