@@ -457,12 +457,11 @@ fn rerun_of_unrepeatable_run_gives_the_reason() {
         scratch.trimtab(&["results", "import", "-"]).write_stdin(run.to_string()).assert().success()
     };
     import(&run);
-    let name = run["metrics"][0]["name"].as_str().unwrap();
     scratch
         .trimtab(&["results", "rerun", "last"])
         .assert()
         .code(1)
-        .stdout(contains(format!("differs in metrics.{name}.samples.0")));
+        .stdout(contains("differs in metrics\n"));
     run.as_object_mut().unwrap().remove("specification");
     run["version"] = serde_json::json!(1);
     import(&run);
