@@ -1,4 +1,4 @@
-//! Results from elsewhere, JSON or CSV: any bytes get an answer, and an export contains
+//! Results from elsewhere: any bytes get an answer, and an export contains
 //! all accepted results.
 
 use trimtab::store::RunId;

@@ -29,7 +29,6 @@ pub mod rng;
 pub mod shipped;
 pub mod spec;
 pub mod ssd;
-mod superblock;
 pub mod trim_shape;
 pub mod units;
 pub mod usage;
@@ -37,7 +36,6 @@ pub mod varint;
 
 use data::DataClass;
 pub use op_kind::OpKind;
-pub use superblock::Superblock;
 use units::{Bytes, Nanos};
 
 /// A range of a drive in bytes.

@@ -2,7 +2,6 @@
 
 use super::spec::SpecError;
 use super::ssd::SnapshotError;
-use crate::Superblock;
 use crate::hdd::Hdd;
 use crate::spec::{DriveSpec, Flash, Geometry, Medium, SlcSize, Thermal};
 use crate::ssd::Ssd;
@@ -210,12 +209,6 @@ pub trait Model: Device + Send {
         ThrottleState::default()
     }
 
-    /// Content of each superblock; empty for a disk. The host needs the extents of
-    /// `_needed`, which ascend and do not overlap.
-    fn superblocks(&self, _needed: &mut dyn Iterator<Item = Extent>) -> Vec<Superblock> {
-        Vec::new()
-    }
-
     /// State that must survive a detach; empty if there is none.
     fn snapshot(&self) -> Vec<u8> {
         Vec::new()
@@ -415,10 +408,6 @@ impl Model for Ssd {
             life_credit_bytes: now.life_credit_bytes,
             throttled_for_life: now.throttled_for_life,
         }
-    }
-
-    fn superblocks(&self, needed: &mut dyn Iterator<Item = Extent>) -> Vec<Superblock> {
-        self.superblocks(needed)
     }
 
     fn snapshot(&self) -> Vec<u8> {

@@ -18,7 +18,6 @@ mod place;
 mod pool;
 mod reads;
 mod snapshot;
-mod survey;
 mod transfers;
 mod trim;
 mod victims;

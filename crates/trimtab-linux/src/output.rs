@@ -9,9 +9,7 @@ pub mod lines;
 mod plain;
 pub mod progress;
 
-pub use plain::{
-    begins_formula, harmless_cell, is_text, json, plain, plain_bytes, plain_line, styled,
-};
+pub use plain::{is_text, json, plain, plain_bytes, plain_line, styled};
 
 use self::progress::TaskList;
 use crate::sys::descriptor::ClosedPipe;
@@ -184,7 +182,7 @@ pub fn complain(text: &str) {
 /// Formats `text` for standard error, with a newline: wrapped between words on a
 /// terminal, one line per message in a file.
 pub fn on_stderr(text: &str) -> String {
-    match size_of(std::io::stderr()).0 {
+    match columns(std::io::stderr()) {
         Some(width) => lines::paragraph(text, Some(width), "", "  "),
         None => format!("{text}\n"),
     }
@@ -279,48 +277,11 @@ pub fn width() -> Option<usize> {
 
 /// Columns of the terminal on standard output; `None` if it is a pipe or a file.
 pub fn terminal_width() -> Option<usize> {
-    size_of(std::io::stdout()).0
+    columns(std::io::stdout())
 }
 
-/// Columns and rows of the terminal behind `stream`. A terminal of unknown size reports
-/// 0.
-fn size_of(stream: impl AsFd) -> (Option<usize>, Option<usize>) {
-    let size = rustix::termios::tcgetwinsize(stream).ok();
-    let known = |cells: u16| Some(usize::from(cells)).filter(|cells| *cells > 0);
-    (size.and_then(|size| known(size.ws_col)), size.and_then(|size| known(size.ws_row)))
-}
-
-/// Standard output is a terminal.
-pub fn is_on_terminal() -> bool {
-    std::io::stdout().is_terminal()
-}
-
-/// Replaces the contents of the terminal with `text`, cut to the terminal's size.
-pub fn redraw(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(frame(&plain(text), size_of(std::io::stdout()).1).as_bytes())?;
-    out.flush()?;
-    Ok(())
-}
-
-/// The control sequences that draw `text` from the top left; the last row is left free.
-fn frame(text: &str, rows: Option<usize>) -> String {
-    const HOME_WITHOUT_WRAPPING: &str = "\x1b[?7l\x1b[H";
-    const CLEAR_LINE: &str = "\x1b[K\n";
-    const CLEAR_BELOW_AND_WRAP: &str = "\x1b[J\x1b[?7h";
-    let most = rows.map_or(usize::MAX, |rows| rows.saturating_sub(1));
-    let lines: String = text.lines().take(most).flat_map(|line| [line, CLEAR_LINE]).collect();
-    format!("{HOME_WITHOUT_WRAPPING}{lines}{CLEAR_BELOW_AND_WRAP}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn frame_taller_than_the_terminal_is_cut() {
-        let lines = |rows| frame("a\nb\nc\n", rows).matches("\x1b[K\n").count();
-        assert_eq!([Some(1), Some(3), Some(4), Some(9), None].map(lines), [0, 2, 3, 3, 3]);
-        assert_eq!(frame("a\nb\n", Some(2)), "\x1b[?7l\x1b[Ha\x1b[K\n\x1b[J\x1b[?7h");
-    }
+/// Columns of the terminal behind `stream`. A terminal of unknown size reports 0.
+fn columns(stream: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }

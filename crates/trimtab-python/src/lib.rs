@@ -6,12 +6,10 @@
 mod background;
 mod crew;
 mod drive;
-mod learn;
 mod plan;
 mod run;
 mod simulate;
 mod ssd;
-mod study;
 mod table;
 mod trace;
 mod values;
@@ -34,11 +32,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<plan::Plan>()?;
     module.add_class::<run::Run>()?;
     module.add_class::<ssd::Ssd>()?;
-    module.add_class::<study::Study>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<trace::Trace>()?;
     module.add_function(wrap_pyfunction!(drive::drives, module)?)?;
-    module.add_function(wrap_pyfunction!(learn::learn, module)?)?;
-    module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
-    module.add_function(wrap_pyfunction!(study::study, module)?)
+    module.add_function(wrap_pyfunction!(simulate::simulate, module)?)
 }

@@ -3,13 +3,12 @@
 
 use super::escape::{clean, escape};
 use super::layout::NOT_STEADY;
-use super::{page_data, palette, svg};
+use super::{page_data, palette};
 use std::fmt::Write as _;
 use trimtab_linux::output::lines::atoms;
 use trimtab_sim::run::Warning;
 use trimtab_study::document::{
-    Chart, ChartKind, Document, Film, Findings, LatencyHeatmap, NoteKind, SectionBlock,
-    StudyAnswer, Table, thinned,
+    Chart, ChartKind, Document, Findings, NoteKind, SectionBlock, StudyAnswer, Table, thinned,
 };
 
 /// Points of a line that are drawn and listed; the store has all of them.
@@ -138,16 +137,8 @@ impl Page {
             SectionBlock::Chart(chart) => {
                 self.charts += 1;
                 let chart = prepared(chart);
-                let live = page_data::chart(&chart).map(|value| self.keep(value));
+                let live = self.keep(page_data::chart(&chart));
                 write_chart(&mut self.html, &chart, self.charts, live);
-            }
-            SectionBlock::Film(film) => {
-                let live = self.keep(page_data::film(film));
-                write_film(&mut self.html, film, live);
-            }
-            SectionBlock::Heat(heat) => {
-                let live = self.keep(page_data::heat(heat));
-                write_heat(&mut self.html, heat, live);
             }
             SectionBlock::Warnings(warnings) => write_warnings(html, warnings),
         }
@@ -176,46 +167,18 @@ fn prose(text: &str) -> String {
     escape(&glued)
 }
 
-/// Styles for dark screens, and the dash pattern of each series.
+/// Colours of the series, for the script.
 fn look_style() -> String {
     let mut style = String::new();
-    let mut dark = |light: &str, dark: &str| {
-        let _ = writeln!(
-            style,
-            "@media screen and (prefers-color-scheme:dark){{svg \
-                [stroke=\"{light}\"]{{stroke:{dark}}}svg [fill=\"{light}\"]{{fill:{dark}}}}}"
-        );
+    let variables = |colours: &[&str]| {
+        let looks = colours.iter().enumerate();
+        looks.map(|(at, colour)| format!("--look{at}:{colour};")).collect::<String>()
     };
-    palette::LIGHT.iter().zip(palette::DARK).for_each(|(a, b)| dark(a, b));
-    palette::HOLDS_LIGHT.iter().zip(palette::HOLDS_DARK).for_each(|(a, b)| dark(a, b));
-    svg::SHADES.iter().zip(svg::SHADES.iter().rev()).for_each(|(a, b)| dark(a, b));
-    for (light, dash) in
-        palette::LIGHT.iter().zip(palette::DASHES).filter(|(_, dash)| !dash.is_empty())
-    {
-        let dash: Vec<String> = dash.iter().map(u32::to_string).collect();
-        let _ = writeln!(style, "svg [stroke=\"{light}\"]{{stroke-dasharray:{}}}", dash.join(" "));
-    }
-    // The same for the script, which no style sheet reaches.
-    let variables = |colours: &[&str], holds: &[&str]| {
-        let looks = colours.iter().enumerate().map(|(at, colour)| format!("--look{at}:{colour};"));
-        looks
-            .chain(holds.iter().enumerate().map(|(at, colour)| format!("--hold{at}:{colour};")))
-            .collect::<String>()
-    };
-    let shades = |shades: &mut dyn Iterator<Item = &&str>| {
-        shades.enumerate().map(|(at, colour)| format!("--shade{at}:{colour};")).collect::<String>()
-    };
+    let _ = writeln!(style, ":root{{{}}}", variables(&palette::LIGHT));
     let _ = writeln!(
         style,
-        ":root{{{}{}}}",
-        variables(&palette::LIGHT, &palette::HOLDS_LIGHT),
-        shades(&mut svg::SHADES.iter())
-    );
-    let _ = writeln!(
-        style,
-        "@media screen and (prefers-color-scheme:dark){{:root{{{}{}}}}}",
-        variables(&palette::DARK, &palette::HOLDS_DARK),
-        shades(&mut svg::SHADES.iter().rev())
+        "@media screen and (prefers-color-scheme:dark){{:root{{{}}}}}",
+        variables(&palette::DARK)
     );
     style
 }
@@ -376,19 +339,12 @@ fn write_warnings(html: &mut String, warnings: &[Warning]) {
     html.push_str("</ul>\n");
 }
 
-fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usize>) {
+fn write_chart(html: &mut String, chart: &Chart, number: usize, live: usize) {
     let title = prose(&chart.title);
-    let place = live.map_or_else(String::new, |live| format!(" data-chart=\"{live}\""));
     let _ = writeln!(
         html,
-        "<figure id=\"c{number}\"{place}>\n<figcaption>{title}</figcaption>\n<div class=\"still\">"
+        "<figure id=\"c{number}\" data-chart=\"{live}\">\n<figcaption>{title}</figcaption>"
     );
-    match svg::draw(chart, true).or_else(|| svg::draw(chart, false)) {
-        Some(picture) => drop(writeln!(html, "<div class=\"plot\">{picture}</div>")),
-        None => html.push_str("<p>There is nothing to draw.</p>\n"),
-    }
-    write_legend(html, chart);
-    html.push_str("</div>\n");
     if let ChartKind::Lines { lines, .. } = &chart.kind {
         for line in lines {
             if let [(x, y)] =
@@ -411,80 +367,7 @@ fn write_chart(html: &mut String, chart: &Chart, number: usize, live: Option<usi
     html.push_str("</details>\n</figure>\n");
 }
 
-/// The start of a figure: its title and the static picture.
-fn write_still(
-    html: &mut String,
-    class: &str,
-    title: &str,
-    live: usize,
-    picture: Option<impl std::fmt::Display>,
-) {
-    let title = prose(title);
-    let _ = writeln!(
-        html,
-        "<figure class=\"{class}\" data-chart=\"{live}\">\n\
-            <figcaption>{title}</figcaption>\n<div class=\"still\">"
-    );
-    match picture {
-        Some(picture) => drop(writeln!(html, "<div class=\"plot\">{picture}</div>")),
-        None => html.push_str("<p>There is nothing to draw.</p>\n"),
-    }
-    html.push_str("</div>\n");
-}
-
-/// The superblocks of two drives.
-fn write_film(html: &mut String, film: &Film, live: usize) {
-    write_still(html, "film", &film.title, live, svg::film(film));
-    html.push_str("<ul class=\"legend\">");
-    const HOLDS: [&str; 5] = [
-        "data that the filesystem needs",
-        "deleted, but kept by the drive (struck out)",
-        "stale: overwritten or trimmed, not erased yet",
-        "",
-        "erased",
-    ];
-    for (at, name) in HOLDS.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
-        let fill = palette::HOLDS_LIGHT.get(at).copied().filter(|_| at < 3).unwrap_or("none");
-        let strike = if at == 1 {
-            format!("<path d=\"M1 11L11 1\" stroke=\"{}\"/>", palette::HOLDS_LIGHT[3])
-        } else {
-            String::new()
-        };
-        let _ = write!(
-            html,
-            "<li><svg class=\"swatch\" viewBox=\"0 0 12 12\" \
-                aria-hidden=\"true\"><rect x=\"1\" y=\"1\" width=\"10\" height=\"10\" \
-                fill=\"{fill}\" stroke=\"#333333\"/>{strike}</svg>{name}</li>"
-        );
-    }
-    if film.drives.iter().any(|(_, map)| map.one_bit.contains(&1)) {
-        html.push_str("<li>▫ in one-bit mode</li>");
-    }
-    html.push_str("</ul>\n</figure>\n");
-}
-
-/// Latencies over time during two trims.
-fn write_heat(html: &mut String, heat: &LatencyHeatmap, live: usize) {
-    write_still(html, "heat", &heat.title, live, svg::heat(heat));
-    html.push_str("<ul class=\"legend\"><li>");
-    for shade in svg::SHADES {
-        let _ = write!(
-            html,
-            "<svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect \
-                width=\"12\" height=\"12\" fill=\"{shade}\"/></svg>"
-        );
-    }
-    let _ = write!(
-        html,
-        "few to many at that time</li><li><svg class=\"swatch\" viewBox=\"0 0 28 \
-            10\" aria-hidden=\"true\"><rect y=\"3\" width=\"28\" height=\"5\" \
-            fill=\"{}\"/></svg>a trim was in progress</li></ul>\n</figure>\n",
-        svg::TRIMMING
-    );
-}
-
-/// The chart reduced to a drawable number of points, without control characters, which
-/// the drawing library does not escape.
+/// The chart reduced to a drawable number of points, without control characters.
 fn prepared(chart: &Chart) -> Chart {
     let mut chart = chart.clone();
     for text in [&mut chart.title, &mut chart.x_label, &mut chart.y_label] {
@@ -497,47 +380,12 @@ fn prepared(chart: &Chart) -> Chart {
             }
             marks.iter_mut().for_each(|mark| mark.label = clean(&mark.label));
         }
-        ChartKind::Bars { categories, .. } => {
-            categories.iter_mut().for_each(|category| *category = clean(category))
-        }
         ChartKind::Dots { axes, dots } => {
             axes.iter_mut().for_each(|axis| *axis = clean(axis));
             dots.iter_mut().for_each(|dot| dot.name = clean(&dot.name));
         }
     }
     chart
-}
-
-fn write_legend(html: &mut String, chart: &Chart) {
-    let (names, bars): (Vec<&str>, bool) = match &chart.kind {
-        // Their names are next to them.
-        ChartKind::Dots { .. } => return,
-        ChartKind::Lines { lines, .. } => {
-            (lines.iter().map(|line| line.name.as_str()).collect(), false)
-        }
-        ChartKind::Bars { series, .. } => {
-            (series.iter().map(|(name, _)| name.as_str()).collect(), true)
-        }
-    };
-    html.push_str("<ul class=\"legend\">");
-    for (name, look) in names.iter().zip(palette::looks(&names)) {
-        let colour = palette::LIGHT[look];
-        let swatch = if bars {
-            format!("<rect width=\"28\" height=\"10\" fill=\"{colour}\"/>")
-        } else {
-            format!(
-                "<line x1=\"0\" y1=\"5\" x2=\"28\" y2=\"5\" stroke=\"{colour}\" \
-                    stroke-width=\"3\"/>"
-            )
-        };
-        let _ = write!(
-            html,
-            "<li><svg class=\"swatch\" viewBox=\"0 0 28 10\" \
-                aria-hidden=\"true\">{swatch}</svg>{}</li>",
-            escape(name)
-        );
-    }
-    html.push_str("</ul>\n");
 }
 
 /// A number for a table of data: up to six significant digits.
@@ -587,10 +435,6 @@ mod tests {
             chart(ChartKind::Lines {
                 lines: vec![line],
                 marks: vec![Mark { x: 3.0, label: hostile.into() }],
-            }),
-            chart(ChartKind::Bars {
-                categories: vec![hostile.into()],
-                series: vec![(hostile.into(), vec![Some(3.0)])],
             }),
             SectionBlock::Warnings(vec![warning]),
         ];
@@ -649,11 +493,9 @@ mod tests {
         assert!(html.len() < 400_000, "{} bytes", html.len());
         for request in ["http://", "https://", "url(", "@import", "<iframe", "src="] {
             // The library names its home in a comment.
-            let found = html
-                .replace("http://www.w3.org/2000/svg", "")
-                .replace("/*! https://github.com/leeoniya/uPlot", "");
+            let found = html.replace("/*! https://github.com/leeoniya/uPlot", "");
             assert!(!found.contains(request), "{request}");
         }
-        assert_eq!(html.matches("<figure ").count(), 2);
+        assert_eq!(html.matches("<figure ").count(), 1);
     }
 }

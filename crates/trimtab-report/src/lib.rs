@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
-#[path = "../../trimtab/src/store/shape/any_run.rs"]
+#[path = "../../trimtab/src/store/shape/tests/any_run.rs"]
 mod any_run;
 pub mod compare;
 pub mod diagnosis;
@@ -20,6 +20,5 @@ pub mod run;
 pub mod series;
 pub mod sources;
 pub mod study;
-pub mod svg;
 pub mod text;
 pub mod wear;

@@ -1,5 +1,5 @@
-//! The look of compared things: a colour, and a second cue without colour. A policy looks
-//! the same everywhere.
+//! The look of compared things: a colour; the page's script adds a dash or a shape. A
+//! policy looks the same everywhere.
 
 use trimtab_sim::policy::PolicySpec;
 
@@ -7,16 +7,6 @@ use trimtab_sim::policy::PolicySpec;
 pub const LIGHT: [&str; 6] = ["#051724", "#B51B2D", "#4449FF", "#24A686", "#724383", "#D28000"];
 /// Colours on a dark screen.
 pub const DARK: [&str; 6] = ["#999697", "#FF5D1F", "#4C78FF", "#16FD8A", "#F7A0FF", "#FFF71C"];
-/// Lengths of dashes and gaps; none for a solid line.
-pub const DASHES: [&[u32]; 6] = [&[], &[8, 3], &[2, 3], &[10, 3, 2, 3], &[5, 5], &[1, 4]];
-/// Shapes of marks.
-pub const SHAPES: [&str; 6] = ["circle", "square", "triangle", "diamond", "cross", "star"];
-
-/// Content of a superblock, on paper: needed data, deleted data, stale, one-bit mode.
-/// Drawn in this order from the bottom; deleted data is hatched.
-pub const HOLDS_LIGHT: [&str; 4] = ["#0C52D6", "#F67600", "#D7C9B4", "#68375A"];
-/// The same on a dark screen.
-pub const HOLDS_DARK: [&str; 4] = ["#5A91F4", "#FF882A", "#5E4950", "#F8DCE7"];
 
 /// Looks for `names`: by policy if all policies differ, else in sequence.
 pub fn looks(names: &[&str]) -> Vec<usize> {
@@ -35,43 +25,6 @@ pub fn looks_of_marks(names: &[&str]) -> Vec<usize> {
 /// Index of the policy that a name begins with.
 fn policy_of(name: &&str) -> Option<usize> {
     PolicySpec::NAMES.iter().position(|policy| name.split([' ', ':']).next() == Some(*policy))
-}
-
-/// Outline of a mark around (0, 0), about as large as a circle of radius 1; empty for a
-/// circle.
-pub fn outline(look: usize) -> &'static [(f64, f64)] {
-    match SHAPES[look % SHAPES.len()] {
-        "square" => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
-        "triangle" => &[(0.0, -1.2), (1.1, 0.8), (-1.1, 0.8)],
-        "diamond" => &[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)],
-        "cross" => &[
-            (-0.4, -1.2),
-            (0.4, -1.2),
-            (0.4, -0.4),
-            (1.2, -0.4),
-            (1.2, 0.4),
-            (0.4, 0.4),
-            (0.4, 1.2),
-            (-0.4, 1.2),
-            (-0.4, 0.4),
-            (-1.2, 0.4),
-            (-1.2, -0.4),
-            (-0.4, -0.4),
-        ],
-        "star" => &[
-            (0.0, -1.4),
-            (0.4, -0.5),
-            (1.3, -0.4),
-            (0.6, 0.2),
-            (0.8, 1.1),
-            (0.0, 0.6),
-            (-0.8, 1.1),
-            (-0.6, 0.2),
-            (-1.3, -0.4),
-            (-0.4, -0.5),
-        ],
-        _ => &[],
-    }
 }
 
 #[cfg(test)]
@@ -176,22 +129,11 @@ mod tests {
     fn colours_are_distinct_in_every_kind_of_vision() {
         check(&LIGHT, 25.0);
         check(&DARK, 25.0);
-        check(&HOLDS_LIGHT, 25.0);
-        check(&HOLDS_DARK, 25.0);
         for (colours, paper) in [(LIGHT, "#FFFFFF"), (DARK, "#0D1117")] {
             for colour in colours {
                 assert!(contrast(colour, paper) >= 3.0, "{colour}: {:.1}", contrast(colour, paper));
             }
         }
-    }
-
-    #[test]
-    fn looks_differ_without_colour() {
-        let different = |all: &[String]| (1..all.len()).all(|at| !all[..at].contains(&all[at]));
-        assert!(
-            different(&DASHES.map(|dash| format!("{dash:?}")))
-                && different(&SHAPES.map(str::to_owned))
-        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-// The page's script: values under the pointer, zoom, series on and off, the drive over time, copies of data and pictures.
+// The page's script: values under the pointer, zoom, series on and off, copies of data and pictures.
 // It draws from the data in the page and fetches nothing. Names in the data are only ever inserted as text.
 (() => {
 "use strict";
@@ -112,16 +112,10 @@ const outputs = (figure, title, rows, canvases) => {
     }
     whole.toBlob((blob) => save(blob, fileName(title, ".png")));
   };
-  const still = () => {
-    const svg = [...figure.querySelectorAll(".still .plot svg")].find((svg, at, all) => all.length === 1 || at === (figure.dataset.log === "no" ? 1 : 0));
-    const text = svg ? new XMLSerializer().serializeToString(svg) : "";
-    save(new Blob([text], { type: "image/svg+xml" }), fileName(title, ".svg"));
-  };
   return make("span", { class: "outputs" },
     button("Copy data", "Copy the data as CSV", () => copy(csvOf(rows()))),
     button("CSV", "Download the data as CSV", () => save(new Blob([csvOf(rows())], { type: "text/csv" }), fileName(title, ".csv"))),
-    button("PNG", "Download this picture as PNG", picture),
-    button("SVG", "Download the whole picture as SVG", still));
+    button("PNG", "Download this picture as PNG", picture));
 };
 
 // ---- charts with axes (uPlot) -------------------------------------------------------------------------------------------------------------------
@@ -312,7 +306,6 @@ const chart = (figure, data, index) => {
     };
     plot = new uPlot(options, values, box);
     if (zoomed) plot.setScale("x", { min: zoomed[0], max: zoomed[1] });
-    figure.dataset.log = state.log ? "yes" : "no";
     show(plot);
   };
 
@@ -387,257 +380,12 @@ const chart = (figure, data, index) => {
   figure.chart = { plot: () => plot, index, names: () => state.names };
 };
 
-// ---- two selectable pictures, next to each other -------------------------------------------------------------------------------------------------
-const pair = (figure, data, all, one) => {
-  const live = make("div", { class: "live" });
-  const panels = make("div", { class: "pair" });
-  const sides = data.shown.map((shown, side) => {
-    const choice = make("select", { "aria-label": side ? "Right picture" : "Left picture" });
-    all.forEach((item, at) => choice.append(make("option", { value: String(at) }, item.name)));
-    choice.value = String(shown);
-    const readout = make("p", { class: "readout", "aria-live": "polite" });
-    const place = make("div", { class: "canvas", tabindex: "0", role: "application" });
-    panels.append(make("div", { class: "panel" }, make("label", {}, "policy ", choice), place, readout));
-    const panel = { choice, place, readout, item: () => all[Number(choice.value)] };
-    choice.addEventListener("change", () => one(panel));
-    return panel;
-  });
-  figure.querySelector("figcaption").after(live);
-  figure.classList.add("alive");
-  return { live, panels, sides };
-};
-
-// ---- the drive itself ---------------------------------------------------------------------------------------------------------------------------
-const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
-const film = (figure, data) => {
-  const share = new Map([...ALPHABET].map((letter, at) => [letter, at]));
-  const moments = Math.max(...data.drives.map((drive) => drive.x.length));
-  let moment = moments - 1;
-  let playing = 0;
-  const { live, panels, sides } = pair(figure, data, data.drives, (panel) => drawOne(panel));
-  const at = (drive, layer, superblock) => {
-    const now = Math.min(moment, drive.x.length - 1);
-    return drive[layer] ? share.get(drive[layer][now * drive.superblocks + superblock]) : 0;
-  };
-  const percent = (value) => `${Math.round((value / 63) * 100)}\u00a0%`;
-
-  const drawOne = (panel) => {
-    const drive = panel.item();
-    const ratio = devicePixelRatio || 1;
-    const width = Math.max(240, panel.place.clientWidth);
-    const side = Math.max(9, Math.min(24, Math.floor(Math.sqrt((width * 280) / drive.superblocks))));
-    const across = Math.max(1, Math.floor(width / side));
-    panel.grid = { side, across };
-    const canvas = panel.canvas ?? make("canvas");
-    if (!panel.canvas) {
-      panel.canvas = canvas;
-      panel.place.append(canvas);
-      panel.selected = null;
-      const pick = (superblock) => {
-        panel.selected = superblock === null ? null : Math.max(0, Math.min(panel.item().superblocks - 1, superblock));
-        drawOne(panel);
-      };
-      canvas.addEventListener("pointermove", (event) => {
-        const [column, row] = [Math.floor(event.offsetX / panel.grid.side), Math.floor(event.offsetY / panel.grid.side)];
-        const over = row * panel.grid.across + column;
-        pick(column < panel.grid.across && over < panel.item().superblocks ? over : null);
-      });
-      canvas.addEventListener("pointerleave", () => pick(null));
-      panel.place.addEventListener("keydown", (event) => {
-        const by = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: panel.grid.across, ArrowUp: -panel.grid.across }[event.key];
-        if (by === undefined) return;
-        event.preventDefault();
-        pick((panel.selected ?? -by) + by);
-      });
-    }
-    const rows = Math.ceil(drive.superblocks / across);
-    [canvas.width, canvas.height] = [across * side * ratio, rows * side * ratio];
-    [canvas.style.width, canvas.style.height] = [`${across * side}px`, `${rows * side}px`];
-    const pen = canvas.getContext("2d");
-    pen.scale(ratio, ratio);
-    const colours = [0, 1, 2, 3].map((n) => css(`--hold${n}`));
-    const [line, paper] = [css("--line"), css("--paper")];
-    const sum = [0, 0, 0];
-    const inner = side - 2;
-    for (let superblock = 0; superblock < drive.superblocks; superblock++) {
-      const [x, y] = [(superblock % across) * side + 1, Math.floor(superblock / across) * side + 1];
-      pen.fillStyle = paper;
-      pen.fillRect(x, y, inner, inner);
-      let bottom = y + inner;
-      ["needed", "unneeded", "stale"].forEach((layer, nth) => {
-        const held = at(drive, layer, superblock);
-        sum[nth] += held;
-        const high = (held / 63) * inner;
-        pen.fillStyle = colours[nth];
-        pen.fillRect(x, bottom - high, inner, high);
-        if (nth === 1 && high > 2.5) {
-          pen.strokeStyle = colours[3];
-          pen.lineWidth = 1;
-          pen.beginPath();
-          pen.moveTo(x, bottom);
-          pen.lineTo(x + inner, bottom - high);
-          pen.stroke();
-        }
-        bottom -= high;
-      });
-      pen.strokeStyle = line;
-      pen.lineWidth = 0.5;
-      pen.strokeRect(x, y, inner, inner);
-      if (at(drive, "one_bit", superblock)) {
-        pen.strokeStyle = colours[3];
-        pen.lineWidth = 1.5;
-        pen.strokeRect(x + inner / 2 - 2, y + inner / 2 - 2, 4, 4);
-      }
-      if (panel.selected === superblock) {
-        pen.strokeStyle = css("--ink");
-        pen.lineWidth = 2;
-        pen.strokeRect(x - 0.5, y - 0.5, inner + 1, inner + 1);
-      }
-    }
-    const all = drive.superblocks * 63;
-    const [needed, unneeded, stale] = sum.map((n) => Math.round((n / all) * 100));
-    const chosen = panel.selected;
-    panel.place.setAttribute("aria-label", `Erase blocks under ${drive.name}. Arrow keys go from one to the next.`);
-    panel.readout.textContent = chosen === null
-      ? glued(`needed ${needed} %, kept though deleted ${unneeded} %, stale ${stale} %, erased ${Math.max(0, 100 - needed - unneeded - stale)} %`)
-      : `erase block ${chosen}: needed ${percent(at(drive, "needed", chosen))}, kept though deleted ${percent(at(drive, "unneeded", chosen))}, stale ${percent(at(drive, "stale", chosen))}${at(drive, "one_bit", chosen) ? ", in one-bit mode" : ""}`;
-  };
-
-  const where = make("output", { class: "moment" });
-  const slider = make("input", { type: "range", min: "0", max: String(moments - 1), step: "1", "aria-label": "Time: how much has been written" });
-  slider.value = String(moment);
-  const show = () => {
-    const drive = sides[0].item();
-    const x = drive.x[Math.min(moment, drive.x.length - 1)] * data.scale;
-    slider.value = String(moment);
-    where.textContent = `${short(x)} ${data.x}`;
-    slider.setAttribute("aria-valuetext", where.textContent);
-    sides.forEach(drawOne);
-  };
-  const stop = () => {
-    clearInterval(playing);
-    playing = 0;
-    play.textContent = "▶ Play";
-    play.setAttribute("aria-pressed", "false");
-  };
-  const play = button("▶ Play", "Play or pause", () => {
-    if (playing) return stop();
-    if (moment >= moments - 1) moment = 0;
-    play.textContent = "❚❚ Pause";
-    play.setAttribute("aria-pressed", "true");
-    show();
-    playing = setInterval(() => {
-      if (moment >= moments - 1) return stop();
-      moment += 1;
-      show();
-    }, 140);
-  });
-  slider.addEventListener("input", () => { stop(); moment = Number(slider.value); show(); });
-  const rows = () => [["policy", "written", "erase block", "needed %", "kept though deleted %", "stale %", "one-bit mode"], ...sides.flatMap((panel) => {
-    const drive = panel.item();
-    const now = Math.min(moment, drive.x.length - 1);
-    return Array.from({ length: drive.superblocks }, (_, n) => [drive.name, drive.x[now], n,
-      ...["needed", "unneeded", "stale"].map((layer) => Number(((at(drive, layer, n) / 63) * 100).toFixed(1))), at(drive, "one_bit", n)]);
-  })];
-  live.append(make("div", { class: "tools" }, play, slider, where, outputs(figure, data.title, rows, () => sides.map((panel) => panel.canvas))), panels);
-  sides.forEach((panel) => { panel.place.setAttribute("aria-label", "Erase blocks of the drive"); });
-  show();
-  pictures.push({ draw: show });
-};
-
-// ---- latencies over time ------------------------------------------------------------------------------------------------------------------------
-const heat = (figure, data) => {
-  const { live, panels, sides } = pair(figure, data, data.maps, (panel) => drawOne(panel));
-  const edges = data.edges;
-  const drawOne = (panel) => {
-    const map = panel.item();
-    const columns = Math.max(...map.cells.map((cell) => cell[0]), 0) + 1;
-    const most = Math.max(...map.cells.map((cell) => cell[2]), 1);
-    const xs = Array.from({ length: columns }, (_, at) => (at + 0.5) * map.every);
-    const longest = Array(columns).fill(null);
-    const asked = Array(columns).fill(0);
-    for (const [column, bucket, count] of map.cells) {
-      longest[column] = Math.max(longest[column] ?? 0, edges[bucket]);
-      asked[column] += count;
-    }
-    const trimming = new Set(map.trimming);
-    const end = columns * map.every;
-    if (panel.plot) panel.plot.destroy();
-    const show = (u) => {
-      const idx = u.cursor.idx;
-      panel.readout.textContent = idx === null || idx === undefined
-        ? `longest ${glued(map.longest)}; point at it for values`
-        : `${seconds(xs[idx] - map.every / 2)} to ${seconds(xs[idx] + map.every / 2)}: ${asked[idx]} asked for, longest ≥ ${seconds(longest[idx])}${trimming.has(idx) ? ", a trim under way" : ""}`;
-    };
-    const paint = (u) => {
-      const pen = u.ctx;
-      const ratio = devicePixelRatio || 1;
-      pen.save();
-      pen.beginPath();
-      pen.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
-      pen.clip();
-      const shades = [0, 1, 2, 3, 4].map((n) => css(`--shade${n}`));
-      for (const [column, bucket, count] of map.cells) {
-        const left = u.valToPos(column * map.every, "x", true);
-        const right = u.valToPos((column + 1) * map.every, "x", true);
-        const [top, bottom] = [u.valToPos(edges[bucket + 1], "y", true), u.valToPos(edges[bucket], "y", true)];
-        pen.fillStyle = shades[Math.min(4, Math.floor((Math.log1p(count) / Math.log1p(most)) * 5))];
-        pen.fillRect(left, top, Math.max(1, right - left + 0.5), Math.max(2 * ratio, bottom - top + 0.5));
-      }
-      pen.fillStyle = css("--hold1");
-      for (const column of trimming) {
-        const left = u.valToPos(column * map.every, "x", true);
-        const right = u.valToPos((column + 1) * map.every, "x", true);
-        pen.fillRect(left, u.bbox.top + u.bbox.height - 5 * ratio, right - left + 0.5, 5 * ratio);
-      }
-      pen.restore();
-    };
-    const width = Math.max(240, panel.place.clientWidth);
-    panel.plot = new uPlot({
-      width, height: 260, legend: { show: false }, padding: [10, 12, 0, 4], hooks: { draw: [paint], setCursor: [show] },
-      cursor: { drag: { x: true, y: false }, points: { show: false } },
-      scales: {
-        x: { time: false, range: (u, min, max) => (max - min > end * 0.97 ? [0, end] : [min, max]) },
-        y: { distr: 3, log: 10, range: () => [10 ** Math.floor(Math.log10(edges[0])), edges[edges.length - 1] * 1.2] },
-      },
-      axes: [axis("asked for after, s", short, 34), upright(data.y, seconds, true)],
-      series: [{}, { paths: () => null, points: { show: false } }],
-    }, [xs, longest], panel.place);
-    panel.place.setAttribute("aria-label", `Latencies under ${map.name}. Left and right arrows show values, plus and minus zoom, 0 shows all.`);
-    show(panel.plot);
-  };
-  sides.forEach((panel) => {
-    const keys = zoomer(() => panel.plot);
-    panel.place.addEventListener("keydown", (event) => {
-      const last = panel.plot.data[0].length - 1;
-      const at = panel.plot.cursor.idx ?? -1;
-      const go = { ArrowRight: at + 1, ArrowLeft: at < 0 ? last : at - 1, Home: 0, End: last }[event.key];
-      if (go !== undefined) panel.plot.setCursor({ left: panel.plot.valToPos(panel.plot.data[0][Math.max(0, Math.min(last, go))], "x"), top: 60 });
-      else if (event.key === "+" || event.key === "=") keys.zoom(0.5);
-      else if (event.key === "-") keys.zoom(2);
-      else if (event.key === "0" || event.key === "Escape") keys.reset();
-      else return;
-      event.preventDefault();
-    });
-  });
-  const rows = () => [["policy", "asked for after, s", "took at least, s", "operations"], ...sides.flatMap((panel) => {
-    const map = panel.item();
-    return map.cells.map(([column, bucket, count]) => [map.name, column * map.every, edges[bucket], count]);
-  })];
-  const all = (what) => () => sides.forEach((panel) => zoomer(() => panel.plot)[what](what === "zoom" ? 0.5 : undefined));
-  live.append(make("div", { class: "tools" }, button("+", "Zoom in", all("zoom")), button("all", "Show all", all("reset")),
-    outputs(figure, data.title, rows, () => sides.map((panel) => panel.plot.ctx.canvas))), panels);
-  const draw = () => sides.forEach(drawOne);
-  draw();
-  pictures.push({ draw });
-};
-
 const source = document.getElementById("charts");
 const charts = source ? JSON.parse(source.textContent) : [];
 for (const figure of document.querySelectorAll("figure[data-chart]")) {
   const index = Number(figure.dataset.chart);
   const data = charts[index];
-  const how = { lines: chart, dots: chart, film, heat }[data.kind];
+  const how = chart;
   // A figure inside a closed section has no width; it is drawn when the section opens.
   const folded = figure.closest("details:not([open])");
   if (folded) folded.addEventListener("toggle", () => { if (!figure.classList.contains("alive")) how(figure, data, index); }, { once: true });

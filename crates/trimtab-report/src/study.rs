@@ -7,17 +7,14 @@ mod full_report;
 mod months;
 mod phases;
 mod pictures;
-pub mod study_comparison;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod twin;
 mod words;
 
 pub use first_screen::MORE;
 use std::time::Duration;
 use trimtab_study::document::{Document, StudyAnswer};
-use trimtab_study::study::twin_months::TwinMonths;
 use trimtab_study::study::verdict::Verdict;
 pub use words::untried_reason;
 
@@ -30,8 +27,6 @@ pub struct Surroundings {
     pub report: Option<String>,
     /// Id of the stored study.
     pub kept: Option<String>,
-    /// Months of use on the twin of the measured drive.
-    pub months: Option<Box<TwinMonths>>,
 }
 
 /// The first screen of studies that ran together.

@@ -1,5 +1,5 @@
-//! A document for the terminal, with the order and numbers of the HTML; charts become
-//! sparklines.
+//! A document for the terminal, with the order and numbers of the HTML; a line of a chart
+//! becomes its first, last, lowest and highest value.
 
 use super::escape::clean;
 use super::layout;
@@ -21,10 +21,6 @@ const SCREEN: usize = 80;
 const LINES: usize = 23;
 /// Indentation below the label of a note.
 const NOTE_INDENT: &str = "         ";
-/// Columns of a sparkline.
-const SPARK_WIDTH: usize = 60;
-/// Narrower sparklines are useless.
-const SPARK_WIDTH_MIN: usize = 16;
 
 /// The text for its screen. Colours are escape sequences, which the printer removes if
 /// not supported.
@@ -137,8 +133,6 @@ impl Screen {
             SectionBlock::Caption(_) => {}
             SectionBlock::Table(table) => self.table(table),
             SectionBlock::Chart(chart) => self.chart(chart),
-            SectionBlock::Film(film) => self.table(&film.table()),
-            SectionBlock::Heat(heat) => self.table(&heat.table()),
             SectionBlock::Warnings(warnings) => {
                 self.text.push_str(&warnings_at(warnings, self.width))
             }
@@ -235,14 +229,13 @@ impl Screen {
         self.paragraph(&chart.title, "", "");
         match &chart.kind {
             ChartKind::Lines { lines, marks } => {
-                self.sparklines(lines);
+                lines.iter().for_each(|line| self.line(line));
                 marks.iter().for_each(|mark| self.mark(mark));
-                let scale = if lines.len() > 1 { "; one scale for all" } else { "" };
-                let axes = format!("{} over {}{scale}", chart.y_label, chart.x_label);
+                let axes = format!("{} over {}", chart.y_label, chart.x_label);
                 let shown = lines::paragraph(&axes, self.width, "  ", "  ");
                 shown.lines().for_each(|line| self.text.push_str(&format!("{}\n", line.dimmed())));
             }
-            ChartKind::Dots { .. } | ChartKind::Bars { .. } => self.table(&Table {
+            ChartKind::Dots { .. } => self.table(&Table {
                 caption: String::new(),
                 ..chart.table(read_as(&chart.y_label), three_digits)
             }),
@@ -253,31 +246,9 @@ impl Screen {
         self.paragraph(&format!("at {}: {}", three_digits(mark.x), mark.label), "  ", "      ");
     }
 
-    /// A row of blocks for each line, all on one scale; figures next to it, or below if
-    /// there is no room.
-    fn sparklines(&mut self, lines: &[ChartLine]) {
-        let label = lines.iter().map(|line| clean(&line.name).chars().count()).max().unwrap_or(0);
-        let high = lines
-            .iter()
-            .flat_map(|line| &line.points)
-            .map(|p| p.1)
-            .filter(|y| y.is_finite())
-            .fold(0.0, f64::max);
-        let figures: Vec<String> = lines.iter().map(|line| figures(&line.points)).collect();
-        let longest = figures.iter().map(|text| text.chars().count()).max().unwrap_or(0);
-        let room = self.width.unwrap_or(usize::MAX).saturating_sub(label + 3);
-        let beside = room >= SPARK_WIDTH_MIN + 2 + longest;
-        let spark = if beside { room - 2 - longest } else { room }.clamp(1, SPARK_WIDTH);
-        for (line, figures) in lines.iter().zip(figures) {
-            let row =
-                format!("  {:label$} {}", clean(&line.name), sparkline(&line.points, high, spark));
-            if beside {
-                let _ = writeln!(self.text, "{row}  {figures}");
-            } else {
-                let _ = writeln!(self.text, "{row}");
-                self.paragraph(&figures, "      ", "      ");
-            }
-        }
+    fn line(&mut self, line: &ChartLine) {
+        let text = format!("{}: {}", line.name, figures(&line.points));
+        self.paragraph(&text, "  ", "      ");
     }
 }
 
@@ -297,25 +268,6 @@ fn warnings_at(warnings: &[Warning], width: Option<usize>) -> String {
         };
     }
     text
-}
-
-/// A line in one row of block characters: the mean of each step on a scale from 0 to
-/// `high`; a dot for no value.
-fn sparkline(points: &[(f64, f64)], high: f64, width: usize) -> String {
-    const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let width = width.min(points.len());
-    let step = |step: usize| {
-        let slice = &points[step * points.len() / width..(step + 1) * points.len() / width];
-        let finite: Vec<f64> = slice.iter().map(|p| p.1).filter(|y| y.is_finite()).collect();
-        if finite.is_empty() {
-            return '·';
-        }
-        let mean = finite.iter().sum::<f64>() / finite.len() as f64;
-        let level =
-            if high > 0.0 { (mean / high * 7.0).round().clamp(0.0, 7.0) as usize } else { 0 };
-        LEVELS[level]
-    };
-    (0..width).map(step).collect()
 }
 
 /// The first, last, lowest and highest value of a line.
@@ -363,45 +315,16 @@ mod tests {
     }
 
     #[test]
-    fn sparkline_shows_the_fall() {
-        let drawn = drawn(vec![line("rate", |i| if i < 300 { 200.0 } else { 50.0 })], None);
-        let row = drawn.lines().find(|line| line.contains("rate")).unwrap();
-        assert!(
-            row.contains("rate ███")
-                && row.contains("█▃")
-                && row.ends_with("200 → 50.0 (min 50.0, max 200)"),
-            "{row}"
-        );
-        assert_eq!(
-            (sparkline(&[], 1.0, 60), figures(&[])),
-            (String::new(), "(no values)".to_owned())
-        );
-        assert_eq!(figures(&[(1.0, 30.0), (2.0, f64::NAN)]), "30.0 (one value)");
-        assert_eq!(sparkline(&[(0.0, f64::NAN), (1.0, 0.0), (2.0, 8.0)], 8.0, 60), "·▁█");
-    }
-
-    /// Heights of the blocks in the row of a line.
-    fn heights(drawn: &str, name: &str) -> Vec<u32> {
-        let row = drawn.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
-        row.chars().filter(|c| ('▁'..='█').contains(c)).map(|c| c as u32 - '▁' as u32).collect()
-    }
-
-    #[test]
-    fn compared_lines_have_one_scale() {
-        for width in [None, Some(60), Some(80), Some(120)] {
-            let drawn = drawn(
-                vec![line("none", |_| 1.89), line("online", |i| if i == 0 { 1.89 } else { 1.06 })],
-                width,
-            );
-            let (none, online) = (heights(&drawn, "none"), heights(&drawn, "online"));
-            assert!(none.iter().all(|h| *h == 7), "{drawn}");
-            // 1.06 of 1.89 on eight levels.
-            assert!(online[1..].iter().all(|h| *h == 4), "{drawn}");
-            assert!(
-                width.is_none_or(|width| drawn.lines().all(|line| line.chars().count() <= width)),
-                "{drawn}"
-            );
+    fn line_of_chart_shows_its_ends_and_extremes() {
+        let falls = line("rate", |i| if i < 300 { 200.0 } else { 50.0 });
+        for width in [None, Some(40), Some(120)] {
+            let drawn = drawn(vec![falls.clone(), line("none", |_| 1.89)], width);
+            assert!(drawn.contains("  rate: 200 → 50.0 (min 50.0, max 200)\n"), "{drawn}");
+            assert!(drawn.contains("  none: 1.89 → 1.89 (min 1.89, max 1.89)\n"), "{drawn}");
+            assert!(drawn.contains("WAF over s\n"), "{drawn}");
         }
+        assert_eq!(figures(&[]), "(no values)");
+        assert_eq!(figures(&[(1.0, 30.0), (2.0, f64::NAN)]), "30.0 (one value)");
     }
 
     #[test]

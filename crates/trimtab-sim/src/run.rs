@@ -4,7 +4,6 @@
 
 pub mod json;
 pub mod metrics;
-pub mod pictures;
 pub mod shown;
 
 use alloc::format;
@@ -12,7 +11,6 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use json::{Check, checked, discards, entries, floats};
-use pictures::Pictures;
 use serde::{Deserialize, Serialize};
 use trimtab_drive::OpKind;
 use trimtab_drive::discards::Discards;
@@ -393,9 +391,6 @@ pub struct Run {
     /// Time series.
     #[serde(default)]
     pub series: Vec<Series>,
-    /// Pictures other than series; usually none.
-    #[serde(default, skip_serializing_if = "Pictures::is_empty")]
-    pub pictures: Pictures,
 }
 
 impl Run {

@@ -7,9 +7,8 @@ use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
-use trimtab_drive::units::{Nanos, grouped, three_digits};
+use trimtab_drive::units::{Nanos, three_digits};
 use trimtab_sim::run::Warning;
-use trimtab_sim::run::pictures::{LatencyMap, SHARE_MAX, SuperblockMap};
 
 /// A report.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -122,10 +121,6 @@ pub enum SectionBlock {
     Table(Table),
     /// A chart. Its numbers are also shown as a table.
     Chart(Chart),
-    /// State of the drive over time.
-    Film(Film),
-    /// Latencies over time.
-    Heat(LatencyHeatmap),
     /// Warnings about distorted figures.
     Warnings(Vec<Warning>),
 }
@@ -228,7 +223,7 @@ impl Table {
 pub struct Chart {
     /// Title.
     pub title: String,
-    /// Label of the horizontal axis with its unit. Ignored for bars.
+    /// Label of the horizontal axis with its unit.
     pub x_label: String,
     /// Label of the vertical axis with its unit.
     pub y_label: String,
@@ -245,13 +240,6 @@ pub enum ChartKind {
         lines: Vec<ChartLine>,
         /// Vertical marks: knees, the start of steady state.
         marks: Vec<Mark>,
-    },
-    /// Groups of bars: one group per category, one bar per series.
-    Bars {
-        /// Names of the groups.
-        categories: Vec<String>,
-        /// Name and one value per category (`None` if unknown).
-        series: Vec<(String, Vec<Option<f64>>)>,
     },
     /// Scatter plot of cost over gain, with a logarithmic vertical axis.
     Dots {
@@ -273,73 +261,6 @@ pub struct ScatterPoint {
     pub y: f64,
     /// True if it is recommended.
     pub chosen: bool,
-}
-
-/// State of the superblocks of several drives over time, shown in pairs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Film {
-    /// Title.
-    pub title: String,
-    /// Label of a moment, such as `written since filled, GB`. See `x_scale`.
-    pub x_label: String,
-    /// Factor from the numbers in the maps to the unit of `x_label`.
-    pub x_scale: f64,
-    /// Names and maps of the drives.
-    pub drives: Vec<(String, SuperblockMap)>,
-    /// The two drives shown first.
-    pub shown: [usize; 2],
-}
-
-impl Film {
-    /// Final state of the superblocks of each drive, in per cent of the flash.
-    #[must_use]
-    pub fn table(&self) -> Table {
-        let mut table = Table::new(
-            self.title.clone(),
-            &["policy", "needed", "kept, though no longer needed", "stale", "erased"],
-        );
-        for (name, map) in &self.drives {
-            let each = map.superblocks as usize;
-            let share = |values: &[u8]| {
-                let last = &values[values.len().saturating_sub(each)..];
-                last.iter().map(|v| f64::from(*v)).sum::<f64>()
-                    / f64::from(SHARE_MAX)
-                    / each.max(1) as f64
-                    * 100.0
-            };
-            let (needed, unneeded, stale) =
-                (share(&map.needed), share(&map.unneeded), share(&map.stale));
-            let free = (100.0 - needed - unneeded - stale).max(0.0);
-            let cells = [needed, unneeded, stale, free].map(|percent| format!("{percent:.0} %"));
-            table.row(core::iter::once(name.clone()).chain(cells));
-        }
-        table
-    }
-}
-
-impl LatencyHeatmap {
-    /// Longest latency and number of slow requests, by map.
-    #[must_use]
-    pub fn table(&self) -> Table {
-        let mut table =
-            Table::new(self.title.clone(), &["policy", "requests", "over 0.1 s", "longest"]);
-        for (name, map) in &self.maps {
-            let count = |least: Nanos| {
-                map.cells
-                    .iter()
-                    .filter(|cell| LatencyMap::least(cell.1) >= least)
-                    .map(|cell| cell.2)
-                    .sum::<u64>()
-            };
-            table.row([
-                name.clone(),
-                grouped(count(Nanos::ZERO)),
-                grouped(count(Nanos::from_millis(100))),
-                map.longest_in_words(),
-            ]);
-        }
-        table
-    }
 }
 
 /// The label of a vertical axis without its unit, and a formatter for its values.
@@ -366,17 +287,6 @@ impl Chart {
         Self { title: title.into(), x_label: x_label.to_owned(), y_label: y_label.to_owned(), kind }
     }
 
-    /// Groups of bars.
-    pub fn bars(
-        title: impl Into<String>,
-        y_label: &str,
-        categories: Vec<String>,
-        series: Vec<(String, Vec<Option<f64>>)>,
-    ) -> Self {
-        let kind = ChartKind::Bars { categories, series };
-        Self { title: title.into(), x_label: String::new(), y_label: y_label.to_owned(), kind }
-    }
-
     /// The values as a table. `height` formats the vertical values, which appear below
     /// `heading`; `number` formats the horizontal ones.
     #[must_use]
@@ -392,9 +302,6 @@ impl Chart {
             ChartKind::Dots { axes, .. } => {
                 ["policy", heading].into_iter().chain(axes.iter().map(String::as_str)).collect()
             }
-            ChartKind::Bars { series, .. } => core::iter::once(heading)
-                .chain(series.iter().map(|(name, _)| name.as_str()))
-                .collect(),
         };
         let mut table = Table::new(self.title.clone(), &header);
         match &self.kind {
@@ -417,30 +324,9 @@ impl Chart {
                     );
                 }
             }
-            ChartKind::Bars { categories, series } => {
-                for (at, category) in categories.iter().enumerate() {
-                    let values = series
-                        .iter()
-                        .map(|(_, values)| cell(values.get(at).copied().flatten(), height));
-                    table.row(core::iter::once(category.clone()).chain(values));
-                }
-            }
         }
         table
     }
-}
-
-/// Latencies over time, shown in pairs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LatencyHeatmap {
-    /// Title.
-    pub title: String,
-    /// Label of the vertical axis, with its unit.
-    pub y_label: String,
-    /// Names and maps.
-    pub maps: Vec<(String, LatencyMap)>,
-    /// The two maps shown first.
-    pub shown: [usize; 2],
 }
 
 /// A line of a chart.

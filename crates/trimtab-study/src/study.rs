@@ -28,7 +28,6 @@ pub mod scale;
 pub mod sensitivity;
 pub mod small;
 pub mod trials;
-pub mod twin_months;
 pub mod untried;
 pub mod used;
 pub mod verdict;
@@ -48,8 +47,6 @@ pub struct Study {
     pub runs: Vec<Run>,
     /// Months of churn: one run per policy and fill level.
     pub ageing: Vec<Run>,
-    /// Data and tuning: each run changes one setting.
-    pub tuning: Vec<Run>,
     /// Assumptions that change the recommendation; `None` if not tested.
     pub sensitivity: Option<Sensitivity>,
     /// Parts that were not tested.
@@ -61,7 +58,7 @@ pub struct Study {
 impl Study {
     /// All runs.
     pub fn all(&self) -> impl Iterator<Item = &Run> {
-        self.runs.iter().chain(&self.ageing).chain(&self.tuning)
+        self.runs.iter().chain(&self.ageing)
     }
 
     /// True if no run finished.

@@ -3,7 +3,7 @@
 mod power;
 mod spec;
 
-pub use spec::{Fault, GRAMMAR, KEEP_DEFAULT, PowerCutMoment, RequestFilter, Trigger, TrimLie};
+pub use spec::{Fault, GRAMMAR, KEEP_DEFAULT, RequestFilter, Trigger, TrimLie};
 
 use crate::pace::Speed;
 use crate::request::{Effect, Geometry, PowerCutSupport, Request, RequestResult, RequestServer};
@@ -50,13 +50,8 @@ struct ArmedFault {
 
 impl ArmedFault {
     fn new(fault: Fault, seed: u64, index: usize) -> Self {
-        let mut rng = Stream::new(seed, &format!("fault {index}"));
-        let cut_at = match fault {
-            Fault::PowerCut { cut: PowerCutMoment::At(n), .. } => Some(n),
-            Fault::PowerCut { cut: PowerCutMoment::Within(n), .. } => Some(rng.between(1, n)),
-            _ => None,
-        };
-        Self { fault, rng, seen: 0, hits: 0, cut_at }
+        let rng = Stream::new(seed, &format!("fault {index}"));
+        Self { fault, rng, seen: 0, hits: 0, cut_at: None }
     }
 }
 
@@ -115,11 +110,7 @@ impl FaultInjector {
         state.undo = Some(UndoLog::new(self.geometry.atomic_write));
         let index = state.faults.len();
         state.faults.push(ArmedFault::new(
-            Fault::PowerCut {
-                cut: PowerCutMoment::OnDemand,
-                on: RequestFilter::Any,
-                keep: KEEP_DEFAULT,
-            },
+            Fault::PowerCut { on: RequestFilter::Any, keep: KEEP_DEFAULT },
             self.seed,
             index,
         ));
@@ -337,7 +328,7 @@ impl FaultState {
                     decision.cut |= armed.cut_at == Some(armed.seen);
                     false
                 }
-                Fault::Error { on, when, after } if on.includes(kind) => {
+                Fault::Error { on, when } if on.includes(kind) => {
                     let hit = match when {
                         Trigger::Chance(p) => armed.rng.chance(p),
                         Trigger::Range(range) => {
@@ -345,10 +336,8 @@ impl FaultState {
                                 && range.offset < extent.offset + extent.len
                         }
                     };
-                    armed.seen += u64::from(hit);
-                    let fail = hit && armed.seen > after;
-                    decision.fail |= fail;
-                    fail
+                    decision.fail |= hit;
+                    hit
                 }
                 Fault::Latency { on, chance, add } if on.includes(kind) => {
                     let hit = armed.rng.chance(chance);
@@ -481,10 +470,9 @@ mod tests {
     }
 
     #[test]
-    fn error_fault_hits_given_range_and_count() {
-        let (_, faulty) = drive(&["write-error:range=8192+4096,after=1", "read-error:p=1"]);
+    fn error_fault_hits_given_range_or_share() {
+        let (_, faulty) = drive(&["write-error:range=8192+4096", "read-error:p=1"]);
         assert_eq!(write(&faulty, 4096, 1), Ok(()));
-        assert_eq!(write(&faulty, 8192, 1), Ok(()), "the first one succeeds");
         assert_eq!(write(&faulty, 8192, 1), Err(Errno::IO));
         assert_eq!(write(&faulty, 12_288, 1), Ok(()), "the range ends before this");
         assert_eq!(read(&faulty, 0), Err(Errno::IO));
@@ -587,8 +575,9 @@ mod tests {
 
     #[test]
     fn power_fails_at_given_request() {
-        let (_, faulty) = drive(&["power-cut:at=3,on=write"]);
+        let (_, faulty) = drive(&["power-cut:on=write"]);
         assert_eq!((write(&faulty, 0, 1), write(&faulty, 4096, 1)), (Ok(()), Ok(())));
+        assert_eq!(faulty.cut_power_within(1), Ok(true));
         assert_eq!(read(&faulty, 0), Ok(1), "reads do not count here");
         assert_eq!(write(&faulty, 8192, 1), Err(Errno::IO));
         assert_eq!(faulty.serve(Request::Flush).result, Err(Errno::IO));

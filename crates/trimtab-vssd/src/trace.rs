@@ -1,5 +1,5 @@
 //! Recordings of the requests of a host: written by the virtual SSD, read by `trimtab
-//! drive replay`, and exported as fio's iolog or blkparse's text.
+//! drive replay`, and exported as fio's iolog.
 //!
 //! # The format, version 1
 //!
@@ -39,7 +39,7 @@ mod format;
 mod source;
 pub mod timing;
 
-pub use export::{ExportFormat, export};
+pub use export::export;
 pub use format::{Packer, RecordingBlock, RecordingHeader, RecordingReader, Writer};
 pub use source::TraceSource;
 pub use trimtab_sim::trace::{TraceEvent, TraceOpKind};

@@ -33,7 +33,7 @@ const VERSION: i64 = 3;
 /// "TRMT": identifies the file as a trimtab store.
 const APPLICATION_ID: i32 = 0x5452_4d54;
 
-/// Free space required for a result: a run with its pictures, plus the journal.
+/// Free space required for a result: a run with its series, plus the journal.
 const ROOM: Bytes = Bytes(4 << 20);
 
 /// Time limit for waiting on another writing process.

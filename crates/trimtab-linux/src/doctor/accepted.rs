@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// The codes of all findings, and the verdicts that can be accepted.
 const CODES: &str = "
     ata.forced-off ata.queued-trim-harms ata.trim-unknown ata.unqueued btrfs.async-backlog
-    btrfs.async-data-only btrfs.sync-discard cache.no-passdown cloud.no-discard cron.other-path
+    btrfs.async-data-only btrfs.sync-discard cache.no-passdown cloud.no-discard
     crypt.integrity crypt.leaks-free-space crypt.no-allow-discards crypt.wrong-parameter
     device.kind-unknown device.no-discards device.read-only dm.member-without-discards
     dm.no-discards dm.stale-limits drive.known-fault drive.no-trim drive.provisioning-mode

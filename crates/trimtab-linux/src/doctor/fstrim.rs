@@ -60,26 +60,6 @@ pub struct Call {
     pub is_quiet: bool,
 }
 
-impl Call {
-    /// Trims the filesystem mounted at a directory.
-    pub fn of_directory(directory: &str) -> Self {
-        Self { subject: FstrimSubject::Directory(PathBuf::from(directory)), ..Self::default() }
-    }
-
-    /// Trims the filesystems that fstab lists.
-    pub fn of_fstab() -> Self {
-        Self { subject: FstrimSubject::Tables(vec![FSTAB.to_owned()]), ..Self::default() }
-    }
-
-    #[cfg(test)]
-    pub fn shown(&self) -> String {
-        match &self.subject {
-            FstrimSubject::Tables(files) => files.join(":"),
-            FstrimSubject::Directory(directory) => shown(directory),
-        }
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum FstrimSubject {
     /// The first of these tables that has a line.

@@ -3,7 +3,7 @@
 
 use super::answer::{Answer, Reason};
 use super::conditions;
-use super::cron::CronJob;
+use super::cron;
 use super::filesystem::{self, OnlineDiscardMode};
 use super::fstrim;
 use super::keeper::MountManager;
@@ -32,7 +32,8 @@ const NO_FITRIM: &str = "fstrim.no-fitrim";
 pub struct TrimMechanisms {
     timer: Timer,
     others: Vec<Timer>,
-    cron: Vec<CronJob>,
+    /// Scripts and tables of cron that name a trim.
+    cron: Vec<PathBuf>,
     own: UnitState,
     fstab: Vec<FstabEntry>,
 }
@@ -48,7 +49,7 @@ impl TrimMechanisms {
         Self {
             timer: if systemd { Timer::read(root, &wants) } else { Timer::missing() },
             others: if systemd { Timer::others(root, &wants) } else { Vec::new() },
-            cron: CronJob::all(root),
+            cron: cron::jobs(root),
             own: if systemd {
                 Unit::read(root, &wants, "trimtab.service").state
             } else {
@@ -136,10 +137,8 @@ pub fn judge(
     }
     let others =
         configured.others.iter().map(|timer| (timer.shown(), timer_trims(doctor, timer, mount)));
-    let cron = configured
-        .cron
-        .iter()
-        .map(|job| (format!("cron: {}", shown(&job.path)), job_trims(doctor, job, mount)));
+    let cron =
+        configured.cron.iter().map(|job| (format!("cron: {}", shown(job)), cron_trims(mount)));
     let own = (configured.own == UnitState::Enabled)
         .then(|| ("trimtab.service".to_owned(), own_trims(doctor, mount)));
     let mut open = false;
@@ -201,9 +200,9 @@ fn timer_trims(doctor: &Doctor<'_>, timer: &Timer, mount: &Mount) -> Answer {
     with_fitrim(mount, || timer.trims(doctor.machine(), &|other| is_same(mount, other)))
 }
 
-/// The same for a cron job.
-fn job_trims(doctor: &Doctor<'_>, job: &CronJob, mount: &Mount) -> Answer {
-    with_fitrim(mount, || job.trims(doctor.machine(), &|other| is_same(mount, other)))
+/// The same for a cron job, whose commands are not interpreted.
+fn cron_trims(mount: &Mount) -> Answer {
+    with_fitrim(mount, || Answer::maybe("its commands are not interpreted"))
 }
 
 /// Returns whether trimtab's own service trims a filesystem through any of its mounts.

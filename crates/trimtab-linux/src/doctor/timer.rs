@@ -5,7 +5,7 @@ use super::answer::{Answer, Reason};
 use super::command::{self, ServiceCommand};
 use super::conditions::{self, DOES_NOT_RUN};
 use super::fstrim::{self, Machine};
-use super::shell::{self, Lines};
+use super::shell;
 use super::systemd::{self, Unit, UnitState, WantsDirectories, is_true};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
@@ -314,51 +314,26 @@ impl CommandEffect {
     /// The steps of one command of a service.
     fn of(root: &Root, service: &str, command: ServiceCommand) -> Vec<Self> {
         let ServiceCommand { program, arguments, may_fail, open } = command;
+        let doubt = |text: String| vec![Self::Open { text, may_fail }];
         if let Some(word) = open {
-            return vec![Self::Open {
-                text: format!(
-                    "{service} runs {program} with {word}, which only systemd can expand"
-                ),
-                may_fail,
-            }];
+            return doubt(format!(
+                "{service} runs {program} with {word}, which only systemd can expand"
+            ));
         }
-        let unknown = || {
-            vec![Self::Open {
-                text: format!("{service} runs {program}, whose work is not known"),
-                may_fail,
-            }]
-        };
-        let call = |call| Self::Call { call, may_fail };
         match (program.rsplit('/').next().unwrap_or(&program), arguments.as_slice()) {
-            ("fstrim", _) => vec![
-                fstrim::parse(&arguments)
-                    .map_or_else(|text| Self::Nothing { text, may_fail }, call),
-            ],
-            ("trimtab", _) => shell::of_trimtab(&arguments)
-                .map_or_else(unknown, |calls| calls.into_iter().map(call).collect()),
+            ("fstrim", _) => vec![fstrim::parse(&arguments).map_or_else(
+                |text| Self::Nothing { text, may_fail },
+                |call| Self::Call { call, may_fail },
+            )],
             ("true" | "sleep" | "echo", _) => Vec::new(),
-            ("sh" | "bash" | "dash", [flag, text, ..])
-                if flag.starts_with('-') && flag.ends_with('c') =>
-            {
-                Self::of_lines(Lines::of(text), service).unwrap_or_else(unknown)
+            (name, words) if shell::names_trim(&format!("{name} {}", words.join(" "))) => doubt(
+                format!("{service} runs {program}, whose fstrim or trimtab is not interpreted"),
+            ),
+            _ if shell::script_names_trim(root, Path::new(&program)) => {
+                doubt(format!("{service} runs {program}, a script that names fstrim or trimtab"))
             }
-            _ => Lines::of_script(root, Path::new(&program))
-                .and_then(|lines| Self::of_lines(lines, service))
-                .unwrap_or_else(unknown),
+            _ => doubt(format!("{service} runs {program}, whose work is not known")),
         }
-    }
-
-    /// The steps of shell lines. A failed command does not stop the commands after it.
-    fn of_lines(lines: Lines, service: &str) -> Option<Vec<Self>> {
-        if lines.is_empty() {
-            return None;
-        }
-        let call = |call| Self::Call { call, may_fail: true };
-        let open = lines.doubt.map(|doubt| Self::Open {
-            text: format!("{service} runs a shell: {doubt}"),
-            may_fail: true,
-        });
-        Some(lines.calls.into_iter().map(call).chain(open).collect())
     }
 }
 

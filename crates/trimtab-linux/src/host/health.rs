@@ -112,20 +112,22 @@ fn temperature(root: &Root, layer: &Layer) -> String {
 
 /// Temperature in degrees Celsius from the hwmon device of the controller or the disk.
 fn sensor(root: &Root, layer: &Layer) -> Option<i64> {
-    controllers(root, layer).iter().find_map(|device| {
-        let inside = |directory: PathBuf| -> Vec<PathBuf> {
-            root.list(&directory)
-                .iter()
-                .filter(|name| name.starts_with("hwmon"))
-                .map(|name| directory.join(name))
-                .collect()
-        };
-        // The `hwmon` directory itself matches the first pattern and has no reading.
-        let places = inside(device.clone()).into_iter().chain(inside(device.join("hwmon")));
-        let millidegrees =
-            places.into_iter().find_map(|place| root.read_i64(place.join("temp1_input")))?;
-        Some((millidegrees + millidegrees.signum() * 500) / 1000)
-    })
+    let millidegrees =
+        sensors(root, layer).iter().find_map(|place| root.read_i64(place.join("temp1_input")))?;
+    Some((millidegrees + millidegrees.signum() * 500) / 1000)
+}
+
+/// The hwmon directories of the controller or the disk.
+pub(super) fn sensors(root: &Root, layer: &Layer) -> Vec<PathBuf> {
+    let inside = |directory: PathBuf| -> Vec<PathBuf> {
+        let names = root.list(&directory).into_iter().filter(|name| name.starts_with("hwmon"));
+        names.map(|name| directory.join(name)).collect()
+    };
+    // The `hwmon` directory itself matches the first pattern and has no reading.
+    let devices = controllers(root, layer).into_iter();
+    devices
+        .flat_map(|device| [inside(device.clone()), inside(device.join("hwmon"))].concat())
+        .collect()
 }
 
 /// The device directories that may have a sensor; with NVMe multipath, those of the paths

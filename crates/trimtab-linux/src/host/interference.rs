@@ -2,11 +2,11 @@
 //! time, heat. Compares two samples; the warning thresholds are constants here.
 
 use super::block::{Layer, LayerKind, Stack};
-use super::drive;
+use super::health;
 use super::root::Root;
 use super::stat::DiskStat;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 use trimtab_drive::units::{Bytes, three_digits};
 use trimtab_sim::run::{Field, Severity, Warning};
@@ -185,15 +185,9 @@ fn parse_process(pid: u32, stat: &str) -> Option<((u32, u64), Process)> {
 
 /// The temperatures of the drives.
 fn temperatures(root: &Root, stack: &Stack) -> Vec<Temperature> {
-    let drives: Vec<PathBuf> =
-        stack.drives().filter_map(|d| root.canonical(drive::device_directory(d))).collect();
     let mut all = Vec::new();
-    for name in root.list("/sys/class/hwmon") {
-        let Some(dir) = root.canonical(Path::new("/sys/class/hwmon").join(&name)) else { continue };
-        if !drives.iter().any(|drive| dir.starts_with(drive)) {
-            continue;
-        }
-        let chip = root.read(dir.join("name")).unwrap_or(name);
+    for dir in stack.drives().flat_map(|drive| health::sensors(root, drive)) {
+        let chip = root.read(dir.join("name")).unwrap_or_default();
         for input in
             root.list(&dir).iter().filter(|n| n.starts_with("temp") && n.ends_with("_input"))
         {

@@ -36,25 +36,6 @@ pub fn plain_bytes(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Makes a table cell safe for spreadsheets and terminals: an apostrophe precedes the
-/// start of a formula (except numbers), and characters that are not plain text are
-/// replaced.
-pub fn harmless_cell(cell: &str) -> String {
-    let cell = &*plain(cell);
-    if begins_formula(cell.trim_start_matches('\''))
-        && !cell.parse::<f64>().is_ok_and(f64::is_finite)
-    {
-        format!("'{cell}")
-    } else {
-        cell.to_owned()
-    }
-}
-
-/// Spreadsheets may read `cell` as a formula; some also accept full-width characters.
-pub fn begins_formula(cell: &str) -> bool {
-    cell.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
-}
-
 /// As [`plain`], but keeps the program's own colours: `ESC [ numbers m` with the few
 /// numbers in use. Outside text must have been through [`plain`] before.
 pub fn styled(text: &str) -> Cow<'_, str> {

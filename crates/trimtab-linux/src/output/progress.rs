@@ -217,7 +217,7 @@ impl Progress {
     pub fn run(&mut self, position: u64, run: &RunProgress<'_>) {
         self.set(position);
         if let Some(view) = &self.view {
-            lock(&view.now).look(Instant::now(), run);
+            lock(&view.now).go_on(run.phase);
         }
     }
 
@@ -273,7 +273,7 @@ fn style(
         );
     };
     let below = move |_: &ProgressState, out: &mut dyn Write| {
-        let said = lock(&now).in_words(Instant::now());
+        let said = lock(&now).in_words();
         if !said.is_empty() {
             let _ = write!(out, "\n  {}", plain(&said));
         }
@@ -323,7 +323,7 @@ impl View {
         if bar.length().is_some() {
             head.rotate_left(1);
         }
-        let said = lock(&self.now).in_words(Instant::now());
+        let said = lock(&self.now).in_words();
         let separator = if said.is_empty() { "" } else { "; " };
         format!("{}: {}{separator}{said}", bar.prefix(), head.join(", "))
     }

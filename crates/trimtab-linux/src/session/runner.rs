@@ -2,7 +2,7 @@
 //! ([`trimtab_sim::runner`]).
 
 pub mod nfs;
-pub mod together;
+mod together;
 
 use trimtab_sim::runner::{Events, Observer};
 

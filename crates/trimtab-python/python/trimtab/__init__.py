@@ -11,7 +11,7 @@ to the byte on every machine and for any number of threads and workers. Errors a
 the text of the command line.
 """
 
-from ._native import MODEL, Drive, Error, Plan, Run, Ssd, Study, Table, Trace, __version__, drives, learn, simulate, study
+from ._native import MODEL, Drive, Error, Plan, Run, Ssd, Table, Trace, __version__, drives, simulate
 from ._sweep import load_plan, manifest, sweep
 
 __all__ = [
@@ -21,15 +21,12 @@ __all__ = [
     "Plan",
     "Run",
     "Ssd",
-    "Study",
     "Table",
     "Trace",
     "__version__",
     "drives",
-    "learn",
     "load_plan",
     "manifest",
     "simulate",
-    "study",
     "sweep",
 ]

@@ -18,14 +18,11 @@ __all__ = [
     "Plan",
     "Run",
     "Ssd",
-    "Study",
     "Table",
     "Trace",
     "__version__",
     "drives",
-    "learn",
     "simulate",
-    "study",
 ]
 
 MODEL: str
@@ -37,21 +34,6 @@ class Error(ValueError):
 
 def drives() -> list[str]:
     """Names of the shipped drives."""
-
-def learn(
-    drive: Drive,
-    budget: str = "small",
-    *,
-    write_limit_bytes: int | None = None,
-    threads: int | None = None,
-    progress: Callable[[int], Any] | None = None,
-    seed: int = ...,
-) -> Drive:
-    """Learns a twin of a modelled drive like ``trimtab drive learn drive:NAME``: probes it in virtual time and finds
-    the drives that explain the figures.
-
-    ``budget`` is ``reads``, ``small`` or ``full``. ``progress`` is called with the number of candidates tried.
-    """
 
 def simulate(
     drive: Drive,
@@ -67,63 +49,6 @@ def simulate(
     ``workload``, ``policy`` and ``volume`` are a name, or a dictionary with a ``name`` and the settings of a
     ``trimtab sweep`` plan. A ``trace`` replaces the workload name.
     """
-
-def study(
-    drive: Drive,
-    policies: str | Sequence[str] | None = None,
-    *,
-    filesystem: str = "ext4",
-    fill_percent: float = 60.0,
-    quick: bool = False,
-    questions: Sequence[str] | None = None,
-    threads: int | None = None,
-    progress: Callable[[int], Any] | None = None,
-    seed: int = ...,
-) -> Study:
-    """Studies a modelled drive like ``trimtab study``: the cost of each policy when files are deleted, and its gain
-    over months.
-
-    ``questions`` selects from ``deleting``, ``ageing``, ``tuning`` and ``assumptions``. Default: all, without
-    ``assumptions`` if ``quick``. ``progress`` is called with the number of finished runs.
-    """
-
-@final
-class Study:
-    """Effects of each trim policy on a drive, and the recommendation."""
-
-    @property
-    def use(self) -> str | None:
-        """Recommended policy; ``None`` if no single policy is recommended."""
-    @property
-    def why(self) -> list[dict[str, Any]]:
-        """At most two reasons with their figures."""
-    @property
-    def verdict(self) -> dict[str, Any]:
-        """The recommendation, the deciding rule, and their figures."""
-    @property
-    def evidence(self) -> list[dict[str, Any]]:
-        """Figures that support the verdict."""
-    @property
-    def caveats(self) -> list[dict[str, Any]]:
-        """Conditions that would change the verdict, and untested parts."""
-    @property
-    def sure(self) -> dict[str, Any]:
-        """Confidence in the verdict, from repeats or from varied assumptions."""
-    @property
-    def assumptions(self) -> list[tuple[str, str, str, str]]:
-        """Varied assumptions: the assumption, its value, the other value, and the recommendation for it."""
-    @property
-    def untried(self) -> list[dict[str, Any]]:
-        """Parts that were not run, each with the reason."""
-    @property
-    def deleting(self) -> list[Run]:
-        """Runs that delete files under each policy, with foreground I/O."""
-    @property
-    def ageing(self) -> list[Run]:
-        """Months of churn under each policy at each fill level."""
-    @property
-    def tuning(self) -> list[Run]:
-        """Data and tuning: each run changes one setting."""
 
 @final
 class Drive:

@@ -8,7 +8,6 @@ use trimtab_sim::run::{DRIVE, Field, Provenance, Run};
 use trimtab_study::document::{Section, SectionBlock, Table};
 use trimtab_study::study::ensemble::{Ensemble, PolicyResult, Range};
 use trimtab_study::study::metrics::distinct;
-use trimtab_study::study::policy;
 use trimtab_study::study::recommendation::Recommendation;
 use trimtab_study::study::sensitivity::{Assumption, AssumptionResult, Sensitivity};
 use trimtab_study::study::verdict::{Confidence, Verdict};
@@ -357,22 +356,11 @@ pub(super) fn drives_section(ensemble: &Ensemble) -> Section {
     Section::new("Drives that fit", vec![SectionBlock::Table(table)])
 }
 
-/// Random writes on the fitting drives with and without the recommended policy, in one
-/// line.
-pub(super) fn rates(ensemble: &Ensemble, recommended: Recommendation) -> String {
-    let rate = |policy: &str| range(ensemble, policy, |shown| shown.rate);
-    match recommended.trimming_policy() {
-        Some(chosen) => {
-            format!("{} random writes/s with it, {} without", rate(chosen), rate(policy::NONE))
-        }
-        None => format!("{} random writes/s without trimming", rate(policy::NONE)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use trimtab_study::study::ensemble::{DecidingField, Fit};
+    use trimtab_study::study::policy;
 
     const IDLE: Recommendation = Recommendation::Use(policy::IDLE);
     const BATCHED: Recommendation = Recommendation::Use(policy::BATCHED);

@@ -2,7 +2,7 @@
 //! rule, conditions, confidence, first check, commands, and where to find the rest.
 
 use super::words::{self, Named, listed, short_name, spaced};
-use super::{Surroundings, assumptions, tables, twin};
+use super::{Surroundings, assumptions, tables};
 use trimtab_drive::units::three_digits;
 use trimtab_drive::usage::quoted;
 use trimtab_sim::policy::PolicySpec;
@@ -36,7 +36,7 @@ pub(super) fn answer(verdicts: &[&Verdict<'_>], around: &Surroundings) -> StudyA
     };
     let shown = verdicts.iter().find(|verdict| !verdict.study().complete).unwrap_or(first);
     let mut notes: Vec<Note> = match verdicts {
-        [only] => beforehand(only, around),
+        [only] => beforehand(only),
         _ => Vec::new(),
     };
     notes.extend(rules(&named));
@@ -47,7 +47,7 @@ pub(super) fn answer(verdicts: &[&Verdict<'_>], around: &Surroundings) -> StudyA
         other_policies(&named).into_iter().partition(|(rival, _)| *rival);
     notes.extend(rivals.into_iter().map(|(_, note)| note));
     notes.extend(at_other_fills(&named));
-    notes.extend(conditions(first, verdicts, around));
+    notes.extend(conditions(first, verdicts));
     notes.extend(others.into_iter().map(|(_, note)| note));
     notes.extend(
         tables::without_trimming(verdicts)
@@ -169,14 +169,12 @@ fn uses(named: &Named<'_>) -> Vec<RecommendationLine> {
     uses.into_iter().map(line).collect()
 }
 
-/// What comes before the rule: the device that answered, and months on a twin.
-fn beforehand(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Note> {
+/// What comes before the rule: the device that answered.
+fn beforehand(verdict: &Verdict<'_>) -> Vec<Note> {
     let study = verdict.study();
     let absent = if environment(study, DRIVE_ABSENT).is_some() { "none: " } else { "" };
-    let notice =
-        environment(study, DRIVE_NOTICE).map(|text| note("Drive", format!("{absent}{text}")));
-    let months = around.months.iter().map(|months| note("Months", twin::note(months, verdict)));
-    notice.into_iter().chain(months).collect()
+    let notice = environment(study, DRIVE_NOTICE);
+    notice.map(|text| note("Drive", format!("{absent}{text}"))).into_iter().collect()
 }
 
 /// The rule by which the policy won, once for drives that share it. Drives without a gain
@@ -288,11 +286,10 @@ fn other_policies<'a>(named: &Named<'a>) -> Vec<(bool, Note)> {
 }
 
 /// Conditions of the figures.
-fn conditions(verdict: &Verdict<'_>, all: &[&Verdict<'_>], around: &Surroundings) -> Option<Note> {
+fn conditions(verdict: &Verdict<'_>, all: &[&Verdict<'_>]) -> Option<Note> {
     let study = verdict.study();
     let Some(run) = study.ageing.first() else {
-        let costs = around.months.is_none() && verdict.comparison.metrics.is_measured();
-        return costs.then(|| {
+        return verdict.comparison.metrics.is_measured().then(|| {
             detail(
                 "Figures",
                 "costs only: gains over months were not measured, so 'none' cannot win".to_owned(),
@@ -326,19 +323,12 @@ fn conditions(verdict: &Verdict<'_>, all: &[&Verdict<'_>], around: &Surroundings
 fn afterwards(verdict: &Verdict<'_>) -> Vec<Note> {
     let study = verdict.study();
     let doctor = format!("trimtab doctor {}", place(study));
-    let first = match verdict.comparison.misaligned() {
-        _ if environment(study, DRIVE_ABSENT).is_some() => {
-            note("First", "no drive answered here: these figures apply to no drive".to_owned())
-        }
-        Some(times) => command(
-            "First",
-            doctor.clone(),
-            &format!("TRIM, alignment; misaligned: {} slower", words::times(times)),
-        ),
-        None if verdict.is_without_trim() => {
-            note("First", "the drive has no TRIM: no policy has any effect".to_owned())
-        }
-        None => command("First", doctor.clone(), TRIM_ARRIVES),
+    let first = if environment(study, DRIVE_ABSENT).is_some() {
+        note("First", "no drive answered here: these figures apply to no drive".to_owned())
+    } else if verdict.is_without_trim() {
+        note("First", "the drive has no TRIM: no policy has any effect".to_owned())
+    } else {
+        command("First", doctor.clone(), TRIM_ARRIVES)
     };
     let mut notes = vec![first];
     notes.extend(caution(verdict).map(|text| note("Caution", text)));
@@ -448,8 +438,6 @@ fn commands(verdicts: &[&Verdict<'_>], around: &Surroundings) -> Vec<Note> {
     }
     notes.extend(around.report.clone().map(|path| command("Report", path, "")));
     let runs: usize = verdicts.iter().map(|verdict| verdict.study().all().count()).sum();
-    let months = around.months.as_ref().map_or(0, |months| months.study.all().count());
-    let months = if months == 0 { String::new() } else { format!(" and {months} of months") };
     let (all, kept) = match &around.kept {
         Some(id) => (format!("trimtab results show study:{id} --details"), ""),
         None => ("the same command with --details".to_owned(), ", not stored"),
@@ -457,7 +445,7 @@ fn commands(verdicts: &[&Verdict<'_>], around: &Surroundings) -> Vec<Note> {
     notes.push(command(
         MORE,
         all,
-        &format!("{runs} run{}{months}{kept}", if runs == 1 { "" } else { "s" }),
+        &format!("{runs} run{}{kept}", if runs == 1 { "" } else { "s" }),
     ));
     notes
 }

@@ -3,13 +3,13 @@
 use super::Surroundings;
 use super::phases::policy_title;
 use super::words::{self, spaced};
-use super::{assumptions, first_screen, months, phases, pictures, twin};
+use super::{assumptions, first_screen, months, phases, pictures};
 use trimtab_sim::run::shown::{health, readable, readable_place};
-use trimtab_sim::run::{Field, Provenance, Run, STUDY_CELL, STUDY_TAKEN, Warning, metrics};
-use trimtab_study::document::{Chart, Document, Findings, Section, SectionBlock, Table};
-use trimtab_study::study::metrics::{FOREGROUND, distinct, jobs, mean, setting};
+use trimtab_sim::run::{Field, Provenance, Run, STUDY_CELL, STUDY_TAKEN, Warning};
+use trimtab_study::document::{Document, Findings, Section, SectionBlock, Table};
+use trimtab_study::study::metrics::{jobs, setting};
 use trimtab_study::study::verdict::Verdict;
-use trimtab_study::study::{Study, ageing, light_work};
+use trimtab_study::study::{Study, ageing};
 
 /// The report: the answer, the main pictures of each drive, and folded sections with
 /// everything else.
@@ -18,7 +18,7 @@ pub(super) fn document(verdicts: &[Verdict<'_>], around: &Surroundings) -> Docum
         [verdict] => (
             format!("Trim policies on {}", verdict.study().target),
             subtitle(verdict.study()),
-            sections(verdict, around),
+            sections(verdict),
         ),
         several => (
             format!("Trim policies on {} drives", words::count(several.len()).to_lowercase()),
@@ -42,7 +42,7 @@ fn of_drives(verdicts: &[Verdict<'_>]) -> Vec<Section> {
             ),
             ..section
         };
-        all.extend(sections(verdict, &Surroundings::default()).into_iter().map(named));
+        all.extend(sections(verdict).into_iter().map(named));
     }
     // Folded sections of all drives come last.
     all.sort_by_key(|section| section.folded);
@@ -50,16 +50,10 @@ fn of_drives(verdicts: &[Verdict<'_>]) -> Vec<Section> {
 }
 
 /// The report without its answer.
-fn sections(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Section> {
+fn sections(verdict: &Verdict<'_>) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     sections.extend(pictures::cost_and_gain(verdict));
     sections.extend(months::lines(verdict));
-    sections.extend(pictures::drive(verdict));
-    sections.extend(pictures::beside_a_trim(verdict));
-    if sections.is_empty() {
-        sections.extend(charts(verdict.study()));
-    }
-    sections.extend(around.months.iter().flat_map(|months| twin::sections(months)));
     let all = |findings: &[_]| findings.iter().map(words::sentence).collect();
     let sure = verdict.study().sensitivity.as_ref().filter(|_| verdict.recommendation.is_answer());
     let sure = sure.map(|sensitivity| assumptions::sentences(sensitivity, verdict.recommendation));
@@ -68,12 +62,12 @@ fn sections(verdict: &Verdict<'_>, around: &Surroundings) -> Vec<Section> {
     let findings =
         Findings { headline, evidence: all(&verdict.evidence), caveats: all(&verdict.caveats) };
     sections.push(Section::new("Why, in full", vec![SectionBlock::Findings(findings)]).folded());
-    sections.extend(in_full(verdict, around.months.is_some()).into_iter().map(Section::folded));
+    sections.extend(in_full(verdict).into_iter().map(Section::folded));
     sections
 }
 
 /// All tables.
-fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
+fn in_full(verdict: &Verdict<'_>) -> Vec<Section> {
     let study = verdict.study();
     let mut sections = Vec::new();
     if !study.runs.is_empty() {
@@ -88,9 +82,6 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
             .then(|| Section::new(title, vec![SectionBlock::Text(format!("Not measured: {why}"))]))
     };
     sections.extend(months::ageing(verdict).or_else(|| {
-        if predicted {
-            return None;
-        }
         not_measured(
             "Ageing",
             "months of use write a drive several times over. 'trimtab bench age' writes \
@@ -99,7 +90,6 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
         )
     }));
     if !study.runs.is_empty() {
-        sections.extend(charts(study));
         sections.push(Section::new(
             "Latency by operation",
             vec![SectionBlock::Table(phases::latencies(study))],
@@ -109,13 +99,6 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
         not_measured(
             "State of the drive's blocks",
             "a real drive does not report which of its blocks are mapped, stale or free.",
-        )
-    }));
-    sections.extend(months::tuning(study).or_else(|| {
-        not_measured(
-            "Data and tuning",
-            "'trimtab bench crystal --compressible PERCENT' shows the effect of the \
-                data; 'trimtab doctor' checks alignment and access times.",
         )
     }));
     if let Some(sensitivity) = &study.sensitivity {
@@ -129,46 +112,6 @@ fn in_full(verdict: &Verdict<'_>, predicted: bool) -> Vec<Section> {
         sections.push(Section::new("Warnings", vec![SectionBlock::Warnings(warnings)]));
     }
     sections
-}
-
-/// Foreground times, and latencies during trims, as bars.
-fn charts(study: &Study) -> Option<Section> {
-    let jobs = jobs(&study.runs);
-    let policies = distinct(study.runs.iter().map(|run| run.policy.as_str()));
-    let bars = |title: &str, metric: &str| {
-        let value = |job: &str, policy: &str| {
-            let run = study.runs.iter().find(|run| run.workload == job && run.policy == policy)?;
-            mean(run, metric)
-        };
-        let series: Vec<(String, Vec<Option<f64>>)> = policies
-            .iter()
-            .map(|policy| {
-                ((*policy).to_owned(), jobs.iter().map(|job| value(job, policy)).collect())
-            })
-            .collect();
-        let categories = jobs.iter().map(|job| (*job).to_owned()).collect();
-        let any = series.iter().any(|(_, values)| values.iter().any(Option::is_some));
-        any.then(|| SectionBlock::Chart(Chart::bars(title, "seconds", categories, series)))
-    };
-    let blocks: Vec<SectionBlock> = [
-        bars("Foreground time by policy, mean of the repeats", FOREGROUND),
-        bars(
-            "Worst latency of one append during the trims, one every 5 s, by policy",
-            light_work::SPARSE_WAIT,
-        ),
-        bars(
-            "Longest backlog of 50 appends a second during the trims, by policy",
-            light_work::BUSY_BACKLOG,
-        ),
-        bars(
-            "Time spent trimming after the work, by policy, mean of the repeats",
-            metrics::TRIM_SECONDS,
-        ),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    (!blocks.is_empty()).then(|| Section::new("Pictures", blocks))
 }
 
 /// The machine, in one line. The answer has the rest.

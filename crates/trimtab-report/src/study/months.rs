@@ -1,4 +1,4 @@
-//! Tables and charts of months of use, and of data and tuning.
+//! Tables and charts of months of use.
 
 use super::words::{erase_cycles, percent, spaced, time_of_use};
 use trimtab_drive::units::three_digits;
@@ -7,12 +7,11 @@ use trimtab_sim::run::shown::quantity;
 use trimtab_sim::run::{Field, Provenance, Run, Series, Unit, metrics};
 use trimtab_study::document::{Chart, ChartLine, Mark, Section, SectionBlock, Table};
 use trimtab_study::study::ageing::{
-    BEHIND, BURST, BURST_BYTES, BURST_FIRST, BURST_SERIES, CYCLES_PER_TB, HOST_AMPLIFICATION,
-    MAPPED, RATE_STEADY, RATE_STEADY_TRIMS, RATE_STEADY_WAF, STATE_SERIES, SUPERBLOCK_SHARE,
-    TRIM_TIME, WAF_SERIES, WAF_STEADY,
+    BEHIND, BURST, BURST_BYTES, BURST_FIRST, BURST_SERIES, CYCLES_PER_TB, MAPPED, RATE_STEADY,
+    RATE_STEADY_TRIMS, RATE_STEADY_WAF, STATE_SERIES, SUPERBLOCK_SHARE, TRIM_TIME, WAF_SERIES,
+    WAF_STEADY,
 };
-use trimtab_study::study::cells::{CHOICE, QUESTION};
-use trimtab_study::study::metrics::{FOREGROUND, fills, is_steady, mean, setting};
+use trimtab_study::study::metrics::{fills, is_steady, mean, setting};
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, policy};
 
@@ -275,73 +274,6 @@ pub(super) fn states(study: &Study, recommended: Option<&str>) -> Option<Section
         ),
     );
     Some(Section::new("State of the drive's blocks", blocks))
-}
-
-/// The section on data and tuning.
-pub(super) fn tuning(study: &Study) -> Option<Section> {
-    if study.tuning.is_empty() {
-        return None;
-    }
-    let first = &study.tuning[0];
-    let mut table = Table::new(
-        format!(
-            "One thing changed at a time, under '{}', {} full.",
-            first.policy,
-            spaced(setting(first, "fill").unwrap_or_default())
-        ),
-        &[
-            "question",
-            "choice",
-            "4 KiB random writes under load",
-            "WAF of the churn",
-            "erase cycles per TB",
-            "bytes to the drive per byte of files",
-            "foreground time",
-            "verdict",
-        ],
-    );
-    for run in &study.tuning {
-        let question = setting(run, QUESTION).unwrap_or_default();
-        table.row([
-            question.to_owned(),
-            setting(run, CHOICE).unwrap_or_default().to_owned(),
-            under_load(run),
-            mean(run, WAF_STEADY).map_or_else(String::new, three_digits),
-            mean(run, CYCLES_PER_TB).map_or_else(String::new, erase_cycles),
-            mean(run, HOST_AMPLIFICATION).map_or_else(String::new, three_digits),
-            shown(run, FOREGROUND, Unit::Seconds),
-            judged(study, question, run),
-        ]);
-    }
-    Some(Section::new("Data and tuning", vec![SectionBlock::Table(table)]))
-}
-
-/// Smallest relative difference between choices that is reported.
-const DIFFERENCE: f64 = 0.05;
-
-/// Changes of a choice relative to the first of its question.
-fn judged(study: &Study, question: &str, run: &Run) -> String {
-    let Some(first) = study.tuning.iter().find(|other| setting(other, QUESTION) == Some(question))
-    else {
-        return String::new();
-    };
-    if core::ptr::eq(first, run) {
-        return "baseline".to_owned();
-    }
-    let figures = [
-        (RATE_STEADY, "random writes"),
-        (WAF_STEADY, "WAF"),
-        (HOST_AMPLIFICATION, "writes"),
-        (FOREGROUND, "time"),
-    ];
-    let changes: Vec<String> = figures
-        .into_iter()
-        .filter_map(|(metric, name)| {
-            let ratio = mean(run, metric)? / mean(first, metric).filter(|base| *base > 0.0)?;
-            ((ratio - 1.0).abs() > DIFFERENCE).then(|| format!("{name} {}×", three_digits(ratio)))
-        })
-        .collect();
-    if changes.is_empty() { "no difference above 5 %".to_owned() } else { changes.join(", ") }
 }
 
 #[cfg(test)]

@@ -530,7 +530,6 @@ pub(super) fn part_name(part: &untried::StudyPart) -> String {
         untried::StudyPart::Policy { policy } => policy.clone(),
         untried::StudyPart::Workload { policy, workload } => format!("{policy}, {workload}"),
         untried::StudyPart::Ageing { policy } => format!("{policy}, ageing"),
-        untried::StudyPart::Tuning { policy } => format!("{policy}, tuning"),
         untried::StudyPart::Assumptions => "other assumptions".to_owned(),
     }
 }

@@ -15,10 +15,8 @@ pub use stream::{Leftover, Postmark, phase};
 pub use tries::RepeatedPostmark;
 
 use crate::run::Field;
-use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use trimtab_drive::rng::derive_seed;
 use trimtab_drive::units::{Bytes, Nanos};
 
 /// Maximum files: the table has twice as many slots, in 31 bits as in the original.
@@ -170,19 +168,6 @@ impl PostmarkSettings {
     #[must_use]
     pub const fn memory(&self) -> Bytes {
         Bytes(4 * self.number as u64 * size_of::<table::FileSlot>() as u64 + self.size_high as u64)
-    }
-
-    /// Settings of independent stream `index`: 0 has this seed, others derive theirs.
-    #[must_use]
-    pub fn stream(&self, index: u32) -> Self {
-        let seed = match index {
-            0 => self.seed,
-            _ => {
-                1 + (derive_seed(self.seed.into(), &format!("postmark.stream.{index}"))
-                    % u64::from(SETTING_MAX)) as u32
-            }
-        };
-        Self { seed, ..self.clone() }
     }
 
     /// Settings as fields, for results.

@@ -3,8 +3,6 @@
 //! They run on a drive of the same design with less capacity (`study::small`). The twin
 //! and the drive it represents are scaled down alike.
 
-pub mod churn;
-
 use super::fit::FitResult;
 use super::lab::{ProbeSession, Stream};
 use super::probes::DEPTH_MAX;

@@ -1,3 +1,4 @@
+mod churn;
 mod recovery;
 
 use super::candidate::{Candidate, at};

@@ -16,7 +16,6 @@ use alloc::string::ToString as _;
 use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::Device as _;
-use trimtab_drive::Superblock;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model::{self, Model, TransientRateReason};
 use trimtab_drive::spec::{DriveSpec, Medium};
@@ -24,7 +23,6 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::op::Payload;
 use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::run::metrics;
-use trimtab_sim::run::pictures::SuperblockMap;
 use trimtab_sim::run::{Axis, Better, Field, Metric, Run, Series, TargetKind, Unit, Warning};
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::runner::{Observer, RunEnd};
@@ -80,8 +78,6 @@ pub const SESSION_EVERY: Nanos = Nanos::from_secs(8640);
 pub const DAILY: f64 = 0.1;
 /// Sessions between two inspections of the drive.
 const INSPECT_EVERY: u64 = 4;
-/// Approximate number of superblock snapshots.
-const MOMENTS: usize = 50;
 /// Inspections between two bursts.
 const BURST_EVERY: u64 = 5;
 /// Size of the random-write file: the capacity divided by this.
@@ -108,10 +104,6 @@ pub struct Ageing {
     /// Measures sustained random writes three times near the end instead of once, and
     /// bursts.
     pub thorough: bool,
-    /// Additional settings of this run.
-    pub notes: Vec<Field>,
-    /// Records superblock snapshots for a picture.
-    pub pictured: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -136,17 +128,7 @@ impl Ageing {
     /// Churn at `fill` for `drive_writes` drive-writes, a tenth of the drive per day.
     pub fn new(setup: Setup, fill: f64, class: DataClass, drive_writes: f64) -> Self {
         let mix = churn::Settings { class, ..churn::Settings::default() };
-        Self {
-            setup,
-            fill,
-            mix,
-            drive_writes,
-            daily: DAILY,
-            size: small::SIZE,
-            thorough: true,
-            notes: Vec::new(),
-            pictured: false,
-        }
+        Self { setup, fill, mix, drive_writes, daily: DAILY, size: small::SIZE, thorough: true }
     }
 
     /// Ages a new drive under `policy`.
@@ -177,7 +159,7 @@ impl Ageing {
         let sessions = libm::ceil(self.drive_writes * SESSIONS_PER_DRIVE_WRITE as f64) as u64;
         let sustained_at = if self.thorough { SUSTAINED_AT.as_slice() } else { &SUSTAINED_AT[2..] };
         let mut months = Months::new(writes, sessions, sustained_at);
-        (months.bursts, months.pictured) = (self.thorough, self.pictured);
+        months.bursts = self.thorough;
         let mut workload = Churn::new(settings, self.setup.seed);
         let end = match months.run(&mut workload, &mut target, &mut recorder, observer) {
             Ok(end) => end,
@@ -218,7 +200,6 @@ impl Ageing {
             Field::new("drive-writes-a-day", self.daily.to_string()),
             Field::new("random-write-file", (small.spec.capacity_bytes / FILE_SHARE).to_string()),
         ]);
-        fields.extend(self.notes.clone());
         fields
     }
 
@@ -269,10 +250,6 @@ struct Months {
     sustained: Vec<SustainedFigures>,
     /// Measures bursts.
     bursts: bool,
-    /// Records superblock snapshots: bytes written so far, and the state of each
-    /// superblock.
-    pictured: bool,
-    moments: Vec<(u64, Vec<Superblock>)>,
     /// Sessions of the second half, and how many of them began before trimming had
     /// finished.
     counted: (u64, u64),
@@ -288,8 +265,6 @@ impl Months {
             inspections,
             sustained: Vec::new(),
             bursts: false,
-            pictured: false,
-            moments: Vec::new(),
             counted: (0, 0),
         }
     }
@@ -377,17 +352,6 @@ impl Months {
         let counters = target.volume().drive().counters();
         let count = |name: &str| counters.get(name).copied().unwrap_or(0);
         let (written, medium) = target.volume().drive().written();
-        let looks = self.sessions.div_ceil(INSPECT_EVERY).max(1) as usize;
-        let due = self.inspections.len().is_multiple_of(looks.div_ceil(MOMENTS))
-            || self.inspections.len() == looks;
-        if self.pictured && due {
-            let volume = target.volume();
-            let all = volume.drive().superblocks(&mut volume.needed());
-            // A hard disk has no superblocks.
-            if !all.is_empty() {
-                self.moments.push((written, all));
-            }
-        }
         self.inspections.push(Inspection {
             written,
             medium,
@@ -430,12 +394,6 @@ impl Months {
         for (i, (_, name)) in STATES.iter().enumerate() {
             let values = all.iter().map(|look| look.states[i] as f64 * small.factor).collect();
             run.series.push(series(&format!("{STATE_SERIES}{name}"), Unit::Bytes, &all, values));
-        }
-        if !self.moments.is_empty() {
-            let map = run.pictures.superblocks.insert(SuperblockMap::new(Axis::BytesWritten));
-            self.moments.iter().for_each(|(written, all)| {
-                map.add(((written - first.written) as f64 * small.factor) as u64, all)
-            });
         }
         self.rates(run, small);
         self.wear(run, full, small);
@@ -697,16 +655,12 @@ mod tests {
     }
 
     #[test]
-    fn superblock_map_exists_for_ssd_but_not_for_disk() {
-        for (name, has) in [("laptop-7200rpm", false), ("ocz-vertex-le-100gb", true)] {
+    fn churn_runs_on_ssd_and_disk() {
+        for name in ["laptop-7200rpm", "ocz-vertex-le-100gb"] {
             let mut ageing = Ageing::new(setup(name), 0.6, DataClass::Random, 0.2);
-            (ageing.size, ageing.pictured) = (Bytes(1_000_000_000), true);
+            ageing.size = Bytes(1_000_000_000);
             let (run, end) = ageing.run(&"none".parse().unwrap(), &mut ()).unwrap();
-            assert_eq!(
-                (end, run.pictures.superblocks.is_some()),
-                (RunEnd::Complete, has),
-                "{name}"
-            );
+            assert_eq!(end, RunEnd::Complete, "{name}");
             // The headline metric of a churn run in lists.
             assert_eq!(
                 trimtab_sim::run::shown::headline(run.metrics).map(|metric| metric.name).as_deref(),

@@ -5,40 +5,25 @@
 use super::ageing::{Ageing, CHURN};
 use super::job::Job;
 use super::modelled::{self, Setup, VolumeFactory};
-use super::policy;
 use super::problem::StudyError;
 use super::small::SmallDrive;
 use super::untried::{OmissionReason, OmittedPart, StudyPart};
 use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString as _};
-use alloc::vec;
+use alloc::string::String;
 use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::policy::PolicySpec;
-use trimtab_sim::run::{Field, Run, TargetKind};
+use trimtab_sim::run::{Run, TargetKind};
 use trimtab_sim::runner::Observer;
 use trimtab_sim::runner::RunEnd;
-use trimtab_sim::volume::Atime;
 
-/// Setting key: the tuning question that a run belongs to.
-pub const QUESTION: &str = "tuning.question";
-/// Setting key: the value chosen in a tuning run.
-pub const CHOICE: &str = "tuning.choice";
 /// File content in ageing runs: incompressible.
 pub const DATA: DataClass = DataClass::Random;
-/// File content to compare with: text and programs.
-const COMPRESSIBLE: DataClass = DataClass::Compressible(60);
-/// Reads per 100 changes in the access-time comparison.
-const READ_PERCENT: u64 = 1000;
-/// Maximum drive-writes for a tuning question.
-const TUNING_DRIVE_WRITES: f64 = 2.0;
-/// Traditional start of the first partition.
-const SECTOR_63: Bytes = Bytes(63 * 512);
 
-/// Extent of the ageing and tuning runs.
+/// Extent of the ageing runs.
 #[derive(Debug, Clone)]
 pub struct StudyExtent {
     /// Number of drive-writes.
@@ -49,8 +34,6 @@ pub struct StudyExtent {
     pub fills: Vec<f64>,
     /// Runs the ageing part.
     pub ageing: bool,
-    /// Runs the data and tuning part.
-    pub tuning: bool,
 }
 
 /// One modelled run before it is made: exactly the inputs that decide its result. Cells
@@ -72,8 +55,6 @@ pub enum Question {
     Deleting,
     /// Effect of months of use.
     Ageing,
-    /// Effect of data and tuning.
-    Tuning,
 }
 
 /// The workload of a cell.
@@ -123,14 +104,7 @@ impl StudyCell {
                 format!("{drive}: {} under {}", job.name(), self.policy.name())
             }
             StudyCellWork::Months(ageing) => {
-                let what = Field::find(&ageing.notes, CHOICE)
-                    .map(|choice| format!(", {choice}"))
-                    .unwrap_or_default();
-                format!(
-                    "{drive}: {} at {:.0} % full{what}",
-                    self.policy.name(),
-                    ageing.fill * 100.0
-                )
+                format!("{drive}: {} at {:.0} % full", self.policy.name(), ageing.fill * 100.0)
             }
         }
     }
@@ -141,7 +115,6 @@ impl StudyCell {
         match self.question {
             Question::Deleting => StudyPart::Policy { policy },
             Question::Ageing => StudyPart::Ageing { policy },
-            Question::Tuning => StudyPart::Tuning { policy },
         }
     }
 
@@ -215,36 +188,6 @@ impl StudyCell {
             StudyCellWork::Months(_) => None,
         }
     }
-
-    /// Months of use without notes and pictures, as text; `None` for other work.
-    fn months(&self) -> Option<String> {
-        let StudyCellWork::Months(ageing) = &self.work else { return None };
-        let plain = Ageing { notes: Vec::new(), pictured: false, ..(**ageing).clone() };
-        Some(format!("{:?} {plain:?}", self.policy))
-    }
-
-    /// True if a run of `self` contains all of a run of `other`.
-    pub fn covers(&self, other: &Self) -> bool {
-        let pictured =
-            |cell: &Self| matches!(&cell.work, StudyCellWork::Months(ageing) if ageing.pictured);
-        self.months().is_some()
-            && self.months() == other.months()
-            && (pictured(self) || !pictured(other))
-    }
-
-    /// The run of this cell, from a `run` of `other`, which is this cell or
-    /// [covers](Self::covers) it.
-    pub fn adapt(&self, run: &Run, other: &Self) -> Run {
-        let mut run = run.clone();
-        if let (StudyCellWork::Months(mine), StudyCellWork::Months(theirs)) =
-            (&self.work, &other.work)
-        {
-            run.settings.truncate(run.settings.len() - theirs.notes.len());
-            run.settings.extend(mine.notes.clone());
-            run.pictures.superblocks = run.pictures.superblocks.filter(|_| mine.pictured);
-        }
-        run
-    }
 }
 
 /// One cell for each job and each policy that the drive supports, in table order. A drive
@@ -292,88 +235,9 @@ pub fn ageing(setup: &Setup, policies: &[PolicySpec], extent: &StudyExtent) -> V
         let ageing = Ageing::new(setup.clone(), fill, DATA, extent.drive_writes);
         StudyCell {
             question: Question::Ageing,
-            work: StudyCellWork::Months(Box::new(Ageing {
-                size: extent.aged,
-                pictured: true,
-                ..ageing
-            })),
+            work: StudyCellWork::Months(Box::new(Ageing { size: extent.aged, ..ageing })),
             policy: *policy,
         }
     };
     possible.flat_map(|policy| extent.fills.iter().map(move |fill| at(*fill, policy))).collect()
-}
-
-/// Cells that change one setting at a time.
-pub fn tuning(setup: &Setup, policies: &[PolicySpec], extent: &StudyExtent) -> Vec<StudyCell> {
-    let batched = policies.iter().find(|policy| policy.name() == policy::BATCHED && setup.trims());
-    let policy = batched.copied().unwrap_or(PolicySpec::None);
-    let fill = extent.fills.first().copied().unwrap_or(0.6);
-    let months = |setup: Setup, class, question: &str, choice: &str| {
-        let mut ageing =
-            Ageing::new(setup, fill, class, extent.drive_writes.min(TUNING_DRIVE_WRITES));
-        ageing.size = extent.aged;
-        ageing.notes = vec![Field::new(QUESTION, question), Field::new(CHOICE, choice)];
-        ageing
-    };
-    let mut all = Vec::new();
-    for (class, choice) in [(DATA, "incompressible"), (COMPRESSIBLE, "compressible by 60 %")] {
-        all.push(months(setup.clone(), class, "data", choice));
-    }
-    for (start, choice) in
-        [(Bytes(1 << 20), "partition from 1 MiB on"), (SECTOR_63, "partition from sector 63 on")]
-    {
-        let mut moved = setup.clone();
-        moved.volume.start = start;
-        all.push(months(moved, DATA, "alignment", choice));
-    }
-    for atime in [Atime::Strict, Atime::Relative, Atime::Never] {
-        let mut changed = setup.clone();
-        changed.volume.atime = atime;
-        let mut ageing = months(changed, DATA, "access times", &atime.to_string());
-        ageing.mix.read_percent = READ_PERCENT;
-        ageing.drive_writes = extent.drive_writes.min(1.0);
-        all.push(ageing);
-    }
-    all.into_iter()
-        .map(|ageing| StudyCell {
-            question: Question::Tuning,
-            work: StudyCellWork::Months(Box::new(ageing)),
-            policy,
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::study::request::{StudyRequest, Thoroughness};
-    use crate::study::used::FreeExtentLengths;
-    use trimtab_drive::shipped;
-
-    #[test]
-    fn adapt_of_covered_cell_equals_its_own_run() {
-        let setup = Setup::new(
-            shipped::drive("crucial-m4-128gb"),
-            "x",
-            "ext4",
-            0.6,
-            FreeExtentLengths::default(),
-            1,
-        )
-        .unwrap();
-        let policies = modelled::policies(&["batched".to_owned()]).unwrap();
-        let extent = StudyExtent {
-            drive_writes: 0.1,
-            aged: Bytes(200_000_000),
-            ..StudyRequest::of_one(Thoroughness::Quick).extent
-        };
-        let months = ageing(&setup, &policies, &extent).pop().unwrap();
-        let (run, _) = months.run(&mut ()).unwrap();
-        let all = tuning(&setup, &policies, &extent);
-        let covered: Vec<&StudyCell> = all.iter().filter(|cell| months.covers(cell)).collect();
-        let [cell] = covered[..] else { panic!("{} cells", covered.len()) };
-        assert_eq!(cell.title(), "x: batched at 60 % full, incompressible");
-        assert!(cell.adapt(&run, &months) == cell.run(&mut ()).unwrap().0);
-        assert!(!cell.covers(&months), "it has no pictures");
-    }
 }

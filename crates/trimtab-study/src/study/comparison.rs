@@ -5,10 +5,7 @@ pub mod difference;
 pub mod gains;
 pub mod latency;
 
-use super::cells::QUESTION;
-use super::metrics::{
-    AgeingFigures, DiscardCount, Metrics, discard_count, effective_policy, setting,
-};
+use super::metrics::{DiscardCount, Metrics, discard_count, effective_policy};
 use super::{Study, policy};
 use alloc::vec::Vec;
 use costs::{OnlineCost, Stall};
@@ -120,19 +117,6 @@ impl<'a> Comparison<'a> {
             self.test(policy).and_then(LatencyTest::doubt)
         };
         Some(PolicyLatency { policy, seconds: worst.seconds, doubt })
-    }
-
-    /// Slowdown of 4 KiB random writes on a partition that starts at sector 63, if any.
-    pub fn misaligned(&self) -> Option<f64> {
-        let (aligned, moved) = (self.tuned("alignment", 0)?, self.tuned("alignment", 1)?);
-        let times = aligned.rate? / moved.rate.filter(|rate| *rate > 0.0)?;
-        (times > GAIN).then_some(times)
-    }
-
-    /// Figures of one choice of a tuning question.
-    fn tuned(&self, question: &str, at: usize) -> Option<AgeingFigures<'a>> {
-        let asked = |run: &&Run| setting(run, QUESTION) == Some(question);
-        self.study().tuning.iter().filter(asked).nth(at).map(AgeingFigures::of)
     }
 }
 

@@ -15,7 +15,6 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::histogram::Histogram;
 use trimtab_drive::units::Nanos;
 use trimtab_sim::op::Payload;
-use trimtab_sim::run::pictures::LatencyRecorder;
 use trimtab_sim::run::{Better, Metric, Unit};
 use trimtab_sim::runner::Observer;
 use trimtab_sim::runner::recorder::Recorder;
@@ -70,8 +69,6 @@ pub struct LoadLatencies {
     pub wait: Histogram,
     /// Delay of each operation from its due time to its start.
     pub backlog: Histogram,
-    /// Time from each operation's due time to its completion, over time.
-    pub over_time: LatencyRecorder,
 }
 
 impl LoadLatencies {
@@ -117,14 +114,12 @@ impl LightLoad {
         {
             target.idle_until(due);
             let begun = target.now();
-            let trimming = target.trimming();
             target.append(FILE, &block)?;
             target.volume_mut().fsync(FILE)?;
             let done = target.now();
             recorder.op(OpKind::Append, begun, done, BLOCK);
             met.wait.record(done - begun);
             met.backlog.record(begun - due);
-            met.over_time.record(due - started, done - due, trimming);
             due += self.interval;
         }
         recorder.end_phase(target.now());

@@ -153,7 +153,7 @@ pub struct AgeingFigures<'a> {
 }
 
 impl<'a> AgeingFigures<'a> {
-    /// Extracts the figures of an ageing or tuning run.
+    /// Extracts the figures of an ageing run.
     pub fn of(run: &'a Run) -> Self {
         let of = |metric: &str| mean(run, metric);
         Self {

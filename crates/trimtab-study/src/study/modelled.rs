@@ -19,7 +19,6 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::run::RunRecording;
 use trimtab_sim::run::metrics;
-use trimtab_sim::run::pictures::LatencyMap;
 use trimtab_sim::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::runner::{Events, Observer, RunEnd};
@@ -210,7 +209,6 @@ struct JobEvents<'a> {
     /// end.
     brief: bool,
     met: Vec<Metric>,
-    latencies: Vec<LatencyMap>,
     /// The phase of the load that ran on a copy of the target.
     beside: RunRecording,
 }
@@ -218,7 +216,7 @@ struct JobEvents<'a> {
 impl<'a> JobEvents<'a> {
     const fn new(policy: PolicySpec, brief: bool, observer: &'a dyn Observer) -> Self {
         let beside = RunRecording { phases: Vec::new(), series: Vec::new() };
-        Self { observer, policy, brief, met: Vec::new(), latencies: Vec::new(), beside }
+        Self { observer, policy, brief, met: Vec::new(), beside }
     }
 
     /// Runs rare operations on a copy of the target, so that each load meets the same
@@ -231,7 +229,6 @@ impl<'a> JobEvents<'a> {
         let mut recorder = Recorder::new(copy.now());
         let met = light_work::SPARSE.run(&mut copy, &mut recorder, self.observer)?;
         self.met.extend(met.metrics(light_work::SPARSE));
-        self.latencies.push(met.over_time.finish(light_work::SPARSE.phase));
         let now = copy.now();
         self.beside = recorder.finish(now);
         Ok(())
@@ -273,7 +270,6 @@ impl Events<SteeredVolume<Box<dyn Model>>> for JobEvents<'_> {
         }
         let met = light_work::BUSY.run(target, recorder, self.observer)?;
         self.met.extend(met.metrics(light_work::BUSY));
-        self.latencies.push(met.over_time.finish(light_work::BUSY.phase));
         policy_events::account(target, recorder);
         if self.trims() {
             wait_for_a_pass(target, recorder, self.observer);
@@ -356,7 +352,6 @@ pub(super) fn run(
     run.metrics = job::metrics(&run.phases);
     run.phases.extend(around.beside.phases);
     run.metrics.extend(around.met);
-    run.pictures.latencies = around.latencies;
     run.metrics.extend(trim_time(&target));
     let after = target.volume().counters().traffic;
     let written = (after.writes.bytes - before.writes.bytes).as_f64();

@@ -75,13 +75,7 @@ impl StudyRequest {
             scale: Scale { repeats: 1, ..if quick { QUICK } else { FULL } },
             stand_in: quick.then_some(STAND_IN),
             only_tree: false,
-            extent: StudyExtent {
-                drive_writes,
-                aged: small::SIZE,
-                fills,
-                ageing: true,
-                tuning: true,
-            },
+            extent: StudyExtent { drive_writes, aged: small::SIZE, fills, ageing: true },
             // A quick study varies assumptions only on request.
             assumptions: (!quick).then_some(Breadth::All),
         }
@@ -106,9 +100,6 @@ impl StudyRequest {
         }
         if self.extent.ageing {
             all.extend(cells::ageing(setup, policies, &self.extent));
-        }
-        if self.extent.tuning {
-            all.extend(cells::tuning(setup, policies, &self.extent));
         }
         Ok((all, cells::impossible(setup, policies)))
     }
@@ -160,7 +151,6 @@ impl Study {
         let list = match question {
             Question::Deleting => &mut self.runs,
             Question::Ageing => &mut self.ageing,
-            Question::Tuning => &mut self.tuning,
         };
         list.push(run);
     }
@@ -231,7 +221,6 @@ mod tests {
             aged: Bytes(1_000_000_000),
             fills: vec![fill],
             ageing: true,
-            tuning: false,
         };
         let months = runs(&cells::ageing(&setup, &policies, &extent));
         let quick = StudyRequest { only_tree: true, ..StudyRequest::of_one(Thoroughness::Quick) };

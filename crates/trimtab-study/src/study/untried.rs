@@ -24,11 +24,6 @@ pub enum StudyPart {
         /// The policy.
         policy: String,
     },
-    /// Data and tuning.
-    Tuning {
-        /// The policy.
-        policy: String,
-    },
     /// Changed assumptions.
     Assumptions,
 }

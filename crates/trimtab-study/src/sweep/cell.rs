@@ -73,17 +73,8 @@ impl<T: Trace<Error: Display>> SweepCell<T> {
                 )
             }
             SweepCellWork::Files { ageing, policy } => {
-                let Ageing {
-                    setup,
-                    fill,
-                    mix,
-                    drive_writes,
-                    daily,
-                    size,
-                    thorough,
-                    notes: _,
-                    pictured: _,
-                } = ageing.as_ref();
+                let Ageing { setup, fill, mix, drive_writes, daily, size, thorough } =
+                    ageing.as_ref();
                 let (volume, seed) = (&setup.volume, setup.seed);
                 format!(
                     "files {policy:?} {volume:?} {fill} {mix:?} {drive_writes} \

@@ -10,8 +10,7 @@ use trimtab_drive::rng::{CountedStream, derive_seed};
 pub struct Design {
     /// Method of choosing points.
     pub kind: DesignKind,
-    /// Number of points, or of base points of a sensitivity design. Given by the axes of
-    /// a grid.
+    /// Number of points. Given by the axes of a grid.
     pub points: u64,
     /// Seed of the samples.
     pub seed: u64,
@@ -27,19 +26,12 @@ pub enum DesignKind {
     /// A Sobol sequence, Owen-scrambled with the seed (Burley 2020): more even than
     /// random samples for any number of points, best for powers of two.
     Sobol,
-    /// Rows of two Sobol matrices A and B, and for each axis A with that column of B.
-    /// Input for sensitivity indices (Saltelli et al. 2010).
-    Sensitivity,
 }
 
 impl DesignKind {
     /// Their names in plans.
-    pub const NAMES: [(&'static str, Self); 4] = [
-        ("grid", Self::Grid),
-        ("random", Self::Random),
-        ("sobol", Self::Sobol),
-        ("sensitivity", Self::Sensitivity),
-    ];
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("grid", Self::Grid), ("random", Self::Random), ("sobol", Self::Sobol)];
     /// Maximum length and dimensions of the library's sequence.
     const SOBOL: (u64, usize) = (1 << 16, 256);
 
@@ -48,29 +40,15 @@ impl DesignKind {
     /// # Errors
     /// The limits of the design.
     pub fn check(self, points: u64, axes: usize) -> Result<(), String> {
-        let (dimensions, what) = match self {
-            Self::Sobol => (axes, "a Sobol sequence"),
-            Self::Sensitivity => (axes * 2, "a sensitivity design"),
-            _ => return Ok(()),
-        };
-        if points <= Self::SOBOL.0 && dimensions <= Self::SOBOL.1 {
+        let (points_max, axes_max) = Self::SOBOL;
+        if self != Self::Sobol || (points <= points_max && axes <= axes_max) {
             return Ok(());
         }
-        let axes_max = Self::SOBOL.1 * axes / dimensions.max(1);
-        Err(format!("{what} has at most {} points over {axes_max} axes here", Self::SOBOL.0))
+        Err(format!("a Sobol sequence has at most {points_max} points over {axes_max} axes here"))
     }
 }
 
 impl Design {
-    /// Total points over this many axes. For a grid, the axes determine it.
-    #[must_use]
-    pub const fn total(&self, axes: usize) -> u64 {
-        match self.kind {
-            DesignKind::Sensitivity => self.points.saturating_mul(axes as u64 + 2),
-            _ => self.points,
-        }
-    }
-
     /// Position of a point on each axis, from 0 to below 1; `None` for a grid, which uses
     /// values.
     #[must_use]
@@ -80,16 +58,6 @@ impl Design {
             DesignKind::Grid => None,
             DesignKind::Random => each(&|axis| self.drawn(point, axis, axes)),
             DesignKind::Sobol => each(&|axis| self.sobol(point, axis)),
-            DesignKind::Sensitivity => {
-                let block = axes as u64 + 2;
-                let (base, row) = (point / block, point % block);
-                each(&|axis| {
-                    self.sobol(
-                        base,
-                        if row == 1 || row == axis as u64 + 2 { axes + axis } else { axis },
-                    )
-                })
-            }
         }
     }
 
@@ -135,18 +103,15 @@ mod tests {
 
     #[test]
     fn unit_depends_on_seed_and_stays_in_cube() {
-        for kind in [DesignKind::Random, DesignKind::Sobol, DesignKind::Sensitivity] {
+        for kind in [DesignKind::Random, DesignKind::Sobol] {
             let (one, other) = (design(kind, 64), Design { seed: 4, ..design(kind, 64) });
             let all = |d: Design| {
-                (0..d.total(4)).map(|point| d.unit(point, 4).unwrap()).collect::<Vec<_>>()
+                (0..d.points).map(|point| d.unit(point, 4).unwrap()).collect::<Vec<_>>()
             };
             assert!(all(one) == all(one) && all(one) != all(other), "{kind:?}");
             assert!(all(one).iter().flatten().all(|u| (0.0..1.0).contains(u)), "{kind:?}");
         }
-        assert!(
-            DesignKind::Sobol.check(1 << 17, 2).is_err()
-                && DesignKind::Sensitivity.check(64, 200).is_err()
-        );
+        assert!(DesignKind::Sobol.check(1 << 17, 2).is_err());
         assert!(
             DesignKind::Sobol.check(1 << 16, 256).is_ok()
                 && DesignKind::Random.check(1 << 20, 1000).is_ok()

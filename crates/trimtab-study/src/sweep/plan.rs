@@ -95,7 +95,7 @@ impl Plan {
     /// Total number of cells.
     #[must_use]
     pub const fn cells(&self) -> u64 {
-        self.design.total(self.axes.len()).saturating_mul(self.repeats)
+        self.design.points.saturating_mul(self.repeats)
     }
 
     /// Position of a cell. Repeats of a point are consecutive; on a grid the last axis

@@ -2,13 +2,11 @@
 
 use super::MODEL;
 use super::design::DesignKind;
-use super::indices::{self, DesignSample};
+use super::indices;
 use super::plan::Plan;
 use super::table::{CellOutcome, SweepRow};
 use super::value::{Axis, Value, Values};
-use crate::document::{
-    Chart, ChartKind, ChartLine, Document, SHADES, Section, SectionBlock, Table,
-};
+use crate::document::{Chart, ChartLine, Document, SHADES, Section, SectionBlock, Table};
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -295,42 +293,28 @@ impl<'a> SweepView<'a> {
         };
         let value =
             |group: &[(usize, usize)], bin| self.mean(figure, &[group, &[(axis, bin)]].concat());
-        let kind = if bins.is_words() {
-            let series = groups
-                .into_iter()
-                .map(|(name, group)| {
-                    (name, (0..bins.labels.len()).map(|bin| value(&group, bin)).collect())
-                })
-                .collect();
-            ChartKind::Bars { categories: bins.labels.clone(), series }
-        } else {
-            let line = |(name, group): (String, Vec<(usize, usize)>)| {
-                let points = bins
-                    .at
-                    .iter()
-                    .enumerate()
-                    .filter_map(|(bin, at)| Some(((*at)?, value(&group, bin)?)))
-                    .collect();
-                ChartLine { name, points }
-            };
-            ChartKind::Lines {
-                lines: groups
-                    .into_iter()
-                    .map(line)
-                    .filter(|line| !line.points.is_empty())
-                    .collect(),
-                marks: Vec::new(),
+        let title = format!("{figure} over {key}");
+        if bins.is_words() {
+            let names = groups.iter().map(|(name, _)| name.as_str());
+            let header: Vec<&str> = core::iter::once(key.as_str()).chain(names).collect();
+            let mut table = Table::new(title, &header);
+            for (bin, label) in bins.labels.iter().enumerate() {
+                let values = groups.iter().map(|(_, group)| value(group, bin));
+                let shown = values.map(|value| value.map_or_else(String::new, three_digits));
+                table.row(core::iter::once(label.clone()).chain(shown));
             }
+            return Some(SectionBlock::Table(table));
+        }
+        let line = |(name, group): (String, Vec<(usize, usize)>)| {
+            let points = bins.at.iter().enumerate();
+            let points =
+                points.filter_map(|(bin, at)| Some(((*at)?, value(&group, bin)?))).collect();
+            ChartLine { name, points }
         };
-        let empty = matches!(&kind, ChartKind::Lines { lines, .. } if lines.is_empty());
-        (!empty).then(|| {
-            SectionBlock::Chart(Chart {
-                title: format!("{figure} over {key}"),
-                x_label: key.clone(),
-                y_label: figure.to_owned(),
-                kind,
-            })
-        })
+        let lines: Vec<ChartLine> =
+            groups.into_iter().map(line).filter(|line| !line.points.is_empty()).collect();
+        (!lines.is_empty())
+            .then(|| SectionBlock::Chart(Chart::lines(title, key, figure, lines, Vec::new())))
     }
 
     fn heat(&self, figure: &str, a: usize, b: usize) -> Table {
@@ -359,53 +343,30 @@ impl<'a> SweepView<'a> {
 
     /// Sensitivity of each figure, if the design supports it.
     fn sensitivity(&self, rows: &[SweepRow]) -> Option<Section> {
-        let text = match self.plan.design.kind {
-            DesignKind::Grid => {
-                "Share of the variance over the grid that disappears if only this \
-                    axis is known (alone), and that remains if all others are known (with \
-                    others). All values count as equally likely; variation between them is \
-                    ignored."
-            }
-            DesignKind::Sensitivity => {
-                "Sobol' indices: share of the variance that disappears if only this \
-                    axis is known (alone), and that remains if all others are known (with \
-                    others), with its standard error."
-            }
-            DesignKind::Random | DesignKind::Sobol => return None,
-        };
+        if self.drawn() {
+            return None;
+        }
+        let text = "Share of the variance over the grid that disappears if only this axis is \
+            known (alone), and that remains if all others are known (with others). All values \
+            count as equally likely; variation between them is ignored.";
         let keys: Vec<&str> = self.plan.axes.iter().map(|axis| axis.key.as_str()).collect();
         let mut blocks = alloc::vec![SectionBlock::Text(text.to_owned())];
         for figure in &self.figures {
             let Some(indices) = self.indices(figure, rows) else { continue };
-            let estimated = indices.iter().any(|(.., error)| error.is_some());
-            let header: &[&str] = if estimated {
-                &["axis", "alone", "with others", "standard error"]
-            } else {
-                &["axis", "alone", "with others"]
-            };
-            let mut table = Table::new(format!("What decides {figure}"), header);
-            for (key, (first, total, error)) in keys.iter().zip(indices) {
-                let percent = |share: f64| format!("{:.0} %", 100.0 * share);
-                table.row(
-                    [
-                        Some((*key).to_owned()),
-                        Some(percent(first)),
-                        Some(percent(total)),
-                        error.map(percent),
-                    ]
-                    .into_iter()
-                    .flatten(),
-                );
+            let header = ["axis", "alone", "with others"];
+            let mut table = Table::new(format!("What decides {figure}"), &header);
+            for (key, (first, total)) in keys.iter().zip(indices) {
+                let [first, total] = [first, total].map(|share| format!("{:.0} %", 100.0 * share));
+                table.row([(*key).to_owned(), first, total]);
             }
             blocks.push(SectionBlock::Table(table));
         }
         (blocks.len() > 1 && keys.len() > 1).then(|| Section::new("What decides", blocks))
     }
 
-    /// First and total index of each axis, and the latter's error; `None` if cells are
-    /// missing.
-    fn indices(&self, figure: &str, rows: &[SweepRow]) -> Option<Vec<(f64, f64, Option<f64>)>> {
-        let mut points = alloc::vec![(0.0, 0_u64); usize::try_from(self.plan.design.total(self.plan.axes.len())).ok()?];
+    /// First and total index of each axis; `None` if cells are missing.
+    fn indices(&self, figure: &str, rows: &[SweepRow]) -> Option<Vec<(f64, f64)>> {
+        let mut points = alloc::vec![(0.0, 0_u64); usize::try_from(self.plan.design.points).ok()?];
         for row in rows {
             let value = row.figures()?.get(figure)?;
             let point = points.get_mut(usize::try_from(self.plan.place(row.cell).point).ok()?)?;
@@ -413,27 +374,9 @@ impl<'a> SweepView<'a> {
         }
         let means: Option<Vec<f64>> =
             points.iter().map(|(sum, count)| (*count > 0).then(|| sum / *count as f64)).collect();
-        let means = means?;
-        if self.plan.design.kind == DesignKind::Grid {
-            let lens: Option<Vec<usize>> =
-                self.plan.axes.iter().map(|axis| usize::try_from(axis.len()?).ok()).collect();
-            return Some(
-                indices::of_grid(&means, &lens?)?
-                    .into_iter()
-                    .map(|(first, total)| (first, total, None))
-                    .collect(),
-            );
-        }
-        let sample =
-            |block: &[f64]| DesignSample { a: block[0], b: block[1], mixed: block[2..].to_vec() };
-        let samples: Vec<DesignSample> =
-            means.chunks_exact(self.plan.axes.len() + 2).map(sample).collect();
-        Some(
-            indices::indices(&samples)?
-                .into_iter()
-                .map(|i| (i.first, i.total, Some(i.total_error)))
-                .collect(),
-        )
+        let lens: Option<Vec<usize>> =
+            self.plan.axes.iter().map(|axis| usize::try_from(axis.len()?).ok()).collect();
+        indices::of_grid(&means?, &lens?)
     }
 
     fn failures(&self, rows: &[SweepRow]) -> Option<Section> {

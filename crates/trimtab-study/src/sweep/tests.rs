@@ -627,37 +627,6 @@ fn cell_with_small_drive_fails_after_name_errors() {
     assert_eq!(wrong.key.as_deref(), Some("policy.name"), "{}", wrong.text);
 }
 
-#[test]
-fn sensitivity_design_gives_indices() {
-    let plan = plan(
-        "[axes]\ndrive.over_provisioning_percent = { from = 10, to = 20 }\n\
-            workload.fill_percent = { from = 0, to = 1 }\n[design]\nkind = \"sensitivity\"\n\
-            points = 256\n",
-    );
-    let row = |cell| {
-        let v: Vec<f64> =
-            plan.place(cell).values.iter().map(|value| value.number().unwrap()).collect();
-        // x with variance 100/12 and 20 y with 400/12: shares of 20 and 80 %.
-        let figures = [("waf_ratio".to_owned(), v[0] + 20.0 * v[1])].into();
-        SweepRow {
-            cell,
-            id: String::new(),
-            outcome: CellOutcome::Finished {
-                figures,
-                large_counters: Default::default(),
-                warnings: Vec::new(),
-            },
-        }
-    };
-    let rows: Vec<SweepRow> = (0..plan.cells()).map(row).collect();
-    let document = super::report::document(&plan, &rows, &["waf_ratio".to_owned()]);
-    let section = document.sections.iter().find(|section| section.title == "What decides").unwrap();
-    let crate::document::SectionBlock::Table(table) = &section.blocks[1] else { panic!() };
-    let shares: Vec<f64> =
-        table.rows.iter().map(|row| row[2].trim_end_matches(" %").parse().unwrap()).collect();
-    assert!((shares[0] - 20.0).abs() <= 2.0 && (shares[1] - 80.0).abs() <= 3.0, "{shares:?}");
-}
-
 /// Over-provisioning against write amplification under uniform writes. Oracle: the limit
 /// of large blocks at utilisation u, A = 1 / (1 - exp(-1 / (u A))). Greedy collection
 /// with 2048 units per superblock is within 0.3 % of it.

@@ -56,25 +56,13 @@ pub enum TrimLie {
     Pattern(u8),
 }
 
-/// The moment of a power cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PowerCutMoment {
-    /// Only on `trimtab drive power cut`.
-    OnDemand,
-    /// At this request.
-    At(u64),
-    /// At one of this many requests, chosen at random.
-    Within(u64),
-}
-
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
-    /// The power fails: every later request fails, and the volatile cache is lost.
+    /// The power fails on `trimtab drive power cut`: every later request fails, and the
+    /// volatile cache is lost.
     PowerCut {
-        /// The moment.
-        cut: PowerCutMoment,
-        /// The requests that are counted.
+        /// The requests that `--within` counts.
         on: RequestFilter,
         /// Share of the volatile pages that reach the flash anyway, decided page by page.
         keep: f64,
@@ -85,8 +73,6 @@ pub enum Fault {
         on: RequestFilter,
         /// The condition.
         when: Trigger,
-        /// Number of hits that succeed first.
-        after: u64,
     },
     /// Requests take longer.
     Latency {
@@ -109,10 +95,9 @@ pub const KEEP_DEFAULT: f64 = 0.5;
 const SHARE: RangeInclusive<f64> = 0.0..=1.0;
 
 /// Grammar of fault specifications, for help and error messages.
-pub const GRAMMAR: &str = "  power-cut[:at=N|within=N][,on=KIND][,keep=SHARE]   the N-th request, or a random one of the first N; without
-                                                     either, 'trimtab drive power DRIVE cut' does (which
+pub const GRAMMAR: &str = "  power-cut[:on=KIND][,keep=SHARE]                   on 'trimtab drive power DRIVE cut' (which
                                                      works without this, too; writes before it are then safe)
-  read-error|write-error|trim-error|flush-error:p=P|range=OFFSET+LENGTH[,after=N]
+  read-error|write-error|trim-error|flush-error:p=P|range=OFFSET+LENGTH
   latency:p=P,add=TIME[,on=KIND]                     KIND is read, write, trim, flush or any
   trim:ignore|half[=SHARE]|stale|pattern=BYTE        TRIM obeyed not at all, in part, or not seen by reads
   flush:ignore                                       flushes answered but not carried out";
@@ -125,21 +110,9 @@ impl FromStr for Fault {
         let mut given = GivenSettings::parse(format!("{kind}:"), rest, ',')?;
         let fault = match kind {
             "power-cut" => {
-                let (mut at, mut within, mut keep) = (0_u64, 0_u64, KEEP_DEFAULT);
-                let is_given = (
-                    given.set("at", Setting::Number(&mut at, 1..=u64::MAX))?,
-                    given.set("within", Setting::Number(&mut within, 1..=u64::MAX))?,
-                );
-                let cut = match is_given {
-                    (false, false) => PowerCutMoment::OnDemand,
-                    (true, false) => PowerCutMoment::At(at),
-                    (false, true) => PowerCutMoment::Within(within),
-                    (true, true) => {
-                        return Err("power-cut takes at=N or within=N, not both".to_owned());
-                    }
-                };
+                let mut keep = KEEP_DEFAULT;
                 given.set("keep", Setting::Fraction(&mut keep, SHARE))?;
-                Self::PowerCut { cut, on: on(&mut given)?, keep }
+                Self::PowerCut { on: on(&mut given)?, keep }
             }
             "read-error" => Self::error(RequestFilter::Read, &mut given)?,
             "write-error" => Self::error(RequestFilter::Write, &mut given)?,
@@ -151,7 +124,7 @@ impl FromStr for Fault {
                 given.need("add", Setting::time(&mut add))?;
                 Self::Latency { chance, add: Duration::from_nanos(add.0), on: on(&mut given)? }
             }
-            "trim" => Self::Trim(trim_lie(&mut given)?),
+            "trim" => return trim_lie(rest).map(Self::Trim),
             "flush" if given.option::<String>("ignore")?.is_some() => Self::IgnoreFlush,
             _ => return Err(format!("'{text}' is not a fault; these are:\n{GRAMMAR}")),
         };
@@ -162,7 +135,7 @@ impl FromStr for Fault {
 
 impl Fault {
     fn error(on: RequestFilter, given: &mut GivenSettings<'_>) -> Result<Self, String> {
-        let (mut p, mut after) = (0.0, 0_u64);
+        let mut p = 0.0;
         let when = match (
             given.set("p", Setting::Fraction(&mut p, SHARE))?,
             given.option::<String>("range")?,
@@ -181,30 +154,18 @@ impl Fault {
             }
             _ => return Err("an error takes p=P or range=OFFSET+LENGTH".to_owned()),
         };
-        given.set("after", Setting::Number(&mut after, 0..=u64::MAX))?;
-        Ok(Self::Error { on, when, after })
+        Ok(Self::Error { on, when })
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::PowerCut { cut, on, keep } => {
-                match cut {
-                    PowerCutMoment::OnDemand => write!(f, "power-cut:keep={keep}")?,
-                    PowerCutMoment::At(n) => write!(f, "power-cut:at={n},keep={keep}")?,
-                    PowerCutMoment::Within(n) => write!(f, "power-cut:within={n},keep={keep}")?,
-                }
-                if on == RequestFilter::Any { Ok(()) } else { write!(f, ",on={on}") }
-            }
-            Self::Error { on, when, after } => {
-                match when {
-                    Trigger::Chance(p) => write!(f, "{on}-error:p={p}")?,
-                    Trigger::Range(range) => {
-                        write!(f, "{on}-error:range={}+{}", range.offset, range.len)?
-                    }
-                }
-                if after == 0 { Ok(()) } else { write!(f, ",after={after}") }
+            Self::PowerCut { on: RequestFilter::Any, keep } => write!(f, "power-cut:keep={keep}"),
+            Self::PowerCut { on, keep } => write!(f, "power-cut:keep={keep},on={on}"),
+            Self::Error { on, when: Trigger::Chance(p) } => write!(f, "{on}-error:p={p}"),
+            Self::Error { on, when: Trigger::Range(range) } => {
+                write!(f, "{on}-error:range={}+{}", range.offset, range.len)
             }
             Self::Latency { on, chance, add } => {
                 write!(f, "latency:p={chance},add={}ns,on={on}", add.as_nanos())
@@ -222,26 +183,20 @@ fn on(given: &mut GivenSettings<'_>) -> Result<RequestFilter, String> {
     Ok(given.option("on")?.unwrap_or(RequestFilter::Any))
 }
 
-fn trim_lie(given: &mut GivenSettings<'_>) -> Result<TrimLie, String> {
-    let (mut ignore, mut stale, mut share) = (false, false, 0.5);
-    given.apply([("ignore", Setting::Flag(&mut ignore)), ("stale", Setting::Flag(&mut stale))])?;
-    let half = given.option::<String>("half")?;
-    if let Some(text) = half.as_ref().filter(|text| !text.is_empty()) {
-        Setting::Fraction(&mut share, SHARE).set(text)?;
-    }
-    let parsed = |byte: &str| {
-        byte.strip_prefix("0x").map_or_else(|| byte.parse(), |hex| u8::from_str_radix(hex, 16))
-    };
-    let wrong = |byte| move |_| format!("pattern={byte} is not a byte such as 0xA5");
-    let pattern = given
-        .option::<String>("pattern")?
-        .map(|byte| parsed(&byte).map_err(wrong(byte)))
-        .transpose()?;
-    match (ignore, half.is_some(), stale, pattern) {
-        (true, false, false, None) => Ok(TrimLie::Ignore),
-        (false, true, false, None) => Ok(TrimLie::Half(share)),
-        (false, false, true, None) => Ok(TrimLie::Stale),
-        (false, false, false, Some(byte)) => Ok(TrimLie::Pattern(byte)),
+fn trim_lie(text: &str) -> Result<TrimLie, String> {
+    match text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value))) {
+        ("ignore", None) => Ok(TrimLie::Ignore),
+        ("stale", None) => Ok(TrimLie::Stale),
+        ("half", share) => {
+            let mut obeyed = 0.5;
+            share.map_or(Ok(()), |share| Setting::Fraction(&mut obeyed, SHARE).set(share))?;
+            Ok(TrimLie::Half(obeyed))
+        }
+        ("pattern", Some(byte)) => byte
+            .strip_prefix("0x")
+            .map_or_else(|| byte.parse(), |hex| u8::from_str_radix(hex, 16))
+            .map(TrimLie::Pattern)
+            .map_err(|_| format!("pattern={byte} is not a byte such as 0xA5")),
         _ => Err("trim takes one of ignore, half, stale, pattern=BYTE".to_owned()),
     }
 }
@@ -258,10 +213,9 @@ mod tests {
     fn fault_round_trips_through_text() {
         for text in [
             "power-cut:keep=0.5",
-            "power-cut:at=7,keep=0,on=flush",
-            "power-cut:within=100,keep=1",
+            "power-cut:keep=0,on=flush",
             "read-error:p=0.001",
-            "write-error:range=4096+8192,after=3",
+            "write-error:range=4096+8192",
             "latency:p=0.5,add=500000000ns,on=any",
             "trim:ignore",
             "trim:half=0.25",
@@ -278,8 +232,7 @@ mod tests {
     fn parse_of_wrong_fault_names_the_error() {
         for (text, expected) in [
             ("explode", "is not a fault"),
-            ("power-cut:at=0", "power-cut:at: '0' is not a whole number from 1"),
-            ("power-cut:at=1,within=2", "not both"),
+            ("power-cut:keep=2", "power-cut:keep: '2' is not a number from 0 to 1"),
             ("read-error", "takes p=P or range"),
             ("read-error:p=2", "read-error:p: '2' is not a number from 0 to 1"),
             ("read-error:p=0.1,p=0.2", "given twice"),

@@ -1,22 +1,7 @@
-//! Exports recordings to the formats of other tools.
+//! Exports recordings as fio's iolog, version 3, for `fio --read_iolog`.
 
 use super::{TraceEvent, TraceOpKind};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::io::{self, Write};
-use trimtab_drive::named;
-
-named! {
-    "export format"
-    /// A text format to export to.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum ExportFormat {
-        /// fio's iolog, version 3, for `fio --read_iolog`.
-        FioIolog = "fio",
-        /// The output of blkparse for queue and completion events.
-        Blkparse = "blkparse",
-    }
-}
+use std::io::Write;
 
 /// The file that fio opens in its current directory unless --replay_redirect names a
 /// device. Never a name from the recording.
@@ -27,17 +12,6 @@ const IOLOG_FILE: &str = "trimtab-replay";
 /// # Errors
 /// Errors of the events and of writing.
 pub fn export(
-    events: impl Iterator<Item = anyhow::Result<TraceEvent>>,
-    format: ExportFormat,
-    out: &mut impl Write,
-) -> anyhow::Result<u64> {
-    match format {
-        ExportFormat::FioIolog => fio(events, out),
-        ExportFormat::Blkparse => blkparse(events, out),
-    }
-}
-
-fn fio(
     events: impl Iterator<Item = anyhow::Result<TraceEvent>>,
     out: &mut impl Write,
 ) -> anyhow::Result<u64> {
@@ -69,64 +43,6 @@ fn fio(
     Ok(records)
 }
 
-fn blkparse(
-    events: impl Iterator<Item = anyhow::Result<TraceEvent>>,
-    out: &mut impl Write,
-) -> anyhow::Result<u64> {
-    // Completions wait here, because blkparse prints them in order of time.
-    let mut completions: BinaryHeap<Reverse<(u64, u64, String)>> = BinaryHeap::new();
-    let mut sequence = 0_u64;
-    let mut records = 0;
-    for event in events {
-        let event = event?;
-        while let Some(Reverse((at, _, _))) = completions.peek()
-            && *at <= event.at.0
-        {
-            let Reverse((at, _, what)) = completions.pop().expect("peeked above");
-            line(out, &mut sequence, at, 'C', &what)?;
-        }
-        let mut flags = String::from(match event.kind {
-            TraceOpKind::Read => "R",
-            TraceOpKind::Write => "W",
-            TraceOpKind::Trim => "D",
-            TraceOpKind::Flush => "F",
-        });
-        if event.fua {
-            flags.push('F');
-        }
-        let range = if event.kind == TraceOpKind::Flush {
-            String::new()
-        } else {
-            format!(" {} + {}", event.offset / 512, event.len / 512)
-        };
-        let what = format!("{flags:>3}{range}");
-        line(out, &mut sequence, event.at.0, 'Q', &what)?;
-        completions.push(Reverse((event.at.0.saturating_add(event.latency.0), records, what)));
-        records += 1;
-    }
-    while let Some(Reverse((at, _, what))) = completions.pop() {
-        line(out, &mut sequence, at, 'C', &what)?;
-    }
-    Ok(records)
-}
-
-fn line(
-    out: &mut impl Write,
-    sequence: &mut u64,
-    at_ns: u64,
-    action: char,
-    what: &str,
-) -> io::Result<()> {
-    *sequence += 1;
-    let process = if action == 'C' { 0 } else { 1 };
-    writeln!(
-        out,
-        "  7,0    0 {sequence:8} {:5}.{:09} {process:5}  {action} {what} [trimtab]",
-        at_ns / 1_000_000_000,
-        at_ns % 1_000_000_000
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,31 +72,25 @@ mod tests {
 
     #[test]
     fn export_round_trips_through_parsers() {
-        for (export_format, format, volume) in [
-            (ExportFormat::FioIolog, TraceFormat::Iolog, IOLOG_FILE),
-            (ExportFormat::Blkparse, TraceFormat::Blkparse, "7,0"),
-        ] {
-            let mut text = Vec::new();
-            let records = export(events().into_iter().map(Ok), export_format, &mut text).unwrap();
-            assert_eq!(records, 4);
-            let text = String::from_utf8(text).unwrap();
-            assert_eq!(TraceFormat::recognise(&text), FormatMatch::Certain(format), "{text}");
-            let mut lines = Lines::new(
-                format,
-                &TraceReadOptions {
-                    volume: Some(volume.parse().unwrap()),
-                    ..TraceReadOptions::default()
-                },
-            );
-            text.lines().for_each(|line| lines.line(line, false).unwrap());
-            let read: Vec<TraceEvent> = std::iter::from_fn(|| lines.next(true))
-                .flat_map(|(record, _)| record.events())
-                .collect();
-            let expected: Vec<TraceEvent> = events()
-                .into_iter()
-                .map(|event| TraceEvent { latency: Nanos::ZERO, ..event })
-                .collect();
-            assert_eq!(read, expected, "{text}");
-        }
+        let mut text = Vec::new();
+        let records = export(events().into_iter().map(Ok), &mut text).unwrap();
+        assert_eq!(records, 4);
+        let text = String::from_utf8(text).unwrap();
+        let format = TraceFormat::Iolog;
+        assert_eq!(TraceFormat::recognise(&text), FormatMatch::Certain(format), "{text}");
+        let options = TraceReadOptions {
+            volume: Some(IOLOG_FILE.parse().unwrap()),
+            ..TraceReadOptions::default()
+        };
+        let mut lines = Lines::new(format, &options);
+        text.lines().for_each(|line| lines.line(line, false).unwrap());
+        let read: Vec<TraceEvent> = std::iter::from_fn(|| lines.next(true))
+            .flat_map(|(record, _)| record.events())
+            .collect();
+        let expected: Vec<TraceEvent> = events()
+            .into_iter()
+            .map(|event| TraceEvent { latency: Nanos::ZERO, ..event })
+            .collect();
+        assert_eq!(read, expected, "{text}");
     }
 }

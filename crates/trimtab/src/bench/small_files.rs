@@ -9,22 +9,18 @@ use crate::store::recipe::starts_now;
 use crate::target_spec::TargetSpec;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::EnvironmentRecorder;
 use trimtab_linux::output::Context;
-use trimtab_linux::session::runner::together;
 use trimtab_linux::session::safety::Workspace;
 use trimtab_linux::target::dir::{DirOptions, DirTarget, Fsync};
 use trimtab_linux::target::null::NullFiles;
 use trimtab_linux::target::overhead::Overhead;
 use trimtab_sim::run::{Field, Run, TargetKind};
-use trimtab_sim::runner::{RunEnd, RunOutcome};
+use trimtab_sim::runner::{RunEnd, RunOutcome, files};
 use trimtab_sim::target::FileTarget;
-use trimtab_sim::workload::postmark::{
-    Postmark, PostmarkCounts, PostmarkSettings, RepeatedPostmark,
-};
-use trimtab_sim::workload::{FileWorkload as _, WorkloadPlan};
+use trimtab_sim::workload::FileWorkload as _;
+use trimtab_sim::workload::postmark::{Postmark, PostmarkSettings, RepeatedPostmark};
 
 /// Everything to run.
 struct PostmarkJob<'a> {
@@ -34,22 +30,13 @@ struct PostmarkJob<'a> {
 }
 
 impl PostmarkJob<'_> {
-    fn streams(&self) -> anyhow::Result<Vec<RepeatedPostmark>> {
-        let stream = |index| {
-            Postmark::new(&self.settings.stream(index))
-                .map(|run| RepeatedPostmark::new(run, self.request.tries))
-        };
-        let streams: Result<_, _> = (0..self.request.workload.threads).map(stream).collect();
-        streams.map_err(|error| UsageError::new(error.to_string()).into())
+    fn tries(&self) -> anyhow::Result<RepeatedPostmark> {
+        let run = Postmark::new(&self.settings).map_err(|e| UsageError::new(e.to_string()))?;
+        Ok(RepeatedPostmark::new(run, self.request.tries))
     }
 
     fn header(&self, kind: TargetKind) -> Run {
-        let mut fields = details::fields(
-            &self.settings,
-            self.request.fsync,
-            self.request.direct,
-            self.request.workload.threads,
-        );
+        let mut fields = details::fields(&self.settings, self.request.fsync, self.request.direct);
         fields.push(Field::new("tries", self.request.tries.to_string()));
         starts_now(
             "postmark",
@@ -61,20 +48,18 @@ impl PostmarkJob<'_> {
         )
     }
 
-    /// Runs the streams, and makes a run of the results.
-    fn run<T: FileTarget + Send>(
+    /// Runs all tries, and makes a run of the results.
+    fn run<T: FileTarget>(
         &self,
-        mut streams: Vec<(RepeatedPostmark, T)>,
+        (mut tries, mut target): (RepeatedPostmark, T),
         header: Run,
         observer: Option<EnvironmentRecorder>,
         mut watch: ProgressWatch,
     ) -> (Run, RunEnd) {
-        let outcome: RunOutcome = together::run(&mut streams, &mut watch);
+        let outcome: RunOutcome = files::run(&mut tries, &mut target, &mut watch);
         drop(watch);
         let (mut run, end) = finish::assemble(header, observer, outcome, |_| Vec::new());
-        let counts: Vec<&[PostmarkCounts]> =
-            streams.iter().map(|(tries, _)| tries.finished()).collect();
-        details::add(&mut run, &self.settings, &counts);
+        details::add(&mut run, &self.settings, tries.finished());
         (run, end)
     }
 
@@ -83,66 +68,43 @@ impl PostmarkJob<'_> {
         context: &Context,
         path: &Path,
     ) -> anyhow::Result<((Run, RunEnd), Option<Workspace>)> {
-        let streams = self.streams()?;
-        let plan = sum(&streams);
+        let tries = self.tries()?;
+        let plan = tries.plan();
         let (workspace, observer) =
             finish::begin(context, self.request.safety.reserve, path, "bench postmark", &plan)?;
-        let epoch = Instant::now();
-        let mut targets = Vec::new();
-        for (index, tries) in streams.into_iter().enumerate() {
-            let (dir, dir_path) = workspace.subdirectory(&format!("stream{index}"))?;
-            targets.push((tries, DirTarget::new(dir, &dir_path, self.options).with_epoch(epoch)));
-        }
+        let (dir, dir_path) = workspace.subdirectory("run")?;
+        let target = DirTarget::new(dir, &dir_path, self.options);
         let watch = ProgressWatch::new(context, "postmark", &plan, Some(workspace.guard()?));
-        let done = self.run(targets, self.header(TargetKind::Directory), Some(observer), watch);
-        Ok((done, Some(workspace)))
+        let header = self.header(TargetKind::Directory);
+        Ok((self.run((tries, target), header, Some(observer), watch), Some(workspace)))
     }
 
     fn on_null(&self, context: &Context) -> anyhow::Result<(Run, RunEnd)> {
-        let streams = self.streams()?;
-        let watch = ProgressWatch::new(context, "postmark", &sum(&streams), None);
-        let targets = streams.into_iter().map(|tries| (tries, NullFiles::new())).collect();
-        Ok(self.run(targets, self.header(TargetKind::Null), None, watch))
+        let tries = self.tries()?;
+        let watch = ProgressWatch::new(context, "postmark", &tries.plan(), None);
+        Ok(self.run((tries, NullFiles::new()), self.header(TargetKind::Null), None, watch))
     }
 
-    /// Runs one stream in virtual time: the modelled filesystem has neither system calls
-    /// nor threads.
+    /// Runs in virtual time: the modelled filesystem has no system calls.
     fn on_drive(&self, context: &Context, name: &str) -> anyhow::Result<(Run, RunEnd)> {
-        if self.request.workload.threads > 1
-            || self.request.direct
-            || self.request.fsync != Fsync::Never
-        {
-            let problem = "on a modelled drive, postmark has one stream, through the page cache, \
-                without fsync";
-            return Err(UsageError::new(problem)
-                .hint("leave --threads, --direct and --fsync out")
-                .into());
+        if self.request.direct || self.request.fsync != Fsync::Never {
+            let problem =
+                "on a modelled drive, postmark runs through the page cache, without fsync";
+            return Err(UsageError::new(problem).hint("leave --direct and --fsync out").into());
         }
-        let [mut tries] = <[RepeatedPostmark; 1]>::try_from(self.streams()?)
-            .expect("exactly one stream was requested");
+        let mut tries = self.tries()?;
         let header = self.header(TargetKind::ModelledVolume);
         let (mut run, end) =
             modelled::run(&self.request.model, context, name, &mut tries, header, |_| Vec::new())?;
-        details::add(&mut run, &self.settings, &[tries.finished()]);
+        details::add(&mut run, &self.settings, tries.finished());
         Ok((run, end))
     }
 
-    /// The tool's own cost in one stream at full speed.
+    /// The tool's own cost at full speed.
     fn overhead(&self) -> Option<Overhead> {
         let settings = PostmarkSettings { interval: None, ..self.settings.clone() };
         Some(Overhead::of_files(&mut Postmark::new(&settings).ok()?, None))
     }
-}
-
-fn sum(streams: &[RepeatedPostmark]) -> WorkloadPlan {
-    streams.iter().map(RepeatedPostmark::plan).fold(
-        WorkloadPlan { ops: Some(0), ..WorkloadPlan::default() },
-        |sum, plan| WorkloadPlan {
-            written: sum.written.saturating_add(plan.written),
-            space: sum.space.saturating_add(plan.space),
-            ops: sum.ops.zip(plan.ops).map(|(a, b)| a.saturating_add(b)),
-        },
-    )
 }
 
 /// Runs the benchmark and prints the report.
@@ -154,7 +116,7 @@ pub fn run(request: &BenchPostmarkArgs, context: &Context) -> anyhow::Result<Exi
     let options =
         DirOptions { fsync: request.fsync, direct: request.direct, ..dir_options(&settings) };
     options.check().map_err(UsageError::new)?;
-    memory::check(&settings, request.workload.threads)?;
+    memory::check(&settings)?;
     let job = PostmarkJob { request, settings, options };
     let ((mut run, end), workspace) = match &spec {
         TargetSpec::Directory(path) => job.on_directory(context, path)?,

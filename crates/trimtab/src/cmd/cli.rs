@@ -173,7 +173,7 @@ mod tests {
                 &["drive", "simulate", "--drive", "x", "--data", "-3%"],
                 "invalid value '-3%' for '--data <",
             ),
-            (&["results", "list", "--since", "-5d", "--json"], "'-5d' is taken for an option"),
+            (&["history", "--since", "-5d", "--json"], "'-5d' is taken for an option"),
         ] {
             let (said, hint) = said(words).unwrap_or_else(|| panic!("{words:?}"));
             assert!(said.starts_with(what), "{words:?}: {said}");

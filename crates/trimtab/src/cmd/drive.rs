@@ -45,12 +45,9 @@ enum DriveSubcommand {
     Attach(attach::DriveAttachArgs),
     /// Show attached drives: requests, latencies, discards, the model's counters.
     Status(status::DriveStatusArgs),
-    /// Show the status of attached drives, redrawn each second.
-    Watch(status::DriveStatusArgs),
     /// Cut the power of an attached drive, or restore it.
     Power(power::DrivePowerArgs),
-    /// Describe a recording or another trace, or print it for fio or in blkparse's
-    /// format.
+    /// Describe a recording or another trace, or print it for fio.
     Trace(trace::DriveTraceArgs),
     /// Replay a recording or another trace on a modelled drive under any trim policy.
     Replay(replay::DriveReplayArgs),
@@ -82,7 +79,6 @@ pub fn run(args: DriveArgs, context: &Context) -> anyhow::Result<ExitCode> {
         DriveSubcommand::Check(args) => twin::check::run(&args, context),
         DriveSubcommand::Attach(args) => attach::run(&args, context),
         DriveSubcommand::Status(args) => status::run(&args, context),
-        DriveSubcommand::Watch(args) => status::watch(&args, context),
         DriveSubcommand::Power(args) => power::run(&args, context),
         DriveSubcommand::Trace(args) => trace::run(&args, context),
         DriveSubcommand::Replay(args) => drives::replay::run(&args, context),

@@ -1,10 +1,11 @@
 //! `trimtab history`: lists what was applied and trimmed on this machine.
 
-use super::results::instant_of;
 use crate::history::events::{EventFilter, Events};
 use crate::report::history::table;
+use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::journal;
 use trimtab_linux::sys::clock::unix_ms;
@@ -60,4 +61,20 @@ pub fn run(args: &HistoryArgs, context: &Context) -> anyhow::Result<ExitCode> {
     }
     context.report("history", 1, &events, || on_screen(&table(&events)))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Parses a time: `2026-03-01`, `2026-03-01T12:00Z`, or an age such as `7d`, `12h`.
+fn instant_of(text: &str, now_unix_ms: u64) -> Result<u64, UsageError> {
+    if let Ok(ago) = text.parse::<trimtab_drive::units::Nanos>() {
+        return Ok(now_unix_ms.saturating_sub(ago.0 / 1_000_000));
+    }
+    let timestamp = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc());
+    let minute =
+        || NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%MZ").map(|time| time.and_utc());
+    let day = || text.parse::<NaiveDate>().map(|date| date.and_time(NaiveTime::MIN).and_utc());
+    let timestamp = timestamp.or_else(|_| minute()).or_else(|_| day());
+    timestamp.ok().and_then(|time| u64::try_from(time.timestamp_millis()).ok()).ok_or_else(|| {
+        UsageError::new(format!("'{}' is not a time", text.escape_debug()))
+            .hint("say 2026-03-01, 2026-03-01T12:00:00Z or 7d")
+    })
 }

@@ -8,17 +8,15 @@ mod list;
 mod report;
 mod rerun;
 mod show;
-mod studies;
 
 use crate::store::{self, Reference, RunId, Store, StoreError};
-use crate::study::record::StoredStudies;
-use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime};
+use crate::study::record;
 use clap::Subcommand;
 use std::process::ExitCode;
-use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_report::study::Surroundings;
 use trimtab_sim::run::Run;
+use trimtab_study::study::Study;
 
 /// Arguments of `trimtab results`.
 #[derive(Debug, clap::Args)]
@@ -27,7 +25,7 @@ A run is named by the first digits of its id, a study by study: and the first di
 is the newest run or study, last~1 the one before. study:last is the newest study.
 
 Examples:
-  trimtab results list --workload tree
+  trimtab results list
   trimtab results show last
   trimtab results show study:last
   trimtab results compare last~1 last
@@ -99,17 +97,13 @@ fn load(store: &Store, references: &[Reference]) -> anyhow::Result<Vec<(RunId, R
 /// A stored study of one target, or of several targets studied together.
 struct StoredStudy {
     id: RunId,
-    restored: StoredStudies,
+    studies: Vec<Study>,
 }
 
 impl StoredStudy {
     /// Context for rendering the study.
     fn around(&self) -> Surroundings {
-        Surroundings {
-            kept: Some(self.id.short()),
-            months: self.restored.months.clone().map(Box::new),
-            ..Surroundings::default()
-        }
+        Surroundings { kept: Some(self.id.short()), ..Surroundings::default() }
     }
 }
 
@@ -126,21 +120,5 @@ fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<StoredSt
         },
     };
     let (id, record) = found;
-    Ok(Some(StoredStudy { id, restored: StoredStudies::of(&record, |run| store.load(run))? }))
-}
-
-/// Parses a time: `2026-03-01`, `2026-03-01T12:00Z`, or an age such as `7d`, `12h`.
-pub fn instant_of(text: &str, now_unix_ms: u64) -> Result<u64, UsageError> {
-    if let Ok(ago) = text.parse::<trimtab_drive::units::Nanos>() {
-        return Ok(now_unix_ms.saturating_sub(ago.0 / 1_000_000));
-    }
-    let timestamp = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc());
-    let minute =
-        || NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%MZ").map(|time| time.and_utc());
-    let day = || text.parse::<NaiveDate>().map(|date| date.and_time(NaiveTime::MIN).and_utc());
-    let timestamp = timestamp.or_else(|_| minute()).or_else(|_| day());
-    timestamp.ok().and_then(|time| u64::try_from(time.timestamp_millis()).ok()).ok_or_else(|| {
-        UsageError::new(format!("'{}' is not a time", text.escape_debug()))
-            .hint("say 2026-03-01, 2026-03-01T12:00:00Z or 7d")
-    })
+    Ok(Some(StoredStudy { id, studies: record::restored(&record, |run| store.load(run))? }))
 }

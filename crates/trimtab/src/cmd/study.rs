@@ -21,7 +21,6 @@ use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use trimtab_drive::spec::twin::Known;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::root::Root;
@@ -35,7 +34,6 @@ use trimtab_sim::workload::WorkloadPlan;
 use trimtab_study::document::Document;
 use trimtab_study::study::job::Job;
 use trimtab_study::study::scale::{DEFAULT, FULL, QUICK, Scale};
-use trimtab_study::study::twin_months::{TwinMonths, TwinOrigin};
 use trimtab_study::study::verdict::Verdict;
 use trimtab_study::study::{Study, policy, small};
 
@@ -102,8 +100,8 @@ pub struct StudyArgs {
     #[arg(long, value_name = "SIZE", value_parser = aged_size)]
     aged_size: Option<Bytes>,
     /// Answer only these questions about a modelled drive: deleting (cost of deletes),
-    /// ageing (months of use), tuning (effect of data and settings), assumptions (which
-    /// one changes the answer) [default: all; with --quick without assumptions].
+    /// ageing (months of use), assumptions (which one changes the answer) [default: all;
+    /// with --quick without assumptions].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     questions: Vec<QuestionArg>,
     /// Continue an interrupted study with the same settings; finished runs are not
@@ -134,7 +132,6 @@ pub struct StudyArgs {
 enum QuestionArg {
     Deleting,
     Ageing,
-    Tuning,
     Assumptions,
 }
 
@@ -178,7 +175,7 @@ impl StudyArgs {
             .into_iter()
             .find(|(_, given)| *given)
             .map(|(name, _)| name)
-            .or(question.map(|_| "--questions ageing or tuning"));
+            .or(question.map(|_| "--questions ageing"));
         match option {
             Some(option) => Err(UsageError::new(format!(
                 "{option} is for modelled drives, and {target} is a directory"
@@ -225,12 +222,7 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     args.check_for_directory(target)?;
     safety::TargetDirectory::open(&path)?;
     of_directories(&args.policies)?;
-    let twin = twin_below(context, &path, args.safety.reserve);
-    match &twin {
-        Some(Ok((kept, _))) => context.remark(&found(kept)),
-        Some(Err(said)) => context.remark(said),
-        None => {}
-    }
+    twin_below(context, &path, args.safety.reserve).iter().for_each(|said| context.remark(said));
     // Before mount options are read: another study may have changed them.
     let _alone = FilesystemLock::on(&path)?;
     nobody_changes_it(&args.reach())?;
@@ -275,54 +267,7 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     };
     let study = run::real(&mut rig, &asked, &checkpoints(args, context, target)?)?;
     let workspace = rig.into_workspace();
-    let months = args.questions.is_empty() && args.cell.is_none() && study.complete;
-    let predicted = twin
-        .and_then(Result::ok)
-        .filter(|_| months)
-        .and_then(|twin| months_of(args, context, &path, twin));
-    workspace.close_after(context, conclude(args, context, &[study], predicted, began))
-}
-
-/// Fields of a drive that set the cost of a TRIM.
-const COSTS_OF_TRIM: [&str; 4] =
-    ["flash.trim.command_ns", "flash.trim.range_ns", "flash.trim.unit_ns", "flash.trim.gb_ns"];
-
-/// Predicts months of use on the twin of the measured drive. A failure is reported and
-/// returns `None`; the measured runs stay.
-fn months_of(
-    args: &StudyArgs,
-    context: &Context,
-    path: &Path,
-    twin: (twins::StoredTwin, Vec<String>),
-) -> Option<TwinMonths> {
-    let (kept, doubts) = twin;
-    let twin = kept.drive.twin.as_ref()?;
-    let typical_trims = twin
-        .parameters
-        .iter()
-        .filter(|one| COSTS_OF_TRIM.contains(&one.field.as_str()))
-        .all(|one| one.known == Known::Typical);
-    let (model, learned) = (twin.origin.model.clone(), twin.origin.learned.clone());
-    context.remark(&format!(
-        "Months of use on its twin ({model}, learned on {learned}), in virtual time:"
-    ));
-    let percent = filled_percent(path).unwrap_or(60).clamp(10, 90);
-    match modelled::months(args, context, &format!("drive:{}", kept.path.display()), percent) {
-        Ok(study) => {
-            Some(TwinMonths { origin: TwinOrigin { model, learned, doubts, typical_trims }, study })
-        }
-        Err(error) => {
-            context.remark(&format!("Months of use could not be predicted: {error:#}"));
-            None
-        }
-    }
-}
-
-/// Used space of the filesystem, in percent.
-fn filled_percent(path: &Path) -> Option<u8> {
-    let filesystem = rustix::fs::statvfs(path).ok()?;
-    let used = filesystem.f_blocks.saturating_sub(filesystem.f_bfree);
-    u8::try_from((used * 100).checked_div(filesystem.f_blocks)?).ok()
+    workspace.close_after(context, conclude(args, context, &[study], began))
 }
 
 /// Message: the twin that was found, and its file.
@@ -332,18 +277,14 @@ fn found(kept: &twins::StoredTwin) -> String {
         .map(|origin| format!(" ({}, learned on {})", origin.model, origin.learned))
         .unwrap_or_default();
     format!(
-        "This drive has a twin{learned}, in {}: months of use on it follow the measurement.",
+        "This drive has a twin{learned}: 'trimtab study drive:{}' models months of use.",
         kept.path.display()
     )
 }
 
-/// The twin of the drive below `path` with doubts about it, or else how to get one.
-/// `None` unless exactly one solid-state drive is below.
-fn twin_below(
-    context: &Context,
-    path: &Path,
-    reserve: Option<Bytes>,
-) -> Option<Result<(twins::StoredTwin, Vec<String>), String>> {
+/// Message: the twin of the drive below `path`, or how to learn one. `None` unless
+/// exactly one solid-state drive is below.
+fn twin_below(context: &Context, path: &Path, reserve: Option<Bytes>) -> Option<String> {
     let below = UnderlyingDrive::of_path(&Root::live().ok()?, path).ok()?;
     let learn = || match crate::twin::learn::command(&below, path, reserve) {
         Ok(command) => {
@@ -354,7 +295,7 @@ fn twin_below(
             path.display()
         ),
     };
-    Some(twins::of(context, &below).ok_or_else(learn))
+    Some(twins::of(context, &below).map_or_else(learn, |kept| found(&kept)))
 }
 
 /// Refuses a mount whose options another process has changed for a while: the study would
@@ -432,7 +373,6 @@ fn conclude(
     args: &StudyArgs,
     context: &Context,
     studies: &[Study],
-    months: Option<TwinMonths>,
     began: Instant,
 ) -> anyhow::Result<ExitCode> {
     let complete = studies.iter().all(|study| study.complete);
@@ -440,14 +380,10 @@ fn conclude(
         context.remark(NOTHING_FINISHED);
         return Err(InterruptError.into());
     }
-    let kept = record::keep(context, studies, months.as_ref());
+    let kept = record::keep(context, studies);
     let id = kept.as_ref().ok().copied().flatten();
-    let mut around = Surroundings {
-        took: Some(began.elapsed()),
-        report: None,
-        kept: id.map(|id| id.short()),
-        months: months.map(Box::new),
-    };
+    let mut around =
+        Surroundings { took: Some(began.elapsed()), report: None, kept: id.map(|id| id.short()) };
     let verdicts = Verdict::all(studies);
     let report = write_report(args, context, &verdicts, &around);
     around.report =
@@ -458,8 +394,7 @@ fn conclude(
     if let Some(id) =
         kept.context("the result above could not be stored")?.filter(|_| !first_screen)
     {
-        let months = around.months.iter().map(|months| &months.study);
-        let runs: usize = studies.iter().chain(months).map(|study| study.all().count()).sum();
+        let runs: usize = studies.iter().map(|study| study.all().count()).sum();
         let s = if runs == 1 { "" } else { "s" };
         context.remark(&format!(
             "kept as study {} ({runs} run{s}): trimtab results show study:{}",

@@ -33,7 +33,7 @@ A plan is a TOML file. Its base holds the settings shared by all cells, its axes
   policy = [\"none\", \"batched:every=1h\", \"idle\"]
 
   [design]                                  # default: a full grid
-  kind = \"sobol\"                            # grid, random, sobol or sensitivity.
+  kind = \"sobol\"                            # grid, random or sobol
   points = 64
 
 Any field of a drive's specification is a parameter (drive.flash.nand.program_ns, drive.flash.ftl.victim), as are settings of policies (policy.budget), of the filesystem under churn (volume.atime) and of workloads. docs/method/sweeps.md lists them.

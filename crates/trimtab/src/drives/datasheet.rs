@@ -11,6 +11,7 @@ use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device as _, Extent};
 use trimtab_sim::analysis::LATENCY_KNEE;
 use trimtab_sim::run::metrics;
+use trimtab_study::learn::logs::repeat::{Host, UNIT};
 
 /// Writes in flight.
 const DEPTH: usize = 512;
@@ -25,7 +26,6 @@ const HALF_PERCENT: u64 = 50;
 const STEP_COMMANDS: u64 = 20_000;
 /// One command of this number reads.
 const READS: u64 = 10;
-const UNIT: u64 = 4096;
 
 /// Predicted figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,22 +94,18 @@ pub fn predictions(sheet: &DataSheet, draws: u32, seed: u64) -> Result<[Predicti
 /// Fills `spec`, scaled down, in order, writes it twice at random, measures half a drive
 /// write more, then offers loads.
 fn figures(spec: &DriveSpec, seed: u64) -> Result<[f64; 8], SpecError> {
-    let mut ssd = Ssd::new(&with_short_blocks(spec, PAGES)?, seed)?;
-    let units = ssd.size().0 / UNIT;
-    let mut completions = [Nanos(0); DEPTH];
+    let mut host = Host::new(Ssd::new(&with_short_blocks(spec, PAGES)?, seed)?, DEPTH);
+    let units = host.ssd.size().0 / UNIT;
     let mut stream = Stream::new(seed, "uniform writes");
     let (fresh_end, measured_from, total) = (units + units / 50, units * 3, units * 7 / 2);
     let mut marks = Vec::new();
     for nth in 0..total {
         if [units, fresh_end, measured_from].contains(&nth) {
-            marks.push((last(&completions), ssd.counters().clone()));
+            marks.push((host.now(), host.ssd.counters().clone()));
         }
-        let slot = (nth % DEPTH as u64) as usize;
-        let unit = if nth < units { nth } else { stream.below(units) };
-        let command = Command::Write(Extent { offset: unit * UNIT, len: UNIT }, DataClass::Random);
-        completions[slot] = ssd.submit(completions[slot], &command).done;
+        host.write(if nth < units { nth } else { stream.below(units) }, 1);
     }
-    let end = last(&completions);
+    let (end, ssd) = (host.now(), host.ssd);
     let rate = |units: u64, from: Nanos, to: Nanos| units as f64 * 1e9 / (to.0 - from.0) as f64;
     let fresh = rate(units / 50, marks[0].0, marks[1].0);
     let steady = rate(total - measured_from, marks[2].0, end);
@@ -122,10 +118,6 @@ fn figures(spec: &DriveSpec, seed: u64) -> Result<[f64; 8], SpecError> {
     let [read_p50, read_p99, write_p50, write_p99] = offered(HALF_PERCENT);
     let mbs = |rate: f64| rate * UNIT as f64 / 1e6;
     Ok([mbs(fresh), mbs(steady), waf, knee, read_p50, read_p99, write_p50, write_p99])
-}
-
-fn last(completions: &[Nanos]) -> Nanos {
-    completions.iter().copied().max().unwrap_or_default()
 }
 
 /// Median and p99 of reads, then of writes, in microseconds, while `per_second` commands

@@ -143,9 +143,8 @@ pub fn called(directory: &Path, name: &str) -> Option<PathBuf> {
         .map(|kept| kept.path)
 }
 
-/// The latest twin of the drive, or else of another unit of its model, and reasons why it
-/// may not fit.
-pub fn of(context: &Context, below: &UnderlyingDrive) -> Option<(StoredTwin, Vec<String>)> {
+/// The latest twin of the drive, or else of another unit of its model.
+pub fn of(context: &Context, below: &UnderlyingDrive) -> Option<StoredTwin> {
     let which = which(below);
     let order = |kept: &StoredTwin| {
         let origin = kept.origin().filter(|origin| origin.model == below.model)?;
@@ -153,14 +152,8 @@ pub fn of(context: &Context, below: &UnderlyingDrive) -> Option<(StoredTwin, Vec
         let fits = if may_be(origin, &which) { true } else { below.is_of_a_model && same_size };
         fits.then(|| (origin.which.as_ref() == Some(&which), same_size, origin.learned.clone()))
     };
-    let (_, best) = found(context)
-        .twins
-        .into_iter()
-        .filter_map(|kept| Some((order(&kept)?, kept)))
-        .max_by(|a, b| a.0.cmp(&b.0))?;
-    let doubts =
-        best.origin().map(|origin| mismatches(origin, &best.drive, below)).unwrap_or_default();
-    Some((best, doubts))
+    let known = found(context).twins.into_iter().filter_map(|kept| Some((order(&kept)?, kept)));
+    known.max_by(|a, b| a.0.cmp(&b.0)).map(|(_, best)| best)
 }
 
 /// Differences between the drive and the one that was learned.

@@ -58,7 +58,7 @@ impl PostmarkRunRecord {
                 .collect::<Vec<_>>()
                 .join(", "),
         };
-        let fields = details::fields(&settings, Fsync::Never, false, 1);
+        let fields = details::fields(&settings, Fsync::Never, false);
         let mut header = starts_now(
             "postmark",
             fields,
@@ -73,7 +73,7 @@ impl PostmarkRunRecord {
             run.environment.clone_from(environment);
             run.warnings.clone_from(warnings);
         }
-        details::add(&mut run, &settings, &[std::slice::from_ref(&self.counts)]);
+        details::add(&mut run, &settings, std::slice::from_ref(&self.counts));
         run
     }
 }
@@ -103,7 +103,7 @@ pub fn run(
         observer.with_context(|| format!("cannot access {}", config.first_location().display()))?;
     let settings = config.run_settings();
     settings.check().map_err(|error| UsageError::new(error.to_string()))?;
-    memory::check(&settings, 1)?;
+    memory::check(&settings)?;
     let mut paths: Vec<PathBuf> =
         config.locations.iter().map(|location| location.path().to_owned()).collect();
     if paths.is_empty() {

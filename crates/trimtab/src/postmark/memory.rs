@@ -5,9 +5,9 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::processes::available_memory;
 use trimtab_sim::workload::postmark::PostmarkSettings;
 
-/// Fails if `threads` streams of these settings need more memory than is available.
-pub fn check(settings: &PostmarkSettings, threads: u32) -> Result<(), UsageError> {
-    enough(Bytes(settings.memory().0.saturating_mul(threads.into())), available_memory())
+/// Fails if these settings need more memory than is available.
+pub fn check(settings: &PostmarkSettings) -> Result<(), UsageError> {
+    enough(settings.memory(), available_memory())
 }
 
 fn enough(needed: Bytes, available: Option<Bytes>) -> Result<(), UsageError> {
@@ -16,7 +16,7 @@ fn enough(needed: Bytes, available: Option<Bytes>) -> Result<(), UsageError> {
             "the table of files and the text need {needed} of memory, but only \
                 {available} is available"
         ))
-        .hint("use fewer or smaller files, or fewer threads")),
+        .hint("use fewer or smaller files")),
         _ => Ok(()),
     }
 }
@@ -38,6 +38,6 @@ mod tests {
             size_high: i32::MAX as u32,
             ..PostmarkSettings::default()
         };
-        assert!(check(&absurd, 1024).is_err());
+        assert!(check(&absurd).is_err());
     }
 }

@@ -3,8 +3,8 @@
 use crate::store::{RunId, Summary};
 use trimtab_report::escape::clean;
 use trimtab_report::run::instant;
+use trimtab_sim::run::Provenance;
 use trimtab_sim::run::shown::quantity;
-use trimtab_sim::run::{Field, Provenance};
 use trimtab_study::document::{NarrowLayout, Table};
 
 /// Formats one column of the list for a run.
@@ -49,11 +49,6 @@ fn figure(run: &Summary) -> String {
 
 fn remarks(run: &Summary) -> String {
     let mut remarks = Vec::new();
-    // A study's runs that try one choice each.
-    let setting = |key| Field::find(&run.settings, key);
-    if let Some((question, choice)) = setting("tuning.question").zip(setting("tuning.choice")) {
-        remarks.push(clean(&format!("{question}: {choice}")));
-    }
     if run.altered {
         remarks.push("altered: not what was saved".to_owned());
     }

@@ -1,6 +1,7 @@
 //! The stored form of a run: the JSON of `trimtab.run`, as one compressed block.
 
 use super::shape::import::TEXT_MAX;
+use super::shape::run::RunV1;
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
@@ -28,5 +29,5 @@ pub fn unpack(body: &[u8]) -> Result<Run, String> {
         .take(TEXT_MAX)
         .read_to_end(&mut json)
         .map_err(|error| error.to_string())?;
-    serde_json::from_slice(&json).map_err(|error| error.to_string())
+    serde_json::from_slice::<RunV1>(&json).map(Run::from).map_err(|error| error.to_string())
 }

@@ -12,8 +12,6 @@ use trimtab_sim::run::{Field, Metric, Provenance, Run, TargetKind, Unit};
 pub struct Filter {
     /// Exact workload.
     pub workload: Option<String>,
-    /// Exact policy.
-    pub policy: Option<String>,
     /// Substring of the target's name.
     pub target: Option<String>,
     /// Earliest start time, in milliseconds since 1970 UTC.
@@ -101,23 +99,15 @@ impl Store {
         let _snapshot = self.snapshot()?;
         let sql = "
             SELECT run, id FROM runs
-            WHERE (?1 IS NULL OR workload = ?1) AND (?2 IS NULL OR policy = ?2)
-              AND (?3 IS NULL OR instr(lower(target_label), lower(?3)) > 0) AND (?4 IS NULL OR started_unix_ms >= ?4)
-              AND (?6 IS NULL OR instr(lower(coalesce(label, '')), lower(?6)) > 0)
-              AND (?7 IS NULL OR run IN (SELECT run FROM study_runs JOIN studies USING (study) WHERE studies.id = ?7))
-            ORDER BY saved DESC, run DESC LIMIT ?5";
+            WHERE (?1 IS NULL OR workload = ?1)
+              AND (?2 IS NULL OR instr(lower(target_label), lower(?2)) > 0) AND (?3 IS NULL OR started_unix_ms >= ?3)
+              AND (?5 IS NULL OR instr(lower(coalesce(label, '')), lower(?5)) > 0)
+              AND (?6 IS NULL OR run IN (SELECT run FROM study_runs JOIN studies USING (study) WHERE studies.id = ?6))
+            ORDER BY saved DESC, run DESC LIMIT ?4";
         let limit = filter.limit.map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX));
         let study = filter.study.map(|id| id.to_string());
         let since = filter.since_unix_ms.map(u64::cast_signed);
-        let params = params![
-            filter.workload,
-            filter.policy,
-            filter.target,
-            since,
-            limit,
-            filter.label,
-            study
-        ];
+        let params = params![filter.workload, filter.target, since, limit, filter.label, study];
         let rows: Vec<(i64, String)> =
             self.rows(sql, params, |row| Ok((row.get(0)?, row.get(1)?)))?;
         let mut list =

@@ -26,19 +26,18 @@ CREATE TABLE studies (
 CREATE TABLE study_runs (
     study INTEGER NOT NULL REFERENCES studies ON DELETE CASCADE,
     position INTEGER NOT NULL,
-    part TEXT NOT NULL,              -- runs, ageing, tuning; of a further target 1/runs, of a twin twin/ageing
+    part TEXT NOT NULL,              -- runs, ageing; of a further target 1/runs
     run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
     PRIMARY KEY (study, position)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX study_runs_by_run ON study_runs (run);
 
--- What a study knows besides its runs: of each of its targets what could not be tried and which assumptions decide, and of
--- which drive a twin is.
+-- What a study knows besides its runs: of each of its targets what could not be tried and which assumptions decide.
 CREATE TABLE study_notes (
     study INTEGER NOT NULL REFERENCES studies ON DELETE CASCADE,
     position INTEGER NOT NULL,
-    name TEXT NOT NULL,              -- the target's number, or twin
+    name TEXT NOT NULL,              -- the target's number
     value TEXT NOT NULL,             -- JSON
     PRIMARY KEY (study, position)
 ) STRICT, WITHOUT ROWID;

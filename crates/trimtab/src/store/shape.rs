@@ -1,11 +1,11 @@
-//! Versioned export and import formats: JSON and CSV.
+//! Versioned JSON of stored results, and its import.
 //!
 //! A change that an older reader would misinterpret gets a new version.
 
 pub mod comparison;
-pub mod csv;
 pub mod import;
 pub mod run;
 
 #[cfg(test)]
+#[path = "shape/tests/any_run.rs"]
 pub(crate) mod any_run;

@@ -64,54 +64,42 @@ struct ForegroundEvents<'a, E> {
     /// The foreground directory, until the thread starts.
     others: Option<DirTarget>,
     working: Option<JoinHandle<TargetResult<(LoadLatencies, RunRecording)>>>,
-    shared: Arc<ProbeFlags>,
+    over: Arc<AtomicBool>,
     met: Option<(LoadLatencies, RunRecording)>,
 }
 
-#[derive(Debug, Default)]
-struct ProbeFlags {
-    over: AtomicBool,
-    /// Discards may be in progress.
-    trimming: AtomicBool,
-}
-
-impl ProbeFlags {
-    /// Appends until the end.
-    fn work(&self, mut target: DirTarget) -> TargetResult<(LoadLatencies, RunRecording)> {
-        let block = Payload::Fill { len: BLOCK, class: DataClass::Random };
-        target.create(FILE, &block)?;
-        let (mut met, started) = (LoadLatencies::default(), target.now());
-        let mut recorder = Recorder::new(started);
-        recorder.begin_phase(BUSY.phase, started);
-        let mut due = started;
-        for _ in 0..APPENDS_MAX {
-            if self.over.load(Ordering::Acquire) || interrupt::requested() {
-                break;
-            }
-            target.idle_until(due);
-            let (begun, trimming) = (target.now(), self.trimming.load(Ordering::Acquire));
-            target.append(FILE, &block)?;
-            let done = target.now();
-            // A trim that began during the append may have delayed it.
-            let trimming = trimming || self.trimming.load(Ordering::Acquire);
-            recorder.op(OpKind::Append, begun, done, BLOCK);
-            met.wait.record(done.saturating_sub(begun));
-            met.backlog.record(begun.saturating_sub(due));
-            met.over_time.record(due - started, done.saturating_sub(due), trimming);
-            due += BUSY.interval;
+/// Appends until `over`.
+fn work(over: &AtomicBool, mut target: DirTarget) -> TargetResult<(LoadLatencies, RunRecording)> {
+    let block = Payload::Fill { len: BLOCK, class: DataClass::Random };
+    target.create(FILE, &block)?;
+    let (mut met, started) = (LoadLatencies::default(), target.now());
+    let mut recorder = Recorder::new(started);
+    recorder.begin_phase(BUSY.phase, started);
+    let mut due = started;
+    for _ in 0..APPENDS_MAX {
+        if over.load(Ordering::Acquire) || interrupt::requested() {
+            break;
         }
-        let now = target.now();
-        Ok((met, recorder.finish(now)))
+        target.idle_until(due);
+        let begun = target.now();
+        target.append(FILE, &block)?;
+        let done = target.now();
+        recorder.op(OpKind::Append, begun, done, BLOCK);
+        met.wait.record(done.saturating_sub(begun));
+        met.backlog.record(begun.saturating_sub(due));
+        due += BUSY.interval;
     }
+    let now = target.now();
+    Ok((met, recorder.finish(now)))
 }
 
 impl<E> ForegroundEvents<'_, E> {
     fn begin(&mut self) -> TargetResult {
         let Some(target) = self.others.take() else { return Ok(()) };
-        let shared = Arc::clone(&self.shared);
+        let over = Arc::clone(&self.over);
         let thread = std::thread::Builder::new()
             .name("others".to_owned())
-            .spawn(move || shared.work(target));
+            .spawn(move || work(&over, target));
         self.working = Some(thread.map_err(|error| TargetError {
             action: "start",
             object: "a thread".to_owned(),
@@ -130,16 +118,14 @@ impl<E> ForegroundEvents<'_, E> {
             std::thread::sleep(ONLINE_LASTS);
         }
         if self.policy == policy::BATCHED {
-            self.shared.trimming.store(true, Ordering::Release);
             target.trim_all()?;
         }
-        self.shared.trimming.store(false, Ordering::Release);
         std::thread::sleep(QUIET);
         Ok(())
     }
 
     fn end(&mut self) -> TargetResult {
-        self.shared.over.store(true, Ordering::Release);
+        self.over.store(true, Ordering::Release);
         let Some(working) = self.working.take() else { return Ok(()) };
         self.met = Some(working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         Ok(())
@@ -164,10 +150,7 @@ impl<E: Events<MountedDir>> Events<MountedDir> for ForegroundEvents<'_, E> {
         next: Option<&str>,
     ) -> TargetResult {
         match next {
-            Some(tree::DELETE) => {
-                self.begin()?;
-                self.shared.trimming.store(self.online, Ordering::Release);
-            }
+            Some(tree::DELETE) => self.begin()?,
             Some(_) => {}
             None => {
                 match (self.policy, self.online) {
@@ -184,7 +167,7 @@ impl<E: Events<MountedDir>> Events<MountedDir> for ForegroundEvents<'_, E> {
 }
 
 /// Unpacks and deletes the tree of `list` under `policy` during foreground I/O, and adds
-/// the foreground results to `run`: a phase, figures, and latencies over time.
+/// the foreground results to `run`: a phase and figures.
 ///
 /// # Errors
 /// An operation of the filesystem fails.
@@ -203,7 +186,7 @@ pub fn measure<E: Events<MountedDir>>(
         online,
         others: Some(places.others),
         working: None,
-        shared: Arc::default(),
+        over: Arc::default(),
         met: None,
     };
     let outcome = files::run(&mut Tree::new(Arc::clone(list), 1), &mut target, &mut events);
@@ -211,7 +194,6 @@ pub fn measure<E: Events<MountedDir>>(
     let ended = events.end();
     if let (RunEnd::Complete, Some((met, recorded))) = (&outcome.end, events.met.take()) {
         run.metrics.extend(met.metrics(BUSY));
-        run.pictures.latencies.push(met.over_time.finish(BUSY.phase));
         let began = run
             .phases
             .last()

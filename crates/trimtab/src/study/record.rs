@@ -6,12 +6,9 @@ use trimtab_linux::output::Context;
 use trimtab_sim::run::{Field, Run};
 use trimtab_study::study::Study;
 use trimtab_study::study::sensitivity::Sensitivity;
-use trimtab_study::study::twin_months::{TwinMonths, TwinOrigin};
 use trimtab_study::study::untried::OmittedPart;
 
-/// Name of the note on a twin, and prefix of the parts of its study.
-const TWIN: &str = "twin";
-/// Separates the number of a further target, or [`TWIN`], from the name of a part.
+/// Separates the number of a further target from the name of a part.
 const OF_TARGET: char = '/';
 /// Separates targets in a list.
 const BETWEEN_TARGETS: &str = ", ";
@@ -24,13 +21,6 @@ struct StudyNote {
     untried: Vec<OmittedPart>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sensitivity: Option<Sensitivity>,
-}
-
-/// Note on a study of a twin: the drive that the twin was learned from.
-#[derive(Debug, Serialize, Deserialize)]
-struct TwinNote {
-    origin: TwinOrigin,
-    study: StudyNote,
 }
 
 impl StudyNote {
@@ -54,80 +44,52 @@ impl StudyNote {
 }
 
 /// Names of the parts of a study in the store.
-const PARTS: [&str; 3] = ["runs", "ageing", "tuning"];
+const PARTS: [&str; 2] = ["runs", "ageing"];
 
-const fn parts(study: &Study) -> [&Vec<Run>; 3] {
-    [&study.runs, &study.ageing, &study.tuning]
+const fn parts(study: &Study) -> [&Vec<Run>; 2] {
+    [&study.runs, &study.ageing]
 }
 
-const fn parts_mut(study: &mut Study) -> [&mut Vec<Run>; 3] {
-    [&mut study.runs, &mut study.ageing, &mut study.tuning]
+const fn parts_mut(study: &mut Study) -> [&mut Vec<Run>; 2] {
+    [&mut study.runs, &mut study.ageing]
 }
 
-/// Studies from the store, with months of use on the twin of the measured drive.
-#[derive(Debug, Default)]
-pub struct StoredStudies {
-    /// One study per target.
-    pub studies: Vec<Study>,
-    /// Months of use on the twin of the measured drive.
-    pub months: Option<TwinMonths>,
-}
-
-impl StoredStudies {
-    /// The studies of `record`; `load` reads a run.
-    ///
-    /// # Errors
-    /// The errors of `load`.
-    pub fn of<E>(record: &StudyRecord, load: impl Fn(RunId) -> Result<Run, E>) -> Result<Self, E> {
-        let mut restored = Self::default();
-        for note in &record.notes {
-            if note.key == TWIN {
-                restored.months = parsed::<TwinNote>(note).map(|twin| TwinMonths {
-                    origin: twin.origin,
-                    study: twin.study.study(record.complete),
-                });
-            } else if let Some(study) = parsed::<StudyNote>(note) {
-                restored.studies.push(study.study(record.complete));
-            }
-        }
-        if restored.studies.is_empty() {
-            restored.studies.push(Study {
-                target: record.target.clone(),
-                complete: record.complete,
-                ..Study::default()
-            });
-        }
-        for (name, id) in &record.runs {
-            let (of, part) = name.split_once(OF_TARGET).unwrap_or(("0", name));
-            let study = match of {
-                TWIN => restored.months.as_mut().map(|months| &mut months.study),
-                number => number.parse::<usize>().ok().and_then(|at| restored.studies.get_mut(at)),
-            };
-            let at = PARTS.iter().position(|name| *name == part);
-            let Some((study, at)) = study.zip(at) else { continue };
-            parts_mut(study)[at].push(load(*id)?);
-        }
-        Ok(restored)
+/// The studies of `record`, one per target; `load` reads a run.
+///
+/// # Errors
+/// The errors of `load`.
+pub fn restored<E>(
+    record: &StudyRecord,
+    load: impl Fn(RunId) -> Result<Run, E>,
+) -> Result<Vec<Study>, E> {
+    let notes = record.notes.iter().filter_map(parsed);
+    let mut studies: Vec<Study> = notes.map(|note| note.study(record.complete)).collect();
+    if studies.is_empty() {
+        studies.push(Study {
+            target: record.target.clone(),
+            complete: record.complete,
+            ..Study::default()
+        });
     }
+    for (name, id) in &record.runs {
+        let (of, part) = name.split_once(OF_TARGET).unwrap_or(("0", name));
+        let study = of.parse::<usize>().ok().and_then(|at| studies.get_mut(at));
+        let at = PARTS.iter().position(|name| *name == part);
+        let Some((study, at)) = study.zip(at) else { continue };
+        parts_mut(study)[at].push(load(*id)?);
+    }
+    Ok(studies)
 }
 
 /// The content of a note; `None` if another version of the program wrote a different
 /// format.
-fn parsed<'a, T: Deserialize<'a>>(note: &'a Field) -> Option<T> {
+fn parsed(note: &Field) -> Option<StudyNote> {
     serde_json::from_str(&note.value).ok()
-}
-
-fn note(name: String, value: &impl Serialize) -> Field {
-    Field::new(name, serde_json::to_string(value).expect("notes hold only what JSON can say"))
 }
 
 /// Sensitivities of the studies of `record`.
 pub fn sensitivities(record: &StudyRecord) -> impl Iterator<Item = Sensitivity> {
-    let of = |note: &Field| match note.key.as_str() {
-        TWIN => parsed::<TwinNote>(note)?.study.sensitivity,
-        _ => parsed::<StudyNote>(note)?.sensitivity,
-    };
-    record.notes.iter().filter_map(of)
+    record.notes.iter().filter_map(|note| parsed(note)?.sensitivity)
 }
 
 /// Stores the runs of studies that ran together, and the fact that they belong together.
@@ -135,36 +97,22 @@ pub fn sensitivities(record: &StudyRecord) -> impl Iterator<Item = Sensitivity> 
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn keep(
-    context: &Context,
-    studies: &[Study],
-    months: Option<&TwinMonths>,
-) -> store::Result<Option<RunId>> {
+pub fn keep(context: &Context, studies: &[Study]) -> store::Result<Option<RunId>> {
     if studies.iter().all(Study::is_empty) {
         return Ok(None);
     }
     let mut runs = Vec::new();
-    let mut save = |of: &str, study: &Study| -> store::Result<()> {
+    let mut notes = Vec::new();
+    for (at, study) in studies.iter().enumerate() {
         for (part, all) in PARTS.iter().zip(parts(study)) {
             for run in all {
                 let name =
-                    if of == "0" { (*part).to_owned() } else { format!("{of}{OF_TARGET}{part}") };
+                    if at == 0 { (*part).to_owned() } else { format!("{at}{OF_TARGET}{part}") };
                 runs.push((name, store::save(context, run)?));
             }
         }
-        Ok(())
-    };
-    let mut notes = Vec::new();
-    for (at, study) in studies.iter().enumerate() {
-        save(&at.to_string(), study)?;
-        notes.push(note(at.to_string(), &StudyNote::of(study)));
-    }
-    if let Some(months) = months {
-        save(TWIN, &months.study)?;
-        notes.push(note(
-            TWIN.to_owned(),
-            &TwinNote { origin: months.origin.clone(), study: StudyNote::of(&months.study) },
-        ));
+        let note = serde_json::to_string(&StudyNote::of(study));
+        notes.push(Field::new(at.to_string(), note.expect("notes hold only what JSON can say")));
     }
     let targets: Vec<&str> = studies.iter().map(|study| study.target.as_str()).collect();
     let complete = studies.iter().all(|study| study.complete);
@@ -209,28 +157,18 @@ mod tests {
             },
             study("drive:b", &["online"]),
             Study {
-                tuning: vec![run(3)],
+                ageing: vec![run(3)],
                 sensitivity: Some(sensitivity.clone()),
                 ..study("drive:c", &[])
             },
         ];
-        let origin =
-            TwinOrigin { model: "ACME 1".to_owned(), typical_trims: true, ..TwinOrigin::default() };
-        let months = TwinMonths {
-            origin,
-            study: Study { ageing: vec![run(4)], ..study("drive:twin", &[]) },
-        };
-        for (studies, months) in [(&all[..], None), (&all[..1], Some(&months))] {
-            let id = keep(&context, studies, months).unwrap().unwrap();
-            let store = store::open_to_read(&context).unwrap().unwrap();
-            let record = store.studies().unwrap().into_iter().find(|(of, _)| *of == id).unwrap().1;
-            let restored = StoredStudies::of(&record, |id| store.load(id)).unwrap();
-            // A series holds NaN, which never equals itself.
-            assert_eq!(format!("{:?}", restored.studies), format!("{studies:?}"));
-            assert_eq!(format!("{:?}", restored.months.as_ref()), format!("{months:?}"));
-            let expected = if months.is_some() { Vec::new() } else { vec![sensitivity.clone()] };
-            assert_eq!(sensitivities(&record).collect::<Vec<_>>(), expected);
-        }
-        assert!(keep(&context, &all[1..2], None).unwrap().is_none(), "there is no run");
+        let id = keep(&context, &all).unwrap().unwrap();
+        let store = store::open_to_read(&context).unwrap().unwrap();
+        let record = store.studies().unwrap().into_iter().find(|(of, _)| *of == id).unwrap().1;
+        let restored = restored(&record, |id| store.load(id)).unwrap();
+        // A series holds NaN, which never equals itself.
+        assert_eq!(format!("{restored:?}"), format!("{:?}", all.to_vec()));
+        assert_eq!(sensitivities(&record).collect::<Vec<_>>(), [sensitivity]);
+        assert!(keep(&context, &all[1..2]).unwrap().is_none(), "there is no run");
     }
 }

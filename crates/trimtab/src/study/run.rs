@@ -124,7 +124,7 @@ pub fn modelled(context: &Context, all: Vec<ModelledStudy<'_>>) -> anyhow::Resul
         let study = &under_way[task.study];
         let _memory = budget.take(task.memory.min(budget.total().0));
         match task.what {
-            TaskKind::Visit(nth) => study.visit(context, nth, &snapshots)?,
+            TaskKind::Visit(at) => study.visit(context, at, &snapshots)?,
             TaskKind::Trial(at) => study.try_out(at, &snapshots),
         }
         bar.advance(1);
@@ -154,10 +154,10 @@ fn in_order(all: &[RunningStudy<'_>]) -> VecDeque<Task> {
     for (study, under_way) in all.iter().enumerate() {
         // A snapshot for other cells is kept in addition.
         let memory = |at: usize| under_way.cells[at].memory().0 / 2 * 3;
-        let visits = under_way.visits.iter().enumerate();
-        tasks.extend(visits.map(|(nth, (at, _))| Task {
+        let visits = under_way.visits.iter();
+        tasks.extend(visits.map(|at| Task {
             study,
-            what: TaskKind::Visit(nth),
+            what: TaskKind::Visit(*at),
             memory: memory(*at),
         }));
         tasks.extend((0..under_way.trials.len()).map(|at| Task {
@@ -173,8 +173,8 @@ fn in_order(all: &[RunningStudy<'_>]) -> VecDeque<Task> {
 /// A modelled study in progress.
 struct RunningStudy<'a> {
     cells: Vec<StudyCell>,
-    /// Cells to run in order, and for each the cells that it covers.
-    visits: Vec<(usize, Vec<usize>)>,
+    /// Cells to run, in order.
+    visits: Vec<usize>,
     books: Mutex<Matrix>,
     checkpoints: &'a Checkpoints,
     study: Study,
@@ -182,23 +182,6 @@ struct RunningStudy<'a> {
     /// The cells of each small study, and its result.
     trials: Vec<Result<Vec<StudyCell>, StudyError>>,
     said: Mutex<BTreeMap<usize, anyhow::Result<Vec<Run>>>>,
-}
-
-/// The visits of `matrix`. A cell whose run another visit contains has no visit of its
-/// own.
-fn visits(cells: &[StudyCell], matrix: &Matrix) -> Vec<(usize, Vec<usize>)> {
-    let due = matrix.visits();
-    let times = |at: usize| due.iter().filter(|visit| **visit == at).count();
-    let covers = |a: usize, b: usize| times(a) == times(b) && cells[a].covers(&cells[b]);
-    let mut visits: Vec<(usize, Vec<usize>)> = Vec::new();
-    for (nth, at) in due.iter().enumerate() {
-        let round = due[..nth].iter().filter(|visit| *visit == at).count();
-        match visits.iter_mut().filter(|(first, _)| covers(*first, *at)).nth(round) {
-            Some((_, covered)) => covered.push(*at),
-            None => visits.push((*at, Vec::new())),
-        }
-    }
-    visits
 }
 
 impl<'a> RunningStudy<'a> {
@@ -215,7 +198,7 @@ impl<'a> RunningStudy<'a> {
             .map(|all| all.trials.studies().collect())
             .unwrap_or_default();
         Self {
-            visits: visits(&asked.cells, &matrix),
+            visits: matrix.visits(),
             cells: asked.cells,
             books: Mutex::new(matrix),
             checkpoints: asked.checkpoints,
@@ -234,20 +217,13 @@ impl<'a> RunningStudy<'a> {
     /// The cells of a task.
     fn cells_of(&self, what: &TaskKind) -> &[StudyCell] {
         match what {
-            TaskKind::Visit(nth) => std::slice::from_ref(&self.cells[self.visits[*nth].0]),
+            TaskKind::Visit(at) => std::slice::from_ref(&self.cells[*at]),
             TaskKind::Trial(at) => self.trials[*at].as_deref().unwrap_or_default(),
         }
     }
 
-    fn visit(
-        &self,
-        context: &Context,
-        nth: usize,
-        snapshots: &SnapshotCache,
-    ) -> anyhow::Result<()> {
-        let (at, ref covered) = self.visits[nth];
-        let all = || std::iter::once(at).chain(covered.iter().copied());
-        if all().all(|at| self.books().is_given_up(at)) {
+    fn visit(&self, context: &Context, at: usize, snapshots: &SnapshotCache) -> anyhow::Result<()> {
+        if self.books().is_given_up(at) {
             return Ok(());
         }
         let cell = &self.cells[at];
@@ -256,12 +232,8 @@ impl<'a> RunningStudy<'a> {
         let reason = match cell.run_from(&mut beginning, &mut SilentObserver) {
             Ok((mut run, RunEnd::Complete)) => {
                 stamp(&mut run, cell.setup());
-                for at in all() {
-                    let run = self.cells[at].adapt(&run, cell);
-                    let kept = self.books().finished(at, run);
-                    kept.map_or(Ok(()), |run| self.checkpoints.put(&run))?;
-                }
-                return Ok(());
+                let kept = self.books().finished(at, run);
+                return kept.map_or(Ok(()), |run| self.checkpoints.put(&run));
             }
             Ok((_, RunEnd::Interrupted)) => return Ok(()),
             Ok((_, RunEnd::Failed(error))) => error.to_string(),
@@ -271,9 +243,7 @@ impl<'a> RunningStudy<'a> {
         if cell.question == Question::Deleting && cell.policy == PolicySpec::None {
             return Err(anyhow!(reason));
         }
-        for at in all() {
-            self.books().failed(at, reason.clone());
-        }
+        self.books().failed(at, reason);
         Ok(())
     }
 

@@ -22,7 +22,7 @@ use trimtab_linux::sys::interrupt::{self, InterruptError};
 use trimtab_report::layout::on_screen;
 use trimtab_study::document::{NarrowLayout, Table};
 use trimtab_study::learn::predict::{
-    Area, Prediction, ResidualDeviation, SIZE, What, WorkloadFigure, churn, figures, predictions,
+    Area, Prediction, ResidualDeviation, SIZE, What, WorkloadFigure, figures, predictions,
 };
 use trimtab_study::sweep::hex;
 
@@ -55,7 +55,7 @@ pub fn run(request: &DriveCheckArgs, context: &Context) -> anyhow::Result<ExitCo
     let area = on.area();
     let predicted = predicted(twin, request, |nth, member| match &area {
         Some(area) => area.figures(member, request.seed, nth),
-        None => of_modelled(member, request),
+        None => figures(member, request.seed),
     })?;
     let unexplained = ResidualDeviation::said(&twin.origin);
     let predicted: Vec<Prediction> =
@@ -188,13 +188,6 @@ impl CheckTarget {
         target: &TargetSpec,
     ) -> anyhow::Result<Self> {
         let TargetSpec::Drive(name) = target else {
-            if request.churn {
-                return Err(UsageError::new(
-                    "months of churn can be checked on modelled drives only",
-                )
-                .hint("leave out --churn")
-                .into());
-            }
             return Ok(Self::Real(Box::new(real::OpenedDrive::open(request, context, target)?)));
         };
         probed_area::check_nothing_is_risked(
@@ -229,7 +222,7 @@ impl CheckTarget {
     ) -> anyhow::Result<(Vec<MeasuredFigure>, Vec<String>)> {
         match self {
             Self::Modelled(truth) => {
-                let all = of_modelled(&truth, request).ok_or_else(|| {
+                let all = figures(&truth, request.seed).ok_or_else(|| {
                     UsageError::new(format!(
                         "{} cannot be scaled down this far, or fails",
                         request.target
@@ -253,15 +246,6 @@ impl CheckTarget {
             Self::Real(checked) => twins::mismatches(&twin.origin, drive, &checked.below),
         }
     }
-}
-
-/// Figures of a modelled drive.
-fn of_modelled(spec: &DriveSpec, request: &DriveCheckArgs) -> Option<Vec<WorkloadFigure>> {
-    let mut all = figures(spec, request.seed)?;
-    if request.churn {
-        all.extend(churn::figures(spec, request.seed).unwrap_or_default());
-    }
-    Some(all)
 }
 
 /// Differences between the present drive and the one that was learned.

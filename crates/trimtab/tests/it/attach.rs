@@ -4,9 +4,8 @@
 use crate::attached_drive::{Attached, Mounted, have, ok};
 use crate::support::{self, LoopMount, at_home, have_root, program, skip, trimtab};
 use predicates::prelude::*;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
@@ -261,51 +260,6 @@ fn drive_power_cut_fails_writes_until_power_on() {
     assert!(!write().status.success(), "without power nothing is written");
     drive.power("on");
     assert!(write().status.success());
-    drive.detach();
-}
-
-#[test]
-fn drive_watch_redraws_on_terminal_and_else_prints_once() {
-    if !have_root() {
-        return skip("root");
-    }
-    if !support::have_tool("script") {
-        return skip("script");
-    }
-    let drive = Attached::new(&SMALL);
-    let printed = drive.run(&["drive", "watch"]);
-    assert!(printed.contains("last second") && !printed.contains('\x1b'), "{printed}");
-    let mut command = Command::new("timeout");
-    command.args([
-        "--kill-after=1",
-        "60",
-        "script",
-        "-qec",
-        "stty rows 9; exec \"$PROGRAM\" drive watch",
-        "/dev/null",
-    ]);
-    at_home(&mut command);
-    command
-        .env("PROGRAM", program())
-        .env("TRIMTAB_RUNTIME_DIR", drive.runtime())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    let mut terminal = command.spawn().unwrap();
-    let (mut keyboard, mut screen) =
-        (terminal.stdin.take().unwrap(), BufReader::new(terminal.stdout.take().unwrap()));
-    let mut shown = Vec::new();
-    for _ in 0..3 {
-        screen.read_until(b'J', &mut shown).unwrap();
-    }
-    keyboard.write_all(b"\x03").unwrap();
-    assert!(!terminal.wait().unwrap().success(), "Ctrl-C ends it");
-    let shown = String::from_utf8(shown).unwrap();
-    assert_eq!(
-        (shown.matches("\x1b[H").count(), shown.matches("ocz-vertex-le-100gb").count()),
-        (3, 3),
-        "{shown}"
-    );
-    assert_eq!(shown.matches("\x1b[K").count(), 3 * 8, "eight of nine rows are drawn: {shown}");
     drive.detach();
 }
 

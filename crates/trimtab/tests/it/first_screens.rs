@@ -533,25 +533,8 @@ fn first_screen_of_one_drive_matches_json() {
             "{screen}"
         );
         check_notes(screen, &study, &["ocz-vertex-le-100gb"]);
-        let moved = |from: &str| {
-            let run = study["tuning"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .find(|run| run["settings"]["tuning.choice"].as_str().unwrap().contains(from));
-            metric(run.unwrap(), "random-write.steady-state").unwrap()
-        };
-        if columns >= 80 {
-            same(
-                between(&paragraph(screen, "First"), "misaligned: ", " slower"),
-                moved("1 MiB") / moved("sector 63"),
-                "misaligned",
-            );
-        }
-        let runs: usize = ["runs", "ageing", "tuning"]
-            .iter()
-            .map(|part| study[*part].as_array().unwrap().len())
-            .sum();
+        let runs: usize =
+            ["runs", "ageing"].iter().map(|part| study[*part].as_array().unwrap().len()).sum();
         assert!(
             columns < 80 || screen.contains(&format!("({runs} runs)")),
             "{runs} runs:\n{screen}"

@@ -74,6 +74,12 @@ fn manual_trim_is_in_history_with_drive_counts() {
     assert_eq!(events(&mut command(&["history", "-n", "1"])), all[2..]);
     assert_eq!(events(&mut command(&["history", "--since", "1h"])).len(), 3);
     assert_eq!(events(&mut command(&["history", "--since", "2100-01-01"])).len(), 0);
+    let refused = command(&["history", "--since", "yesterday"]).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        refused.status.code() == Some(2) && said.contains("'yesterday' is not a time"),
+        "{said}"
+    );
     // `results show` accepts the id in the history.
     let id = all[0]["id"].as_str().unwrap();
     let store = state.path().join("history.db");

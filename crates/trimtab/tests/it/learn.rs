@@ -504,36 +504,6 @@ fn twin_of_drive_is_listed_checked_and_named_by_study() {
     run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"])
         .failure()
         .stderr(said);
-    // A study that can start adds months on the twin to the same report.
-    let report = directory.path().join("both.html");
-    let study = document(&[
-        "study",
-        path,
-        "--quick",
-        "--reserve",
-        "0",
-        "--policies",
-        "as-mounted",
-        "--report",
-        report.to_str().unwrap(),
-        "--json",
-        "--yes",
-    ]);
-    assert_eq!(
-        study["predicted"]["sensitivity"]["ensemble"]["drives"].as_array().unwrap().len(),
-        8
-    );
-    assert!(
-        study["predicted"]["ageing"].as_array().unwrap().len() >= 4
-            && study["predicted"]["runs"].as_array().unwrap().is_empty()
-    );
-    assert!(fs::read_to_string(report).unwrap().contains("Months of use, predicted"));
-    // The stored study has the same prediction.
-    let kept = document(&["results", "show", "study:last", "--json"]);
-    assert_eq!(kept["predicted"]["sensitivity"], study["predicted"]["sensitivity"]);
-    run(&["results", "show", "study:last"])
-        .success()
-        .stdout(predicate::str::contains("predicted on its twin"));
     // Regression: the twin of one loop device was used for another loop device and for
     // the disk.
     let text = fs::read_to_string(file).unwrap();

@@ -79,9 +79,8 @@ impl Scratch {
 }
 
 /// Argument lists for every command that writes, creates or changes a file.
-const OUTPUTS: [&[&str]; 15] = [
+const OUTPUTS: [&[&str]; 14] = [
     &["results", "export", "--output", "@"],
-    &["results", "export", "--format", "csv", "--output", "@"],
     &["results", "report", "last", "--output", "@"],
     &["results", "report", "last", "--force", "--output", "@"],
     &[

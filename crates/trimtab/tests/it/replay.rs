@@ -154,20 +154,16 @@ fn exported_trace_has_same_requests_and_fio_replays_it() {
     let trace = scratch.path().join("trace");
     recorded(&trace);
     let original = summed(&trace);
-    for format in ["fio", "blkparse"] {
-        let text = scratch.path().join(format);
-        let (from, to) = (trace.to_str().unwrap(), text.to_str().unwrap());
-        let printed =
-            trimtab().args(["drive", "trace", from, "--to", format]).output().unwrap().stdout;
-        std::fs::write(&text, printed).unwrap();
-        let read = summed(&text);
-        assert_eq!(requests(&read), requests(&original), "{format}");
-        let mut args = vec!["drive", "replay", to, "--drive"];
-        args.extend(DRIVE);
-        args.push("7");
-        let replayed = &json(&args)["replays"][0];
-        assert_eq!(requests(&replayed["requests"]), requests(&original), "{format}");
-    }
+    let text = scratch.path().join("fio");
+    let (from, to) = (trace.to_str().unwrap(), text.to_str().unwrap());
+    let printed = trimtab().args(["drive", "trace", from, "--to", "fio"]).output().unwrap().stdout;
+    std::fs::write(&text, printed).unwrap();
+    assert_eq!(requests(&summed(&text)), requests(&original));
+    let mut args = vec!["drive", "replay", to, "--drive"];
+    args.extend(DRIVE);
+    args.push("7");
+    let replayed = &json(&args)["replays"][0];
+    assert_eq!(requests(&replayed["requests"]), requests(&original));
     let mut args = DRIVE.to_vec();
     args.extend(["7", "--speed", "off"]);
     let drive = Attached::new(&args);
@@ -250,7 +246,7 @@ fn replay_refuses_damaged_traces_and_bad_options() {
             "from 0.001",
         ),
         (vec!["trace", "odd"], 1, "line 4"),
-        (vec!["trace", "big", "--to", "pcap"], 2, "fio, blkparse"),
+        (vec!["trace", "big", "--to", "pcap"], 2, "expected fio"),
     ] {
         let assert = trimtab().current_dir(scratch.path()).arg("drive").args(&args).assert();
         let assert = assert.code(code).stdout("").stderr(predicate::str::contains(expected));

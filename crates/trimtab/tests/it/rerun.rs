@@ -314,17 +314,13 @@ fn studies_belong_together(scratch: &Scratch, list: &Value) {
         shown["runs"].as_array().unwrap().len() + shown["ageing"].as_array().unwrap().len(),
         ids(list).len()
     );
-    // The id alone suffices, and a study compared with itself matches cell by cell.
+    // The id alone suffices.
     scratch.trimtab(&["results", "show", id]).assert().success().stdout(contains("USE  "));
-    let compared = scratch.json(&["results", "compare", "study:last", "study:last"]);
-    let cells = compared["comparisons"][0]["cells"].as_array().unwrap();
-    assert_eq!(cells.len(), ids(list).len());
-    assert!(cells.iter().all(|cell| cell["ratio"] == 1.0), "{cells:?}");
     scratch
         .trimtab(&["results", "compare", "study:last", "last"])
         .assert()
         .code(2)
-        .stderr(contains("another study"));
+        .stderr(contains("runs are compared, not studies"));
     // The exported study is the same in another store.
     let there = Scratch::new();
     let export = scratch.trimtab(&["results", "export"]).output().unwrap().stdout;
@@ -448,8 +444,9 @@ fn rerun_of_unrepeatable_run_gives_the_reason() {
     let measured = contains("was measured, and a measurement is never the same again")
         .and(contains("trimtab bench tree --files 20"));
     scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stderr(measured);
-    let csv = "workload,target_label,metric,unit,value\ntree,x,total,s,39\n";
-    scratch.trimtab(&["results", "import", "-"]).write_stdin(csv).assert().success();
+    let entered = r#"{"schema": "trimtab.run", "version": 3, "workload": "tree",
+        "target": "elsewhere", "target_label": "x", "provenance": "entered"}"#;
+    scratch.trimtab(&["results", "import", "-"]).write_stdin(entered).assert().success();
     scratch.trimtab(&["results", "rerun", "last"]).assert().code(1).stderr(contains("was entered"));
     // An altered run, and a run from a version that did not store its inputs.
     scratch.made(&SIMULATE);
@@ -460,12 +457,11 @@ fn rerun_of_unrepeatable_run_gives_the_reason() {
         scratch.trimtab(&["results", "import", "-"]).write_stdin(run.to_string()).assert().success()
     };
     import(&run);
-    let name = run["metrics"][0]["name"].as_str().unwrap();
     scratch
         .trimtab(&["results", "rerun", "last"])
         .assert()
         .code(1)
-        .stdout(contains(format!("differs in metrics.{name}.samples.0")));
+        .stdout(contains("differs in metrics\n"));
     run.as_object_mut().unwrap().remove("specification");
     run["version"] = serde_json::json!(1);
     import(&run);
@@ -558,19 +554,6 @@ fn results_list_shows_and_filters_labels() {
     let export = scratch.trimtab(&["results", "export"]).output().unwrap().stdout;
     there.trimtab(&["results", "import", "-"]).write_stdin(export).assert().success();
     assert_eq!(there.json(&["results", "list"]), scratch.json(&["results", "list"]));
-}
-
-#[test]
-fn csv_export_keeps_the_specification() {
-    let scratch = Scratch::new();
-    scratch.made(&SIMULATE);
-    let csv = scratch.trimtab(&["results", "export", "--format", "csv"]).output().unwrap().stdout;
-    let there = Scratch::new();
-    there.trimtab(&["results", "import", "-"]).write_stdin(csv).assert().success();
-    let specification =
-        |scratch: &Scratch| scratch.json(&["results", "show", "last"])["specification"].clone();
-    assert_eq!(specification(&there), specification(&scratch));
-    assert!(specification(&there)["drive"].as_str().unwrap().contains("[flash"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use crate::support::trimtab;
 use crate::sysroot::unpack;
+use serde_json::json;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -21,7 +22,7 @@ fn screen(args: &[&str], store: &Path, columns: Option<usize>) -> String {
     text
 }
 
-/// Words without rules and sparklines.
+/// Words without rules.
 fn words(text: &str) -> Vec<&str> {
     text.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).collect()
 }
@@ -95,20 +96,21 @@ fn check_all(args: &[&str], store: &Path) {
 fn entered() -> (tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("r.db");
-    for (policy, seconds) in
-        [("online", ["40.2", "40.9", "40.4"]), ("batched", ["0.65", "0.64", "0.66"])]
-    {
+    for (policy, seconds) in [("online", [40.2, 40.9, 40.4]), ("batched", [0.65, 0.64, 0.66])] {
         // 2011-06-01, in milliseconds since 1970.
-        let run = format!("tree,\"Intel 320, ext4\",{policy},1306886400000,36706");
-        let rows = seconds.map(|value| format!("{run},delete.seconds,s,{value}\n")).concat()
-            + &format!("{run},deleted,count,36706\n");
-        let csv = format!(
-            "workload,target_label,policy,started_unix_ms,setting.files,metric,unit,value\n{rows}"
-        );
+        let run = json!({
+            "schema": "trimtab.run", "version": 3, "workload": "tree", "target": "elsewhere",
+            "target_label": "Intel 320, ext4", "provenance": "entered", "policy": policy,
+            "started_unix_ms": 1_306_886_400_000_u64, "settings": {"files": "36706"},
+            "metrics": [
+                {"name": "delete.seconds", "unit": "s", "better": "lower", "samples": seconds},
+                {"name": "deleted", "unit": "count", "better": "neither", "samples": [36706]},
+            ],
+        });
         trimtab()
             .args(["results", "import", "-", "--quiet", "--store"])
             .arg(&store)
-            .write_stdin(csv)
+            .write_stdin(run.to_string())
             .assert()
             .success();
     }

@@ -187,7 +187,7 @@ fn every_shipped_drive_study_states_possible_figures() {
                 "{name} at {fill}: {chosen:?}, and the rule says {by_rule:?}"
             );
         }
-        let parts = ["runs", "ageing", "tuning"];
+        let parts = ["runs", "ageing"];
         let runs = parts
             .iter()
             .flat_map(|part| json[*part].as_array().unwrap().iter().map(move |run| (*part, run)));

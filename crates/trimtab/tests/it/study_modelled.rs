@@ -34,7 +34,7 @@ fn modelled_study_is_reproducible_and_leaves_report() {
             }
         }
         let html = std::fs::read_to_string(report).unwrap();
-        assert!(html.contains("<svg") && html.contains("USE") && html.len() < 1_500_000);
+        assert!(html.contains("data-chart") && html.contains("USE") && html.len() < 1_500_000);
         json
     };
     let mut first = run("first");
@@ -225,7 +225,7 @@ fn study_without_target_compares_three_drives() {
         "{shown}"
     );
     let html = std::fs::read_to_string(&report).unwrap();
-    assert!(html.len() < 1_500_000 && html.contains("NVMe: the drive itself"), "{}", html.len());
+    assert!(html.len() < 1_500_000 && html.contains("NVMe: over 10 days"), "{}", html.len());
 
     // The store returns the whole study.
     let results = |args: &[&str]| {
@@ -265,19 +265,12 @@ fn study_without_target_compares_three_drives() {
     let again = text(results(&["report", "study:last", "--output", "-"]));
     for section in [
         "Trim policies on three drives",
-        "OCZ: the drive itself",
-        "SATA: the drive itself",
-        "NVMe: the drive itself",
+        "OCZ: over 10 days",
+        "SATA: over 10 days",
+        "NVMe: over 10 days",
     ] {
         assert!(again.contains(section) && html.contains(section), "{section}");
     }
-    let compared: serde_json::Value =
-        serde_json::from_str(&text(results(&["compare", "last", "last", "--json"]))).unwrap();
-    let cells = compared["comparisons"][0]["cells"].as_array().unwrap();
-    assert!(
-        cells.len() == 6 && cells.iter().all(|cell| cell["ratio"] == 1.0),
-        "two policies on each of three drives: {compared}"
-    );
     assert_eq!(
         serde_json::from_str::<serde_json::Value>(&text(results(&["list", "--studies", "--json"])))
             .unwrap()["studies"]

@@ -164,9 +164,7 @@ fn cut_last_line_is_a_warning() {
     trace(&[])
         .stderr(contains("the last line, 5, is cut off and left out"))
         .stdout(contains("read as fio"));
-    trace(&["--to", "blkparse"])
-        .stderr(contains("cut off"))
-        .stderr(contains("cut.log is read as fio"));
+    trace(&["--to", "fio"]).stderr(contains("cut off")).stderr(contains("cut.log is read as fio"));
     let replay = ["drive", "replay", "cut.log", "--drive", "ocz-vertex-le-100gb", "--json"];
     let replayed = trimtab()
         .current_dir(scratch.path())

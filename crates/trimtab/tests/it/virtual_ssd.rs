@@ -8,7 +8,6 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use trimtab_drive::Superblock;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::interface::Interface;
 use trimtab_drive::ledger::Ledger;
@@ -57,9 +56,6 @@ impl Model for Quick {
     }
     fn heat(&self) -> Option<(&Thermal, i32)> {
         None
-    }
-    fn superblocks(&self, _needed: &mut dyn Iterator<Item = Extent>) -> Vec<Superblock> {
-        Vec::new()
     }
     fn snapshot(&self) -> Vec<u8> {
         Vec::new()

@@ -278,15 +278,14 @@ fn postmark(location: &Path) {
     );
 }
 
-/// The foreground latency during a trim is measured and drawn, with equal values in both.
+/// The foreground latency during a trim is measured.
 /// TRIM is expensive on this drive, so the stall shows.
 #[test]
-fn study_stall_during_trim_is_in_figures_and_picture() {
+fn study_stall_during_trim_is_in_figures() {
     if !have_root() || !have(&["mkfs.ext4"]) {
         return skip("root and e2fsprogs");
     }
     let store = tempfile::tempdir().unwrap();
-    let report = store.path().join("r.html");
     let (_drive, mounted) =
         mounted_ext4(&["ocz-vertex-le-100gb", "--size", "2GiB", "--speed", "realtime"]);
     let mut command = trimtab();
@@ -301,15 +300,8 @@ fn study_stall_during_trim_is_in_figures_and_picture() {
         "as-mounted,batched",
         "--store",
     ]);
-    let study = json(
-        command
-            .arg(store.path().join("store.db"))
-            .arg("--report")
-            .arg(&report)
-            .arg(mounted.path())
-            .output()
-            .unwrap(),
-    );
+    let study =
+        json(command.arg(store.path().join("store.db")).arg(mounted.path()).output().unwrap());
     let tree = |policy: &str| {
         study["runs"]
             .as_array()
@@ -318,45 +310,20 @@ fn study_stall_during_trim_is_in_figures_and_picture() {
             .find(|run| run["workload"] == "tree" && run["policy"] == policy)
             .unwrap()
     };
-    let least = |bucket: u64| ((4 + bucket % 4) << (bucket / 4 - 2)) as f64 / 1e9;
     let mut longest = Vec::new();
-    for (policy, trims) in [("as-mounted", false), ("batched", true)] {
+    for policy in ["as-mounted", "batched"] {
         let run = tree(policy);
-        let map = &run["pictures"]["latencies"][0];
         let number = |value: &serde_json::Value| value.as_u64().unwrap();
-        let cells: Vec<[u64; 3]> = map["cells"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|c| [number(&c[0]), number(&c[1]), number(&c[2])])
-            .collect();
-        assert_eq!(!map["trimming"].as_array().unwrap().is_empty(), trims, "{policy}");
         let load =
             run["phases"].as_array().unwrap().iter().find(|phase| phase["name"] == "load").unwrap();
-        assert_eq!(
-            cells.iter().map(|cell| cell[2]).sum::<u64>(),
-            number(&load["ops"]["append"]),
-            "{policy}: each append is in the picture"
-        );
         let figure = |name: &str| {
             let metrics = run["metrics"].as_array().unwrap();
             metrics.iter().find(|m| m["name"] == name).unwrap()["samples"][0].as_f64().unwrap()
         };
-        let (wait, backlog) =
-            (figure("load.wait.longest.seconds"), figure("load.backlog.longest.seconds"));
-        // Latency from the due time is at least the slowest append's time, and at most
-        // that plus its delay. A bucket is a quarter of an octave wide.
-        let drawn = cells.iter().map(|cell| least(cell[1])).fold(0.0, f64::max);
-        assert!(
-            drawn * 1.26 >= wait && drawn <= wait + backlog,
-            "{policy}: {drawn} s drawn, {wait} s waited, {backlog} s late"
-        );
         assert_eq!(load["written_bytes"], number(&load["ops"]["append"]) * 4096);
-        longest.push(wait);
+        longest.push(figure("load.wait.longest.seconds"));
     }
     // A quarter of the tree is some 3,000 units at 0.261 ms each: about a second in a few
     // commands.
     assert!(longest[1] > 0.2 && longest[1] > longest[0], "{longest:?}");
-    let html = std::fs::read_to_string(report).unwrap();
-    assert!(html.contains("During a trim") && html.contains("50 appends a second"));
 }

@@ -143,7 +143,7 @@ fn fstrim_answer_for_covered_mount_names_the_cover() {
         (3, "another mount covers /a/b"),
         (5, "it is not in /etc/fstab"),
     ] {
-        let answer = machine.trims(&Call::of_fstab(), &|mount| mount.id == id);
+        let answer = machine.trims(&parse(&words("-A")).unwrap(), &|mount| mount.id == id);
         assert!(matches!(&answer, Answer::No(said) if said.text == reason), "{answer:?}");
     }
 }
@@ -166,7 +166,7 @@ fn fstrim_visits_are_computed_once_per_call() {
         "the first of its source counts"
     );
     assert!(Rc::ptr_eq(&first, &machine.visits(&all)));
-    let other = machine.visits(&Call::of_directory("/a"));
+    let other = machine.visits(&parse(&words("/a")).unwrap());
     assert!(matches!(*other, Visits::Directory(Some(1))), "{other:?}");
 }
 

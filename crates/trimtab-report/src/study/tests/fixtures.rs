@@ -4,7 +4,6 @@ use trimtab_sim::run::RunRecording;
 use trimtab_sim::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning, metrics};
 use trimtab_study::study::Study;
 use trimtab_study::study::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
-use trimtab_study::study::cells::{CHOICE, QUESTION};
 use trimtab_study::study::light_work::SPARSE_WAIT;
 use trimtab_study::study::metrics::FOREGROUND;
 use trimtab_study::study::policy;
@@ -119,22 +118,10 @@ pub fn whole() -> Study {
     let rows = ASSUMPTIONS.map(|assumption| {
         (assumption, if assumption == Assumption::TrimCost { BATCHED } else { IDLE })
     });
-    let moved = |choice: &str, rate: f64| {
-        run(
-            "churn",
-            "batched",
-            &[(QUESTION, "alignment"), (CHOICE, choice)],
-            &[(RATE_STEADY, Unit::OpsPerSecond, rate)],
-        )
-    };
     Study {
         target: "drive:ocz-vertex-le-100gb".into(),
         runs: waits.iter().map(tree).collect(),
         ageing: months.iter().flat_map(aged).collect(),
-        tuning: vec![
-            moved("partition from 1 MiB on", 34_600.0),
-            moved("partition from sector 63 on", 3_800.0),
-        ],
         sensitivity: Some(sensitivity(IDLE, &rows)),
         complete: true,
         ..Study::default()

@@ -499,7 +499,6 @@ mod tests {
             series: Vec::new(),
             counters: Vec::new(),
             warnings: Vec::new(),
-            pictures: crate::run::pictures::Pictures::default(),
         }
     }
 

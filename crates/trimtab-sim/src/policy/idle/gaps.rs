@@ -11,7 +11,6 @@
 use super::IdleSettings;
 use super::moments::MomentSelector;
 use crate::policy::Observation;
-use crate::run::pictures::LatencyMap;
 use alloc::boxed::Box;
 use trimtab_drive::units::Nanos;
 
@@ -51,7 +50,7 @@ const MET_TIMES: f64 = 2.0;
 /// known.
 const POLLS_KNOWN: f64 = 4.0;
 /// Each bucket is a quarter of an octave.
-const BUCKETS: usize = LatencyMap::BUCKET_MAX as usize + 1;
+const BUCKETS: usize = 64 * 4;
 
 /// Histogram of gap lengths.
 #[derive(Clone, Debug)]
@@ -69,7 +68,9 @@ impl Lengths {
     }
 
     fn bucket(nanos: u64) -> usize {
-        LatencyMap::bucket(Nanos(nanos)) as usize
+        let nanos = nanos.max(4);
+        let octave = nanos.ilog2();
+        (octave * 4) as usize + ((nanos >> (octave - 2)) & 3) as usize
     }
 
     /// Lower bound of a bucket in nanoseconds.

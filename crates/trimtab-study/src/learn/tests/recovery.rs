@@ -10,11 +10,12 @@
 //! `TRIMTAB_TWINS_ITSELF=1`, nothing is learned: each drive predicts itself with other
 //! seeds, which is the upper bound of accuracy.
 
+use super::churn;
 use crate::learn::candidate::{Candidate, DriveKind, at};
 use crate::learn::fit::{self, SequentialEvaluator};
 use crate::learn::lab::ProbeSession;
 use crate::learn::predict::{
-    Prediction, ResidualDeviation, What, WorkloadFigure, churn, figures, predictions,
+    Prediction, ResidualDeviation, What, WorkloadFigure, figures, predictions,
 };
 use crate::learn::probes::whole::{ProbeRegion, SIZE};
 use crate::learn::probes::{self, DEPTH_MAX, Findings, ProbePlan};

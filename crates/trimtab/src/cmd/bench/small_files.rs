@@ -5,9 +5,6 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::workload::postmark::PostmarkSettings;
 
-/// Largest number of streams. Each is a thread.
-const THREADS_MAX: i64 = 1024;
-
 /// Run PostMark's operations with ordinary options: create, read, append to and delete
 /// many small files.
 #[derive(Debug, clap::Args)]
@@ -17,7 +14,7 @@ calls of 4 KiB, seed 42. Every operation and byte is PostMark's; 'trimtab postma
 
 Examples:
   trimtab bench postmark /mnt/ssd
-  trimtab bench postmark --fsync close --threads 4 /mnt/ssd
+  trimtab bench postmark --fsync close /mnt/ssd
   trimtab bench postmark --rate 2000 --tries 1 /mnt/ssd      latency at 2000 transactions a second
   trimtab bench postmark null:                               what the tool itself costs")]
 pub struct BenchPostmarkArgs {
@@ -87,17 +84,10 @@ pub struct WorkloadArgs {
         value_parser = clap::value_parser!(i8).range(-1..=10)
     )]
     pub bias_create: i8,
-    /// Start at most N transactions a second in each stream. Latency then counts from the
-    /// due time of a transaction.
+    /// Start at most N transactions a second. Latency then counts from the due time of a
+    /// transaction.
     #[arg(long, value_name = "N", value_parser = rate)]
     pub rate: Option<f64>,
-    /// Run N independent streams at once, each with all these files and transactions and
-    /// its own seed.
-    #[arg(
-        long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX)
-    )]
-    pub threads: u32,
 }
 
 impl WorkloadArgs {

@@ -37,10 +37,6 @@ pub struct DriveCheckArgs {
         value_parser = clap::value_parser!(u32).range(2..=4096)
     )]
     pub members: u32,
-    /// For a modelled drive, also predict months of file churn: 60 % and 90 % full, five
-    /// policies. Takes minutes; --members 8 is quicker.
-    #[arg(long)]
-    pub churn: bool,
     /// Seed of the workloads.
     #[arg(long, default_value_t = 5, value_name = "N")]
     pub seed: u64,

@@ -1,9 +1,9 @@
-//! `trimtab drive status` and `trimtab drive watch`.
+//! `trimtab drive status`.
 
 use crate::report::virtual_ssd;
 use std::process::ExitCode;
 use std::time::Duration;
-use trimtab_linux::output::{self, Context};
+use trimtab_linux::output::Context;
 use trimtab_vssd::control::{Client, ControlCommand};
 use trimtab_vssd::runtime::{self, Runtime, RuntimeEntry, RuntimeState};
 use trimtab_vssd::status::Status;
@@ -13,11 +13,9 @@ Examples:
   trimtab drive status                     show every attached drive
   trimtab drive status --json              print every counter, in bytes and nanoseconds
   trimtab drive status /dev/loop0
-  trimtab drive watch /dev/loop0           redraw each second until Ctrl-C
+  watch --interval 1 trimtab drive status  redraw each second until Ctrl-C";
 
-Without a terminal, 'drive watch' prints the status once.";
-
-/// Arguments of `trimtab drive status` and `trimtab drive watch`.
+/// Arguments of `trimtab drive status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DriveStatusArgs {
@@ -49,19 +47,6 @@ pub fn run(args: &DriveStatusArgs, context: &Context) -> anyhow::Result<ExitCode
         report.in_words()
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Redraws the status each second until the user interrupts it. Without a terminal,
-/// prints it once.
-pub fn watch(args: &DriveStatusArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    if context.json || !output::is_on_terminal() {
-        return run(args, context);
-    }
-    loop {
-        let report = ask(args)?;
-        output::redraw(&format!("{}{}", report.in_words(), report.remarks.join("\n")))?;
-        std::thread::sleep(Duration::from_secs(1));
-    }
 }
 
 fn ask(args: &DriveStatusArgs) -> anyhow::Result<DriveStatusReport> {

@@ -9,13 +9,12 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::output::Context;
 use trimtab_report::layout::on_screen;
 use trimtab_study::document::Table;
-use trimtab_vssd::trace::{ExportFormat, TraceOpKind, TraceSource, export};
+use trimtab_vssd::trace::{TraceOpKind, TraceSource, export};
 
 const EXAMPLES: &str = "\
 Examples:
   trimtab drive trace recording                       summarise it
-  trimtab drive trace recording --to fio > iolog      for fio --read_iolog=iolog --replay_redirect=/dev/...
-  trimtab drive trace recording --to blkparse | less";
+  trimtab drive trace recording --to fio > iolog      for fio --read_iolog=iolog --replay_redirect=/dev/...";
 
 /// Arguments of `trimtab drive trace`.
 #[derive(Debug, clap::Args)]
@@ -25,9 +24,9 @@ pub struct DriveTraceArgs {
     /// --format).
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Print the trace in another tool's format: fio (iolog version 3) or blkparse.
-    #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
-    to: Option<ExportFormat>,
+    /// Print the trace in another tool's format: fio (iolog version 3).
+    #[arg(long, value_name = "FORMAT", conflicts_with = "json", value_parser = ["fio"])]
+    to: Option<String>,
     #[command(flatten)]
     reading: ReadingArgs,
 }
@@ -56,10 +55,10 @@ struct Summary {
 /// Summarises a trace, or prints it in another format.
 pub fn run(args: &DriveTraceArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let mut source = TraceSource::open(&args.file, &args.reading.reading())?;
-    if let Some(format) = args.to {
+    if args.to.is_some() {
         args.reading.announce(&args.file, context)?;
         let mut out = BufWriter::new(trimtab_linux::output::stdout());
-        export(&mut source, format, &mut out)?;
+        export(&mut source, &mut out)?;
         out.flush()?;
         source.warnings().iter().for_each(|warning| context.remark(warning));
         return Ok(ExitCode::SUCCESS);

@@ -1,6 +1,5 @@
 //! `trimtab results compare`.
 
-use super::StoredStudy;
 use crate::cmd::options::percent;
 use crate::store::shape::comparison::{self, VERSION};
 use crate::store::{Reference, RunId, Store};
@@ -34,12 +33,11 @@ selects the figures that count.
 Examples:
   trimtab results compare last~1 last
   trimtab results compare 0c4e5df9 bd7f9406 41aa0d17
-  trimtab results compare study:last~1 study:last             each run with its like
   trimtab results compare 0c4e5df9 last --fail-above 5% --metric delete+sync.seconds
   trimtab results compare last~5+last~4+last~3 last~2+last~1+last")]
 pub struct ResultsCompareArgs {
-    /// The baseline and the runs to compare with it: first digits of an id, several
-    /// joined by +; study:ID; last, last~1 … for either.
+    /// The baseline and the runs to compare with it: first digits of an id, last, last~1
+    /// …; several joined by +.
     #[arg(value_name = "RUN", required = true, num_args = 2.., value_parser = side)]
     sides: Vec<References>,
     /// Exit with status 5 if a figure is worse than the baseline by more than this, in
@@ -68,13 +66,12 @@ fn allowance(text: &str) -> Result<f64, String> {
 pub fn run(args: &ResultsCompareArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let store = super::open(context)?;
     let options = ComparisonOptions::default();
-    if let Some(studies) = studies(&store, &args.sides)? {
-        let rows = super::studies::compare(&studies, &options, context)?;
-        return gate(
-            args,
-            rows.iter().map(|(cell, row)| (format!("{cell}: {}", row.name), row)),
-            context,
-        );
+    for reference in args.sides.iter().flat_map(|References(side)| side) {
+        if super::study(&store, reference)?.is_some() {
+            return Err(UsageError::new("runs are compared, not studies")
+                .hint("their runs are in 'trimtab results list --study'")
+                .into());
+        }
     }
     let loaded = load(&store, &args.sides)?;
     let runs: Vec<Vec<Run>> =
@@ -161,25 +158,6 @@ fn worse_by(row: &ComparisonRow) -> Option<f64> {
         Better::Higher => Some((1.0 - ratio) * 100.0),
         Better::Neither => None,
     }
-}
-
-/// The studies, if every side is one study. Pooling the dissimilar runs of a study would
-/// be meaningless.
-fn studies(store: &Store, sides: &[References]) -> anyhow::Result<Option<Vec<StoredStudy>>> {
-    let mut studies = Vec::new();
-    for References(side) in sides {
-        for reference in side {
-            studies.extend(super::study(store, reference)?);
-        }
-    }
-    if !studies.is_empty()
-        && (studies.len() < sides.len() || sides.iter().any(|side| side.0.len() > 1))
-    {
-        return Err(UsageError::new("a study can be compared with another study only")
-            .hint("its runs are in 'trimtab results list --study'")
-            .into());
-    }
-    Ok(Some(studies).filter(|studies| !studies.is_empty()))
 }
 
 fn joined(runs: &[(RunId, Run)]) -> String {

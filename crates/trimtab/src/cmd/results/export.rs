@@ -2,35 +2,28 @@
 
 use crate::cmd::options::write_to;
 use crate::report::file;
-use crate::store::shape::csv;
 use crate::store::shape::import::{RUNS_SCHEMA, Results, RunsV1};
 use crate::store::shape::run::VERSION;
 use crate::store::{self, Filter, Reference, RunId, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_sim::run::Run;
 
-/// Write stored runs as JSON (everything) or CSV (figures, settings, environment).
+/// Write stored runs as JSON.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-JSON holds everything, and trimtab results import gives exactly the same runs back. CSV has
-a row for every repeat of every figure; docs/method/stored-results.md explains its columns.
+The file holds everything, and trimtab results import gives exactly the same runs back.
 
 Examples:
   trimtab results export > all.json
-  trimtab results export last last~1 --output two.json
-  trimtab results export --format csv --output figures.csv")]
+  trimtab results export last last~1 --output two.json")]
 pub struct ResultsExportArgs {
     /// The runs: first digits of an id, last, last~1 … (a study stands for all its runs);
     /// study:ID [default: all]
     #[arg(value_name = "RUN")]
     runs: Vec<Reference>,
-    /// The format.
-    #[arg(long, value_enum, default_value_t = ResultFormat::Json)]
-    format: ResultFormat,
     /// Write to this file; - for standard output.
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: PathBuf,
@@ -39,19 +32,8 @@ pub struct ResultsExportArgs {
     force: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum ResultFormat {
-    /// The complete run.
-    Json,
-    /// Figures, settings and environment.
-    Csv,
-}
-
 /// Runs the command.
 pub fn run(args: &ResultsExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    if args.format != ResultFormat::Json && context.json {
-        return Err(UsageError::new("--json and --format csv exclude each other").into());
-    }
     if args.output.as_os_str() != "-" {
         file::check(&args.output, args.force)?;
     }
@@ -67,32 +49,9 @@ pub fn run(args: &ResultsExportArgs, context: &Context) -> anyhow::Result<ExitCo
     };
     let ids: BTreeSet<RunId> = runs.iter().map(|(id, _)| *id).collect();
     let runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
-    let text = match args.format {
-        ResultFormat::Json => trimtab_linux::output::document(
-            RUNS_SCHEMA,
-            VERSION,
-            &RunsV1::new(&results(&store, &runs, &ids)?),
-        )?,
-        ResultFormat::Csv => csv::write(&runs),
-    };
-    let rows = match args.format {
-        ResultFormat::Json => runs.len(),
-        // A run without a figure has no row.
-        ResultFormat::Csv => runs.iter().filter(|run| !run.metrics.is_empty()).count(),
-    };
-    let without = runs.len() - rows;
-    let left_out = if without > 0 {
-        format!(" ({without} without a figure have no row)")
-    } else {
-        String::new()
-    };
-    write_to(
-        &args.output,
-        text.as_bytes(),
-        args.force,
-        context,
-        &format!("{}{left_out}", counted(rows)),
-    )
+    let exported = results(&store, &runs, &ids)?;
+    let text = trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&exported))?;
+    write_to(&args.output, text.as_bytes(), args.force, context, &counted(runs.len()))
 }
 
 /// The runs with their labels, and the studies all of whose runs are included.

@@ -11,19 +11,17 @@ use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::beneath::named;
 
-/// Import runs from files written by export (JSON or CSV), or figures from elsewhere
-/// (CSV).
+/// Import runs from JSON files: those of export, or figures from elsewhere.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 All files are checked first; if anything in them is wrong, nothing is imported. Runs that
-already exist stay as they are. CSV needs the columns workload, target_label, metric,
-unit and value; docs/method/stored-results.md lists the others. It has no phases, counters
-or series, so an imported CSV is a new run; to copy runs, use JSON.
+already exist stay as they are. docs/method/stored-results.md has an example of figures
+from elsewhere.
 
 Examples:
   trimtab results import all.json
   ssh server trimtab results export | trimtab results import -
-  trimtab results import published.csv")]
+  trimtab results import published.json")]
 pub struct ResultsImportArgs {
     /// Files, or - for standard input.
     #[arg(value_name = "FILE", required = true)]

@@ -6,7 +6,6 @@ use serde::Serialize;
 use serde_json::json;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
-use trimtab_linux::sys::clock::unix_ms;
 use trimtab_report::escape::clean;
 use trimtab_report::layout::on_screen;
 use trimtab_report::run::instant;
@@ -17,31 +16,17 @@ use trimtab_study::document::{NarrowLayout, Table};
 #[command(after_help = "\
 Examples:
   trimtab results list
-  trimtab results list --workload postmark --since 7d
-  trimtab results list --target nvme --policy online --limit 5
+  trimtab results list --limit 5
   trimtab results list --studies
   trimtab results list --study study:last
   trimtab results list --label kernel-6.19        what was kept with --label kernel-6.19
-  trimtab results list --json | jq -r '.runs[].id'")]
+  trimtab results list --json | jq -r '.runs[] | select(.workload == \"tree\") | .id'")]
 pub struct ResultsListArgs {
-    /// Only of this workload.
-    #[arg(long, value_name = "NAME")]
-    workload: Option<String>,
-    /// Only under this trim policy.
-    #[arg(long, value_name = "NAME")]
-    policy: Option<String>,
-    /// Only on targets whose name contains this.
-    #[arg(long, value_name = "TEXT")]
-    target: Option<String>,
-    /// Only runs that began at or after this time: 2026-03-01, or 7d for the last seven
-    /// days.
-    #[arg(long, value_name = "WHEN")]
-    since: Option<String>,
     /// Only of this study: study:ID, study:last, study:last~1.
     #[arg(long, value_name = "STUDY", value_parser = super::study_reference)]
     study: Option<Reference>,
     /// Studies instead of single runs.
-    #[arg(long, conflicts_with_all = ["study", "workload", "policy", "since"])]
+    #[arg(long, conflicts_with = "study")]
     studies: bool,
     /// Only the newest N.
     #[arg(long, short = 'n', value_name = "N")]
@@ -62,19 +47,8 @@ pub fn run(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode
         Some(reference) => Some(super::open(context)?.find_study(reference)?.0),
         None => None,
     };
-    let filter = Filter {
-        label: context.label.clone(),
-        study,
-        workload: args.workload.clone(),
-        policy: args.policy.clone(),
-        target: args.target.clone(),
-        since_unix_ms: args
-            .since
-            .as_deref()
-            .map(|text| super::instant_of(text, unix_ms()))
-            .transpose()?,
-        limit: args.limit,
-    };
+    let label = context.label.clone();
+    let filter = Filter { label, study, limit: args.limit, ..Filter::default() };
     let found = match store::open_to_read(context)? {
         Some(store) => store.list(&filter)?,
         None => Vec::new(),
@@ -121,11 +95,6 @@ fn studies(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode
             });
         }
     }
-    rows.retain(|row| {
-        args.target
-            .as_ref()
-            .is_none_or(|part| row.target.to_lowercase().contains(&part.to_lowercase()))
-    });
     let skipped = args.limit.map_or(0, |limit| rows.len().saturating_sub(limit));
     let studies = rows.split_off(skipped);
     if studies.is_empty() && !context.json {

@@ -45,11 +45,10 @@ pub fn run(args: &ResultsReportArgs, context: &Context) -> anyhow::Result<ExitCo
         .collect::<Result<_, _>>()?;
     let html = trimtab_report::html::render(&match &studies[..] {
         [Some(kept)] => {
-            trimtab_report::study::document(&Verdict::all(&kept.restored.studies), &kept.around())
+            trimtab_report::study::document(&Verdict::all(&kept.studies), &kept.around())
         }
         all if all.iter().any(Option::is_some) => {
-            let hint = "'trimtab results compare' compares studies; their runs are in 'trimtab \
-                results list --study'";
+            let hint = "their runs are in 'trimtab results list --study'";
             return Err(UsageError::new("a report shows one study").hint(hint).into());
         }
         _ => {

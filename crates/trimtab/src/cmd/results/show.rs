@@ -31,7 +31,7 @@ pub struct ResultsShowArgs {
 pub fn run(args: &ResultsShowArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let store = super::open(context)?;
     if let Some(kept) = super::study(&store, &args.run)? {
-        let verdicts = Verdict::all(&kept.restored.studies);
+        let verdicts = Verdict::all(&kept.studies);
         return study::print(context, Some(kept.id), &verdicts, &kept.around(), args.details)
             .map(|()| ExitCode::SUCCESS);
     }

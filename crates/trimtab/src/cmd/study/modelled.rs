@@ -35,34 +35,7 @@ pub fn run(args: &StudyArgs, context: &Context, name: &str) -> anyhow::Result<Ex
     let used = used(args)?;
     let made =
         run::modelled(context, vec![study(args, name, target, &asked, &used, &checkpoints)?])?;
-    conclude(args, context, &made, None, began)
-}
-
-/// Studies months of use on a twin under all policies, on a filesystem that is `percent`
-/// full. Deleting is left out, because it was measured.
-pub fn months(
-    args: &StudyArgs,
-    context: &Context,
-    reference: &str,
-    percent: u8,
-) -> anyhow::Result<Study> {
-    let mut asked = asked(args);
-    asked.deleting = false;
-    asked.extent = StudyExtent {
-        fills: vec![f64::from(percent) / 100.0],
-        ageing: true,
-        tuning: false,
-        ..asked.extent
-    };
-    asked.assumptions = Some(Breadth::Drives);
-    let name = reference.strip_prefix("drive:").unwrap_or(reference);
-    let share = f64::from(percent) / 100.0;
-    let used = FreeExtentLengths::by_churn(&modelled::volume_named("ext4"), share, args.seed)?;
-    let policies = modelled::policies(&[]).map_err(|e| UsageError::new(e.to_string()))?;
-    let setup = Setup::new(drives::load(name)?, reference, "ext4", share, used, args.seed)?;
-    let checkpoints = checkpoints(args, context, reference)?;
-    let made = prepared(setup, &policies, &asked, &checkpoints, None)?;
-    run::modelled(context, vec![made])?.into_iter().next().context("no study was made")
+    conclude(args, context, &made, began)
 }
 
 fn asked(args: &StudyArgs) -> StudyRequest {
@@ -75,13 +48,8 @@ fn asked(args: &StudyArgs) -> StudyRequest {
     asked.deleting = args.asks(QuestionArg::Deleting);
     asked.scale.repeats = args.repeats.unwrap_or(asked.scale.repeats);
     let (aged, fills) = (args.aged(), args.fills(asked.extent.fills));
-    asked.extent = StudyExtent {
-        aged,
-        fills,
-        ageing: args.asks(QuestionArg::Ageing),
-        tuning: args.asks(QuestionArg::Tuning),
-        ..asked.extent
-    };
+    asked.extent =
+        StudyExtent { aged, fills, ageing: args.asks(QuestionArg::Ageing), ..asked.extent };
     if !args.questions.is_empty() {
         asked.assumptions =
             args.questions.contains(&QuestionArg::Assumptions).then_some(Breadth::All);

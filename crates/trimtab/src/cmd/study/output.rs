@@ -28,19 +28,11 @@ struct StudyV3<'a> {
     untried: &'a [OmittedPart],
     runs: Vec<RunV1<'a>>,
     ageing: Vec<RunV1<'a>>,
-    tuning: Vec<RunV1<'a>>,
     /// The assumptions that change the answer, if they were tested.
     sensitivity: Option<&'a Sensitivity>,
-    /// Months of use on the twin of the measured drive.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    predicted: Option<Box<Self>>,
 }
 
-fn shape<'a>(
-    id: Option<RunId>,
-    verdict: &'a Verdict<'a>,
-    months: Option<&'a Verdict<'a>>,
-) -> StudyV3<'a> {
+fn shape<'a>(id: Option<RunId>, verdict: &'a Verdict<'a>) -> StudyV3<'a> {
     let study = verdict.study();
     let shape_of = |run: &'a Run| RunV1::new(run, id.map(|_| RunId::of(run)));
     let shapes = |runs: &'a [Run]| -> Vec<RunV1<'a>> { runs.iter().map(shape_of).collect() };
@@ -56,9 +48,7 @@ fn shape<'a>(
         untried: &study.untried,
         runs: shapes(&study.runs),
         ageing: shapes(&study.ageing),
-        tuning: shapes(&study.tuning),
         sensitivity: study.sensitivity.as_ref(),
-        predicted: months.map(|months| Box::new(shape(None, months, None))),
     }
 }
 
@@ -78,11 +68,10 @@ pub fn print(
         true => trimtab_report::text::render(&trimtab_report::study::document(verdicts, around)),
         false => trimtab_report::text::answer(&trimtab_report::study::answer(verdicts, around)),
     };
-    let months = around.months.as_ref().map(|months| Verdict::of(&months.study));
     match verdicts {
-        [verdict] => context.report_styled("study", 3, &shape(id, verdict, months.as_ref()), shown),
+        [verdict] => context.report_styled("study", 3, &shape(id, verdict), shown),
         _ => {
-            let shapes: Vec<_> = verdicts.iter().map(|verdict| shape(id, verdict, None)).collect();
+            let shapes: Vec<_> = verdicts.iter().map(|verdict| shape(id, verdict)).collect();
             let all = serde_json::json!({ "id": id, "studies": shapes });
             context.report_styled("study-overview", 2, &all, shown)
         }

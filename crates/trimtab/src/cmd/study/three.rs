@@ -8,7 +8,6 @@ use crate::study::run;
 use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;
-use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
 use trimtab_study::study::cells::StudyExtent;
@@ -23,10 +22,6 @@ const DRIVES: [&str; 3] = ["ocz-vertex-le-100gb", "sata-tlc-500gb", "nvme-tlc-50
 pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     interrupt::install().context("cannot install signal handlers")?;
-    if args.questions.contains(&QuestionArg::Tuning) {
-        let hint = format!("trimtab study drive:{} --questions tuning", DRIVES[0]);
-        return Err(UsageError::new("--questions tuning needs one drive").hint(hint).into());
-    }
     let asked = asked(args);
     let targets = DRIVES.map(|name| format!("drive:{name}"));
     let checkpoints_of_each: Vec<Checkpoints> = targets
@@ -39,7 +34,7 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
         modelled::study(args, name, target, &asked, &used, checkpoints)
     });
     let studies = run::modelled(context, all.collect::<anyhow::Result<_>>()?)?;
-    conclude(args, context, &studies, None, began)
+    conclude(args, context, &studies, began)
 }
 
 /// The requested study, scaled to about half a minute by default.
@@ -54,7 +49,6 @@ fn asked(args: &StudyArgs) -> StudyRequest {
         aged: args.aged(),
         fills: args.fills(fills),
         ageing: args.asks(QuestionArg::Ageing),
-        tuning: false,
     };
     let scale =
         Scale { repeats: args.repeats.unwrap_or(1), ..if args.full { FULL } else { QUICK } };

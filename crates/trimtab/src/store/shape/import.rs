@@ -1,7 +1,5 @@
-//! Imports results from JSON or CSV, distinguished by the first character. Rejects the
-//! whole text if any part is invalid.
+//! Imports results from JSON. Rejects the whole text if any part is invalid.
 
-use super::csv;
 use super::run::{RunV1, VERSION};
 use crate::store::{RunId, StudyRecord};
 use serde::{Deserialize, Serialize};
@@ -63,9 +61,6 @@ pub enum ImportError {
     /// A study contains a run more than once.
     #[error("a study has the run '{0}' more than once as one of its '{1}'")]
     Twice(RunId, String),
-    /// A required CSV column is missing, or a value is invalid.
-    #[error("it is not a result in CSV: {0}")]
-    Csv(#[from] csv::CsvError),
 }
 
 #[derive(Deserialize)]
@@ -114,19 +109,9 @@ pub struct Results {
 pub fn read(bytes: &[u8]) -> Result<Results, ImportError> {
     let text =
         std::str::from_utf8(bytes).map_err(|error| ImportError::NotText(error.valid_up_to()))?;
-    // Spreadsheets write a byte order mark before UTF-8.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    match text.trim_start().chars().next() {
-        None => Err(ImportError::Empty),
-        Some('{' | '[') => json(text),
-        Some(_) => Ok(Results {
-            runs: csv::read(text)?.into_iter().map(|run| (run, None)).collect(),
-            studies: Vec::new(),
-        }),
+    if text.trim_start().is_empty() {
+        return Err(ImportError::Empty);
     }
-}
-
-fn json(text: &str) -> Result<Results, ImportError> {
     let head: DocumentHead = serde_json::from_str(text).map_err(ImportError::Json)?;
     let schema = head.schema.unwrap_or_default();
     if schema != "trimtab.run" && schema != "trimtab.runs" {

@@ -1,9 +1,9 @@
 //! `trimtab.run`: a run as lossless JSON. Version 2 added the run's inputs and its label,
-//! version 3 pictures; older versions are also read.
+//! version 3 pictures, which are not read any more; older versions are also read.
 
 use crate::store::RunId;
 use serde::de::value::{MapAccessDeserializer, StringDeserializer};
-use serde::de::{DeserializeSeed, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -63,6 +63,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for &mut Entries<A> {
                 "id" => self.0.id = self.1.next_value()?,
                 "label" => self.0.label = self.1.next_value()?,
                 "schema" => drop(self.1.next_value::<Option<String>>()?),
+                "pictures" => drop(self.1.next_value::<IgnoredAny>()?),
                 "version" => drop(self.1.next_value::<Option<u32>>()?),
                 _ => return seed.deserialize(StringDeserializer::new(key)).map(Some),
             }
@@ -99,7 +100,6 @@ mod tests {
     use super::*;
     use crate::store::shape::any_run::{any_run, example};
     use proptest::prelude::*;
-    use trimtab_sim::run::pictures::Pictures;
 
     fn text(run: &Run) -> String {
         serde_json::to_string(&RunV1::from(run)).unwrap()
@@ -159,28 +159,6 @@ mod tests {
             assert!(good.contains(was), "{was} is in {good}");
             let error = serde_json::from_str::<RunV1>(&good.replacen(was, is, 1)).unwrap_err();
             assert!(error.to_string().contains(expected) && error.line() == 1, "{is}: {error}");
-        }
-    }
-
-    #[test]
-    fn impossible_pictures_are_refused() {
-        let good = r#"{"superblocks":{"axis":"bytes-written","superblocks":2,"x":[0,5],"needed":"0_A0","unneeded":"0000","stale":"0001","one_bit":"0001"},"latencies":[{"phase":"load","every_ns":100,"cells":[[0,9,1],[0,10,2]],"trimming":[0]}]}"#;
-        let read = |text: &str| serde_json::from_str::<Pictures>(text);
-        let pictures = read(good).unwrap();
-        assert_eq!(serde_json::to_string(&pictures).unwrap(), good);
-        assert_eq!(pictures.superblocks.unwrap().needed, [0, 63, 10, 0]);
-        for (was, is, said) in [
-            ("0_A0", "0_A", "are 4 values, not 3"),
-            ("0_A0", "0_!0", "not a share"),
-            ("\"0001\",\"one", "\"0100\",\"one", "exceed the whole"),
-            ("[0,5]", "[5,0]", "do not increase"),
-            ("[0,10,2]", "[0,8,2]", "unsorted or invalid"),
-            ("[0,10,2]", "[0,10,0]", "unsorted or invalid"),
-            ("[0,10,2]", "[0,256,1]", "unsorted or invalid"),
-        ] {
-            assert!(good.contains(was), "{was}");
-            let refused = read(&good.replacen(was, is, 1)).unwrap_err().to_string();
-            assert!(refused.contains(said), "{is}: {refused}");
         }
     }
 }

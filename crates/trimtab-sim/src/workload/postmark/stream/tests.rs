@@ -163,15 +163,6 @@ fn interval_changes_due_times_only() {
 }
 
 #[test]
-fn streams_differ_in_their_seed_only() {
-    let settings = PostmarkSettings::published();
-    assert_eq!(settings.stream(0), settings);
-    let seeds: Vec<u32> = (0..4).map(|index| settings.stream(index).seed).collect();
-    assert!(seeds.iter().enumerate().all(|(at, seed)| !seeds[..at].contains(seed)), "{seeds:?}");
-    assert!((1..64).all(|index| settings.stream(index).check().is_ok()));
-}
-
-#[test]
 fn settings_out_of_range_are_refused_by_name() {
     let message =
         |settings: PostmarkSettings| Postmark::new(&settings).map(|_| ()).unwrap_err().to_string();

@@ -7,7 +7,6 @@ use trimtab_drive::OpKind;
 use trimtab_drive::discards::{Amount, Discards};
 use trimtab_drive::histogram::Histogram;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_sim::run::pictures::{LatencyMap, Pictures, SHARE_MAX, SuperblockMap};
 use trimtab_sim::run::{
     Axis, Better, Field, Latency, LatencyPart, Metric, Phase, Provenance, Run, Series, Severity,
     TargetKind, Unit, Warning,
@@ -73,7 +72,6 @@ pub fn example() -> Run {
             facts: vec![Field::new("bytes", "1 MB")],
             text: "others wrote 1 MB".into(),
         }],
-        pictures: Pictures::default(),
     }
 }
 
@@ -158,57 +156,12 @@ fn warning() -> impl Strategy<Value = Warning> {
         .prop_map(|(code, severity, facts, text)| Warning { code, severity, facts, text })
 }
 
-fn superblocks() -> impl Strategy<Value = SuperblockMap> {
-    (select(Axis::ALL), 1_u32..5, vec(any::<u64>(), 0..4)).prop_flat_map(
-        |(axis, superblocks, mut x)| {
-            x.sort_unstable();
-            let shares = (0..=SHARE_MAX / 3, 0..=SHARE_MAX / 3, 0..=SHARE_MAX / 3, 0..=1_u8);
-            vec(shares, superblocks as usize * x.len()).prop_map(move |all| SuperblockMap {
-                axis,
-                x: x.clone(),
-                superblocks,
-                needed: all.iter().map(|shares| shares.0).collect(),
-                unneeded: all.iter().map(|shares| shares.1).collect(),
-                stale: all.iter().map(|shares| shares.2).collect(),
-                one_bit: all.iter().map(|shares| shares.3).collect(),
-            })
-        },
-    )
-}
-
-fn latency_map() -> impl Strategy<Value = LatencyMap> {
-    let cells =
-        prop::collection::btree_map((any::<u32>(), 0..=LatencyMap::BUCKET_MAX), 1_u64.., 0..8);
-    (text(), 1_u64.., cells, prop::collection::btree_set(any::<u32>(), 0..4), any::<u64>())
-        .prop_map(|(phase, every, cells, trimming, longest)| LatencyMap {
-            phase,
-            every: Nanos(every),
-            cells: cells
-                .into_iter()
-                .map(|((column, bucket), count)| (column, bucket, count))
-                .collect(),
-            trimming: trimming.into_iter().collect(),
-            longest: Nanos(longest),
-        })
-}
-
-fn pictures() -> impl Strategy<Value = Pictures> {
-    (prop::option::of(superblocks()), vec(latency_map(), 0..2))
-        .prop_map(|(superblocks, latencies)| Pictures { superblocks, latencies })
-}
-
 /// Generates an arbitrary run.
 pub fn any_run() -> impl Strategy<Value = Run> {
     let head = (text(), text(), text(), text(), select(TargetKind::ALL), select(Provenance::ALL));
     let numbers = (any::<u64>(), 1..=u32::MAX, any::<u64>(), any::<bool>());
     let lists = (fields(), fields(), fields(), vec((text(), any::<u64>()), 0..4), fields());
-    let data = (
-        vec(phase(), 0..3),
-        vec(metric(), 0..4),
-        vec(series(), 0..3),
-        vec(warning(), 0..3),
-        pictures(),
-    );
+    let data = (vec(phase(), 0..3), vec(metric(), 0..4), vec(series(), 0..3), vec(warning(), 0..3));
     (head, numbers, lists, data).prop_map(|(head, numbers, lists, data)| Run {
         workload: head.0,
         settings: lists.0,
@@ -229,6 +182,5 @@ pub fn any_run() -> impl Strategy<Value = Run> {
         series: data.2,
         counters: lists.3,
         warnings: data.3,
-        pictures: data.4,
     })
 }

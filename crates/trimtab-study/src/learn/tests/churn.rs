@@ -1,6 +1,6 @@
 //! Months of use under trim policies, as in `study::ageing` but shorter.
 
-use super::{What, WorkloadFigure};
+use crate::learn::predict::{What, WorkloadFigure};
 use crate::study::ageing::{Ageing, RATE_STEADY, WAF_STEADY};
 use crate::study::metrics::mean;
 use crate::study::modelled::{self, Setup};
@@ -36,7 +36,6 @@ pub const CASES: [(&str, f64, &str); 10] = [
 
 /// Random writes per second at the end of the months and their write amplification, for
 /// each of [`CASES`]. `None` if the drive cannot be scaled down, fails, or has no TRIM.
-#[must_use]
 pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<WorkloadFigure>> {
     spec.flash().filter(|flash| flash.trim.supported)?;
     let mut all = Vec::new();
@@ -71,7 +70,6 @@ pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<WorkloadFigure>> {
 
 /// The policy with the fastest random writes at a fill level, and the rates with and
 /// without.
-#[must_use]
 pub fn best(fill: f64, rate: impl Fn(&str) -> Option<f64>) -> Option<(&'static str, f64, f64)> {
     let at = || CASES.into_iter().filter(|(_, full, _)| *full == fill);
     let none =
@@ -81,19 +79,14 @@ pub fn best(fill: f64, rate: impl Fn(&str) -> Option<f64>) -> Option<(&'static s
     Some((policy, rate, none))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn best_policy_has_highest_rate_at_that_fill() {
-        let rate = |workload: &str| match workload {
-            "churn at 60 %, idle" => Some(300.0),
-            "churn at 60 %, none" => Some(100.0),
-            "churn at 90 %, batched" => Some(50.0),
-            other => other.starts_with("churn at 60").then_some(200.0),
-        };
-        assert_eq!(best(0.6, rate), Some(("idle", 300.0, 100.0)));
-        assert_eq!(best(0.9, rate), None, "the rate without trimming is unknown");
-    }
+#[test]
+fn best_policy_has_highest_rate_at_that_fill() {
+    let rate = |workload: &str| match workload {
+        "churn at 60 %, idle" => Some(300.0),
+        "churn at 60 %, none" => Some(100.0),
+        "churn at 90 %, batched" => Some(50.0),
+        other => other.starts_with("churn at 60").then_some(200.0),
+    };
+    assert_eq!(best(0.6, rate), Some(("idle", 300.0, 100.0)));
+    assert_eq!(best(0.9, rate), None, "the rate without trimming is unknown");
 }
