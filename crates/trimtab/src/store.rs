@@ -28,7 +28,7 @@ use trimtab_sim::run::Run;
 /// The tables of a store.
 const SCHEMA: &str = include_str!("store/schema.sql");
 /// Schema version. A file of another version is rejected.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
 /// "TRMT": identifies the file as a trimtab store.
 const APPLICATION_ID: i32 = 0x5452_4d54;

@@ -49,9 +49,6 @@ fn figure(run: &Summary) -> String {
 
 fn remarks(run: &Summary) -> String {
     let mut remarks = Vec::new();
-    if run.altered {
-        remarks.push("altered: not what was saved".to_owned());
-    }
     if run.provenance != Provenance::Measured {
         remarks.push(run.provenance.name().to_owned());
     }

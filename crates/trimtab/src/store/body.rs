@@ -6,7 +6,8 @@ use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use std::io::{Read as _, Write as _};
-use trimtab_sim::run::Run;
+use trimtab_sim::run::shown::headline;
+use trimtab_sim::run::{Field, Run};
 
 /// The JSON of a run.
 pub fn json(run: &Run) -> Vec<u8> {
@@ -22,6 +23,23 @@ pub fn pack(run: &Run) -> Vec<u8> {
         .expect("memory takes what is written to it")
 }
 
+/// The JSON of what a list of runs shows: the run without most of its measurements.
+pub fn head(run: &Run) -> String {
+    let fill = |field: &&Field| ["fill", "fs.fill"].contains(&field.key.as_str());
+    let head = Run {
+        target: run.target,
+        provenance: run.provenance,
+        systems: run.systems,
+        complete: run.complete,
+        settings: run.settings.clone(),
+        environment: run.environment.iter().filter(fill).cloned().collect(),
+        metrics: headline(run.metrics.clone()).into_iter().collect(),
+        warnings: run.warnings.clone(),
+        ..Run::empty()
+    };
+    String::from_utf8(json(&head)).expect("JSON is UTF-8")
+}
+
 /// Unpacks a run; the error describes the damage.
 pub fn unpack(body: &[u8]) -> Result<Run, String> {
     let mut json = Vec::new();
@@ -29,5 +47,10 @@ pub fn unpack(body: &[u8]) -> Result<Run, String> {
         .take(TEXT_MAX)
         .read_to_end(&mut json)
         .map_err(|error| error.to_string())?;
-    serde_json::from_slice::<RunV1>(&json).map(Run::from).map_err(|error| error.to_string())
+    parse(&json)
+}
+
+/// Reads the JSON of a run.
+pub fn parse(json: &[u8]) -> Result<Run, String> {
+    serde_json::from_slice::<RunV1>(json).map(Run::from).map_err(|error| error.to_string())
 }

@@ -45,8 +45,6 @@ pub struct Summary {
     pub systems: u32,
     /// False if the run was interrupted.
     pub complete: bool,
-    /// The content is unreadable, or its hash differs from the id.
-    pub altered: bool,
     /// Number of warnings.
     pub warnings: u64,
     /// User-assigned label.
@@ -94,11 +92,14 @@ fn figure<S: Serializer>(metric: &Option<Metric>, serializer: S) -> Result<S::Ok
 }
 
 impl Store {
-    /// The matching runs, oldest first, each read completely and checked against its id.
+    /// The matching runs, oldest first. Only [`Store::load`] checks a run against its id.
     pub fn list(&self, filter: &Filter) -> Result<Vec<Summary>> {
         let _snapshot = self.snapshot()?;
         let sql = "
-            SELECT run, id FROM runs
+            SELECT id, workload, target_label, policy, started_unix_ms, label, head,
+                (SELECT studies.id FROM study_runs JOIN studies USING (study) WHERE study_runs.run = runs.run
+                 ORDER BY studies.saved DESC LIMIT 1) AS study
+            FROM runs
             WHERE (?1 IS NULL OR workload = ?1)
               AND (?2 IS NULL OR instr(lower(target_label), lower(?2)) > 0) AND (?3 IS NULL OR started_unix_ms >= ?3)
               AND (?5 IS NULL OR instr(lower(coalesce(label, '')), lower(?5)) > 0)
@@ -108,12 +109,8 @@ impl Store {
         let study = filter.study.map(|id| id.to_string());
         let since = filter.since_unix_ms.map(u64::cast_signed);
         let params = params![filter.workload, filter.target, since, limit, filter.label, study];
-        let rows: Vec<(i64, String)> =
-            self.rows(sql, params, |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let mut list =
-            rows.into_iter().map(|(row, id)| self.summary(row, &id)).collect::<Result<Vec<_>>>()?;
-        list.reverse();
-        Ok(list)
+        let rows = self.rows(sql, params, |row| Ok(self.summary(row)))?;
+        rows.into_iter().rev().collect()
     }
 
     /// Resolves `last`, `last~1` … to the run or whole study that one command saved.
@@ -215,23 +212,25 @@ impl Store {
         rows().map_err(self.error("read"))
     }
 
-    fn summary(&self, row: i64, id: &str) -> Result<Summary> {
-        let Columns { run, readable, label } = self.columns(row)?;
+    fn summary(&self, row: &Row<'_>) -> Result<Summary> {
+        let read = || -> rusqlite::Result<_> {
+            let strings = (row.get::<_, String>("id")?, row.get::<_, Option<String>>("study")?);
+            Ok((strings, with_columns(row)?, row.get::<_, String>("head")?, row.get("label")?))
+        };
+        let ((id, study), columns, head, label) = read().map_err(self.error("read"))?;
+        let head = body::parse(head.as_bytes())
+            .map_err(|detail| self.damaged(format!("run {id}: {detail}")))?;
+        let run = columns(head);
         let known = |key: &str| {
             Field::find(&run.settings, key)
                 .or_else(|| Field::find(&run.environment, key))
                 .map(str::to_owned)
         };
-        let of_study = "SELECT studies.id FROM study_runs JOIN studies USING (study) WHERE run = ?1 \
-            ORDER BY studies.saved DESC LIMIT 1";
-        let study = self.rows(of_study, [row], |r| r.get::<_, String>(0))?.pop();
-        let id = self.id(id)?;
         Ok(Summary {
-            altered: readable.is_err() || RunId::of(&run) != id,
             label,
             study: study.map(|id| self.id(&id)).transpose()?,
             fill: known("fill").or_else(|| known("fs.fill")),
-            id,
+            id: self.id(&id)?,
             started_unix_ms: run.started_unix_ms,
             target: run.target,
             provenance: run.provenance,
@@ -246,38 +245,27 @@ impl Store {
         })
     }
 
+    /// Reads a run. Columns override the body; they differ only if either was altered, and
+    /// the hash detects that.
     pub(super) fn load_row(&self, row: i64) -> Result<Run> {
-        let Columns { run, readable, .. } = self.columns(row)?;
-        readable.map(|()| run).map_err(|detail| self.damaged(format!("run {row}: {detail}")))
-    }
-
-    /// Reads the columns, which override the body. They differ only if either was
-    /// altered, and the hash detects that.
-    fn columns(&self, row: i64) -> Result<Columns> {
-        let sql = "SELECT workload, target_label, policy, started_unix_ms, label, body FROM \
-            runs WHERE run = ?1";
-        let read = |r: &Row<'_>| {
-            let (mut run, readable) = match body::unpack(&r.get::<_, Vec<u8>>("body")?) {
-                Ok(run) => (run, Ok(())),
-                Err(detail) => (Run::empty(), Err(detail)),
-            };
-            run.workload = r.get("workload")?;
-            run.target_label = r.get("target_label")?;
-            run.policy = r.get("policy")?;
-            run.started_unix_ms = r.get::<_, i64>("started_unix_ms")?.cast_unsigned();
-            Ok(Columns { run, readable, label: r.get("label")? })
-        };
-        self.connection
+        let sql = "SELECT workload, target_label, policy, started_unix_ms, body FROM runs \
+            WHERE run = ?1";
+        let read = |row: &Row<'_>| Ok((row.get::<_, Vec<u8>>("body")?, with_columns(row)?));
+        let (body, columns) = self
+            .connection
             .prepare_cached(sql)
             .and_then(|mut sql| sql.query_row([row], read))
-            .map_err(self.error("read"))
+            .map_err(self.error("read"))?;
+        let run =
+            body::unpack(&body).map_err(|detail| self.damaged(format!("run {row}: {detail}")))?;
+        Ok(columns(run))
     }
 }
 
-/// A row of `runs`.
-struct Columns {
-    run: Run,
-    /// The reason why the body is unreadable, if it is.
-    readable: Result<(), String>,
-    label: Option<String>,
+/// Sets what a row of `runs` has as columns.
+fn with_columns(row: &Row<'_>) -> rusqlite::Result<impl FnOnce(Run) -> Run> {
+    let (workload, target_label) = (row.get("workload")?, row.get("target_label")?);
+    let policy = row.get("policy")?;
+    let started_unix_ms = row.get::<_, i64>("started_unix_ms")?.cast_unsigned();
+    Ok(move |run| Run { workload, target_label, policy, started_unix_ms, ..run })
 }

@@ -75,8 +75,8 @@ fn now() -> i64 {
 }
 
 fn insert(connection: &Connection, id: RunId, run: &Run) -> rusqlite::Result<usize> {
-    let insert = "INSERT INTO runs (id, saved, saved_unix_ms, workload, target_label, policy, started_unix_ms, body)
-                  VALUES (?1, (SELECT coalesce(max(saved), 0) + 1 FROM runs), ?2, ?3, ?4, ?5, ?6, ?7)";
+    let insert = "INSERT INTO runs (id, saved, saved_unix_ms, workload, target_label, policy, started_unix_ms, head, body)
+                  VALUES (?1, (SELECT coalesce(max(saved), 0) + 1 FROM runs), ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let started_unix_ms = run.started_unix_ms.cast_signed();
     connection.prepare_cached(insert)?.execute(params![
         id.to_string(),
@@ -85,6 +85,7 @@ fn insert(connection: &Connection, id: RunId, run: &Run) -> rusqlite::Result<usi
         run.target_label,
         run.policy,
         started_unix_ms,
+        body::head(run),
         body::pack(run)
     ])
 }

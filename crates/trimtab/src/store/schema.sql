@@ -11,6 +11,7 @@ CREATE TABLE runs (
     policy TEXT NOT NULL,
     started_unix_ms INTEGER NOT NULL,
     label TEXT,
+    head TEXT NOT NULL,              -- what a list shows, as in trimtab.run
     body BLOB NOT NULL               -- as in trimtab.run, compressed (zlib)
 ) STRICT;
 
