@@ -8,6 +8,8 @@ use crate::host::root::Root;
 use crate::host::{Place, drive};
 use crate::output::error::{of_named, one_line};
 use crate::sys::beneath::named;
+use crate::sys::nvme::{self, Log};
+use crate::wear::history::WearHistory;
 use crate::wear::{self, BYTES_MAX, DriveKind, RawCounter, ReadError, Reading, Waf, smartctl};
 use anyhow::Context as _;
 use serde::Serialize;
@@ -241,6 +243,18 @@ pub fn of_kernel(root: &Root, layer: &Layer) -> std::io::Result<Reading> {
     let serial = root.read(drive::device_directory(layer).join("serial"));
     let taken_unix_s = Some(crate::sys::clock::unix_ms() / 1000);
     Ok(Reading { model: drive::identity(root, layer).model, serial, taken_unix_s, ..reading })
+}
+
+/// Adds the NAND writes of an NVMe drive's OCP log, if it has one. smartctl does not read
+/// that log.
+pub fn add_ocp_log(layer: &Layer, reading: &mut Reading, history: Option<&WearHistory>) {
+    if layer.kind == LayerKind::Drive(Bus::Nvme)
+        && reading.nand_written.is_none()
+        && history.is_none_or(|history| history.may_have_nand(reading))
+        && let Ok(page) = nvme::read(Log::Ocp, &layer.name, layer.dev.major, layer.dev.minor)
+    {
+        wear::nvme::add_ocp_log(&page, reading);
+    }
 }
 
 fn with_smartctl(program: &Path, node: &str, device: Option<&str>) -> anyhow::Result<Reading> {

@@ -105,6 +105,13 @@ impl WearHistory {
         recent.or_else(|| earlier().next_back()).cloned().map(Point::into_reading)
     }
 
+    /// False if no reading of the drive has NAND writes. A drive may log each request for
+    /// a log that it lacks as an error, which smartd then reports.
+    pub fn may_have_nand(&self, reading: &Reading) -> bool {
+        let points = id(reading).and_then(|id| self.document.drives.get(&id));
+        points.is_none_or(|points| points.iter().any(|point| point.nand.is_some()))
+    }
+
     /// Adds a reading, unless the last one is less than a day old.
     pub fn add(&mut self, reading: &Reading) {
         let Some((id, point)) = id(reading).zip(Point::of(reading)) else { return };
@@ -223,6 +230,19 @@ mod tests {
         history.add(&reading("a", 500 * DAY_S, 9));
         history.add(&reading("a", 100 * DAY_S, 5));
         assert_eq!(bytes(history.before(&reading("a", 501 * DAY_S, 0))), Some(5));
+    }
+
+    #[test]
+    fn nand_writes_are_not_asked_for_where_no_reading_has_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut history = WearHistory::open(directory.path()).unwrap();
+        let without = |day: u64| reading("a", day * DAY_S, 5);
+        assert!(history.may_have_nand(&without(1)));
+        history.add(&without(1));
+        assert!(!history.may_have_nand(&without(2)));
+        history.add(&Reading { nand_written: without(2).host_written, ..without(2) });
+        history.add(&without(3));
+        assert!(history.may_have_nand(&without(4)), "one failed request is no proof");
     }
 
     #[test]

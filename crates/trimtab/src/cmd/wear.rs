@@ -15,7 +15,7 @@ use trimtab_linux::output::{self, Context};
 use trimtab_linux::session::journal::MountScope;
 use trimtab_linux::trim::resume::state_directory;
 use trimtab_linux::wear::assessment::{
-    DriveWear, Failure, Outcome, all_drives, assess, drives_of, from_file, of_drive,
+    DriveWear, Failure, Outcome, add_ocp_log, all_drives, assess, drives_of, from_file, of_drive,
     require_same_drive,
 };
 use trimtab_linux::wear::history::WearHistory;
@@ -40,7 +40,8 @@ One reading of each drive a day is kept in /var/lib/trimtab/wear.json. Rates and
 command daily, for example from cron with --quiet.
 
 A counter whose unit is not documented is shown as a raw number and never converted. Write amplification is NAND writes divided by host
-writes; the range in parentheses is what whole steps of the two counters leave open.
+writes; the range in parentheses is what whole steps of the two counters leave open. NVMe drives count NAND writes in the log of the Open
+Compute Project (C0h), if they have it.
 
 Exit status: 0 all drives were read, 1 at least one was not, 2 wrong usage.";
 
@@ -116,7 +117,7 @@ impl Args {
         }
     }
 
-    fn readings(&self) -> anyhow::Result<Vec<Outcome>> {
+    fn readings(&self, history: Option<&WearHistory>) -> anyhow::Result<Vec<Outcome>> {
         if !self.from.is_empty() {
             return Ok(self
                 .from
@@ -129,7 +130,11 @@ impl Args {
         let drives = if paths.is_empty() { all_drives(&root)? } else { drives_of(&root, &paths)? };
         Ok(drives
             .iter()
-            .map(|layer| (layer.node(), of_drive(&root, layer, self.device.as_deref())))
+            .map(|layer| {
+                let mut outcome = of_drive(&root, layer, self.device.as_deref());
+                outcome.iter_mut().for_each(|reading| add_ocp_log(layer, reading, history));
+                (layer.node(), outcome)
+            })
             .collect())
     }
 }
@@ -145,7 +150,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let warranty = args.warranty()?;
     args.require_device()?;
     let before = args.before.as_deref().map(from_file).transpose()?;
-    let readings = args.readings()?;
+    let opened = args.from.is_empty().then(|| WearHistory::open(&state_directory())).transpose();
+    let readings = args.readings(opened.as_ref().ok().and_then(Option::as_ref))?;
     if before.is_some() && readings.len() != 1 {
         let what = format!(
             "--before is the earlier reading of one drive, and {} are named",
@@ -153,15 +159,10 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         );
         return Err(UsageError::new(what).hint("name one drive or file").into());
     }
-    let mut history = args
-        .from
-        .is_empty()
-        .then(|| WearHistory::open(&state_directory()))
-        .transpose()
-        .unwrap_or_else(|error| {
-            context.remark(&format!("no earlier readings: {}", one_line(&error)));
-            None
-        });
+    let mut history = opened.unwrap_or_else(|error| {
+        context.remark(&format!("no earlier readings: {}", one_line(&error)));
+        None
+    });
     let mut report = Report { drives: Vec::new(), failures: Vec::new() };
     for (subject, outcome) in readings {
         match outcome {
