@@ -9,6 +9,7 @@ use crate::host::{Place, drive};
 use crate::output::error::{of_named, one_line};
 use crate::sys::beneath::named;
 use crate::sys::nvme::{self, Log};
+use crate::wear::effect::PolicyEffect;
 use crate::wear::history::WearHistory;
 use crate::wear::{self, BYTES_MAX, DriveKind, RawCounter, ReadError, Reading, Waf, smartctl};
 use anyhow::Context as _;
@@ -66,6 +67,8 @@ pub struct DriveWear {
     pub life_left: Option<LifeLeft>,
     /// Host writes against the warranty.
     pub warranty: Option<WarrantyState>,
+    /// Effect of the last change of a trim policy.
+    pub policy_effect: Option<PolicyEffect>,
     /// Counters of writes without a documented unit.
     pub raw_counters: Vec<RawCounter>,
     /// Contradictions and values that cannot be right.
@@ -139,6 +142,7 @@ pub fn assess(
         since,
         life_left,
         warranty,
+        policy_effect: None,
         raw_counters: reading.raw_counters,
         remarks,
     }
