@@ -153,7 +153,7 @@ bench-python:
 # First checks the stated rust-version. Then runs the models' property tests with new cases, about ten seconds a round.
 # Each round prints its seed, and PROPTEST_RNG_SEED=SEED cargo test repeats it. Next come the SSD model against its
 # reference, the full study of every shipped drive, and 200 power cuts each on ext4 and XFS. Last come repeated studies
-# on ext4, XFS and btrfs, and killed studies.
+# on ext4, XFS and btrfs, killed studies, and the alerts of a fleet.
 SOAK_CUTS ?= 200
 SOAK_TRIES ?= 1000
 # Number of random drives that are learned with each budget and predicted.
@@ -161,6 +161,7 @@ SOAK_TWINS ?= 200
 SOAK_KILLS ?= 200
 SOAK_STUDIES ?= 20
 SOAK_FULL_STUDIES ?= 5
+SOAK_HOSTS ?= 1000
 # Kills in each phase of a study.
 SOAK_STUDY_KILLS ?= 20
 # A selection of the lab's stacks; `make lab` runs all of them.
@@ -183,6 +184,7 @@ soak: test-packages msrv fuzz-check
 	TRIMTAB_SOAK_TRIES=$(SOAK_TRIES) TRIMTAB_SOAK_KILLS=$(SOAK_KILLS) $(CARGO) test -p trimtab --release --test it soak:: -- --nocapture
 	TRIMTAB_SOAK_STUDIES=$(SOAK_STUDIES) TRIMTAB_SOAK_FULL=$(SOAK_FULL_STUDIES) TRIMTAB_SOAK_STUDY_KILLS=$(SOAK_STUDY_KILLS) \
 	  $(CARGO) test -p trimtab --release --test it repeated_studies -- --nocapture
+	TRIMTAB_SOAK_HOSTS=$(SOAK_HOSTS) $(CARGO) test -p trimtab --release --test it thirty_days -- --nocapture
 	$(MAKE) lab STACKS="$(SOAK_STACKS)"
 	$(MAKE) mutants
 

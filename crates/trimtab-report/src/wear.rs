@@ -4,8 +4,10 @@ use super::escape::clean;
 use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 use trimtab_linux::output::lines::paragraph;
 use trimtab_linux::wear::assessment::DriveWear;
+use trimtab_linux::wear::effect::PolicyEffect;
 use trimtab_linux::wear::outlook::{LifeLeft, Since, WarrantyState};
 use trimtab_linux::wear::{DriveKind, Waf};
+use trimtab_sim::analysis::compare::SAME_WITHIN;
 
 const LABEL_COLUMNS: usize = 22;
 const DAYS_OF_YEAR: f64 = 365.0;
@@ -51,6 +53,7 @@ fn lines(drive: &DriveWear) -> Vec<(&'static str, String)> {
         ));
     }
     lines.extend(drive.since.as_ref().map(|since| ("since", changes(since))));
+    lines.extend(drive.policy_effect.as_ref().map(|effect| ("trim policy", policy(drive, effect))));
     lines.extend(drive.warranty.as_ref().map(|state| ("warranty", warranty(state))));
     lines.extend(drive.spare_percent.map(|percent| ("spare blocks left", format!("{percent} %"))));
     lines.extend(drive.temperature_celsius.map(|celsius| ("temperature", format!("{celsius} °C"))));
@@ -144,6 +147,29 @@ fn changes(since: &Since) -> String {
     } else {
         parts.join(", ")
     }
+}
+
+fn policy(drive: &DriveWear, effect: &PolicyEffect) -> String {
+    let percent = |ratio: f64| format!("{:.0} %", (ratio - 1.0).abs() * 100.0);
+    let difference = match effect.ratio {
+        None => "too few readings to compare".to_owned(),
+        Some([low, high]) if high < 1.0 => format!("{} to {} less", percent(high), percent(low)),
+        Some([low, high]) if low > 1.0 => format!("{} to {} more", percent(low), percent(high)),
+        Some([low, high]) if low >= 1.0 / SAME_WITHIN && high <= SAME_WITHIN => {
+            "no measurable difference".to_owned()
+        }
+        Some(_) => "no difference is certain yet".to_owned(),
+    };
+    let age_s = drive.taken_unix_s.unwrap_or(effect.unix_s).saturating_sub(effect.unix_s);
+    format!(
+        "{} {} on {} {} ago; write amplification {:.2} before, {:.2} since: {difference}",
+        effect.policy,
+        if effect.is_undone { "undone" } else { "applied" },
+        effect.path,
+        time(age_s as f64 / 86_400.0),
+        effect.waf_before,
+        effect.waf_after,
+    )
 }
 
 fn warranty(state: &WarrantyState) -> String {

@@ -3,7 +3,7 @@
 use super::block::{Bus, Layer, LayerKind, Stack};
 use super::drive::device_directory;
 use super::root::Root;
-use crate::sys::nvme;
+use crate::sys::nvme::{self, Log};
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Bytes;
 use trimtab_sim::run::Field;
@@ -59,7 +59,7 @@ impl SmartLog {
     pub fn read(root: &Root, layer: &Layer) -> std::io::Result<Self> {
         let recorded = Path::new(RECORDED_SMART).join(&layer.name);
         let page = if root.is_this_machine() {
-            let page = nvme::smart_log(&layer.name, layer.dev.major, layer.dev.minor)?;
+            let page = nvme::read(Log::Smart, &layer.name, layer.dev.major, layer.dev.minor)?;
             root.keep(&recorded, &page);
             page.to_vec()
         } else {

@@ -1,15 +1,17 @@
 //! A recording of the files read on the running machine, written as a tree that can be
 //! examined elsewhere (`--sysroot`).
 
+mod anonymous;
+
 use crate::sys::beneath::{Dir, PRIVATE_FILE};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Offset of the IDENTIFY DEVICE data in VPD page 89h, and the words that identify a
-/// single drive: serial number and World Wide Name.
+/// single drive: serial number, World Wide Name and serial number of the medium.
 const IDENTIFY_OFFSET: usize = 60;
-const IDENTIFY_SERIAL_WORDS: [std::ops::Range<usize>; 2] = [10..20, 108..112];
+const IDENTIFY_SERIAL_WORDS: [std::ops::Range<usize>; 3] = [10..20, 108..112, 176..206];
 
 /// All files, directories and links read, by path without links.
 #[derive(Clone, Debug, Default)]

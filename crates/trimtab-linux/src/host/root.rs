@@ -46,6 +46,7 @@ thread_local! {
 pub struct Root {
     directory: OwnedFd,
     live: bool,
+    is_machine: bool,
     recorder: Option<Mutex<SysrootRecorder>>,
 }
 
@@ -66,12 +67,13 @@ impl ResolvedPath {
 impl Root {
     /// The running machine.
     pub fn live() -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(Path::new("/"))?, live: true, recorder: None })
+        let directory = open_root(Path::new("/"))?;
+        Ok(Self { directory, live: true, is_machine: true, recorder: None })
     }
 
     /// A recorded tree.
     pub fn recorded(path: &Path) -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(path)?, live: false, recorder: None })
+        Ok(Self { directory: open_root(path)?, live: false, is_machine: false, recorder: None })
     }
 
     /// The root directory, opened with `O_PATH`.
@@ -82,12 +84,12 @@ impl Root {
     /// The running machine, read through files only, like a recorded tree; keeps
     /// everything read for [`recording`](Self::recording).
     pub fn recording_live() -> std::io::Result<Self> {
-        Self::recording_of(Path::new("/"))
+        Ok(Self { is_machine: true, ..Self::recording_of(Path::new("/"))? })
     }
 
-    /// As [`recording_live`](Self::recording_live), for the tree at `path`.
-    pub(crate) fn recording_of(path: &Path) -> std::io::Result<Self> {
-        Ok(Self { directory: open_root(path)?, live: false, recorder: Some(Mutex::default()) })
+    /// A recorded tree whose reads are kept.
+    pub fn recording_of(path: &Path) -> std::io::Result<Self> {
+        Ok(Self { recorder: Some(Mutex::default()), ..Self::recorded(path)? })
     }
 
     /// Everything read so far; `None` if reads are not kept.
@@ -103,7 +105,7 @@ impl Root {
 
     /// The tree is the running machine, read through files only or not.
     pub fn is_this_machine(&self) -> bool {
-        self.live || self.recorder.is_some()
+        self.is_machine
     }
 
     /// Records bytes that come from no file as the file `path` of the recorded tree.

@@ -8,9 +8,8 @@ use std::path::Path;
 
 const NVME_IOCTL_ADMIN_CMD: libc::c_ulong = 0xC048_4E41;
 const GET_LOG_PAGE: u8 = 0x02;
-const SMART: u32 = 0x02;
 const ALL_NAMESPACES: u32 = 0xFFFF_FFFF;
-const SMART_BYTES: usize = 512;
+const PAGE_BYTES: usize = 512;
 /// Generous timeout: drives return their log much sooner.
 const TIMEOUT_MS: u32 = 2000;
 
@@ -35,13 +34,21 @@ struct NvmePassthruCommand {
 
 const _: () = assert!(size_of::<NvmePassthruCommand>() == 72);
 
-/// Reads the SMART log of the drive whose block device has this kernel name and device
-/// number.
+/// The logs that are read, by their identifiers.
+#[derive(Clone, Copy)]
+pub enum Log {
+    /// SMART / Health.
+    Smart = 0x02,
+    /// SMART / Health Extended of the Open Compute Project.
+    Ocp = 0xC0,
+}
+
+/// Reads a log of the drive whose block device has this kernel name and device number.
 ///
 /// # Errors
 /// `PermissionDenied` unless root; `NotFound` if the node is another device; an error if
 /// the drive rejects the command.
-pub fn smart_log(name: &str, of_major: u32, of_minor: u32) -> io::Result<[u8; SMART_BYTES]> {
+pub fn read(log: Log, name: &str, of_major: u32, of_minor: u32) -> io::Result<[u8; PAGE_BYTES]> {
     let node = Path::new("/dev").join(name);
     let device = fs::open(
         &node,
@@ -53,14 +60,14 @@ pub fn smart_log(name: &str, of_major: u32, of_minor: u32) -> io::Result<[u8; SM
     if !is_block || (major(stat.st_rdev), minor(stat.st_rdev)) != (of_major, of_minor) {
         return Err(io::ErrorKind::NotFound.into());
     }
-    let mut page = [0_u8; SMART_BYTES];
+    let mut page = [0_u8; PAGE_BYTES];
     let mut command = NvmePassthruCommand {
         opcode: GET_LOG_PAGE,
         namespace: ALL_NAMESPACES,
         address: page.as_mut_ptr() as u64,
-        data_bytes: SMART_BYTES as u32,
+        data_bytes: PAGE_BYTES as u32,
         // Number of dwords minus one, and the log identifier.
-        cdw10: ((SMART_BYTES as u32 / 4 - 1) << 16) | SMART,
+        cdw10: ((PAGE_BYTES as u32 / 4 - 1) << 16) | log as u32,
         timeout_ms: TIMEOUT_MS,
         ..NvmePassthruCommand::default()
     };
@@ -69,9 +76,10 @@ pub fn smart_log(name: &str, of_major: u32, of_minor: u32) -> io::Result<[u8; SM
     match unsafe { libc::ioctl(device.as_raw_fd(), NVME_IOCTL_ADMIN_CMD as _, &raw mut command) } {
         0 => Ok(page),
         // A positive result is the NVMe status with which the drive rejected the command.
-        status if status > 0 => {
-            Err(io::Error::other(format!("the drive refuses its SMART log, status {status:#x}")))
-        }
+        status if status > 0 => Err(io::Error::other(format!(
+            "the drive refuses its log {:02X}h, status {status:#x}",
+            log as u32
+        ))),
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -8,6 +8,9 @@ use crate::host::root::Root;
 use crate::host::{Place, drive};
 use crate::output::error::{of_named, one_line};
 use crate::sys::beneath::named;
+use crate::sys::nvme::{self, Log};
+use crate::wear::effect::PolicyEffect;
+use crate::wear::history::WearHistory;
 use crate::wear::{self, BYTES_MAX, DriveKind, RawCounter, ReadError, Reading, Waf, smartctl};
 use anyhow::Context as _;
 use serde::Serialize;
@@ -64,6 +67,8 @@ pub struct DriveWear {
     pub life_left: Option<LifeLeft>,
     /// Host writes against the warranty.
     pub warranty: Option<WarrantyState>,
+    /// Effect of the last change of a trim policy.
+    pub policy_effect: Option<PolicyEffect>,
     /// Counters of writes without a documented unit.
     pub raw_counters: Vec<RawCounter>,
     /// Contradictions and values that cannot be right.
@@ -137,6 +142,7 @@ pub fn assess(
         since,
         life_left,
         warranty,
+        policy_effect: None,
         raw_counters: reading.raw_counters,
         remarks,
     }
@@ -241,6 +247,18 @@ pub fn of_kernel(root: &Root, layer: &Layer) -> std::io::Result<Reading> {
     let serial = root.read(drive::device_directory(layer).join("serial"));
     let taken_unix_s = Some(crate::sys::clock::unix_ms() / 1000);
     Ok(Reading { model: drive::identity(root, layer).model, serial, taken_unix_s, ..reading })
+}
+
+/// Adds the NAND writes of an NVMe drive's OCP log, if it has one. smartctl does not read
+/// that log.
+pub fn add_ocp_log(layer: &Layer, reading: &mut Reading, history: Option<&WearHistory>) {
+    if layer.kind == LayerKind::Drive(Bus::Nvme)
+        && reading.nand_written.is_none()
+        && history.is_none_or(|history| history.may_have_nand(reading))
+        && let Ok(page) = nvme::read(Log::Ocp, &layer.name, layer.dev.major, layer.dev.minor)
+    {
+        wear::nvme::add_ocp_log(&page, reading);
+    }
 }
 
 fn with_smartctl(program: &Path, node: &str, device: Option<&str>) -> anyhow::Result<Reading> {

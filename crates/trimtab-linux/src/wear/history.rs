@@ -2,6 +2,7 @@
 //! for each drive, and a limited number.
 
 use crate::sys::beneath::{Dir, named};
+use crate::wear::effect::parts;
 use crate::wear::{Counter, Reading, Used, WafCounters};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -103,6 +104,36 @@ impl WearHistory {
         let earlier = || points.iter().filter(|point| point.unix_s < now);
         let recent = earlier().find(|point| now - point.unix_s <= PRESENT_S);
         recent.or_else(|| earlier().next_back()).cloned().map(Point::into_reading)
+    }
+
+    /// False if no reading of the drive has NAND writes. A drive may log each request for
+    /// a log that it lacks as an error, which smartd then reports.
+    pub fn may_have_nand(&self, reading: &Reading) -> bool {
+        let points = id(reading).and_then(|id| self.document.drives.get(&id));
+        points.is_none_or(|points| points.iter().any(|point| point.nand.is_some()))
+    }
+
+    /// Write amplification of parts of the time from `since` until the change at
+    /// `changed`, and from then until `reading`. Readings of other counters, and those
+    /// before a counter started over, do not count.
+    pub fn around(&self, reading: &Reading, since: u64, changed: u64) -> Option<[Vec<f64>; 2]> {
+        let (now, points) = (Point::of(reading)?, self.document.drives.get(&id(reading)?)?);
+        let counters = now.waf.as_ref()?;
+        let recent = points.iter().chain([&now]).filter(|point| point.unix_s >= since);
+        let mut same: Vec<(u64, &WafCounters)> = recent
+            .filter_map(|point| Some((point.unix_s, point.waf.as_ref()?)))
+            .filter(|(_, waf)| waf.source == counters.source && waf.unit == counters.unit)
+            .collect();
+        let has_reset = |pair: &[(u64, &WafCounters)]| {
+            pair[1].1.host < pair[0].1.host || pair[1].1.nand < pair[0].1.nand
+        };
+        let reset = same.windows(2).rposition(has_reset);
+        same.drain(..reset.map_or(0, |at| at + 1));
+        let (before, after) = same.split_at(same.partition_point(|(unix_s, _)| *unix_s < changed));
+        let parts_of = |side: &[(u64, &WafCounters)]| {
+            parts(&side.iter().map(|(_, counters)| *counters).collect::<Vec<_>>())
+        };
+        Some([parts_of(before), parts_of(after)])
     }
 
     /// Adds a reading, unless the last one is less than a day old.
@@ -223,6 +254,19 @@ mod tests {
         history.add(&reading("a", 500 * DAY_S, 9));
         history.add(&reading("a", 100 * DAY_S, 5));
         assert_eq!(bytes(history.before(&reading("a", 501 * DAY_S, 0))), Some(5));
+    }
+
+    #[test]
+    fn nand_writes_are_not_asked_for_where_no_reading_has_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut history = WearHistory::open(directory.path()).unwrap();
+        let without = |day: u64| reading("a", day * DAY_S, 5);
+        assert!(history.may_have_nand(&without(1)));
+        history.add(&without(1));
+        assert!(!history.may_have_nand(&without(2)));
+        history.add(&Reading { nand_written: without(2).host_written, ..without(2) });
+        history.add(&without(3));
+        assert!(history.may_have_nand(&without(4)), "one failed request is no proof");
     }
 
     #[test]

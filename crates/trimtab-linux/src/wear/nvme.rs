@@ -8,6 +8,9 @@ use serde_json::Value;
 /// Key of the log in smartctl's document; nvme-cli has its fields at the top.
 pub const HEALTH_LOG: &str = "nvme_smart_health_information_log";
 const WRITTEN: &str = "data_units_written";
+const PHYSICAL: &str = "OCP log C0h, physical media units written";
+/// GUID at the end of the OCP log. Other vendors' logs have the same number.
+const OCP_GUID: [u8; 16] = 0xAFD5_14C9_7C6F_4F9C_A4F2_BFEA_2810_AFC5_u128.to_le_bytes();
 /// nvme-cli gives kelvins, smartctl degrees Celsius. No drive is this hot.
 const KELVIN_MIN: i64 = 200;
 const CELSIUS_KELVIN: i64 = 273;
@@ -27,11 +30,25 @@ pub fn read(document: &Value, reading: &mut Reading, fields: &mut Fields) -> boo
         reading.protocol.get_or_insert_with(|| "NVMe".to_owned());
         health(log, reading, fields);
     }
-    reading.nand_written = nand;
-    if let (Some(host), Some(nand)) = (&reading.host_written, &reading.nand_written) {
-        reading.waf_counters = Some(WafCounters::of_bytes(host, nand));
-    }
+    set_physical_writes(reading, nand);
     true
+}
+
+fn set_physical_writes(reading: &mut Reading, nand: Option<Counter>) {
+    reading.nand_written = nand;
+    reading.waf_counters = reading
+        .host_written
+        .as_ref()
+        .zip(reading.nand_written.as_ref())
+        .map(|(host, nand)| WafCounters::of_bytes(host, nand));
+}
+
+/// Adds the bytes written to flash memory of an OCP log, unless the page is another log.
+pub(super) fn add_ocp_log(page: &[u8], reading: &mut Reading) {
+    let Some(written) = page.first_chunk().filter(|_| page.ends_with(&OCP_GUID)) else { return };
+    let bytes = u64::try_from(u128::from_le_bytes(*written));
+    let counter = |bytes| Counter { bytes, step_bytes: 1, source: PHYSICAL.to_owned() };
+    set_physical_writes(reading, bytes.ok().map(counter));
 }
 
 fn health(log: &Value, reading: &mut Reading, fields: &mut Fields) {
@@ -85,11 +102,7 @@ fn physical_writes(document: &Value, fields: &mut Fields) -> Option<Counter> {
             "physical media units written is not a whole number from 0 to 2^64 - 1".to_owned(),
         );
     }
-    Some(Counter {
-        bytes: bytes?,
-        step_bytes: 1,
-        source: "OCP log C0h, physical media units written".to_owned(),
-    })
+    Some(Counter { bytes: bytes?, step_bytes: 1, source: PHYSICAL.to_owned() })
 }
 
 impl From<&SmartLog> for Reading {

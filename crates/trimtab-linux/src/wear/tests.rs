@@ -76,6 +76,37 @@ fn ocp_physical_writes_give_a_waf() {
     assert_eq!(nand(&read(&beyond)), None);
 }
 
+/// Layout and GUID as in nvme-cli's `ocp-smart-extended-log.c`.
+#[test]
+fn ocp_page_gives_the_waf_of_its_json_and_other_pages_none() {
+    let mut page = [0_u8; 512];
+    page[..8].copy_from_slice(&[0, 0x50, 0xd6, 0xdc, 1, 0, 0, 0]);
+    page[494] = 3;
+    page[496..].copy_from_slice(&[
+        0xC5, 0xAF, 0x10, 0x28, 0xEA, 0xBF, 0xF2, 0xA4, 0x9C, 0x4F, 0x6F, 0x7C, 0xC9, 0x14, 0xD5,
+        0xAF,
+    ]);
+    let health = json!({ "data_units_written": 10_000 });
+    let with_page = |page: &[u8]| {
+        let mut reading = read(&health);
+        nvme::add_ocp_log(page, &mut reading);
+        reading
+    };
+    let json = read(&json!({
+        "data_units_written": 10_000,
+        "Physical media units written": { "hi": 0, "lo": 8_000_000_000_u64 },
+    }));
+    assert_eq!(with_page(&page), json);
+    assert_eq!(waf(&json), Some(1.5625));
+    let mut of_other_vendor = page;
+    of_other_vendor[511] ^= 1;
+    let mut too_much = page;
+    too_much[8] = 1;
+    for page in [&of_other_vendor[..], &too_much, &page[..511], &[]] {
+        assert_eq!(with_page(page), read(&health));
+    }
+}
+
 #[test]
 fn attribute_names_state_the_unit() {
     let reading = read(&ssd(&[

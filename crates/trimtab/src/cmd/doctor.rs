@@ -8,6 +8,7 @@ use crate::daemon::selection;
 use crate::mend;
 use anyhow::Context as _;
 use rustix::fs::FileType;
+use rustix::system::uname;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ Examples:
   trimtab doctor /home              the filesystem that /home is on
   trimtab doctor /dev/sda           a device
   trimtab doctor --json / | jq .diagnoses[0].verdict.kind
-  trimtab doctor / --record seen    keep what was read in the directory seen, for a bug report
+  trimtab doctor / --report seen    save anonymous data for a bug report in the directory seen
   trimtab doctor /home --fix        mend it: each step is shown and asked about
   trimtab doctor /home --fix --dry-run
                                     show the first steps, change nothing
@@ -55,7 +56,9 @@ killed --fix, doctor reports the record, and --undo reverts it.
 /usr/lib/systemd and /run, links included, and the output of `dmsetup table` and `dmsetup status` in
 dmsetup-table and dmsetup-status. --record writes such a tree. It contains the mount table and
 fstab, and crypttab and the kernel's command line if a diagnosis needs them: look at it before you
-share it. Serial numbers are removed; --serials keeps them.
+share it. Serial numbers are removed; --serials keeps them. --report writes one for a public bug
+report: serial numbers, UUIDs, the host name and names of mount points, volumes and labels become
+x1, x2 and so on, and comments and network mounts are left out. Models and firmware stay.
 
 A filesystem that does not answer within 2 s (a hung server or drive) is a finding, and its verdict
 is unknown.
@@ -83,15 +86,18 @@ pub struct DoctorArgs {
     /// Save all data that was read as a recorded tree in a new directory.
     #[arg(long, value_name = "DIR", conflicts_with = "sysroot")]
     record: Option<PathBuf>,
+    /// As --record, without what identifies the machine or its user: for a bug report.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["sysroot", "record"])]
+    report: Option<PathBuf>,
     /// Keep the drives' serial numbers in the recorded tree.
     #[arg(long, requires = "record")]
     serials: bool,
     /// Fix what needs no reboot and puts no data at risk; asks before each step (--yes:
     /// does not ask).
-    #[arg(long, requires = "paths", conflicts_with_all = ["all", "sysroot", "record"])]
+    #[arg(long, requires = "paths", conflicts_with_all = ["all", "sysroot", "record", "report"])]
     fix: bool,
     /// Undo the last --fix.
-    #[arg(long, conflicts_with_all = ["fix", "paths", "all", "sysroot", "record"])]
+    #[arg(long, conflicts_with_all = ["fix", "paths", "all", "sysroot", "record", "report"])]
     undo: bool,
     /// With --fix or --undo: show the steps without doing them.
     #[arg(long)]
@@ -106,6 +112,11 @@ impl DoctorArgs {
     /// True if the command applies or undoes fixes.
     pub fn changes_something(&self) -> bool {
         self.fix || self.undo
+    }
+
+    /// The directory for a recorded tree.
+    fn tree(&self) -> Option<&PathBuf> {
+        self.record.as_ref().or(self.report.as_ref())
     }
 
     /// The mounts that the command works on.
@@ -167,7 +178,7 @@ fn examine(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
             UsageError::missing(format!("cannot use '{}' as --sysroot: {e}", directory.display()))
                 .hint("give a directory")
         })?,
-        None if args.record.is_some() => Root::recording_live().context("cannot open /")?,
+        None if args.tree().is_some() => Root::recording_live().context("cannot open /")?,
         None => Root::live().context("cannot open /")?,
     };
     let mut failed: Vec<(String, anyhow::Error)> = Vec::new();
@@ -184,7 +195,7 @@ fn examine(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
         let mut survey = Survey::default();
         for path in &args.paths {
             let is_looked_at = root.is_this_machine() && !silent.contains(&path.as_path());
-            match examine_path(&doctor, path, is_looked_at, args.record.is_some()) {
+            match examine_path(&doctor, path, is_looked_at, args.tree().is_some()) {
                 Ok(diagnosis) => survey.diagnoses.push(diagnosis),
                 Err(error) => failed.push((path.display().to_string(), error)),
             }
@@ -203,8 +214,10 @@ fn examine(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
         !diagnoses.is_empty(),
         "found neither a mounted filesystem on a block device nor a drive"
     );
-    if let (Some(directory), Some(mut recording)) = (&args.record, root.recording()) {
-        if !args.serials {
+    if let (Some(directory), Some(mut recording)) = (args.tree(), root.recording()) {
+        if args.report.is_some() {
+            recording.anonymize(&uname().nodename().to_string_lossy());
+        } else if !args.serials {
             recording.forget_serials();
         }
         let files = recording
@@ -247,7 +260,7 @@ fn examine(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
         .map_or(code, |(_, error)| ExitCode::from(FailureKind::of(error).exit_status())))
 }
 
-/// Refuses a --sysroot that is no recorded tree, and a --record into a directory in use.
+/// Refuses a --sysroot that is no recorded tree, and to record into a directory in use.
 fn check_directories(args: &DoctorArgs, root: &Root) -> Result<(), UsageError> {
     if let Some(directory) = args.sysroot.as_ref().filter(|_| mountinfo::read(root).is_err()) {
         let what = format!(
@@ -259,7 +272,7 @@ fn check_directories(args: &DoctorArgs, root: &Root) -> Result<(), UsageError> {
     let is_used = |directory: &&PathBuf| {
         Dir::open(directory).and_then(|dir| dir.names()).is_ok_and(|names| !names.is_empty())
     };
-    if let Some(directory) = args.record.as_ref().filter(is_used) {
+    if let Some(directory) = args.tree().filter(is_used) {
         let what = format!(
             "'{}' is not empty, and a recorded tree needs a directory of its own",
             directory.display()

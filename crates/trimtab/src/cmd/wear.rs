@@ -1,5 +1,6 @@
 //! `trimtab wear`: host and NAND writes, write amplification, and life left of drives.
 
+use crate::apply::{self, PolicyChange, PolicyChangeKind, System};
 use crate::cmd::options::{file_name, positive};
 use crate::daemon::metrics;
 use crate::report::wear_metrics::render;
@@ -9,15 +10,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::block::Layer;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::error::{FailureKind, one_line};
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::session::journal::MountScope;
 use trimtab_linux::trim::resume::state_directory;
+use trimtab_linux::wear::Reading;
 use trimtab_linux::wear::assessment::{
-    DriveWear, Failure, Outcome, all_drives, assess, drives_of, from_file, of_drive,
+    DriveWear, Failure, Outcome, add_ocp_log, all_drives, assess, drives_of, from_file, of_drive,
     require_same_drive,
 };
+use trimtab_linux::wear::effect::PolicyEffect;
 use trimtab_linux::wear::history::WearHistory;
 use trimtab_linux::wear::outlook::Warranty;
 use trimtab_report::wear::text;
@@ -40,7 +44,10 @@ One reading of each drive a day is kept in /var/lib/trimtab/wear.json. Rates and
 command daily, for example from cron with --quiet.
 
 A counter whose unit is not documented is shown as a raw number and never converted. Write amplification is NAND writes divided by host
-writes; the range in parentheses is what whole steps of the two counters leave open.
+writes; the range in parentheses is what whole steps of the two counters leave open. NVMe drives count NAND writes in the log of the Open
+Compute Project (C0h), if they have it.
+
+After 'trimtab apply', the mean write amplification before and since is compared (95 % interval), if there are readings of both times.
 
 Exit status: 0 all drives were read, 1 at least one was not, 2 wrong usage.";
 
@@ -116,7 +123,7 @@ impl Args {
         }
     }
 
-    fn readings(&self) -> anyhow::Result<Vec<Outcome>> {
+    fn readings(&self, history: Option<&WearHistory>) -> anyhow::Result<Vec<Outcome>> {
         if !self.from.is_empty() {
             return Ok(self
                 .from
@@ -129,7 +136,11 @@ impl Args {
         let drives = if paths.is_empty() { all_drives(&root)? } else { drives_of(&root, &paths)? };
         Ok(drives
             .iter()
-            .map(|layer| (layer.node(), of_drive(&root, layer, self.device.as_deref())))
+            .map(|layer| {
+                let mut outcome = of_drive(&root, layer, self.device.as_deref());
+                outcome.iter_mut().for_each(|reading| add_ocp_log(layer, reading, history));
+                (layer.node(), outcome)
+            })
             .collect())
     }
 }
@@ -145,7 +156,8 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let warranty = args.warranty()?;
     args.require_device()?;
     let before = args.before.as_deref().map(from_file).transpose()?;
-    let readings = args.readings()?;
+    let opened = args.from.is_empty().then(|| WearHistory::open(&state_directory())).transpose();
+    let readings = args.readings(opened.as_ref().ok().and_then(Option::as_ref))?;
     if before.is_some() && readings.len() != 1 {
         let what = format!(
             "--before is the earlier reading of one drive, and {} are named",
@@ -153,15 +165,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         );
         return Err(UsageError::new(what).hint("name one drive or file").into());
     }
-    let mut history = args
-        .from
-        .is_empty()
-        .then(|| WearHistory::open(&state_directory()))
-        .transpose()
-        .unwrap_or_else(|error| {
-            context.remark(&format!("no earlier readings: {}", one_line(&error)));
-            None
-        });
+    let mut history = opened.unwrap_or_else(|error| {
+        context.remark(&format!("no earlier readings: {}", one_line(&error)));
+        None
+    });
+    let changes = if history.is_some() { policy_changes() } else { Vec::new() };
     let mut report = Report { drives: Vec::new(), failures: Vec::new() };
     for (subject, outcome) in readings {
         match outcome {
@@ -169,7 +177,11 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
                 before.as_ref().map_or(Ok(()), |before| require_same_drive(before, &reading))?;
                 let earlier = before.clone().or_else(|| history.as_ref()?.before(&reading));
                 history.iter_mut().for_each(|history| history.add(&reading));
-                report.drives.push(assess(subject, reading, earlier.as_ref(), warranty.as_ref()));
+                let policy_effect = history
+                    .as_ref()
+                    .and_then(|history| effect(&changes, &subject, &reading, history));
+                let wear = assess(subject, reading, earlier.as_ref(), warranty.as_ref());
+                report.drives.push(DriveWear { policy_effect, ..wear });
             }
             Err(error) => report.failures.push(Failure { subject, error }),
         }
@@ -192,6 +204,37 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(report.failures.first().map_or(ExitCode::SUCCESS, |failure| {
         ExitCode::from(FailureKind::of(&failure.error).exit_status())
     }))
+}
+
+/// Policies that `trimtab apply` applied or undid, with the drives below, oldest first.
+/// Empty if the journal cannot be read: the wear is known without it.
+fn policy_changes() -> Vec<(PolicyChange, Vec<Layer>)> {
+    let Ok(system) = System::new(None, None) else { return Vec::new() };
+    let mut changes = apply::events(&system).unwrap_or_default();
+    changes.retain(|change| change.what != PolicyChangeKind::PutBack);
+    let drives = |path: &Path| drives_of(&system.root, &[path]).unwrap_or_default();
+    let with_drives = |change: PolicyChange| {
+        let below = drives(&change.path);
+        (change, below)
+    };
+    changes.into_iter().map(with_drives).collect()
+}
+
+/// The effect of the last change on a drive, since the change before it.
+fn effect(
+    changes: &[(PolicyChange, Vec<Layer>)],
+    node: &str,
+    reading: &Reading,
+    history: &WearHistory,
+) -> Option<PolicyEffect> {
+    let is_below = |drives: &[Layer]| drives.iter().any(|drive| drive.node() == node);
+    let mut newest = changes.iter().rev().filter(|(_, drives)| is_below(drives));
+    let (last, _) = newest.next()?;
+    let since = newest.next().map_or(0, |(earlier, _)| earlier.unix_ms / 1000);
+    let [before, after] = history.around(reading, since, last.unix_ms / 1000)?;
+    let names = (last.path.display().to_string(), last.policy.clone());
+    let is_undone = last.what == PolicyChangeKind::Undone;
+    PolicyEffect::new(names, is_undone, last.unix_ms / 1000, [&before, &after])
 }
 
 fn complain(failures: &[Failure]) {

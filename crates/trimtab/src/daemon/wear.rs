@@ -4,7 +4,7 @@
 use std::path::Path;
 use trimtab_linux::host::block::{Bus, LayerKind};
 use trimtab_linux::host::root::Root;
-use trimtab_linux::wear::assessment::{all_drives, of_kernel};
+use trimtab_linux::wear::assessment::{add_ocp_log, all_drives, of_kernel};
 use trimtab_linux::wear::history::WearHistory;
 
 /// Adds a reading of every NVMe drive to the history in `state`, unless it has one of
@@ -14,7 +14,10 @@ pub fn read(root: &Root, state: &Path) -> anyhow::Result<()> {
     for layer in all_drives(root)?.iter().filter(|layer| layer.kind == LayerKind::Drive(Bus::Nvme))
     {
         // `trimtab wear` reports a drive that cannot be read.
-        of_kernel(root, layer).iter().for_each(|reading| history.add(reading));
+        if let Ok(mut reading) = of_kernel(root, layer) {
+            add_ocp_log(layer, &mut reading, Some(&history));
+            history.add(&reading);
+        }
     }
     history.save()
 }

@@ -443,6 +443,32 @@ proptest! {
     }
 }
 
+#[test]
+fn anonymous_tree_has_the_verdicts_of_its_machine() {
+    let verdicts = |root: &Root| {
+        let diagnoses = Doctor::new(root).unwrap().survey().diagnoses;
+        let mut kinds: Vec<_> = diagnoses.iter().map(|one| one.verdict.kind.name()).collect();
+        kinds.sort_unstable();
+        kinds
+    };
+    let mut changed = Vec::new();
+    for (name, text) in fixtures() {
+        let tree = unpack(&text);
+        let root = Root::recording_of(tree.path()).unwrap();
+        verdicts(&root);
+        let mut recording = root.recording().unwrap();
+        recording.anonymize("web1");
+        let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        recording.write(scratch.path()).unwrap();
+        let [of_machine, anonymous] =
+            [tree.path(), scratch.path()].map(|path| verdicts(&Root::recorded(path).unwrap()));
+        if anonymous != of_machine {
+            changed.push((name, of_machine, anonymous));
+        }
+    }
+    assert!(changed.is_empty(), "{changed:?}");
+}
+
 /// This machine and its recorded tree give the same verdict. A recorded tree cannot be
 /// recorded again.
 #[test]
@@ -469,6 +495,9 @@ fn doctor_record_gives_the_verdict_of_the_machine() {
         (one.0, one.1["diagnoses"].clone())
     };
     assert_eq!(strip(recorded), strip(read));
+    let anonymous = directory.path().join("anonymous");
+    let reported = examine(&["--report", anonymous.to_str().unwrap()]);
+    assert_eq!(reported.0, examine(&["--sysroot", anonymous.to_str().unwrap()]).0);
     assert_eq!(strip(examine(&["--sysroot", tree_name])), strip(examine(&[])));
     trimtab()
         .args(["doctor", "/", "--record", tree_name])

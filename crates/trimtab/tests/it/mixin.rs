@@ -1,13 +1,14 @@
 //! Rules and dashboards for Prometheus and Grafana (`packaging/mixin`), and the metrics
 //! they use.
 
-use crate::support::{have_tool, skip, trimtab};
+use crate::support::{have_tool, skip};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use trimtab::daemon::metrics::{Figures, MountVerdict, render};
 
 const DASHBOARDS: [&str; 3] = ["fleet.json", "host.json", "drive.json"];
 
@@ -82,21 +83,40 @@ fn promtool_accepts_rules_alerts_and_dashboards() {
     require_promtool(&["check", "rules", file.to_str().unwrap()], "");
 }
 
-/// Metrics that the daemon and `wear` write: all have a TYPE line, also without a sample.
+/// What the daemon writes for a filesystem.
+fn metrics_of_daemon() -> String {
+    let verdict = Some(MountVerdict { kind: "reaches", layers: String::new() });
+    let (mount_point, fs_type, policy) = ("/".into(), "ext4".into(), "idle".into());
+    let last_pass_unix_s = Some(0);
+    let known =
+        Figures { mount_point, fs_type, policy, verdict, last_pass_unix_s, ..Figures::default() };
+    render(&[known])
+}
+
+/// Names of the metrics that the daemon and `wear` write.
 fn written() -> BTreeSet<String> {
-    let scratch = tempfile::tempdir().unwrap();
-    let file = scratch.path().join("wear.prom");
-    let reading =
-        json!({ "smartctl": { "exit_status": 0 }, "device": { "protocol": "ATA" } }).to_string();
-    trimtab()
-        .args(["wear", "--from", "-", "--metrics"])
-        .arg(&file)
-        .write_stdin(reading)
-        .assert()
-        .success();
-    let text = trimtab::daemon::metrics::render(&[]) + &fs::read_to_string(&file).unwrap();
+    let text = metrics_of_daemon() + &crate::wear::metrics_of_drive();
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     types.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+}
+
+/// `TRIMTAB_SOAK_HOSTS=1000` sets the number of hosts.
+#[test]
+fn alerts_of_thirty_days_name_each_fault_and_no_other_host() {
+    if !["promtool", "prometheus", "python3"].into_iter().all(have_tool) {
+        return skip("prometheus and python3");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("trimtab.prom");
+    fs::write(&file, metrics_of_daemon() + &crate::wear::metrics_of_drive()).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/thirty_days.py");
+    let hosts = std::env::var("TRIMTAB_SOAK_HOSTS").unwrap_or_else(|_| "20".to_owned());
+    let mut command = Command::new("python3");
+    let output = command.arg(script).arg(mixin()).arg(hosts).arg(file).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success(), "{said}");
+    eprintln!("{said}");
 }
 
 #[test]

@@ -245,8 +245,8 @@ fn wear_reports_the_readable_of_several_files() {
     );
 }
 
-#[test]
-fn wear_metrics_hold_the_figures_of_the_document() {
+/// What `wear --metrics` writes for a drive that reports everything.
+pub fn metrics_of_drive() -> String {
     let files = Files::new();
     let (file, before) = (
         files.add("a.json", sata(11, 50, 95, 9).to_string()),
@@ -262,7 +262,12 @@ fn wear_metrics_hold_the_figures_of_the_document() {
         .arg(&metrics)
         .assert()
         .success();
-    let text = fs::read_to_string(&metrics).unwrap();
+    fs::read_to_string(&metrics).unwrap()
+}
+
+#[test]
+fn wear_metrics_hold_the_figures_of_the_document() {
+    let text = metrics_of_drive();
     let value = |name: &str| {
         text.lines()
             .find(|line| line.starts_with(&format!("{name}{{")))
