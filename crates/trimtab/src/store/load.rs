@@ -263,7 +263,7 @@ impl Store {
 }
 
 /// Sets what a row of `runs` has as columns.
-fn with_columns(row: &Row<'_>) -> rusqlite::Result<impl FnOnce(Run) -> Run> {
+fn with_columns(row: &Row<'_>) -> rusqlite::Result<impl FnOnce(Run) -> Run + use<>> {
     let (workload, target_label) = (row.get("workload")?, row.get("target_label")?);
     let policy = row.get("policy")?;
     let started_unix_ms = row.get::<_, i64>("started_unix_ms")?.cast_unsigned();
