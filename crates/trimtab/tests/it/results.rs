@@ -426,7 +426,7 @@ fn store_of_another_version_is_refused_by_every_command() {
             .assert()
             .code(1)
             .stdout("")
-            .stderr(contains("has version 1000, and this trimtab reads version 3"));
+            .stderr(contains("has version 1000, and this trimtab reads version 4"));
     }
 }
 
