@@ -43,16 +43,6 @@ impl<'py> FromPyObject<'_, 'py> for Threads {
     }
 }
 
-impl Threads {
-    /// The given number, or one per processor.
-    pub fn or_all(given: Option<Self>) -> usize {
-        given.map_or_else(
-            || std::thread::available_parallelism().map_or(1, usize::from),
-            |threads| threads.0,
-        )
-    }
-}
-
 fn shown(given: &Bound<'_, PyAny>) -> String {
     given.repr().map_or_else(|_| "that".to_owned(), |text| text.to_string())
 }
