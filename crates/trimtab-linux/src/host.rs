@@ -17,6 +17,7 @@ pub mod health;
 pub mod identity;
 pub mod interference;
 pub mod loops;
+pub mod memory;
 pub mod mountinfo;
 pub mod openers;
 pub mod processes;

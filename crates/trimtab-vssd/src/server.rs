@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_drive::interface::Interface;
 use trimtab_drive::spec::DriveSpec;
-use trimtab_linux::host::processes;
+use trimtab_linux::host::{memory, processes};
 use trimtab_linux::sys::interrupt;
 
 /// Options for attaching a drive.
@@ -76,6 +76,7 @@ impl Server {
     pub fn start(options: AttachOptions) -> anyhow::Result<(Self, Vec<String>)> {
         let runtime = Runtime::open()?;
         let mut remarks = runtime.clean_up()?;
+        memory::check_drive(&options.spec)?;
         let interface = Interface::of(&options.spec);
         let drive = match &options.data {
             Some(data) => {

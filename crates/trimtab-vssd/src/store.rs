@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use trimtab_drive::Extent;
-use trimtab_linux::host::processes::available_memory;
+use trimtab_linux::host::memory;
 use trimtab_linux::host::users;
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 
@@ -183,7 +183,7 @@ impl Store {
             self.credit.store(rest, Ordering::Relaxed);
             return Ok(());
         }
-        if available_memory().is_none_or(|free| free.0 > MEMORY_RESERVE + MEMORY_CHECK_BYTES) {
+        if memory::available().is_none_or(|free| free.0 > MEMORY_RESERVE + MEMORY_CHECK_BYTES) {
             self.credit.store(MEMORY_CHECK_BYTES, Ordering::Relaxed);
             return Ok(());
         }

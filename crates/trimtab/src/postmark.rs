@@ -7,7 +7,6 @@ pub mod config;
 pub mod details;
 pub mod directories;
 pub mod execution;
-pub mod memory;
 pub mod session;
 
 use self::config::PostmarkConfig;
@@ -22,10 +21,22 @@ use std::borrow::Cow;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::memory;
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::InterruptError;
 use trimtab_sim::run::Run;
+use trimtab_sim::workload::postmark::PostmarkSettings;
+
+/// Fails if these settings need more memory than is available.
+pub fn check_memory(settings: &PostmarkSettings) -> Result<(), UsageError> {
+    memory::check(
+        "the table of files and the text",
+        settings.memory(),
+        "use fewer or smaller files",
+    )
+}
 
 /// The JSON shape of a run.
 #[derive(Serialize)]

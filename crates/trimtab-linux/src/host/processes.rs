@@ -2,7 +2,6 @@
 
 use super::root::printable;
 use std::path::Path;
-use trimtab_drive::units::Bytes;
 
 /// The id of this boot; empty if the kernel does not report it.
 pub fn boot_id() -> String {
@@ -45,17 +44,6 @@ pub fn read_by_this_thread() -> u64 {
     io.lines().find_map(|line| line.strip_prefix("read_bytes:")?.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Memory available without swapping (`MemAvailable`); `None` if it is not reported.
-pub fn available_memory() -> Option<Bytes> {
-    available_in(&std::fs::read_to_string("/proc/meminfo").ok()?)
-}
-
-fn available_in(meminfo: &str) -> Option<Bytes> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(Bytes(kib.saturating_mul(1024)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,15 +56,5 @@ mod tests {
         let own = std::process::id();
         assert!(exists(own) && started(own).is_some() && command_line(own).is_some());
         assert!(!exists(u32::MAX) && started(u32::MAX).is_none());
-    }
-
-    #[test]
-    fn available_in_uses_units_of_1024_bytes() {
-        assert_eq!(
-            available_in("MemTotal:  8000000 kB\nMemAvailable:    1000000 kB\n"),
-            Some(Bytes(1_024_000_000))
-        );
-        assert_eq!(available_in(""), None);
-        assert!(available_memory().unwrap() > Bytes(1 << 20));
     }
 }

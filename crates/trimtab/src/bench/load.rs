@@ -15,6 +15,7 @@ use trimtab_drive::model;
 use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::memory;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::privileges;
 use trimtab_report::load;
@@ -117,6 +118,7 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
     let mut target = match &spec {
         TargetSpec::Drive(name) => {
             let drive = drives::load(name)?;
+            memory::check_drive(&drive.spec)?;
             specification.extend(recipe::drive_fields(&drive));
             drive_spec = Some(drive.spec.clone());
             let job = Job { mix: JobMix::Write, block: 1 << 20, depth: 4, ..Job::new("fill") };

@@ -15,6 +15,7 @@ use trimtab_drive::model;
 use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::memory;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::Workspace;
 use trimtab_linux::sys::privileges;
@@ -126,6 +127,7 @@ fn modelled(
     let minute = PtsMinute::Bytes(Nanos(flash.ftl.gc.idle_delay_ns.unwrap_or(0)));
     let plan = request.plan(minute, Bytes(spec.capacity_bytes), spec.logical_block_bytes)?;
     let depth = plan.depth_max().max(spec.interface.queue_depth);
+    memory::check_drive(&spec)?;
     let target = DriveTarget::new(model::build(&spec, request.seed)?, depth);
     Ok((BenchBlocks::Modelled(target), plan, spec))
 }

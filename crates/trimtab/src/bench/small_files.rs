@@ -4,7 +4,7 @@ use super::finish::{self, ProgressWatch};
 use super::modelled;
 use crate::cmd::bench::small_files::BenchPostmarkArgs;
 use crate::postmark::execution::dir_options;
-use crate::postmark::{details, memory};
+use crate::postmark::{check_memory, details};
 use crate::store::recipe::starts_now;
 use crate::target_spec::TargetSpec;
 use std::path::Path;
@@ -116,7 +116,7 @@ pub fn run(request: &BenchPostmarkArgs, context: &Context) -> anyhow::Result<Exi
     let options =
         DirOptions { fsync: request.fsync, direct: request.direct, ..dir_options(&settings) };
     options.check().map_err(UsageError::new)?;
-    memory::check(&settings)?;
+    check_memory(&settings)?;
     let job = PostmarkJob { request, settings, options };
     let ((mut run, end), workspace) = match &spec {
         TargetSpec::Directory(path) => job.on_directory(context, path)?,

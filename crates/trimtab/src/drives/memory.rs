@@ -26,8 +26,8 @@ pub struct MemoryShare<'a> {
 impl MemoryBudget {
     /// The budget of this machine at present.
     pub fn of_this_machine() -> Self {
-        let available = trimtab_linux::host::processes::available_memory()
-            .map_or(UNKNOWN, |available| available.0);
+        let available =
+            trimtab_linux::host::memory::available().map_or(UNKNOWN, |available| available.0);
         Self::new(available / 100 * SHARE_PERCENT)
     }
 

@@ -15,6 +15,7 @@ use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 use trimtab_drive::{Command, Extent};
+use trimtab_linux::host::memory;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::progress::{Progress, ProgressUnit};
@@ -131,6 +132,7 @@ fn replay(
     context: &Context,
 ) -> anyhow::Result<PolicyReplay> {
     let interface = Interface::of(spec);
+    memory::check_drive(spec)?;
     let mut drive = model::build(spec, request.seed)?;
     let filled = fill(drive.as_mut(), &interface, request.fill)?;
     let mut progress =

@@ -6,6 +6,7 @@ pub mod traced;
 use crate::store::recipe::starts_now;
 use traced::TraceInput;
 use trimtab_drive::spec::DriveSpec;
+use trimtab_linux::host::memory;
 use trimtab_sim::run::{Run, TargetKind};
 use trimtab_sim::runner::{Observer, RunEnd};
 pub use trimtab_sim::simulate::{Addresses, Amount, loops};
@@ -25,6 +26,7 @@ pub fn run(
     plan: &DriveSimulationPlan,
     observer: &mut dyn Observer,
 ) -> anyhow::Result<(Run, RunEnd)> {
+    memory::check_drive(spec)?;
     // The run starts here.
     let mut header =
         starts_now("simulate", Vec::new(), TargetKind::ModelledDrive, label, "", plan.seed);

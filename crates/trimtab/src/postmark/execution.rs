@@ -5,7 +5,6 @@ use super::classic::{Stamps, Totals};
 use super::config::PostmarkConfig;
 use super::details;
 use super::directories::{Locations, LockedDirectory, Names, hold, in_the_way};
-use super::memory;
 use crate::store::recipe::starts_now;
 use anyhow::{Context as _, bail};
 use std::io::Write;
@@ -103,7 +102,7 @@ pub fn run(
         observer.with_context(|| format!("cannot access {}", config.first_location().display()))?;
     let settings = config.run_settings();
     settings.check().map_err(|error| UsageError::new(error.to_string()))?;
-    memory::check(&settings)?;
+    super::check_memory(&settings)?;
     let mut paths: Vec<PathBuf> =
         config.locations.iter().map(|location| location.path().to_owned()).collect();
     if paths.is_empty() {

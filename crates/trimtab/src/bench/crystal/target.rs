@@ -9,6 +9,7 @@ use crate::target_spec::TargetSpec;
 use trimtab_drive::model;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::memory;
 use trimtab_linux::output::Context;
 use trimtab_linux::target::block::{BlockFile, BlockOptions, device};
 use trimtab_linux::target::null::NullBlocks;
@@ -78,6 +79,7 @@ pub fn open(
         }
         TargetSpec::Drive(name) => {
             let spec = drives::load(name)?.spec;
+            memory::check_drive(&spec)?;
             let depth = spec.interface.queue_depth.max(queue_depth_max);
             BenchBlocks::Modelled(DriveTarget::new(model::build(&spec, request.seed)?, depth))
         }

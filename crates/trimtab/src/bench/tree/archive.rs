@@ -8,7 +8,7 @@ use std::path::Path;
 use std::rc::Rc;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
-use trimtab_linux::host::processes::available_memory;
+use trimtab_linux::host::memory;
 use trimtab_linux::sys::beneath::named::{self, Streams};
 use trimtab_sim::workload::tree::{TreeBuilder, TreeList};
 
@@ -95,7 +95,7 @@ impl<R: Read> Read for RatioLimitedReader<R> {
 
 /// Half of the available memory, because contents are kept until the end.
 fn memory_for_contents() -> Bytes {
-    available_memory().map_or(Bytes(4 << 30), |available| Bytes(available.0 / 2))
+    memory::available().map_or(Bytes(4 << 30), |available| Bytes(available.0 / 2))
 }
 
 fn decompressed<R: Read + 'static>(mut file: BufReader<R>) -> io::Result<Box<dyn Read>> {
