@@ -95,12 +95,17 @@ pub const KEEP_DEFAULT: f64 = 0.5;
 const SHARE: RangeInclusive<f64> = 0.0..=1.0;
 
 /// Grammar of fault specifications, for help and error messages.
-pub const GRAMMAR: &str = "  power-cut[:on=KIND][,keep=SHARE]                   on 'trimtab drive power DRIVE cut' (which
-                                                     works without this, too; writes before it are then safe)
+pub const GRAMMAR: &str = "  power-cut[:on=KIND][,keep=SHARE]
+      'trimtab drive power DRIVE cut' keeps SHARE (0 to 1) of the cached pages [0.5]; its --within
+      counts requests of KIND [any]. Without this fault, writes before a cut are safe
   read-error|write-error|trim-error|flush-error:p=P|range=OFFSET+LENGTH
-  latency:p=P,add=TIME[,on=KIND]                     KIND is read, write, trim, flush or any
-  trim:ignore|half[=SHARE]|stale|pattern=BYTE        TRIM obeyed not at all, in part, or not seen by reads
-  flush:ignore                                       flushes answered but not carried out";
+      with probability P, or in a range
+  latency:p=P,add=TIME[,on=KIND]
+      requests of KIND (read, write, trim, flush or any) take TIME longer with probability P
+  trim:ignore|half[=SHARE]|stale|pattern=BYTE
+      TRIM obeyed not at all, in part, or not seen by reads
+  flush:ignore
+      flushes answered but not carried out";
 
 impl FromStr for Fault {
     type Err = String;

@@ -15,7 +15,7 @@ Examples:
   trimtab apply idle:budget=2ms /home      with settings (trimtab study prints them)
   trimtab apply batched:nightly=3h /srv
   trimtab apply online /home               set the discard mount option in /etc/fstab
-  trimtab apply none /home                 remove both
+  trimtab apply none /home                 remove discard, and stop the daemon's trims
   trimtab apply idle / --dry-run           only show what would change
   trimtab apply --undo                     undo the last change
   trimtab apply idle / --sysroot ./image   configure a system that is not running

@@ -37,8 +37,7 @@ Examples:
   trimtab doctor --json / | jq .diagnoses[0].verdict.kind
   trimtab doctor / --report seen    save anonymous data for a bug report in the directory seen
   trimtab doctor /home --fix        mend it: each step is shown and asked about
-  trimtab doctor /home --fix --dry-run
-                                    show the first steps, change nothing
+  trimtab doctor /home --fix --dry-run   only show the first steps
   trimtab doctor --undo             undo what --fix did last
 
 Without --fix and --undo, doctor changes nothing and opens no device. Like every command, it first

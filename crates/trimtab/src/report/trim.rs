@@ -72,6 +72,12 @@ fn table_text(report: &TrimReport) -> String {
         if f.refused.len() > 10 {
             lines.push(format!("{}: and {} more refused", f.path, f.refused.len() - 10));
         }
+        if f.fs_type == "ext4" && f.requests > 0 && f.returned_bytes == 0 && f.refused.is_empty() {
+            lines.push(format!(
+                "{}: nothing to trim: ext4 skips block groups that were trimmed since mounting",
+                f.path
+            ));
+        }
         lines.extend(f.remarks.iter().map(|r| format!("{}: {r}", f.path)));
     }
     let first = report.filesystems.iter().filter_map(named_line).map(|line| prose(&line));

@@ -153,7 +153,7 @@ pub fn steady_size(target: &BenchBlocks, settings: &CrystalSettings) -> Bytes {
 /// "bench crystal", with the assumption behind its announced amount.
 fn what(workload: &Crystal) -> String {
     if workload.is_timed() {
-        format!("bench crystal, on a drive of {ASSUMED_RATE}/s,")
+        format!("bench crystal (at {ASSUMED_RATE}/s)")
     } else {
         "bench crystal".to_owned()
     }

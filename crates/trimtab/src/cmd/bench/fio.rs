@@ -13,8 +13,8 @@ Examples:
   trimtab bench fio jobs.fio /dev/sdb --destroy /dev/sdb
   trimtab bench fio jobs.fio drive:nvme-tlc-500gb     on a modelled drive, in virtual time")]
 pub struct BenchFioArgs {
-    /// The job file. Supported keys: rw, rwmixread, bs, iodepth, size, offset, io_size,
-    /// number_ios, rate, rate_iops, random_distribution, percentage_random, norandommap,
+    /// The job file. Supported keys: rw, rwmixread, bs, bssplit, blockalign, iodepth, size,
+    /// offset, io_size, number_ios, rate, rate_iops, random_distribution, percentage_random, norandommap,
     /// ramp_time, runtime, time_based, loops, fsync, zero_buffers,
     /// buffer_compress_percentage, randseed, stonewall, thinktime, numjobs; as in fio
     /// also readwrite, blocksize, rwmixwrite and fdatasync.

@@ -19,10 +19,9 @@ The first lines state predictions with intervals that hold nine in ten figures o
 A measured drive of the class writes 0.96 to 1.19 times its rated random writes, in the median 1.08 times; the predictions include that.
 
 Examples:
-  trimtab drive from-datasheet pe8110 --capacity 960GB --interface pcie4 --sequential-read 6500 --sequential-write 1700 \\
-      --random-read 900000 --random-write 70000 --dwpd 1 > pe8110.toml
-  trimtab drive from-datasheet big --capacity 3.84TB --sequential-write 6750 --raw 4200GiB --draws 20 > big.toml
-  trimtab drive simulate --drive ./pe8110.toml --workload random --capacity 8GiB")]
+  trimtab drive from-datasheet new --capacity 960GB --random-write 70000 > new.toml
+  trimtab drive from-datasheet big --capacity 3.84TB --raw 4200GiB --draws 20 > big.toml
+  trimtab drive simulate --drive ./new.toml --workload random --capacity 8GiB")]
 pub struct Args {
     /// Name of the drive: lower-case letters, digits, '.', '-' and '_'.
     name: String,

@@ -97,7 +97,7 @@ pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
                 spec.description.clone(),
             ]);
         }
-        let hint = "The third column counts the figures' sources by kind; 'trimtab drive show \
+        let hint = "The third column counts sources, each of one or more values; 'trimtab drive show \
             NAME' lists them.\nUse a drive as drive:NAME, or your own file as \
             drive:FILE.toml ('trimtab drive show NAME --toml' prints a template).";
         [on_screen(&table), prose(hint), of_rates(), learned(&twins), noticed(&odd)].concat()

@@ -23,8 +23,7 @@ pub struct DrivePowerArgs {
     /// Cut the power, or restore it.
     #[arg(value_name = "cut|on")]
     power: Power,
-    /// With 'cut': cut the power at a random one of the next N requests that count (see
-    /// 'power-cut' in 'drive attach --help').
+    /// With 'cut': cut the power at a random one of the next N requests.
     #[arg(long, value_name = "N")]
     within: Option<u64>,
 }

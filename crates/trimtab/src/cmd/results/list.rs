@@ -11,7 +11,7 @@ use trimtab_report::layout::on_screen;
 use trimtab_report::run::instant;
 use trimtab_study::document::{NarrowLayout, Table};
 
-/// List stored runs, newest last.
+/// List stored runs in the order they were kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +28,7 @@ pub struct ResultsListArgs {
     /// Studies instead of single runs.
     #[arg(long, conflicts_with = "study")]
     studies: bool,
-    /// Only the newest N.
+    /// Only the last N kept.
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
 }
