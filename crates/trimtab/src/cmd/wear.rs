@@ -1,10 +1,11 @@
 //! `trimtab wear`: host and NAND writes, write amplification, and life left of drives.
 
 use crate::apply::{self, PolicyChange, PolicyChangeKind, System};
-use crate::cmd::options::{file_name, positive};
+use crate::cmd::options::positive;
 use crate::daemon::metrics;
 use crate::report::wear_metrics::render;
 use anyhow::Context as _;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -74,7 +75,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     before: Option<PathBuf>,
     /// Also write metrics for Prometheus' node exporter into this file.
-    #[arg(long, value_name = "FILE.prom", value_parser = file_name("prom"))]
+    #[arg(long, value_name = "FILE.prom", value_parser = prom_file())]
     metrics: Option<PathBuf>,
     /// Tell smartctl how the drive is connected, for drives behind RAID controllers and
     /// USB bridges: smartctl's option -d.
@@ -145,6 +146,10 @@ impl Args {
     }
 }
 
+fn prom_file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| metrics::require_name(&path).map(|()| path))
+}
+
 #[derive(Serialize)]
 struct Report {
     drives: Vec<DriveWear>,
@@ -196,8 +201,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         context.remark(&format!("this reading is not kept: {}", one_line(&error)));
     }
     if let Some(path) = &args.metrics {
-        metrics::write(path, &render(&report.drives))
-            .with_context(|| format!("cannot write '{}'", path.display()))?;
+        metrics::write(path, &render(&report.drives))?;
     }
     context.report("wear", 1, &report, || text(&report.drives, output::width()))?;
     complain(&report.failures);

@@ -660,6 +660,20 @@ fn daemon_config_error_names_line_and_key() {
         .assert()
         .success()
         .stdout(predicate::str::contains("budget=2ms"));
+    let text = std::fs::read_to_string(&config).unwrap();
+    for (metrics, status, why) in [
+        ("/dev/null", 2, "toml:3: metrics: '/dev/null' is a device; name a file ending in .prom"),
+        ("/no/such/a.prom", 1, "cannot open the directory of '/no/such/a.prom'"),
+        ("/proc/a.prom", 1, "cannot write '/proc/a.prom'"),
+    ] {
+        if status == 1 && !crate::support::have_root() {
+            continue;
+        }
+        let own = format!("{}/trimtab.prom", set.directory.path().display());
+        std::fs::write(&config, text.replace(&own, metrics)).unwrap();
+        let check = trimtab().args(["daemon", "--check", "--config"]).arg(&config).assert();
+        check.code(status).stderr(predicate::str::contains(why).and(one_line()));
+    }
     trimtab()
         .args(["daemon", "--check", "--config", "/no/such/file"])
         .assert()

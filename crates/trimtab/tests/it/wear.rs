@@ -216,9 +216,17 @@ fn wear_refuses_bad_documents_with_one_line() {
         &["--device", "sat;x"],
         &["--from", "-", "--all"],
         &["--years", "3"],
+        &["--metrics", "foo"],
+        &["--metrics", "-"],
+        &["--metrics", ".prom"],
     ] {
         trimtab().arg("wear").args(usage).assert().code(2).stdout("");
     }
+    trimtab()
+        .args(["wear", "--metrics", "/dev/null"])
+        .assert()
+        .code(2)
+        .stderr(contains("'/dev/null' is a device; name a file ending in .prom"));
 }
 
 #[test]
