@@ -1,10 +1,11 @@
 //! Earlier readings of this machine's drives, in the state directory: at most one a day
 //! for each drive, and a limited number.
 
-use crate::sys::beneath::{Dir, named};
+use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
 use crate::wear::effect::parts;
 use crate::wear::{Counter, Reading, Used, WafCounters};
 use anyhow::Context as _;
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// File name in the state directory.
 pub const FILE: &str = "wear.json";
+const LOCK: &str = "wear.lock";
 const VERSION: u32 = 1;
 const BYTES_MAX: u64 = 32 << 20;
 /// Readings kept for each drive: more than a year.
@@ -72,7 +74,8 @@ impl Default for Document {
 pub struct WearHistory {
     path: PathBuf,
     document: Document,
-    is_changed: bool,
+    /// Readings since the file was read.
+    added: Vec<Reading>,
 }
 
 impl WearHistory {
@@ -95,7 +98,7 @@ impl WearHistory {
                 return Err(error).with_context(|| format!("cannot read '{}'", path.display()));
             }
         };
-        Ok(Self { path, document, is_changed: false })
+        Ok(Self { path, document, added: Vec::new() })
     }
 
     /// The oldest reading of the last 30 days, or the last one before them.
@@ -148,7 +151,7 @@ impl WearHistory {
         points.push(point);
         points.drain(..points.len().saturating_sub(POINTS_MAX));
         self.forget_oldest();
-        self.is_changed = true;
+        self.added.push(reading.clone());
     }
 
     fn forget_oldest(&mut self) {
@@ -165,16 +168,22 @@ impl WearHistory {
         }
     }
 
-    /// Replaces the file as a whole, if there is a new reading.
+    /// Adds the new readings to the file, also if another process has changed it since.
+    /// Replaces it as a whole.
     pub fn save(&self) -> anyhow::Result<()> {
-        if !self.is_changed {
+        if self.added.is_empty() {
             return Ok(());
         }
         let doing = || format!("cannot write '{}'", self.path.display());
         let directory = self.path.parent().with_context(doing)?;
-        let directory = Dir::make_sheltered(directory).with_context(doing)?;
-        let text = serde_json::to_vec(&self.document)?;
-        directory.write_atomically(FILE, 0o600, |file| file.write_all(&text)).with_context(doing)
+        let parent = Dir::make_sheltered(directory).with_context(doing)?;
+        // Other users cannot open this file, so they cannot hold the lock.
+        let (lock, _) = parent.open_or_create(LOCK, PRIVATE_FILE).with_context(doing)?;
+        flock(&lock, FlockOperation::LockExclusive).with_context(doing)?;
+        let mut newest = Self::open(directory)?;
+        self.added.iter().for_each(|reading| newest.add(reading));
+        let text = serde_json::to_vec(&newest.document)?;
+        parent.write_atomically(FILE, 0o600, |file| file.write_all(&text)).with_context(doing)
     }
 }
 
@@ -230,6 +239,27 @@ mod tests {
             None,
             "the drive read longest ago is forgotten first"
         );
+    }
+
+    /// Each writer opens the file before any of them saves.
+    #[test]
+    fn save_by_several_at_once_loses_no_reading() {
+        let directory = tempfile::tempdir().unwrap();
+        let opened = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let (opened, path) = (&opened, directory.path());
+                scope.spawn(move || {
+                    let mut history = WearHistory::open(path).unwrap();
+                    opened.wait();
+                    history.add(&reading(&number.to_string(), DAY_S, number));
+                    history.save().unwrap();
+                });
+            }
+        });
+        let text = std::fs::read(directory.path().join(FILE)).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(document["drives"].as_object().unwrap().len(), 8, "{document}");
     }
 
     #[test]
