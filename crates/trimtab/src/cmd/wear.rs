@@ -191,6 +191,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             Err(error) => report.failures.push(Failure { subject, error }),
         }
     }
+    if let Some(path) = &args.metrics {
+        metrics::write(path, &render(&report.drives, &report.failures))?;
+    }
     if report.drives.is_empty()
         && let Some(Failure { error, .. }) = report.failures.pop()
     {
@@ -199,9 +202,6 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     }
     if let Some(Err(error)) = history.map(|history| history.save()) {
         context.remark(&format!("this reading is not kept: {}", one_line(&error)));
-    }
-    if let Some(path) = &args.metrics {
-        metrics::write(path, &render(&report.drives))?;
     }
     context.report("wear", 1, &report, || text(&report.drives, output::width()))?;
     complain(&report.failures);

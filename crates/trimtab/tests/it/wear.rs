@@ -273,6 +273,20 @@ pub fn metrics_of_drive() -> String {
     fs::read_to_string(&metrics).unwrap()
 }
 
+/// What `wear --metrics` writes if no drive can be read.
+pub fn metrics_of_unread_drive() -> String {
+    let files = Files::new();
+    let metrics = files.0.path().join("trimtab-wear.prom");
+    let mut wear = trimtab();
+    wear.args(["wear", "--from"]).arg(files.add("sda", "{")).arg("--metrics").arg(&metrics);
+    wear.assert().code(1).stdout("");
+    let text = fs::read_to_string(&metrics).unwrap();
+    let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let device = files.0.path().join("sda").display().to_string();
+    assert_eq!(samples, [format!("trimtab_drive_unread{{device=\"{device}\"}} 1")]);
+    text
+}
+
 #[test]
 fn wear_metrics_hold_the_figures_of_the_document() {
     let text = metrics_of_drive();
