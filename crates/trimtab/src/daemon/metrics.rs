@@ -54,6 +54,9 @@ pub struct Figures {
     pub wait_seconds_max: f64,
     /// End of the last complete pass, in seconds since 1970; `None` if unknown.
     pub last_pass_unix_s: Option<u64>,
+    /// Time since which the daemon knows the filesystem under this policy, in seconds
+    /// since 1970; `None` if it is not trimmed.
+    pub first_seen_unix_s: Option<u64>,
     /// A pass is in progress.
     pub running: bool,
     /// The filesystem does not answer.
@@ -80,7 +83,7 @@ const VERDICT: [Metric<Figures>; 1] = [(
     |f| f.verdict.as_ref().map(|_| 1.0),
 )];
 
-const METRICS: [Metric<Figures>; 13] = [
+const METRICS: [Metric<Figures>; 14] = [
     (
         "trimtab_filesystem_answers",
         "gauge",
@@ -130,6 +133,12 @@ const METRICS: [Metric<Figures>; 13] = [
     ("trimtab_last_pass_timestamp_seconds", "gauge", "End of the last complete pass.", |f| {
         f.last_pass_unix_s.map(|s| s as f64)
     }),
+    (
+        "trimtab_first_seen_timestamp_seconds",
+        "gauge",
+        "Time since which the daemon knows the filesystem under this policy.",
+        |f| f.first_seen_unix_s.map(|s| s as f64),
+    ),
     ("trimtab_pass_running", "gauge", "1 while a pass is in progress.", |f| {
         Some(f64::from(u8::from(f.running)))
     }),

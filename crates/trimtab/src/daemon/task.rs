@@ -173,7 +173,13 @@ impl Task {
         set_aside.iter().for_each(|set_aside| say(&format!("{shown}: {set_aside}")));
         let remembered = remembered.for_counter(counter.name(), counter.restarts_at_boot(), &boot);
         let driver = Driver::new(rule.policy.build(&remembered.state()), PATIENCE);
-        control.figures().last_pass_unix_s = remembered.last_pass_unix_s;
+        let is_same_policy = remembered.policy == rule.policy.name();
+        let first_seen = remembered.first_seen_unix_s.filter(|_| is_same_policy);
+        {
+            let mut figures = control.figures();
+            figures.last_pass_unix_s = remembered.last_pass_unix_s;
+            figures.first_seen_unix_s = first_seen.or(Some(unix_now().0 / 1_000_000_000));
+        }
         let mut task = Self {
             common,
             control,
@@ -582,10 +588,12 @@ impl Task {
 
     fn save(&mut self) {
         self.saved = Instant::now();
+        let figures = self.control.figures().clone();
         let remembered = FilesystemState {
             counter: self.counter.name().to_owned(),
             boot: self.boot.clone(),
-            last_pass_unix_s: self.control.figures().last_pass_unix_s,
+            last_pass_unix_s: figures.last_pass_unix_s,
+            first_seen_unix_s: figures.first_seen_unix_s,
             ..FilesystemState::of(
                 self.rule.policy.name(),
                 self.driver.policy().state(),
