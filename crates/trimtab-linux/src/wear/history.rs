@@ -43,6 +43,18 @@ impl Point {
         Some(Self { unix_s: reading.taken_unix_s?, host, nand, waf, used })
     }
 
+    /// A counter, or the rated life used, is lower in `later`, from the same source.
+    fn is_before_reset(&self, later: &Self) -> bool {
+        let counters = [(&self.host, &later.host), (&self.nand, &later.nand)];
+        let fell = |(before, after): (&Option<Counter>, &Option<Counter>)| {
+            let pair = before.as_ref().zip(after.as_ref());
+            pair.is_some_and(|(a, b)| a.source == b.source && b.bytes < a.bytes)
+        };
+        let used = self.used.as_ref().zip(later.used.as_ref());
+        counters.into_iter().any(fell)
+            || used.is_some_and(|(a, b)| a.source == b.source && b.percent < a.percent)
+    }
+
     fn into_reading(self) -> Reading {
         let taken_unix_s = Some(self.unix_s);
         Reading {
@@ -101,12 +113,16 @@ impl WearHistory {
         Ok(Self { path, document, added: Vec::new() })
     }
 
-    /// The oldest reading of the last 30 days, or the last one before them.
+    /// The oldest reading of the last 30 days, or the newest one before them. Readings
+    /// before a counter started over count only if there is none since.
     pub fn before(&self, reading: &Reading) -> Option<Reading> {
-        let (points, now) = (self.document.drives.get(&id(reading)?)?, reading.taken_unix_s?);
-        let earlier = || points.iter().filter(|point| point.unix_s < now);
-        let recent = earlier().find(|point| now - point.unix_s <= PRESENT_S);
-        recent.or_else(|| earlier().next_back()).cloned().map(Point::into_reading)
+        let (now, points) = (Point::of(reading)?, self.document.drives.get(&id(reading)?)?);
+        let end = points.partition_point(|point| point.unix_s < now.unix_s);
+        let mut earlier = &points[..end];
+        let reset = earlier.windows(2).rposition(|pair| pair[0].is_before_reset(&pair[1]));
+        earlier = &earlier[reset.map_or(0, |at| at + 1)..];
+        let recent = earlier.iter().find(|point| now.unix_s - point.unix_s <= PRESENT_S);
+        recent.or_else(|| earlier.last()).cloned().map(Point::into_reading)
     }
 
     /// False if no reading of the drive has NAND writes. A drive may log each request for
@@ -275,6 +291,20 @@ mod tests {
             [Some(100), Some(120), Some(125), None]
         );
         assert_eq!(bytes(history.before(&reading("b", 126 * DAY_S, 0))), None);
+    }
+
+    /// The counter starts over between day 105 and day 110, and again before day 118.
+    #[test]
+    fn before_is_no_reading_from_before_a_reset() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut history = WearHistory::open(directory.path()).unwrap();
+        for (day, bytes) in [(100, 900), (105, 950), (110, 3), (115, 30)] {
+            history.add(&reading("a", day * DAY_S, bytes));
+        }
+        let before = |day: u64, now: u64| bytes(history.before(&reading("a", day * DAY_S, now)));
+        assert_eq!(before(117, 40), Some(3));
+        assert_eq!(before(118, 1), Some(3), "there is no reading since the second reset");
+        assert_eq!(before(108, 960), Some(900), "the resets are later");
     }
 
     #[test]
