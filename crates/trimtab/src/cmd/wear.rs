@@ -15,7 +15,7 @@ use trimtab_linux::host::block::Layer;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::error::{FailureKind, one_line};
 use trimtab_linux::output::{self, Context};
-use trimtab_linux::session::journal::MountScope;
+use trimtab_linux::session::journal::{self, MountScope};
 use trimtab_linux::trim::resume::state_directory;
 use trimtab_linux::wear::Reading;
 use trimtab_linux::wear::assessment::{
@@ -23,7 +23,7 @@ use trimtab_linux::wear::assessment::{
     require_same_drive,
 };
 use trimtab_linux::wear::effect::PolicyEffect;
-use trimtab_linux::wear::history::WearHistory;
+use trimtab_linux::wear::history::{self, WearHistory};
 use trimtab_linux::wear::outlook::Warranty;
 use trimtab_report::wear::text;
 
@@ -50,7 +50,7 @@ Compute Project (C0h), if they have it.
 
 After 'trimtab apply', the mean write amplification before and since is compared (95 % interval), if there are readings of both times.
 
-Exit status: 0 all drives were read, 1 at least one was not, 2 wrong usage.";
+Exit status: 0 all drives were read, 1 at least one was not or the readings cannot be kept, 2 wrong usage.";
 
 /// A warranty limit below this lacks its unit.
 const TBW_MIN: Bytes = Bytes(1_000_000_000);
@@ -170,8 +170,20 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         );
         return Err(UsageError::new(what).hint("name one drive or file").into());
     }
+    let mut is_kept = true;
+    // A user who may not access the readings keeps none.
+    let mut complain_of_history = |what: &str, error: &anyhow::Error| {
+        let text = format!("{what}: {}", one_line(error));
+        if journal::is_denied(error) {
+            return context.remark(&text);
+        }
+        is_kept = false;
+        output::complain(&text);
+    };
     let mut history = opened.unwrap_or_else(|error| {
-        context.remark(&format!("no earlier readings: {}", one_line(&error)));
+        let path = state_directory().join(history::FILE);
+        let what = format!("no reading is kept until you move '{}' away", path.display());
+        complain_of_history(&what, &error);
         None
     });
     let changes = if history.is_some() { policy_changes() } else { Vec::new() };
@@ -201,13 +213,15 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Err(error);
     }
     if let Some(Err(error)) = history.map(|history| history.save()) {
-        context.remark(&format!("this reading is not kept: {}", one_line(&error)));
+        complain_of_history("this reading is not kept", &error);
     }
     context.report("wear", 1, &report, || text(&report.drives, output::width()))?;
     complain(&report.failures);
-    Ok(report.failures.first().map_or(ExitCode::SUCCESS, |failure| {
-        ExitCode::from(FailureKind::of(&failure.error).exit_status())
-    }))
+    Ok(match report.failures.first() {
+        Some(failure) => ExitCode::from(FailureKind::of(&failure.error).exit_status()),
+        None if is_kept => ExitCode::SUCCESS,
+        None => ExitCode::FAILURE,
+    })
 }
 
 /// Policies that `trimtab apply` applied or undid, with the drives below, oldest first.

@@ -368,3 +368,19 @@ fn wear_without_a_reporting_drive_prints_an_empty_document() {
     assert_eq!(drives(trimtab().arg("wear")), Vec::<Value>::new());
     trimtab().arg("wear").assert().success().stdout(contains("no drive that reports wear"));
 }
+
+#[test]
+fn wear_with_unusable_history_fails_and_leaves_it_as_it_is() {
+    for text in ["{\"version\":", "{\"version\":2,\"drives\":{}}"] {
+        let files = Files::new();
+        let file = files.add("wear.json", text);
+        let said = format!("no reading is kept until you move '{}' away: ", file.display());
+        trimtab()
+            .env("TRIMTAB_STATE_DIR", files.0.path())
+            .args(["wear", "--quiet"])
+            .assert()
+            .code(1)
+            .stderr(contains(said));
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+}
