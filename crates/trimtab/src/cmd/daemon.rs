@@ -10,7 +10,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::error::{USAGE, one_line};
-use trimtab_linux::output::{self, Context};
+use trimtab_linux::output::{self, Context, plain_line};
 use trimtab_linux::session::journal::MountScope;
 use trimtab_linux::sys::beneath::named::{self, Streams};
 
@@ -194,5 +194,5 @@ fn text(checked: &ConfigCheck) -> String {
             .filter(|remark| !remark.contains("is not mounted"))
             .map(|remark| format!("  {remark}")),
     );
-    lines.join("\n")
+    lines.iter().map(|line| plain_line(line)).collect::<Vec<_>>().join("\n")
 }

@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::path::Path;
 use trimtab_drive::discards::Amount;
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::plain;
 use trimtab_linux::sys::beneath::Dir;
 use trimtab_linux::sys::clock::unix_now;
 
@@ -185,9 +186,9 @@ pub(crate) fn of_table<T>(
     text
 }
 
-/// Escapes a label's value. Mount points may contain any character.
+/// Escapes a label's value. Mount points and models may contain any character.
 fn escaped(value: &str) -> String {
-    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+    plain(value).replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
 
 /// Fails unless the name ends in `.prom`: the exporter reads no other file, and a wrong
@@ -250,6 +251,7 @@ mod tests {
     fn render_escapes_labels_and_explains_metrics() {
         let figures = Figures {
             mount_point: "/a\"b\\c\nd".into(),
+            fs_type: "\u{1b}[2J\u{202e}".into(),
             sent: Amount::new(1, 4096),
             running: true,
             ..Figures::default()
@@ -257,7 +259,7 @@ mod tests {
         let text = render(&[figures]);
         assert!(
             text.contains(
-                r#"trimtab_sent_bytes_total{mountpoint="/a\"b\\c\nd",fstype="",policy=""} 4096"#
+                r#"trimtab_sent_bytes_total{mountpoint="/a\"b\\c\nd",fstype="�[2J�",policy=""} 4096"#
             ),
             "{text}"
         );

@@ -96,13 +96,14 @@ pub struct Task {
     shown: String,
 }
 
-/// Logs a line. The journal adds the time; without a journal, the line has it.
+/// Logs one line, without control characters. The journal adds the time; without a
+/// journal, the line has it.
 pub fn say(text: &str) {
-    use trimtab_linux::output::plain;
+    let text = trimtab_linux::output::plain_line(text);
     if to_journal() {
-        anstream::eprintln!("{}", plain(text));
+        anstream::eprintln!("{text}");
     } else {
-        anstream::eprintln!("{} {}", chrono::Utc::now().format("%Y-%m-%dT%H:%M:%SZ"), plain(text));
+        anstream::eprintln!("{} {text}", chrono::Utc::now().format("%Y-%m-%dT%H:%M:%SZ"));
     }
 }
 

@@ -660,6 +660,12 @@ fn daemon_config_error_names_line_and_key() {
         .assert()
         .success()
         .stdout(predicate::str::contains("budget=2ms"));
+    let forged = set.config(&rule(Path::new("/no\\nsuch: forged\\u001b[2J"), "idle"));
+    let checked = trimtab().args(["daemon", "--check", "--config"]).arg(&forged).assert();
+    let shown = String::from_utf8(checked.success().get_output().stdout.clone()).unwrap();
+    assert_eq!(shown.trim_end().lines().count(), 2, "the head and one rule: {shown:?}");
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+    let config = set.config(&rule(Path::new("/"), "idle:budget=2ms"));
     let text = std::fs::read_to_string(&config).unwrap();
     for (metrics, status, why) in [
         ("/dev/null", 2, "toml:3: metrics: '/dev/null' is a device; name a file ending in .prom"),
