@@ -384,3 +384,26 @@ fn wear_with_unusable_history_fails_and_leaves_it_as_it_is() {
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
     }
 }
+
+/// The days and percentages are those of the documents; 4,102,444,800 s is 2100-01-01.
+#[test]
+fn wear_says_why_two_readings_give_no_rate() {
+    let files = Files::new();
+    let base = files.add("base.json", sata(100, 1000, 1700, 20).to_string());
+    let mut future = sata(200, 2000, 3400, 30);
+    future["local_time"]["time_t"] = json!(4_102_444_800_u64);
+    for (now, said) in [
+        (sata(150, 1100, 1900, 10), "not known: rated life used fell from 20 % to 10 %"),
+        (sata(100, 1000, 1700, 20), "not known: the two readings are of the same second"),
+        (future, "the reading is dated in the future, so it gives no rate"),
+    ] {
+        let now = files.add("now.json", now.to_string());
+        let wear = || {
+            let mut wear = trimtab();
+            wear.args(["wear", "--before"]).arg(&base).arg("--from").arg(&now);
+            wear
+        };
+        wear().assert().success().stdout(contains(said));
+        assert_eq!(drives(&mut wear())[0]["life_left"], Value::Null);
+    }
+}
