@@ -17,6 +17,8 @@ pub const ENDING_DAYS: f64 = 180.0;
 pub const WAF_HIGH: f64 = 5.0;
 /// A reading of this age is old.
 pub const OLD_DAYS: f64 = 30.0;
+/// A greater ratio, or number of days or hours, cannot be right.
+const FIGURE_MAX: f64 = 1e9;
 /// Rows of the list of the worst.
 const WORST: usize = 10;
 const DAYS_OF_YEAR: f64 = 365.0;
@@ -150,14 +152,15 @@ impl FleetDrive {
         planned_years: f64,
         now_unix_s: f64,
     ) -> Self {
-        let is_ratio = |value: &f64| value.is_finite() && *value >= 0.0;
+        let is_ratio = |value: &f64| (0.0..=FIGURE_MAX).contains(value);
         let recent = drive
             .since
             .as_ref()
             .and_then(|since| since.waf.as_ref())
             .map(|waf| waf.value)
             .filter(is_ratio);
-        let age_days = drive.power_on_hours.map(|hours| hours as f64 / HOURS_OF_DAY);
+        let power_on_hours = drive.power_on_hours.filter(|hours| *hours as f64 <= FIGURE_MAX);
+        let age_days = power_on_hours.map(|hours| hours as f64 / HOURS_OF_DAY);
         let at_present = drive.life_left.as_ref().and_then(|left| left.days).filter(is_ratio);
         let so_far = || match (age_days?, drive.used_percent?) {
             (_, 100..) => Some(0.0),
@@ -186,7 +189,7 @@ impl FleetDrive {
                 .or_else(|| drive.waf_lifetime.as_ref().map(|waf| waf.value).filter(is_ratio)),
             waf_is_recent: recent.is_some(),
             used_percent: drive.used_percent,
-            power_on_hours: drive.power_on_hours,
+            power_on_hours,
             read_days_ago,
             life_left_days,
             service_years,

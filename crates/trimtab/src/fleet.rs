@@ -106,6 +106,10 @@ fn add_found(all: &mut Hosts, host: &str, file: &Path) {
 
 fn add(all: &mut Hosts, host: &str, file: &Path) {
     let document = named::read(file, BYTES_MAX).context("cannot be read").and_then(|bytes| {
+        anyhow::ensure!(
+            !bytes.trim_ascii().is_empty(),
+            "is empty: the command on that host failed"
+        );
         serde_json::from_slice::<HostDocument>(&bytes)
             .context("is not a document of 'trimtab doctor --json' or 'trimtab wear --json'")
     });

@@ -533,6 +533,18 @@ fn documents_of_this_program_are_read() {
     assert_eq!(drive["life_left_days"].as_f64().map(|days| (days * 10.0).round()), Some(4849.0));
 }
 
+#[test]
+fn figures_that_cannot_be_right_are_left_out() {
+    let collection = Collection::new();
+    let drives = [drive("/dev/sda", 1 << 60, 5, 1e300, Some(1e300))];
+    collection.add("a/wear.json", wear(&drives, &[]));
+    let (status, report) = collection.report();
+    let drive = &report["drives"][0];
+    let left_out = ["waf", "power_on_hours", "life_left_days", "service_years"];
+    assert_eq!((status, left_out.map(|key| drive[key].is_null())), (0, [true; 4]), "{drive:#}");
+    assert_eq!(report["counts"]["waf_high"], 0);
+}
+
 trait Tap: Sized {
     fn tap(self, act: impl FnOnce(&Self)) -> Self {
         act(&self);
@@ -603,6 +615,7 @@ fn unusable_files_are_listed_and_the_rest_is_reported() {
     for (file, why) in [
         ("good-doctor.json", "second diagnosis of its host"),
         ("cut/doctor.json", "EOF"),
+        ("empty/wear.json", "is empty: the command on that host failed"),
         ("later/doctor.json", "version 2"),
         ("foreign/doctor.json", "not of 'trimtab doctor"),
         ("failed/wear.json", "trimtab failed there: no drive"),
