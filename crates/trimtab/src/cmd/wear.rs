@@ -161,6 +161,11 @@ struct Report {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let warranty = args.warranty()?;
     args.require_device()?;
+    let mut files = std::collections::BTreeSet::new();
+    if let Some(twice) = args.from.iter().find(|file| !files.insert(*file)) {
+        let what = format!("--from '{}' is named twice", twice.display());
+        return Err(UsageError::new(what).hint("name each file once").into());
+    }
     let before = args.before.as_deref().map(from_file).transpose()?;
     let opened = args.from.is_empty().then(|| WearHistory::open(&state_directory())).transpose();
     let readings = args.readings(opened.as_ref().ok().and_then(Option::as_ref))?;

@@ -216,6 +216,7 @@ fn wear_refuses_bad_documents_with_one_line() {
         &["--device", "sat;x"],
         &["--from", "-", "--all"],
         &["--years", "3"],
+        &["--from", "x", "y", "x"],
         &["--metrics", "foo"],
         &["--metrics", "-"],
         &["--metrics", ".prom"],
