@@ -76,7 +76,7 @@ fn first_sections(fleet: &Fleet) -> Vec<Section> {
         (
             "ending",
             counts.ending,
-            format!("drives whose rated life ends within {ENDING_DAYS} days"),
+            format!("drives whose rated life has ended or ends within {ENDING_DAYS} days"),
         ),
         (
             "wears too fast",
@@ -103,7 +103,10 @@ fn first_sections(fleet: &Fleet) -> Vec<Section> {
         (
             "old readings",
             counts.readings_old,
-            format!("drives whose wear was read more than {OLD_DAYS} days ago; collect it again"),
+            format!(
+                "drives whose wear was read more than {OLD_DAYS} days ago, or by a clock in the \
+                    future; collect it again"
+            ),
         ),
         (
             "drives not read",
@@ -134,12 +137,13 @@ fn first_sections(fleet: &Fleet) -> Vec<Section> {
 fn words(problem: &Problem, planned_years: f64) -> String {
     let words = match &problem.kind {
         ProblemKind::Harmed { what } => what.clone(),
-        ProblemKind::Ending { life_left_days } if *life_left_days <= 0.0 => {
-            "the rated life is used up".to_owned()
-        }
-        ProblemKind::Ending { life_left_days } => {
-            format!("the rated life ends in {}", time(*life_left_days))
-        }
+        ProblemKind::Ending { life_left_days } => match *life_left_days {
+            0.0 => "the rated life is used up".to_owned(),
+            days if days < 0.0 => {
+                format!("the rated life ended {} ago, if the rate stayed", time(-days))
+            }
+            days => format!("the rated life ends in {}", time(days)),
+        },
         ProblemKind::WearsFast { service_years } => {
             format!(
                 "the rated life ends after {} years of service, {planned_years} are planned",
@@ -151,9 +155,16 @@ fn words(problem: &Problem, planned_years: f64) -> String {
     words + &age(problem.old_days)
 }
 
-/// The age of an old reading.
+/// The age of an old reading, or of one in the future.
 fn age(old_days: Option<f64>) -> String {
-    old_days.map_or_else(String::new, |days| format!(" (read {} ago)", time(days)))
+    old_days.map_or_else(String::new, |days| match days < 0.0 {
+        true => format!(" (dated {} in the future: its clock is wrong)", time(-days)),
+        false => format!(" (read {} ago)", time(days)),
+    })
+}
+
+fn life_left(days: f64) -> String {
+    if days < 0.0 { format!("ended {} ago", time(-days)) } else { time(days) }
 }
 
 fn blocked(fleet: &Fleet) -> Option<Section> {
@@ -202,9 +213,9 @@ fn wear(fleet: &Fleet) -> Option<Section> {
     );
     let explained = format!(
         "WAF is the write amplification since the earlier reading of the host, else \
-            over the drive's life. Life left is at the present rate, else at the mean rate \
-            so far. Service is the time under power until the rated life is used up; \
-            planned are {} years.",
+            over the drive's life. Life left is at the rate before the reading, else at the \
+            mean rate so far, less the age of the reading. Service is the time under power \
+            until the rated life is used up; planned are {} years.",
         fleet.planned_years
     );
     let blocks = [SectionBlock::Table(policies)]
@@ -242,7 +253,7 @@ fn table_of_drives<'a>(
             drive.host_written_bytes.map_or_else(String::new, |bytes| Bytes(bytes).to_string()),
             drive.waf.map_or_else(String::new, waf),
             drive.used_percent.map_or_else(String::new, |percent| format!("{percent} %")),
-            drive.life_left_days.map_or_else(String::new, time) + &age(drive.old_days()),
+            drive.life_left_days.map_or_else(String::new, life_left) + &age(drive.old_days()),
             drive
                 .service_years
                 .map_or_else(String::new, |years| format!("{} years", three_digits(years))),

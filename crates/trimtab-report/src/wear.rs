@@ -109,7 +109,15 @@ fn unknown_life(drive: &DriveWear) -> String {
         (Some(_), None) => {
             "not known yet: that needs a reading of another day, or --before FILE".to_owned()
         }
-        (Some(_), Some(_)) => "not known: the two readings give no rate".to_owned(),
+        (Some(percent), Some(since)) => match since.used_percent {
+            Some(before) if before > percent => {
+                format!("not known: rated life used fell from {before} % to {percent} %")
+            }
+            _ if since.unix_s.is_some() && since.unix_s == drive.taken_unix_s => {
+                "not known: the two readings are of the same second".to_owned()
+            }
+            _ => "not known: the two readings give no rate".to_owned(),
+        },
     }
 }
 

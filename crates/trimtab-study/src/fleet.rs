@@ -6,7 +6,7 @@ use alloc::borrow::ToOwned as _;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
-use documents::{HostDiagnosis, HostDrive, HostFinding, HostLayer, Hosts, UnreadFile};
+use documents::{FUTURE_S, HostDiagnosis, HostDrive, HostFinding, HostLayer, Hosts, UnreadFile};
 use serde::Serialize;
 
 /// A drive with less life left is ending. The alerts in packaging/mixin have the same
@@ -17,6 +17,8 @@ pub const ENDING_DAYS: f64 = 180.0;
 pub const WAF_HIGH: f64 = 5.0;
 /// A reading of this age is old.
 pub const OLD_DAYS: f64 = 30.0;
+/// A greater ratio, or number of days or hours, cannot be right.
+const FIGURE_MAX: f64 = 1e9;
 /// Rows of the list of the worst.
 const WORST: usize = 10;
 const DAYS_OF_YEAR: f64 = 365.0;
@@ -57,7 +59,7 @@ pub struct FleetCounts {
     pub ending: usize,
     /// Drives with a write amplification above [`WAF_HIGH`].
     pub waf_high: usize,
-    /// Drives whose reading is older than [`OLD_DAYS`].
+    /// Drives whose reading is older than [`OLD_DAYS`] or dated in the future.
     pub readings_old: usize,
     /// Drives that TRIM harms in the way that it is sent.
     pub harmed: usize,
@@ -130,9 +132,11 @@ pub struct FleetDrive {
     pub used_percent: Option<u64>,
     /// Hours under power.
     pub power_on_hours: Option<u64>,
-    /// Age of the reading in days; `None` if the document has no time.
+    /// Age of the reading in days, negative in the future; `None` if the document has no
+    /// time.
     pub read_days_ago: Option<f64>,
-    /// Days left at the reading, at the present rate, else at the mean rate so far.
+    /// Days left now, at the rate before the reading, else at the mean rate so far.
+    /// Negative if the life has ended since the reading.
     pub life_left_days: Option<f64>,
     /// Years under power until the rated life is used up.
     pub service_years: Option<f64>,
@@ -148,14 +152,15 @@ impl FleetDrive {
         planned_years: f64,
         now_unix_s: f64,
     ) -> Self {
-        let is_ratio = |value: &f64| value.is_finite() && *value >= 0.0;
+        let is_ratio = |value: &f64| (0.0..=FIGURE_MAX).contains(value);
         let recent = drive
             .since
             .as_ref()
             .and_then(|since| since.waf.as_ref())
             .map(|waf| waf.value)
             .filter(is_ratio);
-        let age_days = drive.power_on_hours.map(|hours| hours as f64 / HOURS_OF_DAY);
+        let power_on_hours = drive.power_on_hours.filter(|hours| *hours as f64 <= FIGURE_MAX);
+        let age_days = power_on_hours.map(|hours| hours as f64 / HOURS_OF_DAY);
         let at_present = drive.life_left.as_ref().and_then(|left| left.days).filter(is_ratio);
         let so_far = || match (age_days?, drive.used_percent?) {
             (_, 100..) => Some(0.0),
@@ -164,9 +169,15 @@ impl FleetDrive {
             (0.0, _) => None,
             (age, used) => Some(age * (100.0 - used as f64) / used as f64),
         };
-        let life_left_days = at_present.or_else(so_far);
+        let left_at_reading = at_present.or_else(so_far);
         let service_years =
-            age_days.zip(life_left_days).map(|(age, left)| (age + left) / DAYS_OF_YEAR);
+            age_days.zip(left_at_reading).map(|(age, left)| (age + left) / DAYS_OF_YEAR);
+        let read_days_ago =
+            drive.taken_unix_s.map(|taken| (now_unix_s - taken as f64) / SECONDS_OF_DAY);
+        // A life that was used up at the reading ended at an unknown time.
+        let since = read_days_ago.unwrap_or_default().max(0.0);
+        let life_left_days =
+            left_at_reading.map(|left| if left > 0.0 { left - since } else { left });
         Self {
             host: host.to_owned(),
             device: drive.subject.clone(),
@@ -178,10 +189,8 @@ impl FleetDrive {
                 .or_else(|| drive.waf_lifetime.as_ref().map(|waf| waf.value).filter(is_ratio)),
             waf_is_recent: recent.is_some(),
             used_percent: drive.used_percent,
-            power_on_hours: drive.power_on_hours,
-            read_days_ago: drive
-                .taken_unix_s
-                .map(|taken| (now_unix_s - taken as f64) / SECONDS_OF_DAY),
+            power_on_hours,
+            read_days_ago,
             life_left_days,
             service_years,
             wears_fast: service_years.is_some_and(|years| years < planned_years),
@@ -193,9 +202,11 @@ impl FleetDrive {
         self.life_left_days.is_some_and(|days| days < ENDING_DAYS)
     }
 
-    /// The reading is older than [`OLD_DAYS`]: its age in days.
+    /// The reading is older than [`OLD_DAYS`], or a wrong clock dates it in the future:
+    /// its age in days.
     pub fn old_days(&self) -> Option<f64> {
-        self.read_days_ago.filter(|days| *days > OLD_DAYS)
+        let is_future = |days: f64| days < -FUTURE_S / SECONDS_OF_DAY;
+        self.read_days_ago.filter(|days| *days > OLD_DAYS || is_future(*days))
     }
 
     /// The write amplification is above [`WAF_HIGH`].
@@ -237,7 +248,7 @@ pub struct Problem {
     pub host: String,
     /// The drive, filesystem or device.
     pub subject: String,
-    /// Age of the reading that shows it, in days, if it is old.
+    /// Age of the reading that shows it, in days, if it is old or in the future.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old_days: Option<f64>,
     /// Kind of problem.
@@ -256,7 +267,7 @@ pub enum ProblemKind {
     },
     /// The rated life ends soon.
     Ending {
-        /// Days left.
+        /// Days left; negative if it has ended.
         life_left_days: f64,
     },
     /// The drive wears faster than planned.

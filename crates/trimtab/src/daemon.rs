@@ -531,7 +531,7 @@ impl Daemon {
         self.metrics_written = Some(Instant::now());
         self.ask_all();
         if let Err(error) = metrics::write(&path, &metrics::render(&self.figures())) {
-            self.say_once(format!("cannot write metrics to {}: {error}", path.display()));
+            self.say_once(format!("the metrics are not written: {error:#}"));
         }
     }
 }

@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use trimtab_linux::output::error::{of_named, one_line};
 use trimtab_linux::sys::beneath::{Dir, ResolvedObject, named};
+use trimtab_linux::sys::clock::unix_now;
 use trimtab_study::fleet::documents::{HostDocument, Hosts, UnreadFile};
 
 /// Largest file, in bytes.
@@ -34,8 +35,7 @@ pub fn read(paths: &[PathBuf]) -> anyhow::Result<Hosts> {
             continue;
         }
         for child in children(path).with_context(|| format!("cannot list '{}'", path.display()))? {
-            let is_directory = ResolvedObject::look_up(&child)
-                .is_ok_and(|found| found.kind() == FileType::Directory);
+            let is_directory = is_directory(&child);
             if is_directory && !child.is_symlink() {
                 add_directory(&mut all, &child);
             } else if is_directory || is_json(&child) {
@@ -46,10 +46,16 @@ pub fn read(paths: &[PathBuf]) -> anyhow::Result<Hosts> {
     Ok(all)
 }
 
+/// Entries that are not hidden.
 fn children(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut names = Dir::open(directory)?.names()?;
+    names.retain(|name| !name.as_encoded_bytes().starts_with(b"."));
     names.sort();
     Ok(names.into_iter().map(|name| directory.join(name)).collect())
+}
+
+fn is_directory(path: &Path) -> bool {
+    ResolvedObject::look_up(path).is_ok_and(|found| found.kind() == FileType::Directory)
 }
 
 fn is_json(path: &Path) -> bool {
@@ -70,10 +76,15 @@ fn host_of(path: &Path, directory: Option<&OsStr>) -> String {
 fn add_directory(all: &mut Hosts, directory: &Path) {
     let host = directory.file_name().unwrap_or_default().to_string_lossy();
     match children(directory) {
-        Ok(children) => children
-            .iter()
-            .filter(|child| is_json(child))
-            .for_each(|child| add_found(all, &host, child)),
+        Ok(children) => children.iter().for_each(|child| {
+            if is_json(child) {
+                add_found(all, &host, child);
+            } else if is_directory(child) {
+                let why = "is a directory in the directory of a host, and is not read";
+                let hint = format!("to read its hosts, name '{}' as PATH", directory.display());
+                not_read(all, child, format!("{why}; {hint}"));
+            }
+        }),
         Err(error) => not_read(all, directory, error.to_string()),
     }
 }
@@ -95,14 +106,20 @@ fn add_found(all: &mut Hosts, host: &str, file: &Path) {
 
 fn add(all: &mut Hosts, host: &str, file: &Path) {
     let document = named::read(file, BYTES_MAX).context("cannot be read").and_then(|bytes| {
+        anyhow::ensure!(
+            !bytes.trim_ascii().is_empty(),
+            "is empty: the command on that host failed"
+        );
         serde_json::from_slice::<HostDocument>(&bytes)
             .context("is not a document of 'trimtab doctor --json' or 'trimtab wear --json'")
     });
-    let added = document
-        .map_err(|error| one_line(&error))
-        .and_then(|document| all.hosts.entry(host.to_owned()).or_default().add(document));
-    if let Err(why) = added {
-        not_read(all, file, why);
+    match document {
+        Err(error) => not_read(all, file, one_line(&error)),
+        Ok(document) => {
+            let host = all.hosts.entry(host.to_owned()).or_default();
+            let added = host.add(document, &file.display().to_string(), unix_now().as_secs_f64());
+            all.unread.extend(added.err());
+        }
     }
 }
 

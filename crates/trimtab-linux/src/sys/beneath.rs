@@ -23,6 +23,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use trimtab_drive::usage::quoted;
 
 /// Mode of files that other users need not read.
 pub const PRIVATE_FILE: u32 = 0o600;
@@ -174,12 +175,17 @@ impl Dir {
         {
             return Ok(());
         }
-        let why = if named::is_trusted(stat.st_uid) {
-            "others may write to it"
+        Err(if named::is_trusted(stat.st_uid) {
+            self.open_to_others(&stat)
         } else {
-            "it belongs to another user"
-        };
-        Err(self.refused(why))
+            self.refused("it belongs to another user")
+        })
+    }
+
+    fn open_to_others(&self, stat: &Stat) -> io::Error {
+        let path = quoted(&self.path.to_string_lossy());
+        let mode = stat.st_mode & 0o7777;
+        self.refused(&format!("others may write to it (mode {mode:o}); run 'chmod go-w {path}'"))
     }
 
     /// Opens the directory of a user-named file, and returns the file's name in it.
@@ -280,9 +286,7 @@ impl Dir {
             return Err(self.refused(&format!("it belongs to another user (uid {})", stat.st_uid)));
         }
         if stat.st_mode & OTHERS_WRITE != 0 && !(may_be_sticky && stat.st_mode & STICKY != 0) {
-            return Err(
-                self.refused(&format!("others may write to it (mode {:o})", stat.st_mode & 0o7777))
-            );
+            return Err(self.open_to_others(&stat));
         }
         Ok(())
     }

@@ -21,6 +21,9 @@ use trimtab_drive::usage::UsageError;
 /// Name of standard input on the command line.
 pub const STDIN: &str = "-";
 
+/// A clock may be ahead by this many seconds.
+const CLOCK_ERROR_S: u64 = 86_400;
+
 /// Wear of one drive. Absent values are not reported by the drive, or have no documented
 /// unit.
 #[derive(Debug, Serialize)]
@@ -95,9 +98,17 @@ pub fn assess(
     before: Option<&Reading>,
     warranty: Option<&Warranty>,
 ) -> DriveWear {
+    let now_unix_s = crate::sys::clock::unix_ms() / 1000;
+    let is_future = reading.taken_unix_s.is_some_and(|taken| taken > now_unix_s + CLOCK_ERROR_S);
+    let before = before.filter(|_| !is_future);
     let since = before.map(|before| Since::new(before, &reading));
     let life_left = before.and_then(|before| LifeLeft::new(before, &reading));
     let mut remarks = reading.remarks.clone();
+    if is_future {
+        remarks.push(
+            "the reading is dated in the future, so it gives no rate: a clock is wrong".to_owned(),
+        );
+    }
     if since.as_ref().is_some_and(|since| since.went_back) {
         remarks.push(
             "a counter is lower than in the earlier reading: it was reset, so it gives no rate"

@@ -1,10 +1,11 @@
 //! Earlier readings of this machine's drives, in the state directory: at most one a day
 //! for each drive, and a limited number.
 
-use crate::sys::beneath::{Dir, named};
+use crate::sys::beneath::{Dir, PRIVATE_FILE, named};
 use crate::wear::effect::parts;
 use crate::wear::{Counter, Reading, Used, WafCounters};
 use anyhow::Context as _;
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// File name in the state directory.
 pub const FILE: &str = "wear.json";
+const LOCK: &str = "wear.lock";
 const VERSION: u32 = 1;
 const BYTES_MAX: u64 = 32 << 20;
 /// Readings kept for each drive: more than a year.
@@ -39,6 +41,18 @@ impl Point {
         let (host, nand) = (reading.host_written.clone(), reading.nand_written.clone());
         let (waf, used) = (reading.waf_counters.clone(), reading.used.clone());
         Some(Self { unix_s: reading.taken_unix_s?, host, nand, waf, used })
+    }
+
+    /// A counter, or the rated life used, is lower in `later`, from the same source.
+    fn is_before_reset(&self, later: &Self) -> bool {
+        let counters = [(&self.host, &later.host), (&self.nand, &later.nand)];
+        let fell = |(before, after): (&Option<Counter>, &Option<Counter>)| {
+            let pair = before.as_ref().zip(after.as_ref());
+            pair.is_some_and(|(a, b)| a.source == b.source && b.bytes < a.bytes)
+        };
+        let used = self.used.as_ref().zip(later.used.as_ref());
+        counters.into_iter().any(fell)
+            || used.is_some_and(|(a, b)| a.source == b.source && b.percent < a.percent)
     }
 
     fn into_reading(self) -> Reading {
@@ -72,7 +86,8 @@ impl Default for Document {
 pub struct WearHistory {
     path: PathBuf,
     document: Document,
-    is_changed: bool,
+    /// Readings since the file was read.
+    added: Vec<Reading>,
 }
 
 impl WearHistory {
@@ -95,15 +110,19 @@ impl WearHistory {
                 return Err(error).with_context(|| format!("cannot read '{}'", path.display()));
             }
         };
-        Ok(Self { path, document, is_changed: false })
+        Ok(Self { path, document, added: Vec::new() })
     }
 
-    /// The oldest reading of the last 30 days, or the last one before them.
+    /// The oldest reading of the last 30 days, or the newest one before them. Readings
+    /// before a counter started over count only if there is none since.
     pub fn before(&self, reading: &Reading) -> Option<Reading> {
-        let (points, now) = (self.document.drives.get(&id(reading)?)?, reading.taken_unix_s?);
-        let earlier = || points.iter().filter(|point| point.unix_s < now);
-        let recent = earlier().find(|point| now - point.unix_s <= PRESENT_S);
-        recent.or_else(|| earlier().next_back()).cloned().map(Point::into_reading)
+        let (now, points) = (Point::of(reading)?, self.document.drives.get(&id(reading)?)?);
+        let end = points.partition_point(|point| point.unix_s < now.unix_s);
+        let mut earlier = &points[..end];
+        let reset = earlier.windows(2).rposition(|pair| pair[0].is_before_reset(&pair[1]));
+        earlier = &earlier[reset.map_or(0, |at| at + 1)..];
+        let recent = earlier.iter().find(|point| now.unix_s - point.unix_s <= PRESENT_S);
+        recent.or_else(|| earlier.last()).cloned().map(Point::into_reading)
     }
 
     /// False if no reading of the drive has NAND writes. A drive may log each request for
@@ -148,7 +167,7 @@ impl WearHistory {
         points.push(point);
         points.drain(..points.len().saturating_sub(POINTS_MAX));
         self.forget_oldest();
-        self.is_changed = true;
+        self.added.push(reading.clone());
     }
 
     fn forget_oldest(&mut self) {
@@ -165,16 +184,22 @@ impl WearHistory {
         }
     }
 
-    /// Replaces the file as a whole, if there is a new reading.
+    /// Adds the new readings to the file, also if another process has changed it since.
+    /// Replaces it as a whole.
     pub fn save(&self) -> anyhow::Result<()> {
-        if !self.is_changed {
+        if self.added.is_empty() {
             return Ok(());
         }
         let doing = || format!("cannot write '{}'", self.path.display());
         let directory = self.path.parent().with_context(doing)?;
-        let directory = Dir::make_sheltered(directory).with_context(doing)?;
-        let text = serde_json::to_vec(&self.document)?;
-        directory.write_atomically(FILE, 0o600, |file| file.write_all(&text)).with_context(doing)
+        let parent = Dir::make_sheltered(directory).with_context(doing)?;
+        // Other users cannot open this file, so they cannot hold the lock.
+        let (lock, _) = parent.open_or_create(LOCK, PRIVATE_FILE).with_context(doing)?;
+        flock(&lock, FlockOperation::LockExclusive).with_context(doing)?;
+        let mut newest = Self::open(directory)?;
+        self.added.iter().for_each(|reading| newest.add(reading));
+        let text = serde_json::to_vec(&newest.document)?;
+        parent.write_atomically(FILE, 0o600, |file| file.write_all(&text)).with_context(doing)
     }
 }
 
@@ -232,6 +257,27 @@ mod tests {
         );
     }
 
+    /// Each writer opens the file before any of them saves.
+    #[test]
+    fn save_by_several_at_once_loses_no_reading() {
+        let directory = tempfile::tempdir().unwrap();
+        let opened = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let (opened, path) = (&opened, directory.path());
+                scope.spawn(move || {
+                    let mut history = WearHistory::open(path).unwrap();
+                    opened.wait();
+                    history.add(&reading(&number.to_string(), DAY_S, number));
+                    history.save().unwrap();
+                });
+            }
+        });
+        let text = std::fs::read(directory.path().join(FILE)).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(document["drives"].as_object().unwrap().len(), 8, "{document}");
+    }
+
     #[test]
     fn before_is_the_oldest_reading_of_thirty_days() {
         let directory = tempfile::tempdir().unwrap();
@@ -245,6 +291,20 @@ mod tests {
             [Some(100), Some(120), Some(125), None]
         );
         assert_eq!(bytes(history.before(&reading("b", 126 * DAY_S, 0))), None);
+    }
+
+    /// The counter starts over between day 105 and day 110, and again before day 118.
+    #[test]
+    fn before_is_no_reading_from_before_a_reset() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut history = WearHistory::open(directory.path()).unwrap();
+        for (day, bytes) in [(100, 900), (105, 950), (110, 3), (115, 30)] {
+            history.add(&reading("a", day * DAY_S, bytes));
+        }
+        let before = |day: u64, now: u64| bytes(history.before(&reading("a", day * DAY_S, now)));
+        assert_eq!(before(117, 40), Some(3));
+        assert_eq!(before(118, 1), Some(3), "there is no reading since the second reset");
+        assert_eq!(before(108, 960), Some(900), "the resets are later");
     }
 
     #[test]

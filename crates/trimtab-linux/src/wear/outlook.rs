@@ -22,6 +22,8 @@ pub struct Since {
     pub waf: Option<Waf>,
     /// A counter is lower than before.
     pub went_back: bool,
+    /// Rated life used at the earlier reading, in per cent, from the same source.
+    pub used_percent: Option<u64>,
 }
 
 impl Since {
@@ -45,6 +47,12 @@ impl Since {
             nand_bytes: nand,
             waf: waf.filter(|_| !went_back),
             went_back,
+            used_percent: before
+                .used
+                .as_ref()
+                .zip(now.used.as_ref())
+                .filter(|(before, now)| before.source == now.source)
+                .map(|(before, _)| before.percent),
         }
     }
 

@@ -8,6 +8,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
+/// The clock of a host may be ahead by this many seconds.
+pub(super) const FUTURE_S: f64 = 86_400.0;
+
 /// A document of one host. Fields that the report does not use are ignored.
 #[derive(Debug, Deserialize)]
 pub struct HostDocument {
@@ -138,6 +141,8 @@ pub struct Host {
     pub diagnoses: Option<Vec<HostDiagnosis>>,
     /// Wear of drives, and drives without a reading.
     pub wear: Option<(Vec<HostDrive>, Vec<UnreadDrive>)>,
+    /// The file of `wear`.
+    wear_file: String,
 }
 
 /// A file that is not in the report.
@@ -159,39 +164,58 @@ pub struct Hosts {
 }
 
 impl Host {
-    /// Adds a document.
+    /// Adds the document of `file`. Of two readings of wear, the newer stays, but none
+    /// that is dated after `now_unix_s`.
     ///
     /// # Errors
-    /// Why the document cannot be used, as the end of a sentence about its file.
-    pub fn add(&mut self, document: HostDocument) -> Result<(), String> {
+    /// The file that is not in the report: this one, or that of the older reading.
+    pub fn add(
+        &mut self,
+        document: HostDocument,
+        file: &str,
+        now_unix_s: f64,
+    ) -> Result<(), UnreadFile> {
+        let unread =
+            |file: &str, why: &str| UnreadFile { file: file.to_owned(), why: why.to_owned() };
         let HostDocument { schema, version, diagnoses, drives, failures, error } = document;
         match (schema.as_str(), version) {
             ("trimtab.doctor", 1) if self.diagnoses.is_some() => {
-                Err("is a second diagnosis of its host; the first is used".to_owned())
-            }
-            ("trimtab.wear", 1) if self.wear.is_some() => {
-                Err("is a second reading of its host; the first is used".to_owned())
+                Err(unread(file, "is a second diagnosis of its host; the first is used"))
             }
             ("trimtab.doctor", 1) => {
-                self.diagnoses = Some(diagnoses.ok_or("has no diagnoses")?);
+                self.diagnoses = Some(diagnoses.ok_or_else(|| unread(file, "has no diagnoses"))?);
                 Ok(())
             }
             ("trimtab.wear", 1) => {
-                self.wear = Some((drives.ok_or("has no drives")?, failures));
-                Ok(())
+                let drives = drives.ok_or_else(|| unread(file, "has no drives"))?;
+                let newest = |drives: &[HostDrive]| {
+                    let taken = drives.iter().filter_map(|drive| drive.taken_unix_s);
+                    taken.filter(|taken| *taken as f64 <= now_unix_s + FUTURE_S).max()
+                };
+                let why = "is not the newest reading of its host, which is used";
+                match &self.wear {
+                    Some((kept, _)) if newest(&drives) <= newest(kept) => Err(unread(file, why)),
+                    kept => {
+                        let older = kept.as_ref().map(|_| unread(&self.wear_file, why));
+                        self.wear = Some((drives, failures));
+                        self.wear_file = file.to_owned();
+                        older.map_or(Ok(()), Err)
+                    }
+                }
             }
             ("trimtab.error", _) => {
                 let why =
                     error.map_or_else(|| "without a message".to_owned(), |error| error.message);
-                Err(format!("says that trimtab failed there: {why}"))
+                Err(unread(file, &format!("says that trimtab failed there: {why}")))
             }
-            ("trimtab.doctor" | "trimtab.wear", _) => {
-                Err(format!("is {schema} of version {version}, and this trimtab reads version 1"))
-            }
-            _ => {
-                Err("is JSON, but not of 'trimtab doctor --json' or 'trimtab wear --json'"
-                    .to_owned())
-            }
+            ("trimtab.doctor" | "trimtab.wear", _) => Err(unread(
+                file,
+                &format!("is {schema} of version {version}, and this trimtab reads version 1"),
+            )),
+            _ => Err(unread(
+                file,
+                "is JSON, but not of 'trimtab doctor --json' or 'trimtab wear --json'",
+            )),
         }
     }
 }

@@ -147,7 +147,7 @@ pub fn at_start(context: &Context) {
         // Only the owner of the records can read them.
         Err(error) if trimtab_linux::session::journal::is_denied(&error) => {}
         Err(error) => trimtab_linux::output::complain(&format!(
-            "cannot restore the files that a killed 'apply' left changed: {error:#}"
+            "cannot check whether a killed 'apply' left changed files: {error:#}"
         )),
     }
 }

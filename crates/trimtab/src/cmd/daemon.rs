@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
-use trimtab_linux::output::error::USAGE;
-use trimtab_linux::output::{self, Context};
+use trimtab_linux::output::error::{USAGE, one_line};
+use trimtab_linux::output::{self, Context, plain_line};
 use trimtab_linux::session::journal::MountScope;
 use trimtab_linux::sys::beneath::named::{self, Streams};
 
@@ -30,7 +30,7 @@ Environment: TRIMTAB_RUNTIME_DIR replaces /run/trimtab (locks, and settings to r
 use the same for everything that trims. TRIMTAB_STATE_DIR replaces /var/lib/trimtab unless the
 configuration names a state directory.
 
-Exit status: 0 ended by a signal, or the configuration is valid; 1 failed, or the file cannot be read; 2 the configuration is wrong.";
+Exit status: 0 ended by a signal, or the configuration is valid; 1 failed, or a file cannot be read or written; 2 the configuration is wrong.";
 
 /// Arguments of `trimtab daemon`.
 #[derive(Debug, clap::Args)]
@@ -123,6 +123,12 @@ fn check(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let mounted = |path: &Path| {
         mounts.as_ref().map(|mounts| mounts.iter().any(|mount| mount.mount_point == path))
     };
+    let metrics = config.as_ref().and_then(|config| config.metrics.as_deref());
+    let unwritable = metrics.and_then(|path| daemon::metrics::check(path).err());
+    let unwritable = unwritable.map(|error| ConfigProblem {
+        line: 0,
+        text: format!("{}: metrics: {}", args.config.display(), one_line(&error)),
+    });
     let rules = config
         .iter()
         .flat_map(|config| &config.rules)
@@ -135,6 +141,7 @@ fn check(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
         errors: error
             .iter()
             .map(|error| ConfigProblem { line: error.line, text: error.to_string() })
+            .chain(unwritable)
             .collect(),
     };
     if context.json {
@@ -145,7 +152,11 @@ fn check(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
     for error in &checked.errors {
         output::complain(&error.text);
     }
-    Ok(if config.is_some() { ExitCode::SUCCESS } else { ExitCode::from(USAGE) })
+    Ok(match config {
+        None => ExitCode::from(USAGE),
+        Some(_) if checked.errors.is_empty() => ExitCode::SUCCESS,
+        Some(_) => ExitCode::FAILURE,
+    })
 }
 
 fn checked(rule: &Rule, mounted: Option<bool>) -> RuleCheck {
@@ -183,5 +194,5 @@ fn text(checked: &ConfigCheck) -> String {
             .filter(|remark| !remark.contains("is not mounted"))
             .map(|remark| format!("  {remark}")),
     );
-    lines.join("\n")
+    lines.iter().map(|line| plain_line(line)).collect::<Vec<_>>().join("\n")
 }

@@ -56,7 +56,11 @@ pub fn run(args: &HistoryArgs, context: &Context) -> anyhow::Result<ExitCode> {
         false => error,
     })?;
     if events.events.is_empty() && !context.json {
-        context.remark("the history has no trim and no applied policy");
+        let when = args.since.as_ref().map_or_else(String::new, |when| {
+            let is_age = when.parse::<trimtab_drive::units::Nanos>().is_ok();
+            format!(" {} {when}", if is_age { "in the last" } else { "since" })
+        });
+        context.remark(&format!("the history has no trim and no applied policy{when}"));
         return Ok(ExitCode::SUCCESS);
     }
     context.report("history", 1, &events, || on_screen(&table(&events)))?;

@@ -1,10 +1,11 @@
 //! `trimtab wear`: host and NAND writes, write amplification, and life left of drives.
 
 use crate::apply::{self, PolicyChange, PolicyChangeKind, System};
-use crate::cmd::options::{file_name, positive};
+use crate::cmd::options::positive;
 use crate::daemon::metrics;
 use crate::report::wear_metrics::render;
 use anyhow::Context as _;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +15,7 @@ use trimtab_linux::host::block::Layer;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::error::{FailureKind, one_line};
 use trimtab_linux::output::{self, Context};
-use trimtab_linux::session::journal::MountScope;
+use trimtab_linux::session::journal::{self, MountScope};
 use trimtab_linux::trim::resume::state_directory;
 use trimtab_linux::wear::Reading;
 use trimtab_linux::wear::assessment::{
@@ -22,7 +23,7 @@ use trimtab_linux::wear::assessment::{
     require_same_drive,
 };
 use trimtab_linux::wear::effect::PolicyEffect;
-use trimtab_linux::wear::history::WearHistory;
+use trimtab_linux::wear::history::{self, WearHistory};
 use trimtab_linux::wear::outlook::Warranty;
 use trimtab_report::wear::text;
 
@@ -39,8 +40,9 @@ Examples:
 Reads through smartctl (package smartmontools, version 7.0 or later), which knows the units of each vendor. Without smartctl, only NVMe
 drives are read. A disk that sleeps is not woken. A drive that does not answer is given up after 10 s. Nothing is written to a drive.
 
-One reading of each drive a day is kept in /var/lib/trimtab/wear.json. Rates and the life left come from the oldest reading of the last
-30 days, or from --before. They are not known until there is one. The daemon reads NVMe drives every day. For other drives, run the
+One reading of each drive a day is kept in /var/lib/trimtab/wear.json. Rates and the life left come from --before, else from the oldest
+reading of the last 30 days or, if there is none, the newest older one. After a counter started over, only readings since then count.
+Without such a reading, they are not known. The daemon reads NVMe drives every day. For other drives, run the
 command daily, for example from cron with --quiet.
 
 A counter whose unit is not documented is shown as a raw number and never converted. Write amplification is NAND writes divided by host
@@ -49,7 +51,7 @@ Compute Project (C0h), if they have it.
 
 After 'trimtab apply', the mean write amplification before and since is compared (95 % interval), if there are readings of both times.
 
-Exit status: 0 all drives were read, 1 at least one was not, 2 wrong usage.";
+Exit status: 0 all drives were read, 1 at least one was not or the readings cannot be kept, 2 wrong usage.";
 
 /// A warranty limit below this lacks its unit.
 const TBW_MIN: Bytes = Bytes(1_000_000_000);
@@ -74,7 +76,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     before: Option<PathBuf>,
     /// Also write metrics for Prometheus' node exporter into this file.
-    #[arg(long, value_name = "FILE.prom", value_parser = file_name("prom"))]
+    #[arg(long, value_name = "FILE.prom", value_parser = prom_file())]
     metrics: Option<PathBuf>,
     /// Tell smartctl how the drive is connected, for drives behind RAID controllers and
     /// USB bridges: smartctl's option -d.
@@ -145,6 +147,10 @@ impl Args {
     }
 }
 
+fn prom_file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| metrics::require_name(&path).map(|()| path))
+}
+
 #[derive(Serialize)]
 struct Report {
     drives: Vec<DriveWear>,
@@ -155,6 +161,11 @@ struct Report {
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let warranty = args.warranty()?;
     args.require_device()?;
+    let mut files = std::collections::BTreeSet::new();
+    if let Some(twice) = args.from.iter().find(|file| !files.insert(*file)) {
+        let what = format!("--from '{}' is named twice", twice.display());
+        return Err(UsageError::new(what).hint("name each file once").into());
+    }
     let before = args.before.as_deref().map(from_file).transpose()?;
     let opened = args.from.is_empty().then(|| WearHistory::open(&state_directory())).transpose();
     let readings = args.readings(opened.as_ref().ok().and_then(Option::as_ref))?;
@@ -165,8 +176,20 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         );
         return Err(UsageError::new(what).hint("name one drive or file").into());
     }
+    let mut is_kept = true;
+    // A user who may not access the readings keeps none.
+    let mut complain_of_history = |what: &str, error: &anyhow::Error| {
+        let text = format!("{what}: {}", one_line(error));
+        if journal::is_denied(error) {
+            return context.remark(&text);
+        }
+        is_kept = false;
+        output::complain(&text);
+    };
     let mut history = opened.unwrap_or_else(|error| {
-        context.remark(&format!("no earlier readings: {}", one_line(&error)));
+        let path = state_directory().join(history::FILE);
+        let what = format!("no reading is kept until you move '{}' away", path.display());
+        complain_of_history(&what, &error);
         None
     });
     let changes = if history.is_some() { policy_changes() } else { Vec::new() };
@@ -186,6 +209,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             Err(error) => report.failures.push(Failure { subject, error }),
         }
     }
+    if let Some(path) = &args.metrics {
+        metrics::write(path, &render(&report.drives, &report.failures))?;
+    }
     if report.drives.is_empty()
         && let Some(Failure { error, .. }) = report.failures.pop()
     {
@@ -193,17 +219,15 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Err(error);
     }
     if let Some(Err(error)) = history.map(|history| history.save()) {
-        context.remark(&format!("this reading is not kept: {}", one_line(&error)));
-    }
-    if let Some(path) = &args.metrics {
-        metrics::write(path, &render(&report.drives))
-            .with_context(|| format!("cannot write '{}'", path.display()))?;
+        complain_of_history("this reading is not kept", &error);
     }
     context.report("wear", 1, &report, || text(&report.drives, output::width()))?;
     complain(&report.failures);
-    Ok(report.failures.first().map_or(ExitCode::SUCCESS, |failure| {
-        ExitCode::from(FailureKind::of(&failure.error).exit_status())
-    }))
+    Ok(match report.failures.first() {
+        Some(failure) => ExitCode::from(FailureKind::of(&failure.error).exit_status()),
+        None if is_kept => ExitCode::SUCCESS,
+        None => ExitCode::FAILURE,
+    })
 }
 
 /// Policies that `trimtab apply` applied or undid, with the drives below, oldest first.

@@ -146,7 +146,7 @@ impl Config {
         Ok(Self {
             state: state
                 .map_or_else(trimtab_linux::trim::resume::state_directory, |state| state.0.0),
-            metrics: metrics.map(|metrics| metrics.0.0),
+            metrics: metrics.map(|metrics| metrics.0.0.0),
             metrics_every: metrics_every.map_or(Nanos::from_secs(60), |every| every.0.0),
             rules,
             ignore: file.doctor.ignore.into_iter().map(|finding| finding.0).collect(),
@@ -177,7 +177,7 @@ struct ConfigFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct DaemonSection {
     state: Option<Parsed<AbsolutePath>>,
-    metrics: Option<Parsed<AbsolutePath>>,
+    metrics: Option<Parsed<MetricsFile>>,
     metrics_every: Option<Parsed<Interval>>,
 }
 
@@ -215,6 +215,18 @@ impl FromStr for AbsolutePath {
         plain
             .then(|| Self(path.components().collect()))
             .ok_or_else(|| format!("'{text}' is not an absolute path without '..'"))
+    }
+}
+
+/// A file of metrics.
+struct MetricsFile(AbsolutePath);
+
+impl FromStr for MetricsFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let path: AbsolutePath = text.parse()?;
+        super::metrics::require_name(&path.0).map(|()| Self(path))
     }
 }
 
@@ -367,6 +379,12 @@ mod tests {
             ),
             ("[daemon]\nstat = \"/x\"\n", 2, "unknown field `stat`"),
             ("[daemon]\nmetrics-every = \"5\"\n", 2, "metrics-every: '5'"),
+            (
+                "[daemon]\nmetrics = \"/dev/null\"\n",
+                2,
+                "metrics: '/dev/null' is a device; name a file ending in .prom",
+            ),
+            ("[daemon]\nmetrics = \"/etc/fstab\"\n", 2, "'/etc/fstab' does not end in .prom"),
             ("[default]\npolicy = 3\n", 2, "string"),
             (
                 "[[filesystem]]\npath = \"/\"\npolicy = \"idle\"\nknobs = true\n",

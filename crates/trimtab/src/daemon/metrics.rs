@@ -1,9 +1,14 @@
 //! Metrics in the text format of Prometheus' node exporter.
 
+use anyhow::Context as _;
+use rustix::fs::FileType;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use trimtab_drive::discards::Amount;
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::output::plain;
 use trimtab_linux::sys::beneath::Dir;
 use trimtab_linux::sys::clock::unix_now;
 
@@ -50,6 +55,9 @@ pub struct Figures {
     pub wait_seconds_max: f64,
     /// End of the last complete pass, in seconds since 1970; `None` if unknown.
     pub last_pass_unix_s: Option<u64>,
+    /// Time since which the daemon knows the filesystem under this policy, in seconds
+    /// since 1970; `None` if it is not trimmed.
+    pub first_seen_unix_s: Option<u64>,
     /// A pass is in progress.
     pub running: bool,
     /// The filesystem does not answer.
@@ -76,7 +84,7 @@ const VERDICT: [Metric<Figures>; 1] = [(
     |f| f.verdict.as_ref().map(|_| 1.0),
 )];
 
-const METRICS: [Metric<Figures>; 13] = [
+const METRICS: [Metric<Figures>; 14] = [
     (
         "trimtab_filesystem_answers",
         "gauge",
@@ -126,6 +134,12 @@ const METRICS: [Metric<Figures>; 13] = [
     ("trimtab_last_pass_timestamp_seconds", "gauge", "End of the last complete pass.", |f| {
         f.last_pass_unix_s.map(|s| s as f64)
     }),
+    (
+        "trimtab_first_seen_timestamp_seconds",
+        "gauge",
+        "Time since which the daemon knows the filesystem under this policy.",
+        |f| f.first_seen_unix_s.map(|s| s as f64),
+    ),
     ("trimtab_pass_running", "gauge", "1 while a pass is in progress.", |f| {
         Some(f64::from(u8::from(f.running)))
     }),
@@ -172,16 +186,61 @@ pub(crate) fn of_table<T>(
     text
 }
 
-/// Escapes a label's value. Mount points may contain any character.
+/// Escapes a label's value. Mount points and models may contain any character.
 fn escaped(value: &str) -> String {
-    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+    plain(value).replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}
+
+/// Fails unless the name ends in `.prom`: the exporter reads no other file, and a wrong
+/// path must not replace one.
+///
+/// # Errors
+/// A sentence that names the path and the mend.
+pub fn require_name(path: &Path) -> Result<(), String> {
+    if path.extension() == Some(OsStr::new("prom")) {
+        return Ok(());
+    }
+    let kind = Dir::of_file(path).and_then(|(directory, name)| directory.look(name));
+    let what = match kind.ok().flatten().map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Some(FileType::CharacterDevice | FileType::BlockDevice) => "is a device",
+        _ => "does not end in .prom",
+    };
+    Err(format!("'{}' {what}; name a file ending in .prom", path.display()))
+}
+
+/// The directory and the name of a file that metrics may replace: a missing or regular
+/// one. A link is replaced, not followed.
+fn place(path: &Path) -> anyhow::Result<(Dir, std::ffi::OsString)> {
+    require_name(path).map_err(UsageError::new)?;
+    let shown = path.display();
+    let (directory, name) =
+        Dir::of_file(path).with_context(|| format!("cannot open the directory of '{shown}'"))?;
+    let stat = directory.look(&name).with_context(|| format!("cannot examine '{shown}'"))?;
+    match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        None | Some(FileType::RegularFile | FileType::Symlink) => Ok((directory, name)),
+        Some(_) => Err(UsageError::new(format!("'{shown}' is not a regular file"))
+            .hint("name another file ending in .prom")
+            .into()),
+    }
+}
+
+/// Fails if [`write`] would fail.
+pub fn check(path: &Path) -> anyhow::Result<()> {
+    let (directory, name) = place(path)?;
+    // The daemon runs as root; another user may check its configuration.
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    directory.try_to_make(name).with_context(|| format!("cannot write '{}'", path.display()))
 }
 
 /// Writes the file atomically: the exporter never sees half of it.
-pub fn write(path: &Path, text: &str) -> io::Result<()> {
-    let (directory, name) = Dir::of_file(path)?;
+pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let (directory, name) = place(path)?;
     // The exporter, another user, reads *.prom. The temporary file has another name.
-    directory.write_atomically(name, 0o644, |file| file.write_all(text.as_bytes()))
+    directory
+        .write_atomically(name, 0o644, |file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("cannot write '{}'", path.display()))
 }
 
 #[cfg(test)]
@@ -192,6 +251,7 @@ mod tests {
     fn render_escapes_labels_and_explains_metrics() {
         let figures = Figures {
             mount_point: "/a\"b\\c\nd".into(),
+            fs_type: "\u{1b}[2J\u{202e}".into(),
             sent: Amount::new(1, 4096),
             running: true,
             ..Figures::default()
@@ -199,7 +259,7 @@ mod tests {
         let text = render(&[figures]);
         assert!(
             text.contains(
-                r#"trimtab_sent_bytes_total{mountpoint="/a\"b\\c\nd",fstype="",policy=""} 4096"#
+                r#"trimtab_sent_bytes_total{mountpoint="/a\"b\\c\nd",fstype="�[2J�",policy=""} 4096"#
             ),
             "{text}"
         );
@@ -256,5 +316,31 @@ mod tests {
         write(&path, &render(&[Figures::default()])).unwrap();
         assert!(std::fs::read_to_string(&path).unwrap().contains("trimtab_pass_running"));
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn write_replaces_no_device_and_no_other_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("wear.json"), "precious").unwrap();
+        std::fs::create_dir(at("d.prom")).unwrap();
+        std::os::unix::fs::symlink(at("wear.json"), at("link.prom")).unwrap();
+        for (path, why) in [
+            (Path::new("/dev/null"), "'/dev/null' is a device; name a file ending in .prom"),
+            (&at("wear.json"), "does not end in .prom"),
+            (&at("foo"), "does not end in .prom"),
+            (&at(".prom"), "does not end in .prom"),
+            (Path::new("-"), "'-' does not end in .prom"),
+            (&at("d.prom"), "is not a regular file"),
+            (&at("missing/a.prom"), "cannot open the directory"),
+        ] {
+            for error in [check(path).unwrap_err(), write(path, "x").unwrap_err()] {
+                assert!(format!("{error:#}").contains(why), "{}: {error:#}", path.display());
+            }
+        }
+        check(&at("link.prom")).unwrap();
+        write(&at("link.prom"), "x").unwrap();
+        assert_eq!(std::fs::read_to_string(at("wear.json")).unwrap(), "precious");
+        assert!(at("link.prom").symlink_metadata().unwrap().is_file());
     }
 }

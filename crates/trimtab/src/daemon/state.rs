@@ -31,6 +31,9 @@ pub struct FilesystemState {
     /// End of the last complete pass, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_pass_unix_s: Option<u64>,
+    /// First start of this policy on the filesystem, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_seen_unix_s: Option<u64>,
 }
 
 impl FilesystemState {

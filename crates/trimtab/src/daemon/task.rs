@@ -96,13 +96,14 @@ pub struct Task {
     shown: String,
 }
 
-/// Logs a line. The journal adds the time; without a journal, the line has it.
+/// Logs one line, without control characters. The journal adds the time; without a
+/// journal, the line has it.
 pub fn say(text: &str) {
-    use trimtab_linux::output::plain;
+    let text = trimtab_linux::output::plain_line(text);
     if to_journal() {
-        anstream::eprintln!("{}", plain(text));
+        anstream::eprintln!("{text}");
     } else {
-        anstream::eprintln!("{} {}", chrono::Utc::now().format("%Y-%m-%dT%H:%M:%SZ"), plain(text));
+        anstream::eprintln!("{} {text}", chrono::Utc::now().format("%Y-%m-%dT%H:%M:%SZ"));
     }
 }
 
@@ -173,7 +174,13 @@ impl Task {
         set_aside.iter().for_each(|set_aside| say(&format!("{shown}: {set_aside}")));
         let remembered = remembered.for_counter(counter.name(), counter.restarts_at_boot(), &boot);
         let driver = Driver::new(rule.policy.build(&remembered.state()), PATIENCE);
-        control.figures().last_pass_unix_s = remembered.last_pass_unix_s;
+        let is_same_policy = remembered.policy == rule.policy.name();
+        let first_seen = remembered.first_seen_unix_s.filter(|_| is_same_policy);
+        {
+            let mut figures = control.figures();
+            figures.last_pass_unix_s = remembered.last_pass_unix_s;
+            figures.first_seen_unix_s = first_seen.or(Some(unix_now().0 / 1_000_000_000));
+        }
         let mut task = Self {
             common,
             control,
@@ -582,10 +589,12 @@ impl Task {
 
     fn save(&mut self) {
         self.saved = Instant::now();
+        let figures = self.control.figures().clone();
         let remembered = FilesystemState {
             counter: self.counter.name().to_owned(),
             boot: self.boot.clone(),
-            last_pass_unix_s: self.control.figures().last_pass_unix_s,
+            last_pass_unix_s: figures.last_pass_unix_s,
+            first_seen_unix_s: figures.first_seen_unix_s,
             ..FilesystemState::of(
                 self.rule.policy.name(),
                 self.driver.policy().state(),

@@ -1,7 +1,8 @@
 //! Wear in the text format of Prometheus' node exporter.
 
 use crate::daemon::metrics::{Metric, of_table};
-use trimtab_linux::wear::assessment::DriveWear;
+use trimtab_linux::wear::ReadError;
+use trimtab_linux::wear::assessment::{DriveWear, Failure};
 
 const HOUR_S: f64 = 3600.0;
 
@@ -57,10 +58,22 @@ const METRICS: [Metric<DriveWear>; 9] = [
     }),
 ];
 
+const UNREAD: [Metric<Failure>; 1] = [(
+    "trimtab_drive_unread",
+    "gauge",
+    "1 if the last reading of the drive failed. A sleeping drive has no sample.",
+    |failure| {
+        let is_asleep = matches!(failure.error.downcast_ref(), Some(ReadError::Asleep));
+        (!is_asleep).then_some(1.0)
+    },
+)];
+
 /// The text file's content.
 #[must_use]
-pub fn render(drives: &[DriveWear]) -> String {
-    of_table(&METRICS, drives, labels) + &of_table(&INFO, drives, labels_with_protocol)
+pub fn render(drives: &[DriveWear], failures: &[Failure]) -> String {
+    of_table(&METRICS, drives, labels)
+        + &of_table(&INFO, drives, labels_with_protocol)
+        + &of_table(&UNREAD, failures, |failure| vec![("device", &failure.subject)])
 }
 
 fn labels(drive: &DriveWear) -> Vec<(&'static str, &str)> {
@@ -84,7 +97,7 @@ mod tests {
         let host_written =
             Some(Counter { bytes: 512_000, step_bytes: 512_000, source: "log".into() });
         let reading = Reading { model: Some("A \"B\"".into()), host_written, ..Reading::default() };
-        let text = render(&[assess("/dev/sda".into(), reading, None, None)]);
+        let text = render(&[assess("/dev/sda".into(), reading, None, None)], &[]);
         let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let labels = r#"device="/dev/sda",model="A \"B\"""#;
         let expected = [
@@ -92,5 +105,20 @@ mod tests {
             format!("trimtab_drive_info{{{labels},protocol=\"\"}} 1"),
         ];
         assert_eq!(samples, expected);
+    }
+
+    #[test]
+    fn render_marks_unread_drives_but_not_sleeping_ones() {
+        let failure = |subject: &str, error: anyhow::Error| Failure {
+            subject: subject.into(),
+            error: error.context("cannot read"),
+        };
+        let failures = [
+            failure("/dev/sda", ReadError::Foreign.into()),
+            failure("/dev/sdb", ReadError::Asleep.into()),
+        ];
+        let text = render(&[], &failures);
+        let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(samples, ["trimtab_drive_unread{device=\"/dev/sda\"} 1"]);
     }
 }

@@ -660,6 +660,26 @@ fn daemon_config_error_names_line_and_key() {
         .assert()
         .success()
         .stdout(predicate::str::contains("budget=2ms"));
+    let forged = set.config(&rule(Path::new("/no\\nsuch: forged\\u001b[2J"), "idle"));
+    let checked = trimtab().args(["daemon", "--check", "--config"]).arg(&forged).assert();
+    let shown = String::from_utf8(checked.success().get_output().stdout.clone()).unwrap();
+    assert_eq!(shown.trim_end().lines().count(), 2, "the head and one rule: {shown:?}");
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+    let config = set.config(&rule(Path::new("/"), "idle:budget=2ms"));
+    let text = std::fs::read_to_string(&config).unwrap();
+    for (metrics, status, why) in [
+        ("/dev/null", 2, "toml:3: metrics: '/dev/null' is a device; name a file ending in .prom"),
+        ("/no/such/a.prom", 1, "cannot open the directory of '/no/such/a.prom'"),
+        ("/proc/a.prom", 1, "cannot write '/proc/a.prom'"),
+    ] {
+        if status == 1 && !crate::support::have_root() {
+            continue;
+        }
+        let own = format!("{}/trimtab.prom", set.directory.path().display());
+        std::fs::write(&config, text.replace(&own, metrics)).unwrap();
+        let check = trimtab().args(["daemon", "--check", "--config"]).arg(&config).assert();
+        check.code(status).stderr(predicate::str::contains(why).and(one_line()));
+    }
     trimtab()
         .args(["daemon", "--check", "--config", "/no/such/file"])
         .assert()
@@ -676,8 +696,8 @@ fn last_pass_metric_is_known_after_a_restart() {
         return skip("root, loop devices and mkfs");
     };
     let set = Set::new();
-    // The `trimtab_last_pass` sample, read once the metrics count `passes` passes.
-    let last_pass = |passes: u32| {
+    // The sample of a metric, read once the metrics count `passes` passes.
+    let sample = |name: &str, passes: u32| {
         let until = Instant::now() + Duration::from_secs(90);
         let of_trimmed = |line: &&str| line.contains(trimmed.path().to_str().unwrap());
         loop {
@@ -689,30 +709,44 @@ fn last_pass_metric_is_known_after_a_restart() {
             }) {
                 return text
                     .lines()
-                    .find(|line| line.starts_with("trimtab_last_pass"))
+                    .find(|line| of_trimmed(line) && line.starts_with(name))
                     .map(str::to_owned);
             }
             assert!(Instant::now() < until, "{text}");
             std::thread::sleep(Duration::from_millis(50));
         }
     };
+    let last_pass = |passes: u32| sample("trimtab_last_pass_timestamp", passes);
+    let first_seen = |passes: u32| sample("trimtab_first_seen_timestamp", passes).unwrap();
+    let now = || std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
     let config = set.config(&rule(&trimmed.path(), "batched"));
+    let started = now();
     let mut daemon = Daemon::start(&config);
     daemon.wait_for("[ext4]: batched");
     assert_eq!(last_pass(0), None, "there was no pass");
+    let seen = first_seen(0);
+    let at: u64 = seen.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!((started..=now()).contains(&at), "{seen}");
     daemon.signal(Signal::USR1);
     daemon.wait_for("pass complete");
     let known = last_pass(1).unwrap();
     assert!(known.rsplit(' ').next().unwrap().parse::<u64>().unwrap() > 1_600_000_000, "{known}");
     daemon.end();
     fs::remove_file(set.directory.path().join("trimtab.prom")).unwrap();
+    // A restart in another second must not look like the first start.
+    while now() == at {
+        std::thread::sleep(Duration::from_millis(50));
+    }
 
     let mut daemon = Daemon::start(
         &set.config(&(rule(&trimmed.path(), "batched") + &rule(&idle.path(), "batched"))),
     );
     daemon.wait_for("[ext4]: batched");
     daemon.wait_for("[ext4]: batched");
-    assert_eq!(last_pass(0), Some(known), "and none of the other one");
+    assert_eq!(last_pass(0), Some(known));
+    let samples = set.metrics().matches("\ntrimtab_last_pass_timestamp_seconds{").count();
+    assert_eq!(samples, 1, "the other one had no pass");
+    assert_eq!(first_seen(0), seen);
     daemon.end();
 }
 

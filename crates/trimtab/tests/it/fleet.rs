@@ -360,7 +360,8 @@ fn worst_problems_are_ordered_by_harm_then_by_time_left() {
     assert_eq!(report["layers"], json!([{ "kind": "crypt", "subjects": 1, "hosts": 1 }]));
 }
 
-/// Oracle: a year is 365 days. Of 100 h at 10 %, 900 h or 37.5 days were left.
+/// Oracle: a year is 365 days. Of 100 h at 10 %, 900 h or 37.5 days were left. After 29
+/// days, these are 8.5 days; after 365 days, they ended 327.5 days ago.
 #[test]
 fn old_reading_is_marked_and_without_hours_no_life_is_known() {
     let collection = Collection::new();
@@ -373,10 +374,14 @@ fn old_reading_is_marked_and_without_hours_no_life_is_known() {
     collection.add("new/wear.json", taken(29, 100, 10));
     collection.add("old/wear.json", taken(365, 100, 10));
     collection.add("hourless/wear.json", taken(0, 0, 94));
+    collection.add("worn/wear.json", taken(10, 100, 100));
+    let mut future = drive("/dev/nvme0n1", 100, 10, 1.0, None);
+    future["taken_unix_s"] = json!(now + 90 * 86_400);
+    collection.add("future/wear.json", wear(&[future], &[]));
     let (_, report) = collection.report();
     assert_eq!(
         (&report["counts"]["readings_old"], &report["counts"]["ending"]),
-        (&json!(1), &json!(2))
+        (&json!(2), &json!(4))
     );
     let hourless = report["drives"]
         .as_array()
@@ -405,16 +410,56 @@ fn old_reading_is_marked_and_without_hours_no_life_is_known() {
             .to_owned()
     };
     assert!(
-        problem("old ").ends_with("the rated life ends in 37.5 days (read 365 days ago)"),
+        problem("old ")
+            .ends_with("the rated life ended 328 days ago, if the rate stayed (read 365 days ago)"),
         "{screen}"
     );
-    assert!(problem("new ").ends_with("the rated life ends in 37.5 days"), "{screen}");
+    assert!(problem("new ").ends_with("the rated life ends in 8.50 days"), "{screen}");
+    assert!(problem("worn ").ends_with("the rated life is used up"), "{screen}");
+    assert!(
+        problem("future ")
+            .ends_with("37.5 days (dated 90.0 days in the future: its clock is wrong)"),
+        "{screen}"
+    );
     assert!(
         collection
             .page("old.html")
             .replace('\u{a0}', " ")
-            .contains("37.5 days (read 365 days ago)")
+            .contains("ended 328 days ago (read 365 days ago)")
     );
+}
+
+#[test]
+fn newest_reading_is_used_and_deeper_directories_are_named() {
+    let collection = Collection::new();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let reading = |days: i64, used: u64| {
+        let mut one = drive("/dev/nvme0n1", 100, used, 1.0, None);
+        one["taken_unix_s"] = json!(now as i64 - days * 86_400);
+        wear(&[one], &[])
+    };
+    collection.add("h1/a-wear.json", reading(40, 1));
+    collection.add("h1/b-wear.json", reading(2, 7));
+    collection.add("h1/c-wear.json", reading(3, 5));
+    collection.add("h1/d-wear.json", reading(-400, 9));
+    collection.add("site2/h2/wear.json", reading(1, 1));
+    collection.add(".git/objects/x.json", "{");
+    let (status, report) = collection.report();
+    assert_eq!((status, &report["drives"][0]["used_percent"]), (1, &json!(7)), "{report:#}");
+    let unread: Vec<(&str, &str)> = report["files_unread"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| {
+            let file = one["file"].as_str().unwrap().rsplit("hosts/").next().unwrap();
+            (file, one["why"].as_str().unwrap())
+        })
+        .collect();
+    let files: BTreeSet<&str> = unread.iter().map(|(file, _)| *file).collect();
+    let expected = ["h1/a-wear.json", "h1/c-wear.json", "h1/d-wear.json", "site2/h2"];
+    assert_eq!(files, BTreeSet::from(expected), "{unread:?}");
+    let (_, why) = unread.iter().find(|(file, _)| *file == "site2/h2").unwrap();
+    assert!(why.contains("is not read") && why.contains("hosts/site2' as PATH"), "{why}");
 }
 
 /// A host can send links; root's collection would then read any file of this machine.
@@ -488,6 +533,18 @@ fn documents_of_this_program_are_read() {
     assert_eq!(drive["life_left_days"].as_f64().map(|days| (days * 10.0).round()), Some(4849.0));
 }
 
+#[test]
+fn figures_that_cannot_be_right_are_left_out() {
+    let collection = Collection::new();
+    let drives = [drive("/dev/sda", 1 << 60, 5, 1e300, Some(1e300))];
+    collection.add("a/wear.json", wear(&drives, &[]));
+    let (status, report) = collection.report();
+    let drive = &report["drives"][0];
+    let left_out = ["waf", "power_on_hours", "life_left_days", "service_years"];
+    assert_eq!((status, left_out.map(|key| drive[key].is_null())), (0, [true; 4]), "{drive:#}");
+    assert_eq!(report["counts"]["waf_high"], 0);
+}
+
 trait Tap: Sized {
     fn tap(self, act: impl FnOnce(&Self)) -> Self {
         act(&self);
@@ -558,6 +615,7 @@ fn unusable_files_are_listed_and_the_rest_is_reported() {
     for (file, why) in [
         ("good-doctor.json", "second diagnosis of its host"),
         ("cut/doctor.json", "EOF"),
+        ("empty/wear.json", "is empty: the command on that host failed"),
         ("later/doctor.json", "version 2"),
         ("foreign/doctor.json", "not of 'trimtab doctor"),
         ("failed/wear.json", "trimtab failed there: no drive"),

@@ -74,6 +74,9 @@ fn manual_trim_is_in_history_with_drive_counts() {
     assert_eq!(events(&mut command(&["history", "-n", "1"])), all[2..]);
     assert_eq!(events(&mut command(&["history", "--since", "1h"])).len(), 3);
     assert_eq!(events(&mut command(&["history", "--since", "2100-01-01"])).len(), 0);
+    let none = command(&["history", "--since", "2100-01-01"]).output().unwrap();
+    let said = String::from_utf8(none.stderr).unwrap();
+    assert!(said.contains("no trim and no applied policy since 2100-01-01"), "{said}");
     let refused = command(&["history", "--since", "yesterday"]).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(

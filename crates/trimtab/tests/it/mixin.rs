@@ -108,7 +108,8 @@ fn alerts_of_thirty_days_name_each_fault_and_no_other_host() {
     }
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("trimtab.prom");
-    fs::write(&file, metrics_of_daemon() + &crate::wear::metrics_of_drive()).unwrap();
+    let drives = [crate::wear::metrics_of_drive(), crate::wear::metrics_of_unread_drive()];
+    fs::write(&file, metrics_of_daemon() + &drives.concat()).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/thirty_days.py");
     let hosts = std::env::var("TRIMTAB_SOAK_HOSTS").unwrap_or_else(|_| "20".to_owned());
     let mut command = Command::new("python3");

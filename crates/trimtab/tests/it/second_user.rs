@@ -885,6 +885,9 @@ fn doctor_undo_refuses_records_writable_by_others() {
             said.contains("cannot be trusted") && said.contains(why),
             "{owner} {mode:o} {of_records}: {said}"
         );
+        let mend = format!("(mode {mode:o}); run 'chmod go-w {}'", state.path().display());
+        assert!(said.contains(&mend) == why.starts_with("others"), "{said}");
+        assert!(!said.contains("cannot restore"), "nothing was to be restored: {said}");
         assert_eq!(fs::read_to_string(records.join("doctor-0001.json")).unwrap(), record);
     }
 }

@@ -38,6 +38,7 @@ FAULTS = {
     "worn drive": (24, 600, "TrimtabDriveWorn", 26),
     "drive near its end": (24, 480, "TrimtabDriveLifeShort", 7 * 24),
     "wear not read": (24, 480, "TrimtabWearStale", 7 * 24),
+    "dead drive": (24, 480, "TrimtabDriveUnread", 4 * 24),
     "unreadable file": (24, 600, "TrimtabTextFileUnreadable", 2),
 }
 
@@ -114,6 +115,9 @@ class Host:
 
     def read_wear(self, hour, fault):
         """The drive's counters and the program's estimates."""
+        if fault == "dead drive":
+            self.reading = {"trimtab_drive_unread": 1}
+            return
         used = 0.9 if fault == "worn drive" else self.used + hour / HOURS * 0.01
         days_left = 90 if fault == "drive near its end" else 700
         if hour < 48 and not fault and self.rng.random() < 0.1:

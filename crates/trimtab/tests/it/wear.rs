@@ -216,9 +216,18 @@ fn wear_refuses_bad_documents_with_one_line() {
         &["--device", "sat;x"],
         &["--from", "-", "--all"],
         &["--years", "3"],
+        &["--from", "x", "y", "x"],
+        &["--metrics", "foo"],
+        &["--metrics", "-"],
+        &["--metrics", ".prom"],
     ] {
         trimtab().arg("wear").args(usage).assert().code(2).stdout("");
     }
+    trimtab()
+        .args(["wear", "--metrics", "/dev/null"])
+        .assert()
+        .code(2)
+        .stderr(contains("'/dev/null' is a device; name a file ending in .prom"));
 }
 
 #[test]
@@ -263,6 +272,20 @@ pub fn metrics_of_drive() -> String {
         .assert()
         .success();
     fs::read_to_string(&metrics).unwrap()
+}
+
+/// What `wear --metrics` writes if no drive can be read.
+pub fn metrics_of_unread_drive() -> String {
+    let files = Files::new();
+    let metrics = files.0.path().join("trimtab-wear.prom");
+    let mut wear = trimtab();
+    wear.args(["wear", "--from"]).arg(files.add("sda", "{")).arg("--metrics").arg(&metrics);
+    wear.assert().code(1).stdout("");
+    let text = fs::read_to_string(&metrics).unwrap();
+    let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let device = files.0.path().join("sda").display().to_string();
+    assert_eq!(samples, [format!("trimtab_drive_unread{{device=\"{device}\"}} 1")]);
+    text
 }
 
 #[test]
@@ -345,4 +368,43 @@ fn wear_without_a_reporting_drive_prints_an_empty_document() {
     }
     assert_eq!(drives(trimtab().arg("wear")), Vec::<Value>::new());
     trimtab().arg("wear").assert().success().stdout(contains("no drive that reports wear"));
+}
+
+#[test]
+fn wear_with_unusable_history_fails_and_leaves_it_as_it_is() {
+    for text in ["{\"version\":", "{\"version\":2,\"drives\":{}}"] {
+        let files = Files::new();
+        let file = files.add("wear.json", text);
+        let said = format!("no reading is kept until you move '{}' away: ", file.display());
+        trimtab()
+            .env("TRIMTAB_STATE_DIR", files.0.path())
+            .args(["wear", "--quiet"])
+            .assert()
+            .code(1)
+            .stderr(contains(said));
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+}
+
+/// The days and percentages are those of the documents; 4,102,444,800 s is 2100-01-01.
+#[test]
+fn wear_says_why_two_readings_give_no_rate() {
+    let files = Files::new();
+    let base = files.add("base.json", sata(100, 1000, 1700, 20).to_string());
+    let mut future = sata(200, 2000, 3400, 30);
+    future["local_time"]["time_t"] = json!(4_102_444_800_u64);
+    for (now, said) in [
+        (sata(150, 1100, 1900, 10), "not known: rated life used fell from 20 % to 10 %"),
+        (sata(100, 1000, 1700, 20), "not known: the two readings are of the same second"),
+        (future, "the reading is dated in the future, so it gives no rate"),
+    ] {
+        let now = files.add("now.json", now.to_string());
+        let wear = || {
+            let mut wear = trimtab();
+            wear.args(["wear", "--before"]).arg(&base).arg("--from").arg(&now);
+            wear
+        };
+        wear().assert().success().stdout(contains(said));
+        assert_eq!(drives(&mut wear())[0]["life_left"], Value::Null);
+    }
 }

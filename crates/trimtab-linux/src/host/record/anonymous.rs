@@ -15,6 +15,22 @@ const USUAL: &str = "/bin/boot/dev/disk/by-id/by-uuid/by-label/by-partuuid/by-pa
     tmp/usr/user/var/cache/local/share/data/shm/swapfile/swap.img/@/@home/@rootfs";
 /// Words of the kernel's command line that stay.
 const BOOT_WORDS: [&str; 5] = ["root=", "rd.luks", "luks.", "crypt", "libata."];
+/// Options of mounts, swap areas and mappings that stay.
+const OPTIONS: &str = "defaults/rw/ro/auto/noauto/user/nouser/users/owner/exec/noexec/suid/nosuid/\
+    dev/nodev/sync/async/dirsync/atime/noatime/relatime/norelatime/strictatime/nodiratime/lazytime/\
+    nofail/_netdev/sw/swap/loop/bind/rbind/nostrictatime/acl/noacl/user_xattr/nouser_xattr/barrier/\
+    nobarrier/quota/noquota/usrquota/grpquota/prjquota/inode32/inode64/attr2/discard/nodiscard/\
+    compress/ssd/nossd/ssd_spread/nodatacow/nodatasum/autodefrag/space_cache/x-systemd.automount/\
+    x-systemd.growfs/x-systemd.makefs/x-initrd.mount/x-initrd.attach/x-gvfs-show/x-gvfs-hide/\
+    X-fstrim.notrim/X-mount.mkdir/luks/plain/tcrypt/tcrypt-system/tcrypt-hidden/bitlk/tmp/\
+    allow-discards/initramfs/readonly/read-only/noearly/loud/quiet/no-read-workqueue/\
+    no-write-workqueue/same-cpu-crypt/submit-from-crypt-cpus";
+/// Options whose values stay.
+const VALUES: &str = "discard/pri/data/errors/commit/barrier/compress/compress-force/subvol/\
+    subvolid/space_cache/logbsize/stripe/mode/fsync_mode/background_gc/X-fstrim.notrim/cipher/hash/\
+    size/sector-size/timeout/tries/tmp";
+/// Options of which the doctor needs the name, and whose values are replaced.
+const HIDDEN_VALUES: &str = "header/keyfile-offset/keyfile-size/key-slot/keyscript";
 /// Shorter parts of an identity are none.
 const IDENTITY_CHARS_MIN: usize = 6;
 /// Longer words with a digit are hashes and UUIDs. No model has such a name.
@@ -56,6 +72,10 @@ impl SysrootRecorder {
         self.executable = self.executable.iter().map(|old| path(old)).collect();
         self.links = self.links.iter().map(|(old, target)| (path(old), path(target))).collect();
         for (old, bytes) in std::mem::take(&mut self.files) {
+            let bytes = match old.ends_with("dm/uuid") {
+                true => without_lvm_uuids(bytes),
+                false => bytes,
+            };
             // A volume's identifier ends with its name.
             let before_names = if old.ends_with("dm/uuid") { "-" } else { "" };
             let bytes = match String::from_utf8(bytes) {
@@ -92,11 +112,25 @@ impl SysrootRecorder {
         let text = String::from_utf8_lossy(bytes);
         let words = || text.split(|c: char| c.is_whitespace() || ",=:\"".contains(c));
         let in_paths = || words().filter(|word| word.contains('/')).flat_map(|w| w.split('/'));
-        let labels = text.split_whitespace().filter_map(|word| word.split_once("LABEL="));
-        let labels = labels.map(|(_, label)| label);
+        // Of LABEL=, PARTLABEL= and subvol=.
+        let after = |key: &'static str| {
+            let found = text.split([' ', '\t', '\n', ',']).filter_map(move |w| w.split_once(key));
+            found.flat_map(|(_, name)| name.trim_matches('"').split('/'))
+        };
+        let labels = || after("LABEL=").chain(after("subvol="));
         let found: Vec<&str> = match path.file_name().and_then(|name| name.to_str()) {
-            Some("mountinfo" | "fstab" | "swaps" | "cmdline") => in_paths().chain(labels).collect(),
-            Some("crypttab") => text.lines().filter_map(first_word).chain(in_paths()).collect(),
+            Some("mountinfo" | "fstab" | "swaps") => in_paths().chain(labels()).collect(),
+            Some("cmdline") => {
+                in_paths().chain(labels()).chain(words_of(&text).filter_map(mapping_name)).collect()
+            }
+            Some("crypttab" | "crypttab.initramfs") => {
+                text.lines().filter_map(first_word).chain(in_paths()).chain(labels()).collect()
+            }
+            Some("trimtab.toml") => text
+                .split('"')
+                .filter_map(|value| value.split_once('/'))
+                .flat_map(|(_, path)| path.split('/'))
+                .collect(),
             Some("backing_file") => text.trim().split('/').collect(),
             Some("label") => vec![text.trim()],
             Some("name") if path.ends_with("dm/name") => vec![text.trim()],
@@ -132,9 +166,10 @@ impl Secrets {
             return None;
         }
         let until = |is_end: fn(char) -> bool| &text[..text.find(is_end).unwrap_or(text.len())];
-        if "/=:\n".contains(before) || before_names.contains(before) {
+        if "/=:\"\n".contains(before) || before_names.contains(before) {
             let names = [
                 until(|c| "/\n".contains(c)),
+                until(|c| "/\"\n".contains(c)),
                 until(|c| c.is_whitespace() || "/,=:\"".contains(c)),
             ];
             if let Some(name) = names.into_iter().find(|name| self.names.contains(*name)) {
@@ -171,6 +206,118 @@ fn first_word(line: &str) -> Option<&str> {
     line.split_whitespace().next()
 }
 
+/// The words of the kernel's command line that stay.
+fn words_of(cmdline: &str) -> impl Iterator<Item = &str> {
+    let is_kept = |word: &&str| BOOT_WORDS.iter().any(|start| word.starts_with(start));
+    cmdline.split_whitespace().filter(is_kept)
+}
+
+/// The name of the mapping that a parameter opens.
+fn mapping_name(word: &str) -> Option<&str> {
+    let (key, value) = word.split_once('=')?;
+    match key {
+        "rd.luks.name" | "luks.name" => value.split_once('=').map(|(_, name)| name),
+        "cryptdevice" => value.split(':').nth(1),
+        _ => value.split(',').find_map(|option| option.strip_prefix("target=")),
+    }
+}
+
+/// A parameter with its known options only.
+fn with_known_options(word: &str) -> String {
+    let Some((key, value)) = word.split_once('=') else { return word.to_owned() };
+    let (start, options) = match key {
+        "rd.luks.options" | "luks.options" => match value.split_once('=') {
+            Some((uuid, options)) if uuid.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') => {
+                (format!("{key}={uuid}="), options)
+            }
+            _ => (format!("{key}="), value),
+        },
+        "cryptopts" => (format!("{key}="), value),
+        "cryptdevice" => match value.match_indices(':').nth(1) {
+            Some((at, _)) => (format!("{key}={}", &value[..=at]), &value[at + 1..]),
+            None => return word.to_owned(),
+        },
+        _ => return word.to_owned(),
+    };
+    let names_device =
+        |option: &&str| option.starts_with("target=") || option.starts_with("source=");
+    let (devices, others): (Vec<&str>, Vec<&str>) = options.split(',').partition(names_device);
+    let others = known_options(&others.join(","));
+    let all = devices.into_iter().chain(Some(&*others).filter(|others| !others.is_empty()));
+    start + &all.collect::<Vec<_>>().join(",")
+}
+
+/// The known ones of a list of options.
+fn known_options(options: &str) -> String {
+    let is_in = |list: &str, name: &str| list.split('/').any(|known| known == name);
+    let known = |option: &str| match option.split_once('=') {
+        None => is_in(OPTIONS, option).then(|| option.to_owned()),
+        Some((name, _)) if is_in(VALUES, name) => Some(option.to_owned()),
+        Some((name, _)) => is_in(HIDDEN_VALUES, name).then(|| format!("{name}=x")),
+    };
+    options.split(',').filter_map(known).collect::<Vec<_>>().join(",")
+}
+
+/// A line of fstab or crypttab with its known options only.
+fn with_known_fields(line: &str) -> String {
+    let mut fields: Vec<String> = line.split_whitespace().take(6).map(str::to_owned).collect();
+    fields.iter_mut().skip(4).filter(|field| field.parse::<i32>().is_err()).for_each(|comment| {
+        *comment = "x".to_owned();
+    });
+    if let Some(options) = fields.get_mut(3) {
+        *options = Some(known_options(options))
+            .filter(|known| !known.is_empty())
+            .unwrap_or_else(|| "defaults".to_owned());
+    }
+    fields.join(" ")
+}
+
+/// A line of `dmsetup table` without the description of a key: `:64:logon:DESCRIPTION`.
+fn without_key(line: &str) -> String {
+    let word = |word: &str| match word.match_indices(':').nth(2) {
+        Some((at, _)) if word.starts_with(':') => format!("{}x", &word[..=at]),
+        _ => word.to_owned(),
+    };
+    line.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// The configuration of the daemon: policies with their paths, and accepted findings.
+fn rules_only(text: &str) -> String {
+    let mut kept = String::new();
+    let mut list: Option<Vec<String>> = None;
+    for line in text.lines().filter(|line| !line.contains(['\\', '\''])) {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let key = line.split('=').next().unwrap_or_default().trim();
+        let mut strings = line.split('"').skip(1).step_by(2).map(|text| format!("\"{text}\""));
+        match key {
+            "policy" | "path" => {
+                kept.extend(strings.next().map(|value| format!("{key} = {value}\n")));
+            }
+            "ignore" => list = Some(strings.collect()),
+            "[[filesystem]]" | "[default]" | "[doctor]" | "[daemon]" => {
+                kept += &format!("{line}\n");
+            }
+            _ => list.iter_mut().for_each(|list| list.extend(&mut strings)),
+        }
+        if line.ends_with(']')
+            && let Some(list) = list.take()
+        {
+            kept += &format!("ignore = [{}]\n", list.join(", "));
+        }
+    }
+    kept
+}
+
+/// The identifier of an LVM volume without the UUIDs of group and volume, which may hold
+/// `!` and `#` but no hyphen. The layer at its end stays, such as `-tpool`.
+fn without_lvm_uuids(bytes: Vec<u8>) -> Vec<u8> {
+    const START: &[u8] = b"LVM-";
+    let Some(rest) = bytes.strip_prefix(START) else { return bytes };
+    let layer = rest.iter().rposition(|byte| *byte == b'-').map(|at| &rest[at..]);
+    let is_layer = |layer: &&[u8]| layer[1..].trim_ascii_end().iter().all(u8::is_ascii_lowercase);
+    [START, b"x", layer.filter(is_layer).unwrap_or(b"\n")].concat()
+}
+
 /// The text without lines and words that the doctor does not need.
 fn without_private_lines(path: &Path, text: &str) -> String {
     let is_device = |source: &str| source.starts_with("/dev/") || source.contains('=');
@@ -182,20 +329,28 @@ fn without_private_lines(path: &Path, text: &str) -> String {
         _ => !line.trim_start().starts_with('#'),
     };
     if name == "cmdline" {
-        let is_kept = |word: &&str| BOOT_WORDS.iter().any(|start| word.starts_with(start));
-        return text.split_whitespace().filter(is_kept).collect::<Vec<_>>().join(" ");
+        return words_of(text).map(with_known_options).collect::<Vec<_>>().join(" ");
+    }
+    let changed: fn(&str) -> String = match name {
+        "fstab" | "crypttab" | "crypttab.initramfs" => with_known_fields,
+        "dmsetup-table" => without_key,
+        "trimtab.toml" => return rules_only(text),
+        _ => str::to_owned,
+    };
+    if name == "dmsetup-table" {
+        return text.lines().map(|line| changed(line) + "\n").collect();
     }
     if !path.starts_with("/etc") && name != "mountinfo" {
         return text.to_owned();
     }
-    text.lines().filter(is_needed).map(|line| line.to_owned() + "\n").collect()
+    text.lines().filter(is_needed).map(|line| changed(line) + "\n").collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SECRETS: [&str; 22] = [
+    const SECRETS: [&str; 39] = [
         "S5GX1234",
         "5002538e12345678",
         "web1",
@@ -218,6 +373,23 @@ mod tests {
         "TRAVEL",
         "zeta",
         "Jim",
+        "Qq1!2#",
+        "pia",
+        "holiday",
+        "Mia",
+        "1042",
+        "unconfined_u",
+        "hidden",
+        "1b2c3d",
+        "AAECAwQ",
+        "safe",
+        "mykey",
+        "vacation",
+        "statedir",
+        "promdir",
+        "unmounted",
+        "Ann's",
+        "STICK",
     ];
 
     /// Every file that the doctor reads names.
@@ -242,6 +414,10 @@ mod tests {
                 "/sys/devices/virtual/block/dm-1/dm/uuid",
                 "LVM-Qq1Ww2Ee3Rr4Tt5Yy6Uu7Ii8Oo9Pp0Aa1Ss2Dd3\n",
             ),
+            (
+                "/sys/devices/virtual/block/dm-2/dm/uuid",
+                "LVM-Qq1!2#Ee3Rr4Tt5Yy6Uu7Ii8Oo9Pp0AaQq1!2#Ee3Rr4Tt5Yy6Uu7Ii8Oo9Pp0Aa-tpool\n",
+            ),
             ("/sys/devices/virtual/block/loop0/loop/backing_file", "/home/joe/Old Disk\n"),
             ("/sys/fs/btrfs/0f3c1e9a-1b2c-4d5e-8f90-a1b2c3d4e5f6/label", "backup"),
             (
@@ -255,21 +431,39 @@ mod tests {
                 "/etc/fstab",
                 "# joe's secret\nUUID=0f3c1e9a-1b2c-4d5e-8f90-a1b2c3d4e5f6 / ext4 discard 0 1\n\
                  LABEL=TRAVEL /home/joe/backup vfat uid=joe 0 0\nUUID=AB12-CD34 /efi vfat\n\
-                 PARTUUID=1a2b3c4d-01 none swap\n/dev/disk/by-id/ata-S5GX1234 /srv/backup xfs\n\
+                 PARTUUID=1a2b3c4d-01 none swap\n\
+                 LABEL=\"STICK\" /mnt vfat user=pia,comment=holiday,uid=1042,x-gvfs-name=Mia,discard \
+                 0 0 # Mia\n\
+                 /dev/sdb1 /usr xfs noatime,context=unconfined_u:r:t,subvol=vacation,X-fstrim.notrim\n\
+                 /dev/disk/by-id/ata-S5GX1234 /srv/backup xfs\n\
                  nas:/secret /mnt/nas nfs\n",
             ),
             (
                 "/etc/crypttab",
-                "vault UUID=0f3c1e9a-1b2c-4d5e-8f90-a1b2c3d4e5f6 /home/joe/secret luks\n",
+                "vault UUID=0f3c1e9a-1b2c-4d5e-8f90-a1b2c3d4e5f6 /home/joe/secret luks\n\
+                 spare /dev/sdc none luks,discard,header=UUID=1b2c3d,fido2-cid=AAECAwQ,key-slot=3\n",
+            ),
+            (
+                "/etc/trimtab/trimtab.toml",
+                "# Ann's\n[daemon]\nstate = \"/statedir\"  # Ann's\nmetrics = '/promdir/a.prom'\n\
+                 [[filesystem]]\npath = \"/home/un mounted/unmounted\"\npolicy = \"idle\"\n\
+                 [doctor]\nignore = [\n  \"nothing-trims:/home/joe/unmounted\",\n  \"unknown\"]\n",
             ),
             (
                 "/etc/mdadm.conf",
                 "ARRAY /dev/md0 name=web1:0 UUID=6d9f1c2e:6d9f1c2e:6d9f1c2e:6d9f1c2e\n",
             ),
-            ("/proc/cmdline", "root=/dev/mapper/web1--vg-zeta systemd.hostname=web1 ip=secret\n"),
+            (
+                "/proc/cmdline",
+                "root=/dev/mapper/web1--vg-zeta systemd.hostname=web1 ip=secret \
+                 rd.luks.name=0f3c1e9a-1b2c-4d5e-8f90-a1b2c3d4e5f6=hidden \
+                 rd.luks.options=0f3c1e9a-1b2c-4d5e-8f90-a1b2c3d4e5f6=discard,fido2-cid=AAECAwQ \
+                 cryptdevice=/dev/sdd:safe:allow-discards cryptopts=target=hidden,key=safe\n",
+            ),
             (
                 "/dmsetup-table",
-                "vault: 0 9 crypt aes-xts 0000000000000000000000000000000000000000 0 8:2 4096\n",
+                "vault: 0 9 crypt aes-xts 0000000000000000000000000000000000000000 0 8:2 4096\n\
+                 b: 0 9 crypt aes-xts :64:user:mykey 0 8:3 0 1 allow_discards\n",
             ),
             ("/lvm", "wVYOVb-aaaa-bbbb-cccc-dddd-eeee-ffffff"),
         ] {
@@ -296,6 +490,18 @@ mod tests {
             "CRYPT-LUKS2-x",
             "LVM-x",
             "/home/x",
+            "LVM-x-tpool",
+            "vfat discard 0 0\\n",
+            "xfs noatime,subvol=x",
+            "X-fstrim.notrim",
+            "none luks,discard,header=x,key-slot=x",
+            "policy = \\\"idle\\\"",
+            "[[filesystem]]",
+            "\\\"nothing-trims:/home/x",
+            ", \\\"unknown\\\"]",
+            "=discard cryptdevice=/dev/",
+            ":allow-discards cryptopts=target=x",
+            ":64:user:x 0 8:3 0 1 allow_discards",
         ] {
             assert!(all.contains(kept), "{kept}: {all}");
         }
