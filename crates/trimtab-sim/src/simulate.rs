@@ -340,16 +340,10 @@ impl<'a, T: Trace> PreparedWorkload<'a, T> {
         observer: &mut dyn Observer,
     ) -> Result<WorkloadResult, T::Error> {
         match self {
-            Self::Synthetic(mut workload, depth) => {
-                let mut target =
+            Self::Synthetic(workload, depth) => {
+                let target =
                     DriveTarget::new(subject, spec.interface.queue_depth.max(depth)).at(now);
-                let outcome = blocks::run(&mut workload, &mut target, observer);
-                Ok(WorkloadResult {
-                    recorded: outcome.recorded,
-                    end: outcome.end,
-                    subject: target.into_drive(),
-                    metrics: Vec::new(),
-                })
+                Ok(run_synthetic(workload, target, observer))
             }
             Self::Crystal(loops, workload) => Ok(loops.run(spec, workload, subject, now, observer)),
             Self::Jobs(given, groups) => Ok(jobs::run(spec, given, groups, subject, now, observer)),
@@ -358,6 +352,22 @@ impl<'a, T: Trace> PreparedWorkload<'a, T> {
                 passes::replay(trace, plan.data, until, subject, now, observer)
             }
         }
+    }
+}
+
+/// Compiled once, in this crate.
+#[inline(never)]
+fn run_synthetic(
+    mut workload: Synthetic,
+    mut target: DriveTarget<SimulatedDrive>,
+    observer: &mut dyn Observer,
+) -> WorkloadResult {
+    let outcome = blocks::run(&mut workload, &mut target, observer);
+    WorkloadResult {
+        recorded: outcome.recorded,
+        end: outcome.end,
+        subject: target.into_drive(),
+        metrics: Vec::new(),
     }
 }
 

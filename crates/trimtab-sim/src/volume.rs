@@ -96,12 +96,11 @@ pub struct Counters {
 
 /// A filesystem on a drive.
 #[derive(Clone, Debug)]
-pub struct Volume<D> {
+pub struct Volume<D: ?Sized> {
     spec: VolumeSpec,
     layout: VolumeLayout,
     /// First byte on the drive.
     start: u64,
-    queue: BlockQueue<D>,
     now: Nanos,
 
     space: Allocator,
@@ -154,6 +153,9 @@ pub struct Volume<D> {
     last_min_extent: u32,
 
     counters: Counters,
+
+    /// Last, so that a volume on any drive is one type.
+    queue: BlockQueue<D>,
 }
 
 /// Reason for waking the flusher.
@@ -175,6 +177,13 @@ struct Batch {
 }
 
 impl<D: Device> Volume<D> {
+    /// The volume on any drive. Its methods are compiled once, in this crate.
+    pub(crate) fn on_any(&mut self) -> &mut Volume<dyn Device + '_> {
+        self
+    }
+}
+
+impl<D: Device + ?Sized> Volume<D> {
     /// The drive.
     pub const fn drive(&self) -> &D {
         &self.queue.drive

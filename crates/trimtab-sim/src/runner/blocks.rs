@@ -62,6 +62,17 @@ where
     RunOutcome { recorded: recorder.finish(now), end }
 }
 
+/// As [`run_recording`], compiled once, in this crate, for targets of other crates.
+#[inline(never)]
+pub fn run_dyn<'a>(
+    workload: &mut dyn BlockWorkload,
+    target: &mut (dyn BlockTarget + 'a),
+    recording: Recording,
+    events: &mut dyn Events<dyn BlockTarget + 'a>,
+) -> RunOutcome {
+    run_recording(workload, target, recording, events)
+}
+
 fn phases<W, T, E>(
     workload: &mut W,
     target: &mut T,

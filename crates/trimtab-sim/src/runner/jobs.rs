@@ -36,6 +36,16 @@ where
     RunOutcome { recorded, end }
 }
 
+/// As [`run`], compiled once, in this crate, for targets of other crates.
+#[inline(never)]
+pub fn run_dyn<'a>(
+    groups: Vec<JobGroup<'_>>,
+    target: &mut (dyn PacedTarget + 'a),
+    events: &mut dyn Events<dyn PacedTarget + 'a>,
+) -> RunOutcome {
+    run(groups, target, events)
+}
+
 fn run_groups<T, E>(
     groups: Vec<JobGroup<'_>>,
     target: &mut T,

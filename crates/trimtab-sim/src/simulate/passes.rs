@@ -1,7 +1,7 @@
 //! Replays a trace once, or repeatedly until an amount is written, and records the
 //! results.
 
-use super::replay::Replay;
+use super::replay::{Replay, RequestService};
 use super::{SimulatedDrive, Trace, WorkloadResult};
 use crate::runner::recorder::Recorder;
 use crate::runner::{Observer, RunEnd};
@@ -85,6 +85,16 @@ struct ReplayPass {
 }
 
 impl ReplayPass {
+    /// Replays and records one event; compiled once, in this crate.
+    #[inline(never)]
+    fn serve(&mut self, event: &TraceEvent) -> Result<RequestService, String> {
+        let served = self.replay.event(event)?;
+        if served.result.is_ok() {
+            self.recorder.op(event.kind.op(), served.arrived, served.done, event.len);
+        }
+        Ok(served)
+    }
+
     /// Replays the trace once, or up to the amount to write; returns an early end.
     fn once<R: RequestSource>(
         &mut self,
@@ -102,7 +112,7 @@ impl ReplayPass {
                 UsageError::new(format!("{}: {problem}", requests.place()))
                     .hint("a drive of a larger capacity has room")
             };
-            let served = self.replay.event(&event).map_err(too_large)?;
+            let served = self.serve(&event).map_err(too_large)?;
             if let Err(refusal) = served.result {
                 let object =
                     format!("{} bytes at {} ({})", event.len, event.offset, requests.place());
@@ -114,7 +124,6 @@ impl ReplayPass {
                 );
                 return Ok(Some(RunEnd::Failed(error)));
             }
-            self.recorder.op(event.kind.op(), served.arrived, served.done, event.len);
             n += 1;
             if n.is_multiple_of(POLL_EVERY) {
                 if observer.stopped() {

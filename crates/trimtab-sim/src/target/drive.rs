@@ -1,15 +1,20 @@
 //! A modelled drive as a block target, in virtual time.
 
+use crate::runner::{Events, RunOutcome, blocks, jobs};
 use crate::target::{
     BlockCompletion, BlockInfo, BlockTarget, Clock, PacedTarget, TargetError, TargetResult,
 };
+use crate::workload::BlockWorkload;
+use crate::workload::jobs::JobGroup;
 use alloc::borrow::ToOwned as _;
+use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::format;
 use alloc::string::String;
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use trimtab_drive::model::Model;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device, Refusal};
 
@@ -117,6 +122,28 @@ impl<D: Device> DriveTarget<D> {
     /// Returns the drive.
     pub fn into_drive(self) -> D {
         self.drive
+    }
+}
+
+impl DriveTarget<Box<dyn Model>> {
+    /// As [`blocks::run`], compiled once, in this crate.
+    #[inline(never)]
+    pub fn run(
+        &mut self,
+        workload: &mut dyn BlockWorkload,
+        events: &mut dyn Events<Self>,
+    ) -> RunOutcome {
+        blocks::run(workload, self, events)
+    }
+
+    /// As [`jobs::run`], compiled once, in this crate.
+    #[inline(never)]
+    pub fn run_jobs(
+        &mut self,
+        groups: Vec<JobGroup<'_>>,
+        events: &mut dyn Events<Self>,
+    ) -> RunOutcome {
+        jobs::run(groups, self, events)
     }
 }
 

@@ -34,7 +34,7 @@ enum CommitStage {
     Discards(Vec<(u32, u32)>, Nanos),
 }
 
-impl<D: Device> Volume<D> {
+impl<D: Device + ?Sized> Volume<D> {
     /// Time at which the commit can continue; `None` while its requests are queued.
     pub(super) fn commit_ready(&self, commit: &Commit) -> Option<Nanos> {
         match &commit.stage {

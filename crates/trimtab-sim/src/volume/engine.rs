@@ -26,7 +26,7 @@ enum VolumeEvent {
     Trim,
 }
 
-impl<D: Device> Volume<D> {
+impl<D: Device + ?Sized> Volume<D> {
     /// Runs all events due until `until`, then sets the clock to it.
     pub(super) fn run_until(&mut self, until: Nanos) {
         while let Some((at, event)) = self.next_event()

@@ -29,6 +29,12 @@ impl<D: Device> Volume<D> {
 #[derive(Debug)]
 pub struct FileBlocks<'v, D> {
     volume: &'v mut Volume<D>,
+    file: OpenFile,
+}
+
+/// The state of the file's target.
+#[derive(Debug)]
+struct OpenFile {
     path: String,
     info: BlockInfo,
     /// Runs of the file: file offset in blocks, start, length.
@@ -63,24 +69,20 @@ impl<'v, D: Device> FileBlocks<'v, D> {
         }
         let size = Bytes(file.size / BLOCK * BLOCK);
         let info = BlockInfo { size, block_size: BLOCK as u32, queue_depth_max, trim: false };
-        Ok(Self {
-            volume,
+        let file = OpenFile {
             path: path.to_string(),
             info,
             runs,
             waiting: Vec::new(),
             known: VecDeque::new(),
             submitted: 0,
-        })
+        };
+        Ok(Self { volume, file })
     }
 
     /// The volume.
     pub const fn volume(&self) -> &Volume<D> {
         self.volume
-    }
-
-    fn refused(&self, op: &Command<'_>, why: (i32, &str)) -> TargetError {
-        refused("do", format!("{} of {}", op.kind().name(), self.path), why)
     }
 }
 
@@ -105,16 +107,35 @@ impl<D: Device> Clock for FileBlocks<'_, D> {
     }
 
     fn idle_until(&mut self, instant: Nanos) {
-        self.volume.run_until(instant);
+        self.volume.idle_until(instant);
     }
 }
 
 impl<D: Device> BlockTarget for FileBlocks<'_, D> {
     fn info(&self) -> &BlockInfo {
-        &self.info
+        &self.file.info
     }
 
     fn submit(&mut self, tag: u32, op: Command<'static>) -> TargetResult {
+        self.file.submit(self.volume.on_any(), tag, op)
+    }
+
+    fn reap(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
+        self.file.reap(self.volume.on_any(), min, done)
+    }
+}
+
+impl OpenFile {
+    fn refused(&self, op: &Command<'_>, why: (i32, &str)) -> TargetError {
+        refused("do", format!("{} of {}", op.kind().name(), self.path), why)
+    }
+
+    fn submit(
+        &mut self,
+        volume: &mut Volume<dyn Device + '_>,
+        tag: u32,
+        op: Command<'static>,
+    ) -> TargetResult {
         let (offset, len) = match op {
             Command::Read(Extent { offset, len }) | Command::Write(Extent { offset, len }, _) => {
                 (offset, len)
@@ -128,7 +149,6 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
         {
             return Err(self.refused(&op, errno::EINVAL));
         }
-        let volume = &mut *self.volume;
         volume.work(volume.spec.host.extent);
         volume.healthy("write to", &self.path)?;
         let issued = volume.now;
@@ -164,14 +184,19 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
         Ok(())
     }
 
-    fn reap(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
+    fn reap(
+        &mut self,
+        volume: &mut Volume<dyn Device + '_>,
+        min: u32,
+        done: &mut Vec<BlockCompletion>,
+    ) -> TargetResult {
         let mut reaped = 0;
         loop {
-            let now = self.volume.now;
-            match self.next_completion() {
+            let now = volume.now;
+            match self.next_completion(volume) {
                 Some((completed, InFlightOp { tag, ticket, issued, .. })) if completed <= now => {
                     self.known.pop_front();
-                    self.volume.queue.finish(ticket);
+                    volume.queue.finish(ticket);
                     done.push(BlockCompletion {
                         tag,
                         issued,
@@ -185,19 +210,15 @@ impl<D: Device> BlockTarget for FileBlocks<'_, D> {
                     return Ok(());
                 }
                 // Queued operations may complete before the known ones.
-                Some((completed, _)) if self.volume.queue.queued() == 0 => {
-                    self.volume.run_until(completed)
-                }
-                _ => self.volume.step(),
+                Some((completed, _)) if volume.queue.queued() == 0 => volume.run_until(completed),
+                _ => volume.step(),
             }
         }
     }
-}
 
-impl<D: Device> FileBlocks<'_, D> {
     /// Earliest known completion.
-    fn next_completion(&mut self) -> Option<(Nanos, InFlightOp)> {
-        let (volume, known) = (&*self.volume, &mut self.known);
+    fn next_completion(&mut self, volume: &Volume<dyn Device + '_>) -> Option<(Nanos, InFlightOp)> {
+        let known = &mut self.known;
         self.waiting.retain(|one| match volume.queue.done(one.ticket) {
             Some(done) => {
                 insert_sorted(known, (done, *one));
@@ -211,7 +232,8 @@ impl<D: Device> FileBlocks<'_, D> {
 
 impl<D> Drop for FileBlocks<'_, D> {
     fn drop(&mut self) {
-        for one in self.waiting.drain(..).chain(self.known.drain(..).map(|(_, one)| one)) {
+        let known = self.file.known.drain(..).map(|(_, one)| one);
+        for one in self.file.waiting.drain(..).chain(known) {
             self.volume.queue.forget(one.ticket);
         }
     }

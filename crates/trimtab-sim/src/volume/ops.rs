@@ -44,7 +44,7 @@ pub fn refused(
     TargetError::new(action, object, reason, Some(errno))
 }
 
-impl<D: Device> Volume<D> {
+impl<D: Device + ?Sized> Volume<D> {
     // Changes of metadata blocks.
 
     /// Block of an inode: in its table, or in the catalogue leaf of its name.
@@ -423,6 +423,13 @@ impl<D: Device> Volume<D> {
 
 impl<D: Device> FileTarget for Volume<D> {
     fn execute(&mut self, op: &FileOp<'_>) -> TargetResult {
+        self.on_any().operate(op)
+    }
+}
+
+impl Volume<dyn Device + '_> {
+    #[inline(never)]
+    fn operate(&mut self, op: &FileOp<'_>) -> TargetResult {
         match op {
             FileOp::MakeDir(path) => self.op_make_dir(path),
             FileOp::RemoveDir(path) => self.op_remove_dir(path),
@@ -436,7 +443,7 @@ impl<D: Device> FileTarget for Volume<D> {
 }
 
 // The operations.
-impl<D: Device> Volume<D> {
+impl<D: Device + ?Sized> Volume<D> {
     pub(super) fn op_make_dir(&mut self, path: &str) -> TargetResult {
         self.begin("make directory", path, self.spec.host.dir)?;
         let (parent, name) = self.parent_of("make directory", path)?;

@@ -91,9 +91,7 @@ struct TicketState {
 
 /// The block layer above one drive.
 #[derive(Clone, Debug)]
-pub struct BlockQueue<D> {
-    /// The drive.
-    pub drive: D,
+pub struct BlockQueue<D: ?Sized> {
     layer: BlockLayer,
     plug: Vec<(QueuedRequest, Urgency)>,
     sync: VecDeque<QueuedRequest>,
@@ -115,6 +113,8 @@ pub struct BlockQueue<D> {
     pub traffic: Traffic,
     /// First refusal of a command other than a TRIM.
     pub failed: Option<Refusal>,
+    /// The drive.
+    pub drive: D,
 }
 
 /// Inserts `value` into `sorted`; quick for values that are larger than most.
@@ -143,7 +143,9 @@ impl<D> BlockQueue<D> {
             failed: None,
         }
     }
+}
 
+impl<D: ?Sized> BlockQueue<D> {
     /// A ticket for requests to wait for. End it with [`finish`](Self::finish).
     pub fn ticket(&mut self) -> Ticket {
         let fresh = TicketState { used: true, ..TicketState::default() };
@@ -303,7 +305,7 @@ impl<D> BlockQueue<D> {
     }
 }
 
-impl<D: Device> BlockQueue<D> {
+impl<D: Device + ?Sized> BlockQueue<D> {
     /// Sends the next request, at the time returned by
     /// [`next_dispatch`](Self::next_dispatch).
     pub fn dispatch(&mut self, at: Nanos) {

@@ -193,7 +193,7 @@ impl<D: Device> SteeredVolume<D> {
             if !self.surface.volume.trimming() {
                 break;
             }
-            self.surface.volume.run_until_trimmed(Nanos::MAX);
+            self.surface.volume.on_any().await_trim(Nanos::MAX);
         }
         self.surface.shutting_down = false;
         self.driver.stir();
@@ -280,7 +280,7 @@ impl<D: Device> Clock for SteeredVolume<D> {
                 return;
             }
             if self.surface.volume.trimming() {
-                self.surface.volume.run_until_trimmed(instant);
+                self.surface.volume.on_any().await_trim(instant);
             } else {
                 let next = self
                     .driver

@@ -15,7 +15,28 @@ impl<D: Device> Clock for Volume<D> {
     }
 
     fn idle_until(&mut self, instant: Nanos) {
+        self.on_any().idle(instant);
+    }
+}
+
+impl Volume<dyn Device + '_> {
+    #[inline(never)]
+    fn idle(&mut self, instant: Nanos) {
         self.run_until(instant);
+    }
+
+    /// Runs until `until`, or until the running FITRIM has ended.
+    #[inline(never)]
+    pub(super) fn await_trim(&mut self, until: Nanos) {
+        self.run_until_trimmed(until);
+    }
+
+    /// Waits for the running FITRIM.
+    #[inline(never)]
+    fn finish_trim(&mut self) {
+        while self.trimming() {
+            self.step();
+        }
     }
 }
 
@@ -32,13 +53,9 @@ impl<D: Device> Volume<D> {
                 errno::EINVAL,
             ));
         }
-        while self.trimming() {
-            self.step();
-        }
+        self.on_any().finish_trim();
         self.begin_trim(TrimRequest::whole(window, min_extent));
-        while self.trimming() {
-            self.step();
-        }
+        self.on_any().finish_trim();
         let run = self.take_trimmed().unwrap_or_default();
         if run.refused > 0 {
             return Err(refused(

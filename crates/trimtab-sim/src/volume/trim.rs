@@ -76,7 +76,7 @@ pub struct TrimRun {
     pub refused: u64,
 }
 
-impl<D: Device> Volume<D> {
+impl<D: Device + ?Sized> Volume<D> {
     /// Discards blocks in commands of the maximum size. Returns the last completion time.
     fn discard(&mut self, start: u32, len: u32) -> (Nanos, u64, u64) {
         let most = (self.spec.discard_max.0 / BLOCK).max(1) * BLOCK;

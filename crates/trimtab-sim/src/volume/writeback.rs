@@ -22,7 +22,7 @@ pub(super) enum WriteoutObstacle {
     Blocks,
 }
 
-impl<D: Device> Volume<D> {
+impl<D: Device + ?Sized> Volume<D> {
     pub(super) fn write_blocks(
         &mut self,
         start: u32,

@@ -270,8 +270,7 @@ impl RandomWrites {
         let mut tried = Measurement::default();
         if let Ok(mut workload) = Synthetic::new(settings, self.seed ^ (number + 1)) {
             let counts = blocks::Recording::CountsOnly;
-            let outcome =
-                blocks::run_recording(&mut workload, &mut file, counts, &mut { observer });
+            let outcome = blocks::run_dyn(&mut workload, &mut file, counts, &mut { observer });
             if let RunEnd::Failed(error) = outcome.end {
                 return Err(error);
             }

@@ -27,8 +27,9 @@ use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::run::RunRecording;
 use trimtab_sim::run::metrics;
 use trimtab_sim::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_sim::runner::blocks::{self, Recording};
 use trimtab_sim::runner::recorder::Recorder;
-use trimtab_sim::runner::{RunEnd, RunOutcome, blocks, files};
+use trimtab_sim::runner::{RunEnd, RunOutcome, files};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::TrimTarget;
 use trimtab_sim::target::{BlockTarget, Clock as _, FileTarget as _};
@@ -333,14 +334,14 @@ fn on_null(request: &BenchAgeArgs, context: &Context, mut workload: Age) -> (Run
 }
 
 /// Runs a test on the test file.
-fn write<T: BlockTarget>(context: &Context, mut test: Test, blocks: &mut T) -> RunOutcome {
+fn write(context: &Context, mut test: Test, target: &mut dyn BlockTarget) -> RunOutcome {
     let mut watch = ProgressWatch::new(
         context,
         test.name,
         &WorkloadPlan { written: Bytes(test.left), ..WorkloadPlan::default() },
         None,
     );
-    blocks::run(&mut test, blocks, &mut watch)
+    blocks::run_dyn(&mut test, target, Recording::Full, &mut watch)
 }
 
 /// One trim of the filesystem.

@@ -13,8 +13,12 @@ use trimtab_linux::target::block::device::{self, DestroyConsent, OwnData};
 use trimtab_linux::target::block::{BlockFile, BlockOptions};
 use trimtab_linux::target::null::NullBlocks;
 use trimtab_sim::run::{Field, TargetKind, Warning};
+use trimtab_sim::runner::blocks::{self, Recording};
+use trimtab_sim::runner::{Events, RunOutcome};
+use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::drive::DriveTarget;
-use trimtab_sim::target::{BlockInfo, BlockTarget as _};
+use trimtab_sim::target::{BlockInfo, BlockTarget};
+use trimtab_sim::workload::BlockWorkload;
 
 /// A device or a file.
 pub struct RealBlocks {
@@ -115,6 +119,20 @@ impl BenchBlocks {
             }
             Self::Modelled(target) => (Vec::new(), target.drive().counters().into_iter().collect()),
             Self::Null(_) => (Vec::new(), Vec::new()),
+        }
+    }
+
+    /// Runs a workload.
+    pub fn run<E>(&mut self, workload: &mut dyn BlockWorkload, events: &mut E) -> RunOutcome
+    where
+        E: Events<DriveTarget<Box<dyn Model>>> + for<'a> Events<dyn BlockTarget + 'a>,
+    {
+        match self {
+            Self::Real(real) => blocks::run_dyn(workload, &mut real.file, Recording::Full, events),
+            Self::Modelled(target) => {
+                worn_out::conclude(target.run(workload, events), target.drive().as_ref())
+            }
+            Self::Null(target) => blocks::run_dyn(workload, target, Recording::Full, events),
         }
     }
 

@@ -115,7 +115,7 @@ pub fn run(request: &BenchCrystalArgs, context: &Context) -> anyhow::Result<Exit
     let guard =
         target.real().and_then(|real| real.workspace.as_ref()).map(Workspace::guard).transpose()?;
     let mut watch = CrystalWatch::new(context, &workload, &settings, guard, rounds.as_mut());
-    let outcome = target::run(&mut target, workload.clone(), &mut watch);
+    let outcome = target.run(&mut workload.clone(), &mut watch);
     drop(watch);
     if let (Some(watch), BenchBlocks::Real(real)) = (direct, &mut target) {
         let sum = |of: fn(&Phase) -> Bytes| outcome.recorded.phases.iter().map(of).sum();

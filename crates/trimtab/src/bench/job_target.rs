@@ -13,10 +13,9 @@ use trimtab_linux::target::block::BlockOptions;
 use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_linux::target::null::NullBlocks;
 use trimtab_sim::run::{Phase, Run, Severity, Warning};
-use trimtab_sim::runner::{RunEnd, RunOutcome, blocks, jobs};
+use trimtab_sim::runner::{RunEnd, RunOutcome, jobs};
 use trimtab_sim::simulate::worn_out;
 use trimtab_sim::workload::jobs::{Job, JobMix, depth_max, groups, written_max};
-use trimtab_sim::workload::synthetic::Preconditioning;
 use trimtab_vssd::pace::minimise_timer_slack;
 
 /// Targets of commands that run jobs.
@@ -82,27 +81,12 @@ pub fn run(
     let info = target.info();
     let groups = groups(jobs, info.size, info.block_size, data, seed).map_err(UsageError::new)?;
     Ok(match target {
-        BenchBlocks::Real(real) => jobs::run(groups, &mut real.file, watch),
+        BenchBlocks::Real(real) => jobs::run_dyn(groups, &mut real.file, watch),
         BenchBlocks::Modelled(target) => {
-            worn_out::conclude(jobs::run(groups, target, watch), target.drive().as_ref())
+            worn_out::conclude(target.run_jobs(groups, watch), target.drive().as_ref())
         }
-        BenchBlocks::Null(target) => jobs::run(groups, target, watch),
+        BenchBlocks::Null(target) => jobs::run_dyn(groups, target, watch),
     })
-}
-
-/// Brings the target into steady state.
-pub fn precondition(
-    target: &mut BenchBlocks,
-    order: &mut Preconditioning,
-    watch: &mut finish::ProgressWatch,
-) -> RunOutcome {
-    match target {
-        BenchBlocks::Real(real) => blocks::run(order, &mut real.file, watch),
-        BenchBlocks::Modelled(target) => {
-            worn_out::conclude(blocks::run(order, target, watch), target.drive().as_ref())
-        }
-        BenchBlocks::Null(target) => blocks::run(order, target, watch),
-    }
 }
 
 /// Closes the target; returns the run with the figures of `jobs`.

@@ -169,7 +169,7 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
     };
     for job in before {
         let outcome = match order.take() {
-            Some(mut order) => job_target::precondition(&mut target, &mut order, &mut watch),
+            Some(mut order) => target.run(&mut order, &mut watch),
             None => run_jobs(&mut target, &[job], &mut watch)?,
         };
         if outcome.end != RunEnd::Complete {

@@ -42,15 +42,15 @@ pub fn head(run: &Run) -> String {
 
 /// Unpacks a run; the error describes the damage.
 pub fn unpack(body: &[u8]) -> Result<Run, String> {
-    let mut json = Vec::new();
+    let mut json = String::new();
     ZlibDecoder::new(body)
         .take(TEXT_MAX)
-        .read_to_end(&mut json)
+        .read_to_string(&mut json)
         .map_err(|error| error.to_string())?;
     parse(&json)
 }
 
 /// Reads the JSON of a run.
-pub fn parse(json: &[u8]) -> Result<Run, String> {
-    serde_json::from_slice::<RunV1>(json).map(Run::from).map_err(|error| error.to_string())
+pub fn parse(json: &str) -> Result<Run, String> {
+    serde_json::from_str::<RunV1>(json).map(Run::from).map_err(|error| error.to_string())
 }

@@ -218,8 +218,8 @@ impl Store {
             Ok((strings, with_columns(row)?, row.get::<_, String>("head")?, row.get("label")?))
         };
         let ((id, study), columns, head, label) = read().map_err(self.error("read"))?;
-        let head = body::parse(head.as_bytes())
-            .map_err(|detail| self.damaged(format!("run {id}: {detail}")))?;
+        let head =
+            body::parse(&head).map_err(|detail| self.damaged(format!("run {id}: {detail}")))?;
         let run = columns(head);
         let known = |key: &str| {
             Field::find(&run.settings, key)

@@ -1,6 +1,5 @@
 //! The target of the tests: opened and used.
 
-use super::CrystalWatch;
 use crate::bench::block_target::{BenchBlocks, RealBlocks};
 use crate::bench::finish;
 use crate::cmd::bench::crystal::BenchCrystalArgs;
@@ -14,8 +13,6 @@ use trimtab_linux::output::Context;
 use trimtab_linux::target::block::{BlockFile, BlockOptions, device};
 use trimtab_linux::target::null::NullBlocks;
 use trimtab_sim::run::Field;
-use trimtab_sim::runner::{RunOutcome, blocks};
-use trimtab_sim::simulate::worn_out;
 use trimtab_sim::target::drive::DriveTarget;
 use trimtab_sim::target::{BlockInfo, BlockTarget as _};
 use trimtab_sim::workload::BlockWorkload as _;
@@ -112,21 +109,6 @@ fn check(
         return Err(UsageError::new(problem).into());
     }
     Ok(())
-}
-
-/// Runs the workload on the target.
-pub fn run(
-    target: &mut BenchBlocks,
-    mut workload: Crystal,
-    watch: &mut CrystalWatch<'_>,
-) -> RunOutcome {
-    match target {
-        BenchBlocks::Real(real) => blocks::run(&mut workload, &mut real.file, watch),
-        BenchBlocks::Modelled(target) => {
-            worn_out::conclude(blocks::run(&mut workload, target, watch), target.drive().as_ref())
-        }
-        BenchBlocks::Null(target) => blocks::run(&mut workload, target, watch),
-    }
 }
 
 /// The compressibility of the written data, read back from the target.
