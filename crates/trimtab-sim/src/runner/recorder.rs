@@ -154,7 +154,7 @@ impl Recorder {
     }
 
     /// As [`op`](Self::op), with submission and completion separate.
-    #[inline]
+    #[inline(always)]
     pub fn split_op(
         &mut self,
         kind: OpKind,

@@ -39,7 +39,7 @@ struct CompletionQueue {
 }
 
 impl CompletionQueue {
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, new: InFlightCommand) {
         if self.queue.back().is_none_or(|last| last.order <= new.order) {
             self.queue.push_back(new);
@@ -50,7 +50,7 @@ impl CompletionQueue {
 
     /// Removes the earliest operation if it is due by `now`, or unconditionally if
     /// `wait`.
-    #[inline]
+    #[inline(always)]
     fn pop(&mut self, now: Nanos, wait: bool) -> Option<InFlightCommand> {
         let (first, other) = (self.queue.front(), self.late.peek().map(|Reverse(other)| other));
         let from_late =
