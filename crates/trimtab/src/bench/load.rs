@@ -147,7 +147,7 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
     let size = target.info().size;
     let mut order = request.order(size, drive_spec.as_ref())?;
     let mut fields = request.fields(&settings.percents);
-    fields.extend(target.engine());
+    fields.extend(target.settings());
     let mut header = starts_now(
         load::WORKLOAD,
         fields,
