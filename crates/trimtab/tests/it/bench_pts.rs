@@ -266,9 +266,11 @@ fn purge_commands_erase_a_drive_and_leave_no_password() {
         (output.status.code(), said, commands)
     };
     // The test of two sizes purges twice.
-    for (method, command) in
-        [("format", "format"), ("sanitize", "sanitize "), ("secure-erase", "--security-erase")]
-    {
+    for (method, command) in [
+        ("format", "nvme format"),
+        ("sanitize", "nvme sanitize "),
+        ("secure-erase", "--security-erase"),
+    ] {
         let (status, said, commands) = purge(method);
         assert_eq!((status, commands.matches(command).count()), (Some(0), 2), "{said}{commands}");
         let purged = format!("purged {node} by {method} in ");
