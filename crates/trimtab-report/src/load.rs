@@ -57,8 +57,14 @@ pub fn section(run: &Run) -> Section {
     let mixed = if reads > 0.0 && reads < 1.0 { " of reads and writes" } else { "" };
     let knee = match (value(KNEE_PERCENT), value(KNEE_RATE)) {
         (Some(percent), Some(rate)) => {
+            // Only a saturated target has its knee at the lowest load.
+            let (at, rule) = if lowest == format!("load-{percent}") {
+                ("at or below", "the lowest load already saturates the target")
+            } else {
+                ("at", rule.as_str())
+            };
             format!(
-                "Knee at {percent} % of the closed loop, {} IOPS{mixed}: {rule}.",
+                "Knee {at} {percent} % of the closed loop, {} IOPS{mixed}: {rule}.",
                 three_digits(rate)
             )
         }

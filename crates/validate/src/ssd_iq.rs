@@ -430,6 +430,17 @@ fn parameters_of(unit: &str, drive: &Drive) -> Parameters {
     }
 }
 
+/// Comparisons whose errors are embedded, with their headings.
+const LEFT_OUT: [(&str, &str); 3] = [
+    ("nothing", "shipped drive"),
+    ("experiment", "experiment left out"),
+    ("unit", "data sheet alone"),
+];
+
+fn percent((part, all): (usize, usize)) -> String {
+    format!("{:.0} %", 100.0 * part as f64 / all.max(1) as f64)
+}
+
 fn text(document: &Document<'_>) -> String {
     let mut table = Table::new(
         "",
@@ -479,26 +490,41 @@ fn text(document: &Document<'_>) -> String {
     for one in document.hits {
         let off = format!("{:.1} %", one.median_off_percent);
         let (fitted, predicted) = (of(one.fitted), of(one.predicted));
-        let (held, share) = (of(one.covered), 100 * one.covered.0 / one.covered.1.max(1));
+        let (held, share) = (of(one.covered), percent(one.covered));
         hits.row([
             one.figure.to_owned(),
             fitted,
             predicted,
             off,
-            format!("{held} ({share} %)"),
+            format!("{held} ({share})"),
             format!("{:.2} to {:.2} times", one.interval_factors.0, one.interval_factors.1),
         ]);
     }
+    let mut held = Table::new(
+        "",
+        &["in the interval of the other units", LEFT_OUT[0].1, LEFT_OUT[1].1, LEFT_OUT[2].1],
+    );
+    let columns = LEFT_OUT.map(|(left_out, _)| errors::coverage(left_out));
+    for figure in columns[0].keys() {
+        let of = |column: &BTreeMap<String, (usize, usize)>| {
+            column
+                .get(figure)
+                .map_or("-".to_owned(), |count| format!("{} ({})", of(*count), percent(*count)))
+        };
+        held.row([figure.clone(), of(&columns[0]), of(&columns[1]), of(&columns[2])]);
+    }
     let mut used = Table::new("", &["unit", "drive", "published", "assumed", "fitted"]);
+    let mut fitted = String::new();
     for one in document.parameters {
-        let fitted =
-            if one.fitted.is_empty() { "nothing".to_owned() } else { one.fitted.join("; ") };
+        for text in &one.fitted {
+            fitted += &prose(&format!("Fitted of {}: {text}", one.unit));
+        }
         used.row([
             one.unit.clone(),
             one.drive.clone(),
             one.published.to_string(),
             one.assumed.to_string(),
-            fitted,
+            one.fitted.len().to_string(),
         ]);
     }
     let left = document.not_compared.iter().map(|(unit, experiment, pattern, reason)| {
@@ -513,7 +539,10 @@ fn text(document: &Document<'_>) -> String {
         "\n".to_owned(),
         on_screen(&hits),
         "\n".to_owned(),
+        on_screen(&held),
+        "\n".to_owned(),
         on_screen(&used),
+        fitted,
         "\n".to_owned(),
         hash,
     ]

@@ -237,10 +237,7 @@ fn at_other_fills(named: &Named<'_>) -> Vec<Note> {
                 .unwrap_or_default();
             format!("{name} {}{gain}", words::name(other.recommendation)).trim_start().to_owned()
         });
-        detail(
-            &format!("At {}", spaced(fill)),
-            format!("full: {}", here.collect::<Vec<_>>().join("; ")),
-        )
+        detail("Fill", format!("{}: {}", spaced(fill), here.collect::<Vec<_>>().join("; ")))
     };
     distinct(others().map(|(_, other)| other.fill)).into_iter().map(at).collect()
 }

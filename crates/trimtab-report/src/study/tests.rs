@@ -164,7 +164,7 @@ fn screen_figures_follow_from_runs() {
     );
     assert!(flat.contains("online: tree's 'delete' takes 3.41 s; none 53.0 ms"), "{shown}");
     // 32,400 is 5.9 % above 30,600; 9.1 are 11.7 % below 10.3.
-    assert!(flat.contains("At 90 % full: idle, 1.06× writes, wear -12 %"), "{shown}");
+    assert!(flat.contains("Fill 90 %: idle, 1.06× writes, wear -12 %"), "{shown}");
     // 36,240 is 4.7 % above 34,600; 7.35 cycles are 5.8 % below 7.8.
     let idle = shown.lines().find(|line| line.starts_with("idle <-")).unwrap();
     assert_eq!(

@@ -1,6 +1,6 @@
 //! The target of a benchmark of blocks: a device or a file, a modelled drive, or nothing.
 
-use super::purge;
+use super::purge::{Purge, PurgeMethod};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
 use std::path::Path;
@@ -30,9 +30,20 @@ pub struct RealBlocks {
     pub observer: EnvironmentRecorder,
     /// Warnings found so far about distorted figures.
     pub found: Vec<Warning>,
+    /// The purge before the run, to be repeated, and its facts.
+    pub purge: Option<(Purge, Vec<Field>)>,
 }
 
 impl RealBlocks {
+    /// A target that was not purged.
+    pub fn new(
+        file: BlockFile,
+        workspace: Option<Workspace>,
+        observer: EnvironmentRecorder,
+    ) -> Self {
+        Self { file, workspace, observer, found: Vec::new(), purge: None }
+    }
+
     /// Size of the smallest drive below, if it is known.
     pub fn drive_size(&self) -> Option<Bytes> {
         drive_size(&self.observer)
@@ -51,36 +62,48 @@ pub enum BenchBlocks {
 
 impl BenchBlocks {
     /// Opens the device or file of `spec` at `path`, after consent if it is written. A
-    /// device is purged after both consents; `purged` then holds the facts.
-    /// `plan` returns the bytes to write and the options for a target of its size.
+    /// device is purged after both consents.
+    /// `plan` returns the bytes to write and the options for a target of its size, and of
+    /// its blocks if they are known; its error ends the command before anything is written.
     pub fn open(
         context: &Context,
         what: &str,
         (spec, path): (&TargetSpec, &Path),
         (destroy, own): (&DestroyConsent, Option<OwnData>),
         writes: bool,
-        purged: Option<&mut Vec<Field>>,
-        plan: impl FnOnce(Bytes) -> (Bytes, BlockOptions),
+        purge: Option<PurgeMethod>,
+        plan: impl FnOnce(Bytes, Option<u32>) -> anyhow::Result<(Bytes, BlockOptions)>,
     ) -> anyhow::Result<Self> {
-        let writes = writes || purged.is_some();
+        let writes = writes || purge.is_some();
         let claim = match spec {
             TargetSpec::Device(_) => Some(device::claim(path, writes, destroy, own)?),
             _ => writes.then(|| device::claim_file(path, destroy, own)).transpose()?,
         };
         let observer = EnvironmentRecorder::start(path)
             .with_context(|| format!("cannot access {}", path.display()))?;
-        let (written, options) = plan(claim.as_ref().map_or(Bytes::ZERO, device::Claim::size));
+        let (written, options) = plan(
+            claim.as_ref().map_or(Bytes::ZERO, device::Claim::size),
+            claim.as_ref().and_then(device::Claim::block_size),
+        )?;
+        let purge = purge
+            .zip(claim.as_ref())
+            .map(|(method, claim)| Purge::prepare(method, path.display().to_string(), claim))
+            .transpose()?;
         if writes {
             consent::to_destroy(context, what, path, written, drive_size(&observer))?;
         }
-        if let (Some(purged), Some(claim)) = (purged, &claim) {
-            *purged = purge::run(context, what, path, claim)?;
-        }
+        let purge = purge
+            .map(|purge| {
+                purge.ask(context, what)?;
+                let facts = purge.run(context)?;
+                anyhow::Ok((purge, facts))
+            })
+            .transpose()?;
         let file = match claim {
             Some(claim) => BlockFile::open_claim(claim, &options)?,
             None => BlockFile::open_file(path, false, &options)?,
         };
-        Ok(Self::Real(Box::new(RealBlocks { file, workspace: None, observer, found: Vec::new() })))
+        Ok(Self::Real(Box::new(RealBlocks { purge, ..RealBlocks::new(file, None, observer) })))
     }
 
     /// The device or file.
@@ -106,9 +129,11 @@ impl BenchBlocks {
         }
     }
 
-    /// The engine of a real target, as a setting of the run.
-    pub fn engine(&self) -> Option<Field> {
-        self.real().map(|real| Field::new("engine", real.file.engine()))
+    /// The engine and the purge of a real target, as settings of the run.
+    pub fn settings(&self) -> Vec<Field> {
+        let Some(real) = self.real() else { return Vec::new() };
+        let engine = Field::new("engine", real.file.engine());
+        real.purge.iter().flat_map(|(_, facts)| facts.clone()).chain([engine]).collect()
     }
 
     /// Warnings about figures from this target, and counters of a model.

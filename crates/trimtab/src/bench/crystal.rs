@@ -86,23 +86,20 @@ pub const KEPT: CapabilitySet = CapabilitySet::DAC_OVERRIDE
 
 /// Runs the benchmark and prints the report.
 pub fn run(request: &BenchCrystalArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    privileges::keep_only(KEPT).context("cannot give up privileges")?;
+    privileges::keep_only(KEPT | purge::capabilities(request.purge))
+        .context("cannot give up privileges")?;
     let spec = TargetSpec::resolve(&request.target)?;
     let settings = request.settings(&spec);
     let mut rounds = settings.until_written.map(|_| CrystalRounds::default());
     let workload = Crystal::new(settings.clone(), request.seed)
         .map_err(|error| UsageError::new(error.to_string()))?;
-    if request.purge {
-        purge::check(&spec)?;
-    }
-    let mut purged = Vec::new();
-    let mut target = target::open(request, context, &spec, &settings, &workload, &mut purged)?;
+    purge::check(&spec, request.purge)?;
+    let mut target = target::open(request, context, &spec, &settings, &workload)?;
     let mut fields = request.fields(&settings);
-    fields.extend(purged);
     fields.extend(
         settings.until_written.map(|until| Field::new("until-written-bytes", until.0.to_string())),
     );
-    fields.extend(target.engine());
+    fields.extend(target.settings());
     let mut header =
         starts_now("crystal", fields, target.kind(), &request.target, "as-mounted", request.seed);
     if let TargetSpec::Drive(name) = &spec {

@@ -55,7 +55,7 @@ pub fn run(request: &BenchFioArgs, context: &Context) -> anyhow::Result<ExitCode
     let mut fields =
         vec![Field::new("workload", name), Field::new("data", request.data.to_string())];
     fields.extend(jobs.iter().map(|job| Field::new(format!("job.{}", job.name), job.to_string())));
-    fields.extend(target.engine());
+    fields.extend(target.settings());
     let header =
         starts_now("fio", fields, target.kind(), &request.target, "as-mounted", request.seed);
     let mut watch = watch(target.info().size);

@@ -46,11 +46,18 @@ pub fn open(
     };
     let writes = jobs(Bytes::ZERO).iter().any(Job::writes);
     let mut announced = Vec::new();
-    let mut target =
-        BenchBlocks::open(context, what, (spec, path), (destroy, None), writes, None, |size| {
+    let mut target = BenchBlocks::open(
+        context,
+        what,
+        (spec, path),
+        (destroy, None),
+        writes,
+        None,
+        |size, _| {
             announced = jobs(size);
-            (written_max(&announced, size), options(&announced, seed))
-        })?;
+            Ok((written_max(&announced, size), options(&announced, seed)))
+        },
+    )?;
     if let BenchBlocks::Real(real) = &mut target {
         real.found.extend(holes(path, &announced));
     }

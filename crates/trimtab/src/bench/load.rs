@@ -19,8 +19,8 @@ use trimtab_linux::host::memory;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::privileges;
 use trimtab_report::load;
-use trimtab_sim::analysis::latency_knee;
-use trimtab_sim::run::{Better, Field, Metric, Run, Unit};
+use trimtab_sim::analysis::{LATENCY_KNEE, latency_knee};
+use trimtab_sim::run::{Better, Field, Metric, Run, Severity, Unit, Warning};
 use trimtab_sim::runner::{RunEnd, RunOutcome, jobs};
 use trimtab_sim::target::Clock as _;
 use trimtab_sim::target::drive::DriveTarget;
@@ -34,6 +34,9 @@ use trimtab_study::document::Document;
 
 /// Idle time of a modelled drive after its fill.
 const PAUSE: Nanos = Nanos::from_secs(60);
+const P99: &str = jobs::FIGURES[4];
+/// A target is saturated if it completes a smaller share of the operations offered.
+const SATURATED: f64 = 0.95;
 
 impl BenchLoadArgs {
     fn precondition(&self, size: Bytes) -> Option<Job> {
@@ -149,7 +152,7 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
     let size = target.info().size;
     let mut order = request.order(size, drive_spec.as_ref())?;
     let mut fields = request.fields(&settings.percents);
-    fields.extend(target.engine());
+    fields.extend(target.settings());
     let mut header = starts_now(
         load::WORKLOAD,
         fields,
@@ -230,18 +233,40 @@ fn describe(run: &mut Run, settings: &LoadSettings, max: f64) {
         samples: vec![value],
     };
     let kind = if settings.read_percent == 100 { "read" } else { "write" };
+    let value = |run: &Run, step: &str, figure: &str| {
+        let name = format!("{step}.{kind}{figure}");
+        run.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.samples[0])
+    };
     let mut p99 = Vec::new();
     let mut offered = Vec::new();
     for percent in &settings.percents {
         let step = LoadSettings::step_name(*percent);
-        let name = format!("{step}.{kind}.job.latency.p99");
-        let Some(latency) = run.metrics.iter().find(|figure| figure.name == name) else { continue };
-        p99.push(latency.samples[0]);
+        let Some(latency) = value(run, &step, P99) else { continue };
+        p99.push(latency);
         let rate = max * f64::from(*percent) / 100.0;
         offered
             .push((*percent, metric(format!("{step}{}", load::OFFERED), Unit::OpsPerSecond, rate)));
     }
-    if let Some((percent, rate)) = latency_knee(&p99).map(|at| &offered[at]) {
+    let saturated = settings.percents.first().zip(p99.first()).is_some_and(|(percent, p99)| {
+        let step = LoadSettings::step_name(*percent);
+        let share = f64::from(if kind == "read" { 100 } else { 100 - settings.read_percent });
+        let due = max * f64::from(*percent) / 100.0 * share / 100.0;
+        // Random arrivals vary by the root of their number.
+        let seconds = settings.time.as_f64() * 0.75 / 1e9;
+        let chance = 3.0 * (due / seconds).sqrt();
+        value(run, &step, jobs::RATE).is_some_and(|completed| completed + chance < SATURATED * due)
+            || value(run, CLOSED, P99).is_some_and(|closed| *p99 > LATENCY_KNEE * closed)
+    });
+    if saturated {
+        let percent = settings.percents[0];
+        let text = format!(
+            "the lowest step, {percent} % of the closed loop, already saturates the target: the \
+                knee is there or below; set lower --steps"
+        );
+        run.warnings.push(Warning::new("load.saturated", Severity::Caution, text));
+    }
+    let knee = if saturated { Some(0) } else { latency_knee(&p99) };
+    if let Some((percent, rate)) = knee.map(|at| &offered[at]) {
         run.metrics.push(metric(load::KNEE_RATE.to_owned(), Unit::OpsPerSecond, rate.samples[0]));
         run.metrics.push(metric(load::KNEE_PERCENT.to_owned(), Unit::Percent, f64::from(*percent)));
     }

@@ -19,7 +19,7 @@ use trimtab_linux::host::memory;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::safety::Workspace;
 use trimtab_linux::sys::privileges;
-use trimtab_linux::target::block::{BlockFile, BlockOptions};
+use trimtab_linux::target::block::BlockFile;
 use trimtab_report::run::document;
 use trimtab_sim::run::{Field, Severity, Warning};
 use trimtab_sim::runner::RunOutcome;
@@ -45,12 +45,10 @@ impl BenchPtsArgs {
 
 /// Runs the test and prints the report.
 pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    privileges::keep_only(KEPT).context("cannot give up privileges")?;
+    privileges::keep_only(KEPT | purge::capabilities(request.purge))
+        .context("cannot give up privileges")?;
     let spec = TargetSpec::resolve_as(&request.target, TAKES)?;
-    if request.purge {
-        purge::check(&spec)?;
-    }
-    let mut purged = Vec::new();
+    purge::check(&spec, request.purge)?;
     let mut specification = Vec::new();
     let (target, plan, modelled) = match &spec {
         TargetSpec::Drive(name) => {
@@ -61,7 +59,7 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
         }
         _ => {
             let minute = PtsMinute::Time(request.round_time.unwrap_or(MINUTE));
-            let target = open(request, context, &spec, minute, &mut purged)?;
+            let target = open(request, context, &spec, minute)?;
             let info = target.info();
             let plan = request.plan(minute, info.size, info.block_size)?;
             (target, plan, None)
@@ -78,8 +76,7 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
         Field::new("queue-depth", request.queue_depth.to_string()),
         Field::new("data", request.data.to_string()),
     ];
-    fields.extend(purged);
-    fields.extend(target.engine());
+    fields.extend(target.settings());
     let workload = request.test.workload();
     let mut header =
         starts_now(&workload, fields, target.kind(), &request.target, "none", request.seed);
@@ -88,7 +85,8 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
     let guard =
         target.real().and_then(|real| real.workspace.as_ref()).map(Workspace::guard).transpose()?;
     let watch = finish::ProgressWatch::new(context, "pts", &work, guard);
-    let mut device = Device { target, modelled, data: request.data, seed: request.seed, watch };
+    let mut device =
+        Device { context, target, modelled, data: request.data, seed: request.seed, watch };
     let (rounds, outcome) = pts::measure(&plan, request.seed, &mut device)?;
     let Device { target, watch, .. } = device;
     drop(watch);
@@ -138,23 +136,26 @@ fn open(
     context: &Context,
     spec: &TargetSpec,
     minute: PtsMinute,
-    purged: &mut Vec<Field>,
 ) -> anyhow::Result<BenchBlocks> {
     let path = match spec {
         TargetSpec::Directory(path) => path,
         TargetSpec::File(path) | TargetSpec::Device(path) => {
-            // The plan is made again, and checked, for the size and the blocks of the open
-            // target.
-            let plan = |size| match request.plan(minute, size, SMALLEST_BLOCK) {
-                Ok(plan) => {
-                    (plan.written_max(), job_target::options(&plan.all_jobs(), request.seed))
-                }
-                Err(_) => (Bytes::ZERO, BlockOptions::default()),
+            // The plan is made again for the blocks of an open file.
+            let plan = |size, block: Option<u32>| {
+                let plan = request.plan(minute, size, block.unwrap_or(SMALLEST_BLOCK))?;
+                Ok((plan.written_max(), job_target::options(&plan.all_jobs(), request.seed)))
             };
             let destroy = (&request.destroy.named(), None);
-            let purged = request.purge.then_some(purged);
             let target = (spec, path.as_path());
-            return BenchBlocks::open(context, "bench pts", target, destroy, true, purged, plan);
+            return BenchBlocks::open(
+                context,
+                "bench pts",
+                target,
+                destroy,
+                true,
+                request.purge,
+                plan,
+            );
         }
         other => {
             let problem = format!("{other} stores nothing, so it has no steady state");
@@ -169,7 +170,7 @@ fn open(
     let options = job_target::options(&plan.all_jobs(), request.seed);
     let file = BlockFile::create(dir, &dir_path, "data", request.capacity, &options)?;
     let workspace = Some(workspace);
-    Ok(BenchBlocks::Real(Box::new(RealBlocks { file, workspace, observer, found: Vec::new() })))
+    Ok(BenchBlocks::Real(Box::new(RealBlocks::new(file, workspace, observer))))
 }
 
 /// A warning if a minute was shorter than the specification's.
@@ -183,7 +184,8 @@ fn shortened(request: &BenchPtsArgs) -> Option<Warning> {
 }
 
 /// The drive under test.
-struct Device {
+struct Device<'a> {
+    context: &'a Context,
     target: BenchBlocks,
     /// Specification of a modelled drive.
     modelled: Option<DriveSpec>,
@@ -192,7 +194,7 @@ struct Device {
     watch: finish::ProgressWatch,
 }
 
-impl PtsDevice for Device {
+impl PtsDevice for Device<'_> {
     type Error = anyhow::Error;
 
     fn run(&mut self, jobs: &[Job], seed: u64) -> anyhow::Result<RunOutcome> {
@@ -216,11 +218,19 @@ impl PtsDevice for Device {
         }
     }
 
-    /// A real drive is not purged while it is open.
+    /// Repeats the purge before the test; a real drive without one keeps its data.
     fn purge(&mut self) -> anyhow::Result<()> {
-        if let (BenchBlocks::Modelled(target), Some(spec)) = (&mut self.target, &self.modelled) {
-            let (now, depth) = (target.now(), target.info().queue_depth_max);
-            *target = DriveTarget::new(model::build(spec, self.seed)?, depth).at(now);
+        match (&mut self.target, &self.modelled) {
+            (BenchBlocks::Modelled(target), Some(spec)) => {
+                let (now, depth) = (target.now(), target.info().queue_depth_max);
+                *target = DriveTarget::new(model::build(spec, self.seed)?, depth).at(now);
+            }
+            (BenchBlocks::Real(real), _) => {
+                if let Some((purge, _)) = &real.purge {
+                    purge.run(self.context)?;
+                }
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Options shared by several commands, and value types of some. The rest of the program
 //! takes plain values.
 
+use crate::bench::purge::PurgeMethod;
 use crate::report::file::{self, OverwriteMode};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
@@ -241,6 +242,14 @@ pub fn one_of<T: Clone + Send + Sync + 'static>(
         named.map(|(_, value)| value.clone()).expect("the parser accepts only these names")
     })
 }
+
+/// Ways to purge a device, by name.
+pub const PURGES: &[(&str, PurgeMethod)] = &[
+    ("discard", PurgeMethod::Discard),
+    ("format", PurgeMethod::Format),
+    ("sanitize", PurgeMethod::Sanitize),
+    ("secure-erase", PurgeMethod::SecureErase),
+];
 
 /// When written files are made durable, by name.
 pub const FSYNC: &[(&str, Fsync)] = &[("never", Fsync::Never), ("close", Fsync::Close)];

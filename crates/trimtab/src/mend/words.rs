@@ -24,10 +24,10 @@ pub fn told(action: &RemedyAction) -> ActionDescription {
 fn does(action: &RemedyAction) -> String {
     match action {
         RemedyAction::Attribute { file, from, to } => {
-            format!("echo {to} > {} (it is {from})", quoted(&file.to_string_lossy()))
+            format!("echo {to} > {} (instead of {from})", quoted(&file.to_string_lossy()))
         }
         RemedyAction::Provisioning { file, from, to, limit_file, limit } => format!(
-            "echo {to} > {} (it is {from}), and echo {limit} > {}",
+            "echo {to} > {} (instead of {from}), and echo {limit} > {}",
             quoted(&file.to_string_lossy()),
             quoted(&limit_file.to_string_lossy())
         ),

@@ -16,7 +16,7 @@ pub fn text(report: &FixReport) -> String {
         say(format!("{lead}: {}", step.does.join("; then ")));
     }
     if report.steps.is_empty() {
-        say("nothing to mend that --fix may do".to_owned());
+        say("nothing that --fix can change".to_owned());
     }
     if let Some(proof) = &report.proof {
         say(format!("proof: {}", proof.text));

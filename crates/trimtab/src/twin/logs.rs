@@ -1,6 +1,7 @@
 //! Learning a twin from logs: no drive is opened, and nothing is written but the twin.
 
 mod import;
+mod trace;
 
 use super::parameters::parameters;
 use crate::cmd::drive::learn::DriveLearnArgs;
@@ -11,6 +12,7 @@ use import::Log;
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
+use trace::TracedLoad;
 use trimtab_drive::spec::text;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
@@ -19,6 +21,7 @@ use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::output::{self, Context};
 use trimtab_linux::sys::interrupt;
 use trimtab_report::layout::on_screen;
+use trimtab_sim::trace::TraceReadOptions;
 use trimtab_study::document::Table;
 use trimtab_study::learn::learned::identifier;
 use trimtab_study::learn::logs::fit::{LogFit, Statement, fit};
@@ -48,7 +51,7 @@ pub fn run(request: &DriveLearnArgs, context: &Context) -> anyhow::Result<ExitCo
         )
     })?;
     let start = drives::load(start)?;
-    let log = import::read(&request.load.from)?;
+    let mut log = import::read(&request.load.from)?;
     let mut series = LogSeries::of_rows(&log.rows);
     series.is_of_unknown_unit = log.is_of_unknown_unit;
     let name = identifier(&start.spec.name);
@@ -57,7 +60,12 @@ pub fn run(request: &DriveLearnArgs, context: &Context) -> anyhow::Result<ExitCo
         None => twins::file(context, &name)?,
     };
     file::check(&output, request.force)?;
-    let statement = statement(request, &series, start.spec.capacity_bytes)?;
+    let traced = traced(request, start.spec.capacity_bytes)?;
+    let statement = statement(request, traced.as_ref(), &series, start.spec.capacity_bytes)?;
+    if let Some(traced) = traced {
+        log.notes.extend(traced.notes);
+        log.read_share = log.read_share.max(traced.read_share);
+    }
     series.notes.splice(0..0, log.notes.clone());
     series.notes.extend(contradictions(&log, &series, &statement));
     let mut watching = Progress::new(context, "learn", ProgressUnit::Items, 0);
@@ -80,23 +88,33 @@ pub fn run(request: &DriveLearnArgs, context: &Context) -> anyhow::Result<ExitCo
     say(&found, &series, &written, context)
 }
 
+/// The load of the trace, if one is given.
+fn traced(request: &DriveLearnArgs, capacity: u64) -> anyhow::Result<Option<TracedLoad>> {
+    let (load, reading) = (&request.load, request.load.reading.reading());
+    if load.trace.is_none() && reading != TraceReadOptions::default() {
+        return Err(UsageError::new("--format, --volume and --events are for --trace").into());
+    }
+    let used = Bytes((capacity as f64 * load.used) as u64);
+    load.trace.as_ref().map(|path| trace::read(path, &reading, used)).transpose()
+}
+
 /// The statement of the load, checked against the log.
 fn statement(
     request: &DriveLearnArgs,
+    traced: Option<&TracedLoad>,
     series: &LogSeries,
     capacity: u64,
 ) -> Result<Statement, UsageError> {
     let load = &request.load;
-    let (Some(pattern), Some(start)) = (load.pattern.clone(), load.state) else {
-        return Err(UsageError::new("--from needs --pattern and --state"));
+    let pattern = traced.map(|traced| &traced.pattern).or(load.pattern.as_ref());
+    let (Some(pattern), Some(start)) = (pattern.cloned(), load.state) else {
+        return Err(UsageError::new("--from needs --state, and --pattern or --trace"));
     };
-    let units = load.request.0 / UNIT;
-    if units == 0 || !load.request.0.is_multiple_of(UNIT) || units > 4096 {
-        return Err(UsageError::new(format!(
-            "--request {}: not a multiple of 4 KiB",
-            load.request
-        ))
-        .hint("the model writes 4 KiB to 16 MiB at a time"));
+    let size = load.request.or(traced.map(|traced| traced.request)).unwrap_or(Bytes(UNIT));
+    let units = size.0 / UNIT;
+    if units == 0 || !size.0.is_multiple_of(UNIT) || units > 4096 {
+        return Err(UsageError::new(format!("--request {size}: not a multiple of 4 KiB"))
+            .hint("the model writes 4 KiB to 16 MiB at a time"));
     }
     if series.bytes() < capacity as f64 * load.used * 0.02 {
         return Err(UsageError::new(format!(
@@ -128,7 +146,7 @@ fn statement(
         depth: load.depth as usize,
         request_units: units as u32,
     };
-    Ok(Statement { run, offered: load.offered.map(|rate| rate * load.request.as_f64()) })
+    Ok(Statement { run, offered: load.offered.map(|rate| rate * size.as_f64()) })
 }
 
 /// Contradictions between the log and the statement.

@@ -113,6 +113,26 @@ fn load_writes_a_device_only_if_it_is_named_twice() {
     assert!(fs::read(&node).unwrap().iter().any(|byte| *byte != 0));
 }
 
+/// Oracle: a target cannot complete twice its highest rate.
+#[test]
+fn saturated_lowest_step_is_at_or_above_the_knee() {
+    let load = |steps: &str, json: &str| {
+        let mut command = trimtab();
+        command.args(["bench", "load", "drive:ocz-vertex-le-100gb", "--time", "200ms"]);
+        let output = command.args(["--steps", steps, json]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let run: Value = serde_json::from_str(&load("200,300", "--json")).unwrap();
+    let has = |list: &str, key: &str, name: &str| {
+        run[list].as_array().unwrap().iter().find(|one| one[key] == name).cloned()
+    };
+    assert_eq!(has("metrics", "name", "knee.percent").unwrap()["samples"][0], 200.0);
+    assert!(has("warnings", "code", "load.saturated").is_some(), "{run}");
+    let screen = load("200,300", "--plain");
+    assert!(screen.contains("Knee at or below 200 % of the closed loop"), "{screen}");
+    assert!(!load("10,20", "--json").contains("load.saturated"));
+}
+
 #[test]
 fn steps_that_do_not_ascend_are_refused() {
     for steps in ["50,10", "0,10", "10,x", "", "10,2000"] {

@@ -2,10 +2,13 @@
 //! rule; on a device and in a directory.
 
 use crate::attached_drive::Attached;
-use crate::support::{LoopDevice, have_root, have_tool, skip, trimtab};
+use crate::support::{
+    LoopDevice, at_home, have_root, have_tool, makes_namespaces, program, skip, trimtab,
+};
 use predicates::prelude::PredicateBooleanExt as _;
 use predicates::str::contains;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -161,7 +164,7 @@ fn pts_runs_on_purged_device_in_shortened_rounds() {
         command
     };
     pts(&[]).assert().code(2).stderr(contains(format!("add --destroy {node}")));
-    let purge = ["--destroy", &node, "--overwrite", "unknown data", "--purge"];
+    let purge = ["--destroy", &node, "--overwrite", "unknown data", "--purge", "discard"];
     pts(&purge).assert().code(2).stderr(contains("say --yes to allow it"));
     // The device is purged only after every consent.
     assert!(std::fs::read(&node).unwrap().iter().all(|byte| *byte == 7));
@@ -199,7 +202,7 @@ fn purge_fails_on_drive_that_ignores_discards() {
     std::fs::write(node, (0..64 << 20).map(|at: u32| (at >> 3) as u8).collect::<Vec<_>>()).unwrap();
     let mut command = drive.command();
     command.args(["bench", "pts", node, "--destroy", node, "--overwrite", "unknown data", "--yes"]);
-    let error = command.args(["--purge"]).assert().code(1);
+    let error = command.args(["--purge", "discard"]).assert().code(1);
     error.stderr(contains("1024 of 1024 samples").and(contains("the drive is not purged")));
 }
 
@@ -209,7 +212,80 @@ fn purge_refuses_other_targets() {
         let mut command = trimtab();
         command.args(["bench", "pts"]).args(args).assert().code(code).stderr(contains(why));
     };
-    refused(&["drive:nvme-tlc-500gb", "--purge"], 2, "is for block devices");
+    refused(&["drive:nvme-tlc-500gb", "--purge", "format"], 2, "is for block devices");
+}
+
+/// A device that is too small for the benchmark keeps its data.
+#[test]
+fn device_is_purged_only_if_the_benchmark_fits() {
+    let Some(device) = LoopDevice::new(8) else { return skip("loop devices") };
+    let node = device.node();
+    std::fs::write(&node, vec![7; 8 << 20]).unwrap();
+    for (bench, why) in [
+        (["crystal", "--size=16MiB"], "the tests need 16.8 MB"),
+        (["pts", "--test=tp"], "use at least"),
+    ] {
+        let mut command = trimtab();
+        command.arg("bench").args(bench).args([&node, "--destroy", &node, "--yes"]);
+        command.args(["--overwrite", "unknown data", "--purge", "discard"]);
+        command.assert().code(2).stderr(contains(why).and(contains("purged").not()));
+        assert!(std::fs::read(&node).unwrap().iter().all(|byte| *byte == 7), "{bench:?}");
+    }
+}
+
+/// The commands for a drive that supports all purges. QEMU emulates none with Sanitize or
+/// Security Erase; tests/lab has one with Format.
+#[test]
+fn purge_commands_erase_a_drive_and_leave_no_password() {
+    let tools = ["/usr/sbin/nvme", "/usr/sbin/hdparm"];
+    if tools.iter().any(|tool| !Path::new(tool).is_file()) || !have_tool("unshare") {
+        return skip("nvme-cli, hdparm and unshare");
+    }
+    let _guard = makes_namespaces();
+    let Some(device) = LoopDevice::new(64) else { return skip("loop devices") };
+    let (node, state) = (device.node(), tempfile::tempdir().unwrap());
+    let tool = state.path().join("tool");
+    let script = include_str!("purge_drive.sh")
+        .replace("DEVICE", &node)
+        .replace("STATE", state.path().to_str().unwrap());
+    std::fs::write(&tool, script).unwrap();
+    std::fs::set_permissions(&tool, PermissionsExt::from_mode(0o755)).unwrap();
+    let purge = |method: &str| {
+        std::fs::write(&node, vec![7; 64 << 20]).unwrap();
+        let _ = std::fs::remove_file(state.path().join("commands"));
+        let mut command = Command::new("unshare");
+        let mounts = "for t in /usr/sbin/nvme /usr/sbin/hdparm; do mount --bind \"$0\" $t || \
+            exit 99; done; exec \"$@\"";
+        command.args(["--mount", "--propagation", "private", "sh", "-c", mounts]).arg(&tool);
+        command.arg(program()).args(["bench", "pts", &node, "--destroy", &node, "--yes"]);
+        command.args(["--overwrite", "unknown data", "--test", "tp", "--round-time", "20ms"]);
+        at_home(command.args(["--json", "--purge", method]));
+        let output = command.output().unwrap();
+        let commands = std::fs::read_to_string(state.path().join("commands")).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said, commands)
+    };
+    // The test of two sizes purges twice.
+    for (method, command) in [
+        ("format", "nvme format"),
+        ("sanitize", "nvme sanitize "),
+        ("secure-erase", "--security-erase"),
+    ] {
+        let (status, said, commands) = purge(method);
+        assert_eq!((status, commands.matches(command).count()), (Some(0), 2), "{said}{commands}");
+        let purged = format!("purged {node} by {method} in ");
+        assert_eq!(said.matches(&purged).count(), 2, "{said}");
+        assert!(!state.path().join("password").exists(), "{commands}");
+    }
+    std::fs::write(state.path().join("broken"), "").unwrap();
+    let (status, said, commands) = purge("secure-erase");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("SECURITY_ERASE: I/O error"), "{said}");
+    assert!(!state.path().join("password").exists(), "{commands}");
+    std::fs::write(state.path().join("password"), "secret").unwrap();
+    let (status, said, commands) = purge("secure-erase");
+    assert_eq!((status, commands.lines().count()), (Some(2), 1), "{said}{commands}");
+    assert!(said.contains("has a security password"), "{said}");
 }
 
 #[test]

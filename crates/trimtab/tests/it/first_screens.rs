@@ -321,13 +321,13 @@ fn check_without_trimming(text: &str, studies: &[Value]) {
     same_percent(&wear.1, all[all.len() - 1].1, text);
 }
 
-/// Checks "At 90 %" against the runs and the rule; narrow screens leave it to --details.
+/// Checks "Fill" against the runs and the rule; narrow screens leave it to --details.
 fn check_other_fill(screen: &str, studies: &[(&str, &Value)]) {
-    if !screen.contains("At 90 %") {
+    if !screen.contains("\nFill ") {
         return;
     }
-    let text = paragraph(screen, "At 90 %");
-    let text = text.strip_prefix("full: ").unwrap_or_else(|| panic!("{text}"));
+    let text = paragraph(screen, "Fill");
+    let text = text.strip_prefix("90 %: ").unwrap_or_else(|| panic!("{text}"));
     for ((name, study), part) in studies.iter().zip(text.split("; ")) {
         let said =
             part.strip_prefix(name).unwrap_or_else(|| panic!("{part} is not about {name}")).trim();

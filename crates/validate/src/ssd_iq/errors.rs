@@ -60,6 +60,34 @@ impl Errors {
     }
 }
 
+/// Row of all figures, which sorts last.
+pub const ALL: &str = "~ all";
+
+/// Embedded errors of each figure without `left_out` that lie in the interval of the other
+/// units, and all; the last row sums them.
+#[must_use]
+pub fn coverage(left_out: &str) -> BTreeMap<String, (usize, usize)> {
+    /// Ends of intervals are errors too: their logarithms are not exact.
+    const ROUNDED: f64 = 1e-9;
+    let errors = Errors::embedded(left_out);
+    let mut coverage = BTreeMap::new();
+    for line in ERRORS.lines() {
+        let [what, unit, figure, list] = line.split(',').collect::<Vec<_>>()[..] else { continue };
+        if what != left_out {
+            continue;
+        }
+        let (low, high) = errors.interval(unit, figure, 0.0);
+        let (low, high) = (low.ln() - ROUNDED, high.ln() + ROUNDED);
+        for error in list.split(' ').filter_map(|error| error.parse::<f64>().ok()) {
+            for row in [figure, ALL] {
+                let (held, all) = coverage.entry(row.to_owned()).or_insert((0, 0));
+                (*held, *all) = (*held + usize::from((low..=high).contains(&error)), *all + 1);
+            }
+        }
+    }
+    coverage
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +123,15 @@ mod tests {
             let (stated_low, stated_high) = figure.errors;
             assert!(near(stated_low, low) && near(stated_high, high), "{name}: {low} {high}");
         }
+    }
+
+    /// Oracle: a script with the rule in docs/method/ssd-iq.md.
+    #[test]
+    fn coverage_agrees_with_a_script() {
+        let all = |left_out| coverage(left_out)[ALL];
+        let found = ["nothing", "experiment", "unit"].map(all);
+        assert_eq!(found, [(619, 670), (664, 750), (671, 748)]);
+        assert_eq!(coverage("experiment")["zone MB/s"], (54, 64));
     }
 
     #[test]

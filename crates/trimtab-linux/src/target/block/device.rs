@@ -52,6 +52,32 @@ impl Claim {
     pub fn size(&self) -> Bytes {
         self.size
     }
+
+    /// Unit of operations of a device.
+    pub fn block_size(&self) -> Option<u32> {
+        self.device.map(|(block_size, _)| block_size)
+    }
+
+    /// A second handle.
+    ///
+    /// # Errors
+    /// The process has too many open files.
+    pub fn try_clone(&self) -> std::io::Result<Self> {
+        Ok(Self { file: self.file.try_clone()?, label: self.label.clone(), ..*self })
+    }
+
+    /// The node in `/dev` of a whole drive; `None` for a partition or a file.
+    ///
+    /// # Errors
+    /// The device or `/sys` cannot be read.
+    pub fn drive_node(&self) -> anyhow::Result<Option<PathBuf>> {
+        let root = Root::live().context("cannot read /sys and /proc")?;
+        let rdev = rustix::fs::fstat(&self.file)?.st_rdev;
+        let drive = device_directory(&root, DevNumber::from_raw(rdev))
+            .filter(|sys| !root.exists(sys.join("partition")));
+        let node = drive.and_then(|sys| Some(Path::new("/dev").join(sys.file_name()?)));
+        Ok(node.filter(|node| rustix::fs::stat(node).is_ok_and(|stat| stat.st_rdev == rdev)))
+    }
 }
 
 /// Opens the object of a descriptor again.

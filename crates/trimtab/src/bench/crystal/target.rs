@@ -12,9 +12,8 @@ use trimtab_linux::host::memory;
 use trimtab_linux::output::Context;
 use trimtab_linux::target::block::{BlockFile, BlockOptions, device};
 use trimtab_linux::target::null::NullBlocks;
-use trimtab_sim::run::Field;
+use trimtab_sim::target::BlockTarget as _;
 use trimtab_sim::target::drive::DriveTarget;
-use trimtab_sim::target::{BlockInfo, BlockTarget as _};
 use trimtab_sim::workload::BlockWorkload as _;
 use trimtab_sim::workload::crystal::{ASSUMED_RATE, Crystal, CrystalSettings};
 
@@ -30,7 +29,6 @@ pub fn open(
     spec: &TargetSpec,
     settings: &CrystalSettings,
     workload: &Crystal,
-    purged: &mut Vec<Field>,
 ) -> anyhow::Result<BenchBlocks> {
     let (queue_depth_max, bytes_in_flight_max) = workload.in_flight_max();
     let options = BlockOptions {
@@ -52,25 +50,26 @@ pub fn open(
             )?;
             let (dir, dir_path) = workspace.subdirectory("run")?;
             let file = BlockFile::create(dir, &dir_path, FILE, settings.size, &options)?;
-            BenchBlocks::Real(Box::new(RealBlocks {
-                file,
-                workspace: Some(workspace),
-                observer,
-                found: Vec::new(),
-            }))
+            BenchBlocks::Real(Box::new(RealBlocks::new(file, Some(workspace), observer)))
         }
         TargetSpec::File(path) | TargetSpec::Device(path) => {
             // Content that an earlier run of the same command may have left.
             let own = device::OwnData { seed: request.seed, class: settings.data };
             let destroy = (&request.destroy.named(), Some(own));
-            let plan = |_| (workload.plan().written, options);
+            let plan = |size, block: Option<u32>| {
+                // A target that is only read has no size yet, and one that is a file no block.
+                if let Some(block) = block {
+                    check((size, block), request, settings)?;
+                }
+                Ok((workload.plan().written, options))
+            };
             BenchBlocks::open(
                 context,
                 &what(workload),
                 (spec, path),
                 destroy,
                 settings.writes,
-                request.purge.then_some(purged),
+                request.purge,
                 plan,
             )?
         }
@@ -82,29 +81,30 @@ pub fn open(
         }
         TargetSpec::Null(size) => BenchBlocks::Null(NullBlocks::new(*size)),
     };
-    check(target.info(), request, settings)?;
+    let info = target.info();
+    check((info.size, info.block_size), request, settings)?;
     Ok(target)
 }
 
 /// Fails if the tests do not fit on the target.
 fn check(
-    info: &BlockInfo,
+    (size, block): (Bytes, u32),
     request: &BenchCrystalArgs,
     settings: &CrystalSettings,
 ) -> anyhow::Result<()> {
-    if settings.size > info.size {
+    if settings.size > size {
         return Err(UsageError::new(format!(
             "{} has {}, but the tests need {}",
-            request.target, info.size, settings.size
+            request.target, size, settings.size
         ))
         .hint("set --size")
         .into());
     }
     let smallest = settings.profile.tests().iter().map(|test| test.block).min().unwrap_or(0);
-    if !smallest.is_multiple_of(info.block_size) {
+    if !smallest.is_multiple_of(block) {
         let problem = format!(
             "{} has blocks of {} bytes, but the tests use {smallest}",
-            request.target, info.block_size
+            request.target, block
         );
         return Err(UsageError::new(problem).into());
     }

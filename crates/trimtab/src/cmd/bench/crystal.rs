@@ -1,6 +1,7 @@
 //! `trimtab bench crystal [TARGET]`.
 
-use crate::cmd::options::{DestroyArgs, SafetyArgs, SecondTargetArgs, one_of};
+use crate::bench::purge::PurgeMethod;
+use crate::cmd::options::{DestroyArgs, PURGES, SafetyArgs, SecondTargetArgs, one_of};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::workload::crystal::Profile;
@@ -75,9 +76,10 @@ pub struct BenchCrystalArgs {
     /// settle.
     #[arg(long, value_name = "SIZE")]
     pub loop_until_written: Option<Bytes>,
-    /// Discard the whole device first. Samples read back prove it.
-    #[arg(long)]
-    pub purge: bool,
+    /// Erase the device first: discard, format or sanitize (NVMe, by nvme-cli), or
+    /// secure-erase (ATA, by hdparm). Samples read back prove it.
+    #[arg(long, value_name = "METHOD", value_parser = one_of(PURGES))]
+    pub purge: Option<PurgeMethod>,
     #[command(flatten)]
     pub(crate) against: SecondTargetArgs,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! `trimtab bench pts TARGET`.
 
-use crate::cmd::options::{DestroyArgs, SafetyArgs, one_of};
+use crate::bench::purge::PurgeMethod;
+use crate::cmd::options::{DestroyArgs, PURGES, SafetyArgs, one_of};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::simulate::pts::PtsTest;
@@ -27,7 +28,7 @@ Examples:
   trimtab bench pts drive:nvme-tlc-500gb
   trimtab bench pts drive:samsung-pm9a3-960gb --test wsat --capacity 16GiB --json
   trimtab bench pts /dev/sdb --destroy /dev/sdb --test lat
-  trimtab bench pts /dev/nvme1n1 --destroy /dev/nvme1n1 --purge --test wsat
+  trimtab bench pts /dev/nvme1n1 --destroy /dev/nvme1n1 --purge format --test wsat
   trimtab bench pts /mnt/ssd --capacity 4GiB --test tp --round-time 5s      on a test file")]
 pub struct BenchPtsArgs {
     /// Measure on a modelled drive (drive:NAME), on a block device or file (with
@@ -56,9 +57,10 @@ pub struct BenchPtsArgs {
     /// Seed of addresses.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Discard the whole device first. Samples read back prove it.
-    #[arg(long)]
-    pub purge: bool,
+    /// Erase the device first: discard, format or sanitize (NVMe, by nvme-cli), or
+    /// secure-erase (ATA, by hdparm). Samples read back prove it.
+    #[arg(long, value_name = "METHOD", value_parser = one_of(PURGES))]
+    pub purge: Option<PurgeMethod>,
     #[command(flatten)]
     pub(crate) safety: SafetyArgs,
     #[command(flatten)]

@@ -1,6 +1,6 @@
 //! `trimtab drive learn`.
 
-use crate::cmd::options::{DestroyArgs, SafetyArgs, one_of, positive};
+use crate::cmd::options::{DestroyArgs, ReadingArgs, SafetyArgs, one_of, positive};
 use std::path::PathBuf;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_study::learn::Budget;
@@ -21,11 +21,11 @@ const STATES: &[(&str, Start)] = &[
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "From logs (--from)")]
 pub struct LoadArgs {
-    /// Learn from these logs of writes, and access no drive: a CSV with a column time_s,
-    /// bandwidth and latency logs of fio, or readings of 'smartctl --json -x'. TARGET is
-    /// the drive file of the data sheet.
+    /// Learn from these logs of writes, and access no drive: a CSV or Parquet file with a
+    /// column time_s, bandwidth and latency logs of fio, or readings of 'smartctl --json
+    /// -x'. TARGET is the drive file of the data sheet.
     #[arg(
-        long, value_name = "LOG", num_args = 1.., requires_all = ["pattern", "state"],
+        long, value_name = "LOG", num_args = 1.., requires = "state",
         conflicts_with_all = ["budget", "write_limit", "rest", "time", "reserve", "destroy"]
     )]
     pub from: Vec<PathBuf>,
@@ -33,6 +33,11 @@ pub struct LoadArgs {
     /// (zones:90/10:10/90 sends 10 % of the writes to 90 % of the space).
     #[arg(long, value_name = "PATTERN", requires = "from", value_parser = pattern)]
     pub pattern: Option<Pattern>,
+    /// Take the pattern and the size of the writes from this block trace instead.
+    #[arg(long, value_name = "FILE", requires = "from", conflicts_with = "pattern")]
+    pub trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
     /// State of the used space before the log: trimmed, sequential or random (written
     /// once, in this order), or overwritten (by the same load, for long).
     #[arg(long, requires = "from", value_parser = one_of(STATES))]
@@ -43,9 +48,9 @@ pub struct LoadArgs {
         value_parser = percent
     )]
     pub used: f64,
-    /// Size of a write.
-    #[arg(long, value_name = "SIZE", requires = "from", default_value = "4KiB")]
-    pub request: Bytes,
+    /// Size of a write [default: 4KiB, or the mean of the trace].
+    #[arg(long, value_name = "SIZE", requires = "from")]
+    pub request: Option<Bytes>,
     /// Writes in flight, of all threads together.
     #[arg(
         long, value_name = "N", requires = "from", default_value_t = 128,

@@ -1,5 +1,7 @@
-//! Readers of logs: the documented CSV, bandwidth and latency logs of fio, and readings of
-//! smartctl.
+//! Readers of logs: the documented table as CSV or Parquet, bandwidth and latency logs of
+//! fio, and readings of smartctl.
+
+mod parquet;
 
 use anyhow::Context as _;
 use csv::StringRecord;
@@ -15,8 +17,8 @@ use trimtab_study::learn::logs::series::{Row, differences};
 const BYTES_MAX: u64 = 2 << 30;
 /// Larger than any counter in bytes, and any time in nanoseconds.
 const VALUE_MAX: f64 = 1e19;
-const HINT: &str =
-    "give a CSV with a column time_s, logs of fio (*_bw.*.log, *_lat.*.log) or JSON of smartctl";
+const HINT: &str = "give a CSV or Parquet file with a column time_s, logs of fio (*_bw.*.log, \
+    *_lat.*.log) or JSON of smartctl";
 /// Entries of a fio log further apart than this many usual spacings have a gap between.
 const GAP: f64 = 5.0;
 
@@ -38,6 +40,7 @@ pub struct Log {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogFormat {
     Csv,
+    Parquet,
     Fio,
     Smartctl,
 }
@@ -62,12 +65,16 @@ pub fn read(paths: &[PathBuf]) -> anyhow::Result<Log> {
     let log = match formats.first() {
         Some(LogFormat::Smartctl) => of_smartctl(&files)?,
         Some(LogFormat::Fio) => of_fio(&files)?,
-        Some(LogFormat::Csv) if files.len() > 1 => {
-            return Err(UsageError::new("more than one CSV").hint("join their rows").into());
+        Some(LogFormat::Csv | LogFormat::Parquet) if files.len() > 1 => {
+            return Err(UsageError::new("more than one table").hint("join their rows").into());
         }
-        _ => {
-            let (path, bytes) = files.first().context("no log")?;
-            of_csv(bytes).map_err(|problem| wrong(path, &problem))?
+        format => {
+            let (path, bytes) = files.pop().context("no log")?;
+            let log = match format {
+                Some(LogFormat::Parquet) => of_parquet(bytes),
+                _ => of_csv(&bytes),
+            };
+            log.map_err(|problem| wrong(path, &problem))?
         }
     };
     if !log.rows.iter().any(|row| row.written.is_some_and(|bytes| bytes > 0.0)) {
@@ -83,13 +90,14 @@ fn wrong(path: &Path, problem: &str) -> UsageError {
 fn format_of(bytes: &[u8]) -> LogFormat {
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     match first {
+        _ if bytes.starts_with(parquet::MAGIC) => LogFormat::Parquet,
         Some(b'{') => LogFormat::Smartctl,
         Some(b'0'..=b'9') => LogFormat::Fio,
         _ => LogFormat::Csv,
     }
 }
 
-/// Columns of the CSV.
+/// Columns of a table.
 const COLUMNS: [&str; 15] = [
     "time_s",
     "interval_s",
@@ -112,20 +120,31 @@ const COLUMNS: [&str; 15] = [
 type Columns = BTreeMap<&'static str, Vec<Option<f64>>>;
 
 fn of_csv(bytes: &[u8]) -> Result<Log, String> {
-    let mut log = Log::default();
-    let (places, columns) = columns(bytes, &mut log.notes)?;
+    let mut notes = Vec::new();
+    let (places, columns) = csv_columns(bytes, &mut notes)?;
+    of_columns(&places, &columns, notes)
+}
+
+fn of_parquet(bytes: Vec<u8>) -> Result<Log, String> {
+    let mut notes = Vec::new();
+    let (places, columns) = parquet::columns(bytes, &mut notes)?;
+    of_columns(&places, &columns, notes)
+}
+
+fn of_columns(places: &[String], columns: &Columns, notes: Vec<String>) -> Result<Log, String> {
+    let mut log = Log { notes, ..Log::default() };
     let column = |name: &str| columns.get(name);
     let intervals = column("interval_s");
     let times: Vec<f64> = match (column("time_s"), intervals) {
-        (Some(times), _) => required("time_s", times, &places)?,
-        (None, Some(intervals)) => required("interval_s", intervals, &places)?
+        (Some(times), _) => required("time_s", times, places)?,
+        (None, Some(intervals)) => required("interval_s", intervals, places)?
             .into_iter()
             .scan(0.0, |time, interval| {
                 *time += interval;
                 Some(*time)
             })
             .collect(),
-        _ => return Err(format!("line 1: no column time_s or interval_s; {HINT}")),
+        _ => return Err(format!("no column time_s or interval_s; {HINT}")),
     };
     // A counter's first value is only a beginning.
     let is_total = column("host_write_total_bytes").is_some();
@@ -168,7 +187,7 @@ fn of_csv(bytes: &[u8]) -> Result<Log, String> {
         written = Some(bytes.collect());
     }
     let written = written.ok_or(
-        "line 1: no column of host writes (host_write_bytes, host_write_total_bytes or \
+        "no column of host writes (host_write_bytes, host_write_total_bytes or \
          host_write_mb_s). Their bytes place the log in drive writes",
     )?;
     let value = |values: &Option<Vec<Option<f64>>>, nth: usize| {
@@ -201,7 +220,7 @@ fn of_csv(bytes: &[u8]) -> Result<Log, String> {
 }
 
 /// Names of the rows and values of the known columns.
-fn columns(bytes: &[u8], notes: &mut Vec<String>) -> Result<(Vec<String>, Columns), String> {
+fn csv_columns(bytes: &[u8], notes: &mut Vec<String>) -> Result<(Vec<String>, Columns), String> {
     let mut reader = csv::ReaderBuilder::new()
         .comment(Some(b'#'))
         .trim(csv::Trim::All)
@@ -216,24 +235,7 @@ fn columns(bytes: &[u8], notes: &mut Vec<String>) -> Result<(Vec<String>, Column
         }
     };
     let header = reader.headers().map_err(broken)?.clone();
-    let known: Vec<Option<&'static str>> =
-        header.iter().map(|name| COLUMNS.into_iter().find(|known| *known == name)).collect();
-    let unused: Vec<&str> = header
-        .iter()
-        .zip(&known)
-        .filter(|(_, known)| known.is_none())
-        .map(|(name, _)| name)
-        .collect();
-    if !unused.is_empty() {
-        notes.push(format!("columns that are not used: {}", unused.join(", ")));
-    }
-    if let Some(twice) = known
-        .iter()
-        .enumerate()
-        .find_map(|(nth, name)| name.filter(|_| known[..nth].contains(name)))
-    {
-        return Err(format!("line 1: column {twice} appears twice"));
-    }
+    let known = known_columns(&header.iter().collect::<Vec<_>>(), notes)?;
     let (mut places, mut columns) = (Vec::new(), Columns::new());
     known.iter().flatten().for_each(|name| drop(columns.insert(name, Vec::new())));
     let mut record = StringRecord::new();
@@ -245,22 +247,51 @@ fn columns(bytes: &[u8], notes: &mut Vec<String>) -> Result<(Vec<String>, Column
             let value = match text {
                 "" => None,
                 text => Some(
-                    text.parse::<f64>()
-                        .ok()
-                        .filter(|value| value.abs() <= VALUE_MAX)
-                        .filter(|value| *value >= 0.0 || *name == "time_s")
-                        .ok_or_else(|| {
+                    text.parse::<f64>().ok().filter(|value| is_possible(name, *value)).ok_or_else(
+                        || {
                             format!(
                                 "line {line}: column {name} holds '{text}', not a number from 0 \
                                  to {VALUE_MAX:e}"
                             )
-                        })?,
+                        },
+                    )?,
                 ),
             };
             columns.entry(name).or_default().push(value);
         }
     }
     Ok((places, columns))
+}
+
+/// The known columns of a header.
+fn known_columns(
+    header: &[&str],
+    notes: &mut Vec<String>,
+) -> Result<Vec<Option<&'static str>>, String> {
+    let known: Vec<Option<&'static str>> =
+        header.iter().map(|name| COLUMNS.into_iter().find(|known| known == name)).collect();
+    let unused: Vec<&str> = header
+        .iter()
+        .zip(&known)
+        .filter(|(_, known)| known.is_none())
+        .map(|(name, _)| *name)
+        .collect();
+    if !unused.is_empty() {
+        notes.push(format!("columns that are not used: {}", unused.join(", ")));
+    }
+    let twice = known
+        .iter()
+        .enumerate()
+        .find_map(|(nth, name)| name.filter(|_| known[..nth].contains(name)));
+    match twice {
+        Some(twice) => Err(format!("column {twice} appears twice")),
+        None => Ok(known),
+    }
+}
+
+/// True if the column `name` can hold `value`.
+fn is_possible(name: &str, value: f64) -> bool {
+    value.abs() <= VALUE_MAX && (value >= 0.0 || name == "time_s")
 }
 
 fn required(name: &str, values: &[Option<f64>], places: &[String]) -> Result<Vec<f64>, String> {

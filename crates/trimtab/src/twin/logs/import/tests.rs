@@ -69,14 +69,14 @@ fn csv_of_unknown_unit_gives_ratios_only() {
 #[test]
 fn unusable_csv_names_line_and_column() {
     for (text, expected) in [
-        ("time_s,nand_write_bytes\n1,2\n", "line 1: no column of host writes"),
-        ("seconds,host_write_bytes\n1,2\n", "line 1: no column time_s or interval_s"),
+        ("time_s,nand_write_bytes\n1,2\n", "no column of host writes"),
+        ("seconds,host_write_bytes\n1,2\n", "no column time_s or interval_s"),
         ("time_s,host_write_bytes\n1,2\n2,many\n", "line 3: column host_write_bytes holds 'many'"),
         ("time_s,host_write_bytes\n1,-2\n", "line 2: column host_write_bytes holds '-2'"),
         ("time_s,host_write_bytes\n1,NaN\n", "line 2: column host_write_bytes holds 'NaN'"),
         ("time_s,host_write_bytes\n1,2,3\n", "line 2: 3 fields, but the header has 2"),
         ("time_s,host_write_bytes\n,2\n", "line 2: column time_s is empty"),
-        ("time_s,time_s,host_write_bytes\n1,1,2\n", "line 1: column time_s appears twice"),
+        ("time_s,time_s,host_write_bytes\n1,1,2\n", "column time_s appears twice"),
     ] {
         let problem = csv(text).unwrap_err();
         assert!(problem.starts_with(expected) && !problem.contains('\n'), "{text}: {problem}");
@@ -88,6 +88,71 @@ fn csv_columns_without_use_are_named() {
     let log = csv("# a comment\ntime_s,host_write_bytes,fan_rpm\n1,2,900\n").unwrap();
     assert_eq!(log.notes[0], "columns that are not used: fan_rpm");
     assert_eq!(log.rows[0].place, "line 3");
+}
+
+/// The table as Parquet: whole numbers as integers where a column has no others.
+fn parquet(names: &[&str], rows: &[&[Option<f64>]]) -> Vec<u8> {
+    use trimtab_study::sweep::table::{Cells, Column};
+    let columns: Vec<Column> = names
+        .iter()
+        .enumerate()
+        .map(|(nth, name)| {
+            let values: Vec<Option<f64>> = rows.iter().map(|row| row[nth]).collect();
+            let is_whole = values.iter().flatten().all(|value| value.fract() == 0.0);
+            let whole = || values.iter().map(|value| value.map(|value| value as i64)).collect();
+            let values = if is_whole { Cells::Counters(whole()) } else { Cells::Numbers(values) };
+            Column { name: (*name).into(), values }
+        })
+        .collect();
+    crate::sweep::parquet::file("log", &columns, &[]).unwrap()
+}
+
+#[test]
+fn parquet_gives_the_same_log_as_csv() {
+    let names = ["time_s", "host_write_bytes", "nand_write_total_bytes", "fan_rpm"];
+    let rows: &[&[Option<f64>]] = &[
+        &[Some(0.5), Some(10.0), Some(20.0), Some(1.0)],
+        &[Some(1.5), None, Some(40.0), None],
+        &[Some(2.5), Some(30.0), Some(90.0), Some(1.0)],
+    ];
+    let text = "time_s,host_write_bytes,nand_write_total_bytes,fan_rpm\n\
+        0.5,10,20,1\n1.5,,40,\n2.5,30,90,1\n";
+    let mut log = of_parquet(parquet(&names, rows)).unwrap();
+    assert_eq!(log.rows[2].place, "row 3");
+    for (nth, row) in (2..).zip(&mut log.rows) {
+        row.place = format!("line {nth}");
+    }
+    assert_eq!(log, csv(text).unwrap());
+}
+
+/// Oracle: files that pandas and pyarrow wrote (`make.py`).
+#[test]
+fn parquet_of_pandas_gives_the_same_log_as_its_csv() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/logs");
+    let mut log = of_parquet(std::fs::read(format!("{directory}/log.parquet")).unwrap()).unwrap();
+    let expected = csv(&std::fs::read_to_string(format!("{directory}/log.csv")).unwrap()).unwrap();
+    for (nth, row) in (2..).zip(&mut log.rows) {
+        row.place = format!("line {nth}");
+    }
+    assert_eq!(log, expected);
+    let times = std::fs::read(format!("{directory}/timestamps.parquet")).unwrap();
+    assert!(of_parquet(times).unwrap_err().contains("column time_s is not a number"));
+}
+
+#[test]
+fn unusable_parquet_names_row_and_column() {
+    let wrong = |names: &[&str], row: &[Option<f64>], expected: &str| {
+        let problem = of_parquet(parquet(names, &[row])).unwrap_err();
+        assert!(problem.starts_with(expected) && !problem.contains('\n'), "{problem}");
+    };
+    let names = ["time_s", "host_write_bytes"];
+    wrong(&names, &[Some(1.0), Some(-2.0)], "row 1: column host_write_bytes holds -2");
+    wrong(&names, &[None, Some(2.0)], "row 1: column time_s is empty");
+    wrong(&["seconds", "host_write_bytes"], &[Some(1.0); 2], "no column time_s");
+    let whole = parquet(&names, &[&[Some(1.0), Some(2.0)]]);
+    for end in 4..whole.len() {
+        assert!(of_parquet(whole[..end].to_vec()).is_err());
+    }
 }
 
 fn fio(files: &[(&str, &str)]) -> Result<Log, String> {
