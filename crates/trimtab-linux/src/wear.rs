@@ -5,6 +5,7 @@
 
 pub mod assessment;
 mod ata;
+pub mod calibration;
 pub mod effect;
 pub mod history;
 mod names;

@@ -1,5 +1,6 @@
 //! One module per command: its arguments and the function that runs it.
 
+pub mod advise;
 pub mod apply;
 pub mod bench;
 pub mod cli;
@@ -57,6 +58,9 @@ pub enum CliCommand {
     Trim(trim::TrimArgs),
     /// Show how worn drives are: data written, write amplification, life left.
     Wear(wear::Args),
+    /// Print the discard settings of another program, such as RocksDB or ZFS, for one
+    /// drive.
+    Advise(advise::AdviseArgs),
     /// Report on many hosts: blocked TRIM, drives that wear too fast.
     Report(report::ReportArgs),
     /// List what was applied and trimmed on this machine, and when.
@@ -81,6 +85,7 @@ impl CliCommand {
             Self::Verify(args) => args.reach(),
             Self::Trim(args) => args.reach(),
             Self::Wear(args) => args.reach(),
+            Self::Advise(args) => args.reach(),
             Self::Drive(args) => args.reach(),
             Self::Sweep(_)
             | Self::Results(_)
@@ -154,6 +159,7 @@ pub fn run(
         CliCommand::Verify(args) => verify::run(&args, context),
         CliCommand::Trim(args) => trim::run(&args, context),
         CliCommand::Wear(args) => wear::run(&args, context),
+        CliCommand::Advise(args) => advise::run(&args, context),
         CliCommand::Report(args) => report::run(&args, context),
         CliCommand::History(args) => history::run(&args, context),
         CliCommand::Completions(args) => completions::run(&args, whole),

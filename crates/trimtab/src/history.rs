@@ -28,6 +28,9 @@ pub const BY: &str = "by";
 /// Key of the filesystem's id in a run's environment.
 pub const FS_ID: &str = "fs.id";
 
+/// Metric of the time inside requests.
+const REQUEST_SECONDS: &str = "trim.requests.seconds";
+
 /// Code of the warning that the counts are a minimum.
 pub const MINIMUM: &str = "trim.minimum";
 
@@ -155,12 +158,7 @@ fn metrics(account: &Account, took: Nanos) -> Vec<Metric> {
     };
     let mut metrics = vec![
         metric(metrics::TRIM_SECONDS, Unit::Seconds, Better::Neither, took.as_secs_f64()),
-        metric(
-            "trim.requests.seconds",
-            Unit::Seconds,
-            Better::Lower,
-            account.trimming.as_secs_f64(),
-        ),
+        metric(REQUEST_SECONDS, Unit::Seconds, Better::Lower, account.trimming.as_secs_f64()),
         metric(
             "trim.longest-request.seconds",
             Unit::Seconds,

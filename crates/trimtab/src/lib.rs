@@ -5,6 +5,7 @@
 //! same code.
 #![forbid(unsafe_code)]
 
+mod advise;
 pub mod apply;
 pub mod bench;
 pub mod cmd;

@@ -1,7 +1,9 @@
 //! `trimtab wear`: host and NAND writes, write amplification, and life left of drives.
 
+mod calibrate;
+
 use crate::apply::{self, PolicyChange, PolicyChangeKind, System};
-use crate::cmd::options::positive;
+use crate::cmd::options::{SafetyArgs, positive};
 use crate::daemon::metrics;
 use crate::report::wear_metrics::render;
 use anyhow::Context as _;
@@ -35,10 +37,12 @@ Examples:
   trimtab wear /dev/nvme0n1 --tbw 600TB
   trimtab wear --from drive.json --before last-month.json
   smartctl --json -x /dev/sda | trimtab wear --from -
+  trimtab wear --calibrate /srv --most 4GiB   the unit of a counter that smartctl does not know
   trimtab wear --json | jq '.drives[].waf_lifetime.value'
 
 Reads through smartctl (package smartmontools, version 7.0 or later), which knows the units of each vendor. Without smartctl, only NVMe
-drives are read. A disk that sleeps is not woken. A drive that does not answer is given up after 10 s. Nothing is written to a drive.
+drives are read. A disk that sleeps is not woken. A drive that does not answer is given up after 10 s. Nothing is written to a drive,
+except with --calibrate.
 
 One reading of each drive a day is kept in /var/lib/trimtab/wear.json. Rates and the life left come from --before, else from the oldest
 reading of the last 30 days or, if there is none, the newest older one. After a counter started over, only readings since then count.
@@ -51,7 +55,9 @@ Compute Project (C0h), if they have it.
 
 After 'trimtab apply', the mean write amplification before and since is compared (95 % interval), if there are readings of both times.
 
-Exit status: 0 all drives were read, 1 at least one was not or the readings cannot be kept, 2 wrong usage.";
+--calibrate says first how much it writes, removes its file, and gives no unit if other programs write more than a fifth of all data.
+
+Exit status: 0 all drives were read, or a unit was found; 1 at least one was not or the readings cannot be kept, 2 wrong usage.";
 
 /// A warranty limit below this lacks its unit.
 const TBW_MIN: Bytes = Bytes(1_000_000_000);
@@ -93,6 +99,20 @@ pub struct Args {
         long, value_name = "N", default_value_t = 5.0, requires = "dwpd", value_parser = positive
     )]
     years: f64,
+    /// Write to a file in this directory, and find the unit of the counters that move.
+    #[arg(
+        long, requires = "paths",
+        conflicts_with_all = ["all", "from", "before", "metrics", "tbw", "dwpd"]
+    )]
+    calibrate: bool,
+    /// Write at most this much; 3 steps of the counter are enough.
+    #[arg(long, value_name = "SIZE", default_value = "8GiB", requires = "calibrate")]
+    most: Bytes,
+    /// Calibrate this attribute instead of those that may count writes.
+    #[arg(long, value_name = "ID", requires = "calibrate")]
+    attribute: Option<u64>,
+    #[command(flatten)]
+    safety: SafetyArgs,
 }
 
 impl Args {
@@ -165,6 +185,9 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if let Some(twice) = args.from.iter().find(|file| !files.insert(*file)) {
         let what = format!("--from '{}' is named twice", twice.display());
         return Err(UsageError::new(what).hint("name each file once").into());
+    }
+    if args.calibrate {
+        return calibrate::run(args, context);
     }
     let before = args.before.as_deref().map(from_file).transpose()?;
     let opened = args.from.is_empty().then(|| WearHistory::open(&state_directory())).transpose();

@@ -1,6 +1,6 @@
 //! Events: what was applied and trimmed on this machine.
 
-use super::{BY, FILE, FS_ID, MINIMUM, WORKLOAD};
+use super::{BY, FILE, FS_ID, MINIMUM, REQUEST_SECONDS, WORKLOAD};
 use crate::apply::{self, PolicyChangeKind, System};
 use crate::store::{Filter, Store, StoreError};
 use anyhow::{Context as _, bail};
@@ -31,6 +31,8 @@ pub struct HistoryEvent {
     /// The count is a minimum.
     pub sent_is_minimum: bool,
     pub seconds: Option<f64>,
+    /// Seconds inside requests.
+    pub request_seconds: Option<f64>,
     pub outcome: String,
     /// Id of the run in the history's store.
     pub id: Option<String>,
@@ -247,6 +249,11 @@ fn of_run(run: &Run, id: String) -> HistoryEvent {
         sent_commands: discards.and_then(|d| d.accepted).map(|a| a.count),
         sent_is_minimum: run.warnings.iter().any(|warning| warning.code == MINIMUM),
         seconds: run.phases.first().map(|phase| phase.took.as_secs_f64()),
+        request_seconds: run
+            .metrics
+            .iter()
+            .find(|metric| metric.name == REQUEST_SECONDS)
+            .and_then(|metric| metric.samples.first().copied()),
         outcome: match (run.complete, refused) {
             (true, _) => "complete".to_owned(),
             (false, 0) => "stopped".to_owned(),

@@ -2,6 +2,7 @@
 //! line.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod advise;
 mod apply;
 mod attach;
 mod attached_drive;

@@ -150,7 +150,7 @@ fn state(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Argument lists for every command that examines or trims a path.
-const LOOKS: [&[&str]; 14] = [
+const LOOKS: [&[&str]; 15] = [
     &["trim", "--dry-run", "@"],
     &["trim", "@"],
     &["trim", "/proc", "@"],
@@ -161,6 +161,7 @@ const LOOKS: [&[&str]; 14] = [
     &["verify", "--yes", "--reserve", "0", "@"],
     &["history", "@"],
     &["wear", "@"],
+    &["advise", "@", "--for", "zfs"],
     &["apply", "idle", "--dry-run", "@"],
     &["apply", "idle", "--dry-run", "--config", "@", "/"],
     &["drive", "learn", "--yes", "--reserve", "0", "@"],

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::error::of_named;
 use trimtab_linux::sys::beneath::named;
-use trimtab_linux::wear::{self, Reading, WafCounters};
+use trimtab_linux::wear::{self, ReadError, Reading, WafCounters};
 use trimtab_study::learn::logs::series::{Row, differences};
 
 /// Longest accepted file: a year of seconds, in several columns.
@@ -402,19 +402,28 @@ fn spacing_ms(spacings: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn of_smartctl(files: &[(&Path, Vec<u8>)]) -> anyhow::Result<Log> {
-    let mut readings = Vec::new();
+    let (mut readings, mut failed) = (Vec::new(), Vec::new());
     for (path, bytes) in files {
         let documents = serde_json::Deserializer::from_slice(bytes).into_iter();
         for (nth, document) in (1..).zip(documents) {
             let at = || format!("{}: document {nth}", path.display());
             let document: serde_json::Value =
                 document.map_err(|error| UsageError::new(format!("{}: {error}", at())))?;
-            let reading = wear::parse(document.to_string().as_bytes())
-                .map_err(|error| UsageError::new(format!("{}: {error}", at())))?;
-            readings.push((at(), reading));
+            match wear::parse(document.to_string().as_bytes()) {
+                Ok(reading) => readings.push((at(), reading)),
+                Err(error @ (ReadError::NotJson(_) | ReadError::Foreign)) => {
+                    return Err(UsageError::new(format!("{}: {error}", at())).into());
+                }
+                Err(error) => failed.push(format!("{} is left out: {error}", at())),
+            }
         }
     }
-    Ok(of_readings(&readings)?)
+    if let Some(first) = failed.first().filter(|_| readings.is_empty()) {
+        return Err(UsageError::new(format!("no reading can be used; {first}")).into());
+    }
+    let mut log = of_readings(&readings)?;
+    log.notes.extend(failed);
+    Ok(log)
 }
 
 fn of_readings(readings: &[(String, Reading)]) -> Result<Log, UsageError> {

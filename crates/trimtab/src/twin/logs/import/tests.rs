@@ -229,6 +229,22 @@ fn smartctl_readings_give_host_and_flash_bytes() {
         smartctl(&other).unwrap_err(),
         "s.json: document 2 is of another drive than the first"
     );
+    let said = [("Device is in STANDBY mode, exit(2)", "asleep"), ("open failed", "exit status 2")];
+    let failed = said.map(|(said, _)| {
+        json!({ "smartctl": { "exit_status": 2, "messages": [{ "string": said }] } }).to_string()
+    });
+    let [first, last, middle] = &documents;
+    let with_failed = [first, &failed[0], middle, &failed[1], last].map(String::clone);
+    let left_out = smartctl(&with_failed).unwrap();
+    assert_eq!(left_out.rows.len(), 2);
+    for ((_, why), nth) in said.into_iter().zip([2, 4]) {
+        let named = format!("s.json: document {nth} is left out");
+        let is_it = |note: &String| note.starts_with(&named) && note.contains(why);
+        assert!(left_out.notes.iter().any(is_it), "{:?}", left_out.notes);
+    }
+    assert!(
+        smartctl(&failed).unwrap_err().starts_with("no reading can be used; s.json: document 1")
+    );
     assert!(smartctl(&["{\"a\":".to_owned()]).unwrap_err().starts_with("s.json: document 1: EOF"));
 }
 

@@ -1,0 +1,464 @@
+//! Settings of other programs that delete or discard data, for one drive.
+
+use crate::drives::below::UnderlyingDrive;
+use crate::drives::{self, Drive, Source, twins};
+use crate::history::events::{EventFilter, Events, HistoryEvent};
+use crate::target_spec::TargetSpec;
+use crate::trim::harm::harm;
+use anyhow::{Context as _, bail};
+use serde::Serialize;
+use trimtab_drive::spec::{DriveSpec, Trim};
+use trimtab_drive::units::{Bytes, Nanos, grouped};
+use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::Place;
+use trimtab_linux::host::root::Root;
+use trimtab_linux::output::Context;
+use trimtab_linux::output::error::{of_named, one_line};
+use trimtab_sim::analysis::student::t_quantile;
+
+const MIB: u64 = 1 << 20;
+/// Passes that sent less than this measure the start of a request, not TRIM.
+const PASS_BYTES_MIN: u64 = MIB;
+/// Number of newest passes used.
+const PASSES_MAX: usize = 30;
+
+/// A program that deletes or discards.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Its name.
+    pub title: &'static str,
+    /// The extent that it frees at once by default, in bytes.
+    extent: u64,
+    /// Names of its settings, and the rules for them.
+    knobs: &'static [(&'static str, Rule)],
+    /// Conditions for an effect.
+    pub note: &'static str,
+    /// Its documentation.
+    pub sources: &'static [&'static str],
+}
+
+/// The rule for the value of a setting.
+#[derive(Clone, Copy, Debug)]
+enum Rule {
+    /// Bytes a second that keep the drive busy with TRIM for the accepted share of time.
+    Rate,
+    /// The longest extent whose TRIM takes the accepted time, up to this.
+    Longest(u64),
+    /// The shortest extent with an effect, but not below this default.
+    Shortest(u64),
+    /// Words for on and off: on if TRIM of an extent of this length takes the accepted
+    /// time.
+    Switch([&'static str; 2], u64),
+    /// This value, for this reason.
+    Fixed(&'static str, &'static str),
+}
+
+/// The programs, by the name on the command line.
+pub const PROGRAMS: &[(&str, Program)] = &[
+    (
+        "rocksdb",
+        Program {
+            title: "RocksDB",
+            extent: 64 * MIB,
+            knobs: &[
+                ("rate_bytes_per_sec", Rule::Rate),
+                ("bytes_max_delete_chunk", Rule::Longest(64 * MIB)),
+            ],
+            note: "arguments of NewSstFileManager; deletions send TRIM only on a filesystem that is \
+                    mounted with the option discard",
+            sources: &["https://github.com/facebook/rocksdb/wiki/Slow-Deletion"],
+        },
+    ),
+    (
+        "pebble",
+        Program {
+            title: "Pebble",
+            extent: 2 * MIB,
+            knobs: &[("TargetByteDeletionRate", Rule::Rate)],
+            note: "an option of Open, DeletionPacing.BaselineRate since 2025; deletions send TRIM \
+                    only on a filesystem that is mounted with the option discard",
+            sources: &["https://pkg.go.dev/github.com/cockroachdb/pebble#Options"],
+        },
+    ),
+    (
+        "ceph",
+        Program {
+            title: "Ceph BlueStore",
+            extent: 4096,
+            knobs: &[
+                ("bdev_enable_discard", Rule::Switch(["true", "false"], 4096)),
+                (
+                    "bdev_async_discard_threads",
+                    Rule::Fixed("1", "0 would discard inside the transaction"),
+                ),
+            ],
+            note: "set with 'ceph config set osd NAME VALUE'; no setting limits the rate",
+            sources: &["https://github.com/ceph/ceph/blob/main/src/common/options/global.yaml.in"],
+        },
+    ),
+    (
+        "zfs",
+        Program {
+            title: "OpenZFS",
+            extent: 128 * MIB,
+            knobs: &[
+                ("autotrim", Rule::Switch(["on", "off"], 32_768)),
+                ("zpool trim -r", Rule::Rate),
+                ("zfs_trim_extent_bytes_max", Rule::Longest(128 * MIB)),
+                ("zfs_trim_extent_bytes_min", Rule::Shortest(32_768)),
+            ],
+            note: "autotrim is a property of the pool, the rate holds for each device, and \
+                zfs_* are module parameters",
+            sources: &[
+                "https://openzfs.github.io/openzfs-docs/man/v2.4/8/zpool-trim.8.html",
+                "https://openzfs.github.io/openzfs-docs/man/v2.4/4/zfs.4.html",
+            ],
+        },
+    ),
+    (
+        "fstrim",
+        Program {
+            title: "fstrim",
+            extent: 128 * MIB,
+            knobs: &[
+                ("--minimum", Rule::Shortest(0)),
+                ("queue/discard_max_bytes", Rule::Longest(1 << 31)),
+                (
+                    "OnCalendar",
+                    Rule::Fixed("weekly", "sufficient for most systems, says fstrim(8)"),
+                ),
+            ],
+            note: "fstrim has no rate: the kernel's limit in /sys/block/DRIVE splits its \
+                requests; OnCalendar is in fstrim.timer",
+            sources: &[
+                "https://man7.org/linux/man-pages/man8/fstrim.8.html",
+                "https://docs.kernel.org/block/queue-sysfs.html",
+            ],
+        },
+    ),
+];
+
+/// Limits that the user accepts.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Limits {
+    /// Share of time that the drive may be busy with TRIM, in per cent.
+    pub share_percent: f64,
+    /// Time that one TRIM may take, in nanoseconds.
+    pub wait_ns: u64,
+}
+
+/// Cost of TRIM by a specification.
+#[derive(Clone, Debug, Serialize)]
+struct TrimCost {
+    trim: Trim,
+    mapping_unit_bytes: u64,
+}
+
+/// A complete pass of `trimtab trim` or the daemon.
+#[derive(Clone, Debug, Serialize)]
+struct Pass {
+    id: Option<String>,
+    unix_ms: u64,
+    sent_bytes: u64,
+    sent_commands: u64,
+    request_seconds: f64,
+}
+
+impl Pass {
+    /// Upper bound for TRIM of one extent: a command takes no longer than a longer one.
+    fn seconds_max(&self, bytes: u64) -> f64 {
+        let command = self.sent_bytes as f64 / self.sent_commands.max(1) as f64;
+        self.request_seconds * command.max(bytes as f64) / self.sent_bytes as f64
+    }
+}
+
+impl TrimCost {
+    /// TRIM of one extent of mapped data, as in docs/method/ssd.md.
+    fn seconds(&self, bytes: u64) -> f64 {
+        let trim = &self.trim;
+        let pieces = bytes.div_ceil(trim.range_bytes_max).max(1);
+        let commands = pieces.div_ceil(u64::from(trim.ranges_per_command_max)).max(1);
+        let units = bytes.div_ceil(self.mapping_unit_bytes);
+        let parts = [(commands, trim.command_ns), (pieces, trim.range_ns), (units, trim.unit_ns)];
+        let counted: f64 = parts.into_iter().map(|(count, ns)| count as f64 * ns as f64).sum();
+        (counted + bytes as f64 * trim.gb_ns as f64 / 1e9) / 1e9
+    }
+}
+
+/// Smallest and largest of several values.
+fn span(all: &[f64]) -> Option<[f64; 2]> {
+    let ends =
+        || all.iter().fold([f64::INFINITY, 0.0], |[low, high], one| [one.min(low), one.max(high)]);
+    (all.len() > 1).then(ends)
+}
+
+/// Knowledge about TRIM of one drive.
+#[derive(Debug, Serialize)]
+pub struct Evidence {
+    /// `specification`, `twin`, `passes` or `kernel`.
+    kind: &'static str,
+    /// The evidence in words.
+    pub text: String,
+    /// The drive accepts TRIM.
+    takes_trim: bool,
+    /// Discards that are shorter have no effect.
+    granularity_bytes: u64,
+    /// By the specification, then by others that explain the drive equally well.
+    costs: Vec<TrimCost>,
+    passes: Vec<Pass>,
+    /// The command that measures the drive, if nothing has.
+    pub measure: Option<String>,
+}
+
+/// A value and its interval.
+struct Figure(f64, Option<[f64; 2]>);
+
+/// The advice on one setting.
+#[derive(Debug, Serialize)]
+pub struct Setting {
+    /// Its name in the program.
+    pub name: &'static str,
+    /// `None`: not known.
+    pub value: Option<serde_json::Value>,
+    /// Unit of a number.
+    pub unit: &'static str,
+    /// Interval of a number.
+    pub interval: Option<[u64; 2]>,
+    /// The reason.
+    pub why: String,
+}
+
+impl Evidence {
+    /// Finds what is known about the target's drive.
+    pub fn of(target: &TargetSpec, context: &Context) -> anyhow::Result<Self> {
+        let path = match target {
+            TargetSpec::Drive(name) => return Ok(Self::of_drive(&drives::load(name)?)),
+            TargetSpec::Directory(path) | TargetSpec::File(path) | TargetSpec::Device(path) => path,
+            TargetSpec::Null(_) => {
+                return Err(target.refused("null: is no drive".to_owned()).into());
+            }
+        };
+        let root = Root::live().context("cannot open /")?;
+        let hint = "name a directory, a file or a block device";
+        let place = Place::of_path(&root, path)
+            .map_err(|error| of_named(error, path, "cannot find the drive of", hint))?;
+        if let Some(mount) = &place.mount
+            && let Some(why) = harm(&root, mount, &place.stack)
+        {
+            bail!("no settings for {}: {why}", path.display());
+        }
+        let tops: Vec<_> = place.stack.top_layers().collect();
+        let [top, ..] = &tops[..] else {
+            let what = format!("'{}' is not on a block device", path.display());
+            return Err(UsageError::missing(what).hint(hint).into());
+        };
+        let queue = |name: &str| -> Vec<u64> {
+            tops.iter().map(|top| root.read_u64(top.queue().join(name)).unwrap_or(0)).collect()
+        };
+        let granularity = queue("discard_granularity").into_iter().max().unwrap_or(0);
+        let longest = queue("discard_max_bytes").into_iter().min().unwrap_or(0);
+        let kernel = Self {
+            kind: "kernel",
+            text: format!(
+                "not measured; {} accepts discards of {granularity} to {longest} B (kernel)",
+                top.node()
+            ),
+            takes_trim: granularity > 0 && longest > 0,
+            granularity_bytes: granularity,
+            costs: Vec::new(),
+            passes: Vec::new(),
+            measure: None,
+        };
+        if !kernel.takes_trim {
+            let text = format!("{} accepts no discards (kernel); see 'trimtab doctor'", top.node());
+            return Ok(Self { text, ..kernel });
+        }
+        let passes = place.mount.as_ref().map_or_else(Vec::new, |mount| {
+            passes(&mount.mount_point, context).unwrap_or_else(|error| {
+                context.remark(&format!("no earlier trims: {}", one_line(&error)));
+                Vec::new()
+            })
+        });
+        if !passes.is_empty() {
+            let text = format!(
+                "{} complete trims in the history, which sent {} in {:.3} s of requests; space \
+                    freed for long may cost less TRIM than files just deleted",
+                passes.len(),
+                Bytes(passes.iter().map(|pass| pass.sent_bytes).sum()),
+                passes.iter().map(|pass| pass.request_seconds).sum::<f64>()
+            );
+            return Ok(Self { kind: "passes", text, passes, ..kernel });
+        }
+        if let Ok(below) = UnderlyingDrive::of_path(&root, path)
+            && let Some(twin) = twins::of(context, &below)
+        {
+            let known = Self::of_drive(&twin.drive);
+            let notes = twin.origin().map(|from| twins::mismatches(from, &twin.drive, &below));
+            let mut text = known.text;
+            notes.into_iter().flatten().for_each(|note| text += &format!("; {note}"));
+            let granularity_bytes = known.granularity_bytes.max(granularity);
+            return Ok(Self { text, granularity_bytes, ..known });
+        }
+        let measure = Some(match &place.mount {
+            Some(mount) => format!("sudo trimtab trim {}", mount.mount_point.display()),
+            None => format!("sudo trimtab drive learn {}", path.display()),
+        });
+        Ok(Self { measure, ..kernel })
+    }
+
+    fn of_drive(drive: &Drive) -> Self {
+        let cost = |spec: &DriveSpec| {
+            let flash = spec.flash().filter(|flash| flash.trim.supported)?;
+            let mapping_unit_bytes = flash.ftl.mapping_unit_bytes;
+            Some(TrimCost { trim: flash.trim.clone(), mapping_unit_bytes })
+        };
+        let members = drive.twin.iter().flat_map(|twin| &twin.members);
+        let others = drive.alternatives.iter().map(|other| &other.spec).chain(members);
+        let costs: Vec<_> = std::iter::once(&drive.spec).chain(others).filter_map(cost).collect();
+        let granularity = costs.first().map_or(0, |cost| {
+            cost.trim.bytes_min.max(cost.trim.alignment_bytes).max(cost.mapping_unit_bytes)
+        });
+        let kind = if drive.twin.is_some() { "twin" } else { "specification" };
+        let source = drive.source_of("flash.trim.command_ns");
+        let source = source.map_or_else(|| "assumed".to_owned(), Source::shown);
+        let text = match (&drive.spec.name, costs.len()) {
+            (name, 0) => format!("the drive '{name}' accepts no TRIM"),
+            (name, 1) => format!("{kind} '{name}'; TRIM costs {source}"),
+            (name, n) => format!("{kind} '{name}' in {n} variants; TRIM costs {source}"),
+        };
+        Self {
+            kind,
+            text,
+            takes_trim: !costs.is_empty(),
+            granularity_bytes: granularity,
+            costs,
+            passes: Vec::new(),
+            measure: None,
+        }
+    }
+
+    /// Applies `figure` to the seconds that TRIM of an extent takes by its length: one
+    /// value for each pass or specification.
+    fn each<T>(&self, figure: impl Fn(&dyn Fn(u64) -> f64) -> T) -> Vec<T> {
+        let of_pass = |pass: &Pass| figure(&|bytes| pass.seconds_max(bytes));
+        let of_cost = |cost: &TrimCost| figure(&|bytes| cost.seconds(bytes));
+        let passes = self.passes.iter().map(of_pass);
+        passes.chain(self.costs.iter().map(of_cost)).collect()
+    }
+
+    /// The figure of the drive's own specification, with the interval of all; or the mean
+    /// of the passes with its interval (95 %). `None` if nothing is measured.
+    fn figure(&self, figure: impl Fn(&dyn Fn(u64) -> f64) -> f64) -> Option<Figure> {
+        let all = self.each(figure);
+        let first = *all.first()?;
+        if self.passes.is_empty() {
+            return Some(Figure(first, span(&all)));
+        }
+        let n = all.len() as f64;
+        let mean = all.iter().sum::<f64>() / n;
+        let variance = all.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        let half = || t_quantile(0.975, n - 1.0) * (variance / n).sqrt();
+        let interval = (all.len() > 1).then(half).map(|h| [(mean - h).max(0.0), mean + h]);
+        Some(Figure(mean, interval))
+    }
+
+    /// The longest power of two from 1 MiB to `most` whose TRIM takes at most `wait_s`: in
+    /// every pass, or by the drive's own specification.
+    fn longest(&self, most: u64, wait_s: f64) -> Option<Figure> {
+        let fits = |seconds: &dyn Fn(u64) -> f64| {
+            let mut lengths = std::iter::successors(Some(most), |length| Some(length / 2))
+                .take_while(|length| *length >= MIB);
+            lengths.find(|length| seconds(*length) <= wait_s).unwrap_or(0) as f64
+        };
+        let all = self.each(fits);
+        let of_passes = all.iter().copied().fold(f64::INFINITY, f64::min);
+        let value = if self.passes.is_empty() { *all.first()? } else { of_passes };
+        (value > 0.0).then(|| Figure(value, span(&all)))
+    }
+
+    fn seconds(&self, bytes: u64) -> Option<f64> {
+        self.figure(|seconds| seconds(bytes)).map(|figure| figure.0)
+    }
+
+    /// The settings of a program.
+    pub fn settings(&self, program: &Program, limits: Limits) -> Vec<Setting> {
+        program.knobs.iter().map(|knob| self.setting(knob, program, limits)).collect()
+    }
+
+    fn setting(
+        &self,
+        (name, rule): &(&'static str, Rule),
+        program: &Program,
+        limits: Limits,
+    ) -> Setting {
+        let (share, wait_s) = (limits.share_percent / 100.0, limits.wait_ns as f64 / 1e9);
+        let of_extent = |bytes: u64| {
+            self.seconds(bytes).map_or_else(
+                || "not measured".to_owned(),
+                |s| format!("TRIM of {} B takes {}", grouped(bytes), Nanos((s * 1e9) as u64)),
+            )
+        };
+        let whole = |figure: Figure| {
+            let interval = figure.1.map(|ends| ends.map(|end| end as u64));
+            (Some((figure.0 as u64).into()), interval)
+        };
+        let unknown = (None, None);
+        let ((value, interval), unit, why) = match *rule {
+            _ if !self.takes_trim => match *rule {
+                Rule::Switch([_, off], _) => ((Some(off.into()), None), "", "no TRIM".to_owned()),
+                _ => (unknown, "", "no TRIM: nothing to limit".to_owned()),
+            },
+            Rule::Rate => {
+                let extent = program.extent;
+                // A drive that trims in no time needs no limit.
+                let rate = self
+                    .figure(|seconds| share * extent as f64 / seconds(extent))
+                    .filter(|rate| rate.0.is_finite());
+                (rate.map_or(unknown, whole), "B/s", of_extent(extent))
+            }
+            Rule::Longest(most) => {
+                let longest = self.longest(most, wait_s);
+                let why = match (&longest, self.seconds(MIB)) {
+                    (Some(figure), _) => of_extent(figure.0 as u64),
+                    (None, Some(_)) => format!("{}: too long", of_extent(MIB)),
+                    (None, None) => "not measured".to_owned(),
+                };
+                (longest.map_or(unknown, whole), "B", why)
+            }
+            Rule::Shortest(default) => {
+                let value = Some(self.granularity_bytes.max(default).into());
+                let why = format!("the drive ignores less than {} B", self.granularity_bytes);
+                ((value, None), "B", why)
+            }
+            Rule::Switch([on, off], extent) => {
+                let word = self.seconds(extent).map(|s| if s <= wait_s { on } else { off });
+                ((word.map(Into::into), None), "", of_extent(extent))
+            }
+            Rule::Fixed(value, why) => ((Some(value.into()), None), "", why.to_owned()),
+        };
+        Setting { name, value, unit, interval, why }
+    }
+}
+
+/// The newest complete passes on a filesystem whose discards the drive counted.
+fn passes(mount_point: &std::path::Path, context: &Context) -> anyhow::Result<Vec<Pass>> {
+    let wish = EventFilter {
+        path: Some(mount_point),
+        since_unix_ms: None,
+        limit: PASSES_MAX,
+        sysroot: None,
+    };
+    let events = Events::read(&wish, context)?.events;
+    let pass = |event: HistoryEvent| {
+        let is_counted = event.outcome == "complete" && !event.sent_is_minimum;
+        Some(Pass {
+            id: event.id.filter(|_| is_counted),
+            unix_ms: event.unix_ms,
+            sent_bytes: event.sent_bytes.filter(|bytes| *bytes >= PASS_BYTES_MIN)?,
+            sent_commands: event.sent_commands?,
+            request_seconds: event.request_seconds.filter(|seconds| *seconds > 0.0)?,
+        })
+        .filter(|pass| pass.id.is_some())
+    };
+    Ok(events.into_iter().filter_map(pass).collect())
+}

@@ -1,0 +1,218 @@
+//! `trimtab advise`: every number is computed again from its evidence.
+
+use crate::support::{LoopMount, skip, trimtab};
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+const MIB: u64 = 1 << 20;
+
+fn advise(command: &mut assert_cmd::Command) -> Value {
+    let output = command.arg("--json").assert().success().get_output().stdout.clone();
+    let document: Value = serde_json::from_slice(&output).unwrap();
+    assert_eq!(document["schema"], "trimtab.advise");
+    document
+}
+
+fn of_drive(drive: &str, program: &str, more: &[&str]) -> Value {
+    advise(trimtab().args(["advise", drive, "--for", program]).args(more))
+}
+
+fn setting<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let settings = document["settings"].as_array().unwrap();
+    settings.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("{document:#}"))
+}
+
+/// The value is whole.
+fn close(value: &Value, expected: f64) {
+    let value = value.as_f64().unwrap();
+    assert!((value - expected).abs() <= 1.0 + expected * 1e-9, "{value} {expected}");
+}
+
+/// TRIM of one extent of mapped data, in nanoseconds, with the values of the drive's file
+/// or the defaults in docs/method/ssd.md.
+fn trim_ns(file: &str, bytes: u64) -> f64 {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    let flash = text.parse::<toml::Table>().unwrap()["flash"].clone();
+    let or = |section: &str, field: &str, default: u64| {
+        let value = flash.get(section).and_then(|section| section.get(field));
+        value.map_or(default, |value| value.as_integer().unwrap() as u64)
+    };
+    let of = |field: &str, default: u64| or("trim", field, default);
+    let pieces = bytes.div_ceil(of("range_bytes_max", 65_535 * 512));
+    let commands = pieces.div_ceil(of("ranges_per_command_max", 64));
+    let whole = commands * of("command_ns", 100_000)
+        + pieces * of("range_ns", 2_000)
+        + bytes / or("ftl", "mapping_unit_bytes", 4096) * of("unit_ns", 10);
+    whole as f64 + (bytes * of("gb_ns", 1_000_000)) as f64 / 1e9
+}
+
+/// The largest power of two from 1 MiB to `most` whose TRIM takes at most `wait_ns`.
+fn longest(file: &str, most: u64, wait_ns: f64) -> Value {
+    let lengths = (20..=most.ilog2()).map(|power| 1 << power);
+    lengths
+        .filter(|length| trim_ns(file, *length) <= wait_ns)
+        .max()
+        .map_or(Value::Null, Value::from)
+}
+
+#[test]
+fn numbers_follow_from_the_specification() {
+    for drive in ["sata-tlc-500gb", "intel-x25-m-160gb", "nvme-tlc-500gb", "crucial-m4-128gb"] {
+        let (named, file) = (format!("drive:{drive}"), format!("../../drives/{drive}.toml"));
+        let rate = |share: f64, extent: u64| share * extent as f64 / (trim_ns(&file, extent) / 1e9);
+        let rocksdb = of_drive(&named, "rocksdb", &["--share", "2%", "--wait", "6ms"]);
+        let limit = setting(&rocksdb, "rate_bytes_per_sec");
+        close(&limit["value"], rate(0.02, 64 * MIB));
+        assert_eq!(limit["unit"], "B/s");
+        assert_eq!(
+            setting(&rocksdb, "bytes_max_delete_chunk")["value"],
+            longest(&file, 64 * MIB, 6e6),
+            "{drive}"
+        );
+        let pebble = of_drive(&named, "pebble", &[]);
+        close(&setting(&pebble, "TargetByteDeletionRate")["value"], rate(0.05, 2 * MIB));
+        let zfs = of_drive(&named, "zfs", &["--wait", "2ms"]);
+        close(&setting(&zfs, "zpool trim -r")["value"], rate(0.05, 128 * MIB));
+        assert_eq!(
+            setting(&zfs, "zfs_trim_extent_bytes_max")["value"],
+            longest(&file, 128 * MIB, 2e6)
+        );
+        assert_eq!(setting(&zfs, "zfs_trim_extent_bytes_min")["value"], json!(32_768));
+        let autotrim = if trim_ns(&file, 32_768) <= 2e6 { "on" } else { "off" };
+        assert_eq!(setting(&zfs, "autotrim")["value"], json!(autotrim), "{drive}");
+        let ceph = of_drive(&named, "ceph", &["--wait", "2ms"]);
+        let discard = if trim_ns(&file, 4096) <= 2e6 { "true" } else { "false" };
+        assert_eq!(setting(&ceph, "bdev_enable_discard")["value"], json!(discard));
+        let fstrim = of_drive(&named, "fstrim", &[]);
+        assert_eq!(setting(&fstrim, "--minimum")["value"], json!(4096));
+        assert_eq!(
+            setting(&fstrim, "queue/discard_max_bytes")["value"],
+            longest(&file, 1 << 31, 1e7)
+        );
+    }
+    // The X25-M takes 4.8 ms for a command of one range, so the two waits differ.
+    let x25 = |wait| of_drive("drive:intel-x25-m-160gb", "zfs", &["--wait", wait]);
+    let autotrim = ["4ms", "5ms"].map(|wait| setting(&x25(wait), "autotrim")["value"].clone());
+    assert_eq!(autotrim, ["off", "on"]);
+}
+
+#[test]
+fn interval_spans_the_members_of_a_twin() {
+    let scratch = tempfile::tempdir().unwrap();
+    let drives = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../drives");
+    let text = fs::read_to_string(drives.join("sata-tlc-500gb.toml")).unwrap();
+    let (text, _) = text.split_once("[sources]").unwrap();
+    let file = scratch.path().join("twin.toml");
+    let twin = format!(
+        "{text}[twin.origin]\nmodel = \"x\"\nlearned = \"2026-01-01\"\nbudget = \"small\"\n\
+            seed = 1\nwritten_bytes = 0\nmisfit_permille = 0\n[twin.members]\n\
+            fields = [\"flash.trim.command_ns\"]\nvalues = [[75_000], [1_500_000]]\n"
+    );
+    fs::write(&file, twin).unwrap();
+    let advice = of_drive(&format!("drive:{}", file.display()), "pebble", &[]);
+    // 2 MiB: one range of 4 µs, 512 units of 10 ns, and 2,097.152 ns for the bytes.
+    let rate = |command_ns: f64| 104_857.6 / ((command_ns + 4_000.0 + 5_120.0 + 2_097.152) / 1e9);
+    let limit = setting(&advice, "TargetByteDeletionRate");
+    close(&limit["value"], rate(150_000.0));
+    close(&limit["interval"][0], rate(1_500_000.0));
+    close(&limit["interval"][1], rate(75_000.0));
+    assert_eq!(advice["evidence"]["kind"], "twin");
+}
+
+#[test]
+fn drive_without_trim_gets_no_limit() {
+    let disk = of_drive("drive:laptop-7200rpm", "zfs", &[]);
+    assert_eq!(setting(&disk, "autotrim")["value"], "off");
+    assert_eq!(setting(&disk, "zpool trim -r")["value"], Value::Null);
+    trimtab()
+        .args(["advise", "drive:laptop-7200rpm", "--for", "ceph"])
+        .assert()
+        .success()
+        .stdout(contains("accepts no TRIM").and(contains("false")));
+}
+
+/// Without a measurement, only what the kernel says; afterwards, what the trims took.
+#[test]
+fn filesystem_is_not_measured_until_it_was_trimmed() {
+    let state = tempfile::tempdir().unwrap();
+    let Some(mount) = LoopMount::new("ext4", 256, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
+    let command = |args: &[&str]| {
+        let mut command = trimtab();
+        command.env("TRIMTAB_STATE_DIR", state.path()).args(args).arg(mount.path());
+        command
+    };
+    let before = advise(&mut command(&["advise", "--for", "rocksdb"]));
+    assert_eq!(before["evidence"]["kind"], "kernel");
+    let measure = format!("sudo trimtab trim {}", mount.path().display());
+    assert_eq!(before["evidence"]["measure"], json!(measure));
+    for one in before["settings"].as_array().unwrap() {
+        assert_eq!((&one["value"], &one["interval"]), (&Value::Null, &Value::Null), "{one:#}");
+    }
+    command(&["advise", "--for", "rocksdb"])
+        .assert()
+        .success()
+        .stdout(contains("not measured").and(contains(measure)));
+    let name =
+        crate::support::run("findmnt", &["-no", "SOURCE", mount.path().to_str().unwrap()]).unwrap();
+    let queue = Path::new("/sys/block").join(name.trim().trim_start_matches("/dev/")).join("queue");
+    let granularity: u64 =
+        fs::read_to_string(queue.join("discard_granularity")).unwrap().trim().parse().unwrap();
+    let fstrim = advise(&mut command(&["advise", "--for", "fstrim"]));
+    assert_eq!(setting(&fstrim, "--minimum")["value"], json!(granularity));
+
+    let mut rates = Vec::new();
+    for number in 0..3 {
+        let data = mount.path().join("data");
+        fs::write(&data, vec![1; 64 << 20]).unwrap();
+        crate::support::run("sync", &[]).unwrap();
+        fs::remove_file(&data).unwrap();
+        command(&["trim"]).assert().success();
+        let after = advise(&mut command(&["advise", "--for", "rocksdb"]));
+        assert_eq!(after["evidence"]["kind"], "passes", "{after:#}");
+        let output = command(&["history", "--json"]).output().unwrap().stdout;
+        let history: Value = serde_json::from_slice(&output).unwrap();
+        let event = &history["events"][number];
+        let number_of = |field: &str| event[field].as_f64().unwrap();
+        let (sent, seconds) = (number_of("sent_bytes"), number_of("request_seconds"));
+        assert!(seconds > 0.0 && seconds <= number_of("seconds"));
+        // A shorter command takes no longer than the mean one.
+        let extent = (sent / number_of("sent_commands")).max((64 * MIB) as f64);
+        rates.push(0.05 * (64 * MIB) as f64 / (seconds * extent / sent));
+        let limit = setting(&after, "rate_bytes_per_sec");
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        close(&limit["value"], mean);
+        // Student's t for 95 %, from a table.
+        let t = [f64::NAN, 12.706_204_736, 4.302_652_730][rates.len() - 1];
+        let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>()
+            / (rates.len() as f64 - 1.0);
+        let half = t * (variance / rates.len() as f64).sqrt();
+        if rates.len() == 1 {
+            assert_eq!(limit["interval"], Value::Null, "one trim gives no interval");
+        } else {
+            close(&limit["interval"][0], (mean - half).max(0.0));
+            close(&limit["interval"][1], mean + half);
+        }
+    }
+}
+
+#[test]
+fn advise_refuses_what_has_no_drive() {
+    for (args, code, said) in [
+        (&["null:", "--for", "zfs"][..], 2, "null: is no drive"),
+        (&["/no/such/path", "--for", "zfs"], 1, "there is no /no/such/path"),
+        (&["/proc", "--for", "zfs"], 1, "is not on a block device"),
+        (&["drive:no-such", "--for", "zfs"], 1, "no-such"),
+        (&["/", "--for", "mysql"], 2, "mysql"),
+        (&["/"], 2, "--for"),
+        (&["/", "--for", "zfs", "--share", "0"], 2, "from 0.01% to 100%"),
+    ] {
+        let output = trimtab().arg("advise").args(args).assert().code(code).stdout("");
+        let stderr = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+        assert!(stderr.contains(said) && stderr.lines().count() == 1, "{args:?}: {stderr}");
+    }
+}
