@@ -175,13 +175,8 @@ impl Pass {
 impl TrimCost {
     /// TRIM of one extent of mapped data, as in docs/method/ssd.md.
     fn seconds(&self, bytes: u64) -> f64 {
-        let trim = &self.trim;
-        let pieces = bytes.div_ceil(trim.range_bytes_max).max(1);
-        let commands = pieces.div_ceil(u64::from(trim.ranges_per_command_max)).max(1);
         let units = bytes.div_ceil(self.mapping_unit_bytes);
-        let parts = [(commands, trim.command_ns), (pieces, trim.range_ns), (units, trim.unit_ns)];
-        let counted: f64 = parts.into_iter().map(|(count, ns)| count as f64 * ns as f64).sum();
-        (counted + bytes as f64 * trim.gb_ns as f64 / 1e9) / 1e9
+        self.trim.took_ns([bytes], units) as f64 / 1e9
     }
 }
 

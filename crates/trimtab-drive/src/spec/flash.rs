@@ -501,6 +501,25 @@ impl Default for Trim {
     }
 }
 
+impl Trim {
+    /// Time of a TRIM of ranges with these lengths in bytes that unmaps `units`, in
+    /// nanoseconds. A range longer than the drive's maximum counts as several ranges, and
+    /// these as several commands if there are too many for one.
+    pub fn took_ns(&self, ranges: impl IntoIterator<Item = u64>, units: u64) -> u64 {
+        let (mut pieces, mut bytes) = (0_u64, 0_u64);
+        for range in ranges {
+            pieces += range.div_ceil(self.range_bytes_max).max(1);
+            bytes = bytes.saturating_add(range);
+        }
+        let commands = pieces.div_ceil(u64::from(self.ranges_per_command_max)).max(1);
+        let parts = [(commands, self.command_ns), (pieces, self.range_ns), (units, self.unit_ns)];
+        let counted: u128 =
+            parts.into_iter().map(|(count, ns)| u128::from(count) * u128::from(ns)).sum();
+        let per_gb = u128::from(bytes) * u128::from(self.gb_ns) / 1_000_000_000;
+        u64::try_from(counted + per_gb).unwrap_or(u64::MAX)
+    }
+}
+
 /// Content returned by reads of trimmed space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -23,22 +23,11 @@ impl Ssd {
             arrived.max(self.clock.latest_completion())
         };
         let asked = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.len));
-        // A range longer than the drive's maximum counts as several ranges, and these as
-        // several commands if there are too many for one.
-        let pieces: u64 =
-            ranges.iter().map(|range| range.len.div_ceil(trim.range_bytes_max).max(1)).sum();
-        let commands = pieces.div_ceil(u64::from(trim.ranges_per_command_max)).max(1);
         let mut effective = 0;
         for range in ranges {
             effective += self.trim_range(*range, start);
         }
-        let per_gb = u128::from(asked) * u128::from(trim.gb_ns) / 1_000_000_000;
-        let parts =
-            [(commands, trim.command_ns), (pieces, trim.range_ns), (effective, trim.unit_ns)];
-        let took =
-            parts.into_iter().map(|(count, ns)| u128::from(count) * u128::from(ns)).sum::<u128>()
-                + per_gb;
-        let took = u64::try_from(took).unwrap_or(u64::MAX);
+        let took = trim.took_ns(ranges.iter().map(|range| range.len), effective);
         let counters = &mut self.ftl.counters;
         counters.host_trims += 1;
         counters.trim_ranges += ranges.len() as u64;
