@@ -97,7 +97,7 @@ mod tests {
             from: "0".into(),
             to: "512".into(),
         });
-        assert_eq!(limit.does, "echo 512 > /sys/block/sda/queue/discard_max_bytes (it is 0)");
+        assert_eq!(limit.does, "echo 512 > /sys/block/sda/queue/discard_max_bytes (instead of 0)");
         assert!(limit.costs.is_none() && limit.lasts.contains("started again"));
         let mode = told(&RemedyAction::Provisioning {
             file: "/sys/d/provisioning_mode".into(),
@@ -108,7 +108,7 @@ mod tests {
         });
         assert_eq!(
             mode.does,
-            "echo unmap > /sys/d/provisioning_mode (it is full), and echo 2147450880 \
+            "echo unmap > /sys/d/provisioning_mode (instead of full), and echo 2147450880 \
                 > /sys/block/sda/queue/discard_max_bytes"
         );
         assert!(mode.costs.unwrap().contains("backup") && mode.lasts.contains("started again"));

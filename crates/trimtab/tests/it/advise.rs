@@ -46,7 +46,7 @@ fn trim_ns(file: &str, bytes: u64) -> f64 {
     let whole = commands * of("command_ns", 100_000)
         + pieces * of("range_ns", 2_000)
         + bytes / or("ftl", "mapping_unit_bytes", 4096) * of("unit_ns", 10);
-    whole as f64 + (bytes * of("gb_ns", 1_000_000)) as f64 / 1e9
+    (whole + bytes * of("gb_ns", 1_000_000) / 1_000_000_000) as f64
 }
 
 /// The largest power of two from 1 MiB to `most` whose TRIM takes at most `wait_ns`.
@@ -113,8 +113,8 @@ fn interval_spans_the_members_of_a_twin() {
     );
     fs::write(&file, twin).unwrap();
     let advice = of_drive(&format!("drive:{}", file.display()), "pebble", &[]);
-    // 2 MiB: one range of 4 µs, 512 units of 10 ns, and 2,097.152 ns for the bytes.
-    let rate = |command_ns: f64| 104_857.6 / ((command_ns + 4_000.0 + 5_120.0 + 2_097.152) / 1e9);
+    // 2 MiB: one range of 4 µs, 512 units of 10 ns, and 2,097 ns for the bytes.
+    let rate = |command_ns: f64| 104_857.6 / ((command_ns + 4_000.0 + 5_120.0 + 2_097.0) / 1e9);
     let limit = setting(&advice, "TargetByteDeletionRate");
     close(&limit["value"], rate(150_000.0));
     close(&limit["interval"][0], rate(1_500_000.0));

@@ -124,7 +124,11 @@ fn doctor_fix_raises_limit_and_undo_restores_it() {
         .map(|path| fs::metadata(path).unwrap().permissions().mode() & 0o777);
     assert_eq!(modes, [0o700, 0o600]);
     // There is nothing left to do.
-    lowered.fix(&["--yes"]).assert().code(0).stdout(predicate::str::contains("nothing to mend"));
+    lowered
+        .fix(&["--yes"])
+        .assert()
+        .code(0)
+        .stdout(predicate::str::contains("nothing that --fix can change"));
 
     lowered
         .doctor(&["--undo", "--dry-run"])

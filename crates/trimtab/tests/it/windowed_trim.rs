@@ -91,7 +91,7 @@ fn trim_of_xfs_sends_every_small_hole() {
     assert_eq!(outcome["complete"], true);
     // Small pieces too: an extent across two pieces is sent in two parts.
     let idle = counted(&mount.path(), || {
-        trim(&mount.path(), &["--policy", "idle:quiet=0s,complete=yes"]);
+        trim(&mount.path(), &["--policy", "idle:quiet=0s:complete=yes"]);
     });
     assert!(idle.1 >= ours.1 - (4 << 20), "{idle:?} after {ours:?}");
 }
@@ -122,7 +122,7 @@ fn idle_trim_reports_bytes_sent_twice() {
     let Some(mount) = LoopMount::new("ext4", 1100, "nodiscard") else {
         return skip("root, loop devices and mkfs");
     };
-    let idle = trim(&mount.path(), &["--policy", "idle:quiet=0s,complete=yes"]);
+    let idle = trim(&mount.path(), &["--policy", "idle:quiet=0s:complete=yes"]);
     // ext4 now marks all of it as trimmed until the next mount.
     let device = mount.device();
     run("umount", &[mount.path().to_str().unwrap()]).unwrap();
@@ -658,7 +658,7 @@ fn trim_syncs_and_sends_just_deleted_data() {
             continue;
         }
         // ext4 commits every five seconds, too late to affect either of these.
-        for args in [&["--no-sync"][..], &["--policy", "idle:quiet=0s,complete=yes"]] {
+        for args in [&["--no-sync"][..], &["--policy", "idle:quiet=0s:complete=yes"]] {
             delete();
             let (bytes, outcome) = sent(args);
             assert!(

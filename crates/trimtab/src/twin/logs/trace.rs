@@ -129,14 +129,14 @@ mod tests {
 
     const UNITS: u64 = 10_000;
 
-    /// Writes shares of the hottest tenth and half of the space in a trace of `count` writes
-    /// of 8 KiB, of which `hot` go to every tenth unit.
+    /// Write shares of the hottest eighth and half of the space in a trace of `count` writes
+    /// of 8 KiB, of which `hot` go to every eighth unit. Zones end at powers of two.
     fn shares(count: u32, hot: f64) -> [f64; 2] {
         let mut stream = Stream::new(7, "trace");
         let mut text = "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n".to_owned();
         for _ in 0..count {
             let is_hot = stream.unit() < hot;
-            let place = if is_hot { stream.below(UNITS / 10) * 10 } else { stream.below(UNITS) };
+            let place = if is_hot { stream.below(UNITS / 8) * 8 } else { stream.below(UNITS) };
             writeln!(text, "/dev/sda write {} 8192", place * 8192).unwrap();
         }
         let file = tempfile::Builder::new().suffix(".iolog").tempfile().unwrap();
@@ -148,7 +148,7 @@ mod tests {
         let sum = |of: fn(&(f64, f64)) -> f64| zones.iter().map(of).sum::<f64>();
         assert!((sum(|zone| zone.0) - 1.0).abs() < 1e-9 && (sum(|zone| zone.1) - 1.0).abs() < 1e-9);
         zones.sort_by(|a, b| (b.1 / b.0).total_cmp(&(a.1 / a.0)));
-        [0.1, 0.5].map(|part| {
+        [0.125, 0.5].map(|part| {
             let mut left = part;
             let one = |zone: &(f64, f64)| {
                 let taken = zone.0.min(left);
@@ -166,11 +166,11 @@ mod tests {
             let off = got.iter().zip(&expected).all(|(a, b)| (a - b).abs() < by);
             assert!(off, "{got:?}, expected {expected:?}");
         };
-        near(shares(3_000, 0.0), [0.1, 0.5], 0.05);
-        near(shares(100_000, 0.0), [0.1, 0.5], 0.03);
+        near(shares(3_000, 0.0), [0.125, 0.5], 0.05);
+        near(shares(100_000, 0.0), [0.125, 0.5], 0.03);
         let hot = 0.8;
         let rest = 1.0 - hot;
-        near(shares(100_000, hot), [hot + rest * 0.1, hot + rest * 0.5], 0.05);
+        near(shares(100_000, hot), [hot + rest * 0.125, hot + rest * 0.5], 0.05);
     }
 
     #[test]
