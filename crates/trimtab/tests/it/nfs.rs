@@ -102,7 +102,7 @@ fn bench_nfs_interrupt_leaves_nothing() {
         .arg(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("nfs-interrupted.db"))
         .arg(dir.path())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     // The measurement begins at about the time when the files of the last stream exist.
@@ -112,6 +112,7 @@ fn bench_nfs_interrupt_leaves_nothing() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(is_empty(&dir));
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130));
+    assert!(is_empty(&dir), "{}", String::from_utf8_lossy(&ended.stderr));
 }

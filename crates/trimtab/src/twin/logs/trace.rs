@@ -170,7 +170,8 @@ mod tests {
         near(shares(100_000, 0.0), [0.125, 0.5], 0.03);
         let hot = 0.8;
         let rest = 1.0 - hot;
-        near(shares(100_000, hot), [hot + rest * 0.125, hot + rest * 0.5], 0.05);
+        // Enough to write every unit, so that a zone ends at an eighth of the space.
+        near(shares(400_000, hot), [hot + rest * 0.125, hot + rest * 0.5], 0.05);
     }
 
     #[test]
