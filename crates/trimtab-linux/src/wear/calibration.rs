@@ -242,7 +242,7 @@ fn unit(counter: &RawCount, samples: &[Sample]) -> CounterUnit {
     }
     if high.is_infinite() {
         outcome.why = Some(ONE_STEP);
-    } else if low > high {
+    } else if low >= high {
         outcome.why = Some("it does not follow the bytes written");
     } else {
         outcome.bytes = Some([low, high]);
