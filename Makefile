@@ -23,7 +23,7 @@
 CARGO ?= cargo
 TEST_PACKAGES := $(shell sed 's/\#.*//' .ci/packages.txt)
 
-.PHONY: install uninstall packages os-packages packed-program python-packages test units integration python check test-packages format lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue validate docs
+.PHONY: install uninstall packages os-packages packed-program python-packages test tried python check test-packages format lint fuzz-check deny golden msrv bench bench-python soak mutants lab transports fuzz catalogue validate docs
 
 # Every skipped test adds a line to this file, printed at the end. As root, a skip for a missing package fails
 # (TRIMTAB_TESTS=full).
@@ -33,25 +33,22 @@ SAY_SKIPS = if [ -s "$(SKIPS)" ]; then echo "$$(wc -l < "$(SKIPS)") skipped:"; s
 # Many tests wait for a device or a process, so run four more at a time than there are processors.
 TEST_THREADS ?= $(shell expr $$(nproc) + 4)
 
-# Many tests wait, so three groups of them run in parallel. Incremental builds speed up edits but take a quarter longer
-# here.
-test units integration python: export CARGO_INCREMENTAL = 0
+# Many tests wait, so the Python package is built and tested in parallel with them. Incremental builds speed up edits
+# but take a quarter longer here.
+test tried python: export CARGO_INCREMENTAL = 0
 # The module then needs no libpython.
-test units integration python: export PYO3_BUILD_EXTENSION_MODULE = 1
+test tried python: export PYO3_BUILD_EXTENSION_MODULE = 1
 # The build for the tests also lints: a separate clippy run would check every crate a second time.
-test units integration python: export RUSTC_WORKSPACE_WRAPPER = clippy-driver
-test units integration python: export CLIPPY_ARGS = --deny__CLIPPY_HACKERY__warnings
+test tried python: export RUSTC_WORKSPACE_WRAPPER = clippy-driver
+test tried python: export CLIPPY_ARGS = --deny__CLIPPY_HACKERY__warnings
 test: test-packages format deny
 	$(CARGO) test --workspace --locked --no-run
-	@mkdir -p target && rm -f "$(SKIPS)"
-	@$(MAKE) --no-print-directory -j3 integration units python; status=$$?; $(SAY_SKIPS); exit $$status
+	@$(MAKE) --no-print-directory -j2 tried python
 
 # Property tests draw the same cases every time here; `make soak` draws new ones.
-TESTED = RUST_TEST_THREADS=$(TEST_THREADS) PROPTEST_RNG_SEED=1 TRIMTAB_TESTS=full TRIMTAB_SKIPS="$(SKIPS)" .ci/within 2700 $(CARGO) test --workspace --locked
-integration:
-	$(TESTED) --test it
-units:
-	$(TESTED) --lib --bins && $(TESTED) --doc
+tried:
+	@mkdir -p target && rm -f "$(SKIPS)"
+	RUST_TEST_THREADS=$(TEST_THREADS) PROPTEST_RNG_SEED=1 TRIMTAB_TESTS=full TRIMTAB_SKIPS="$(SKIPS)" .ci/within 2700 $(CARGO) test --workspace --locked; status=$$?; $(SAY_SKIPS); exit $$status
 
 # Uses the program built for the tests, and builds the module with the tests of all crates: a separate build (maturin)
 # would enable other features and compile thirty crates again. `make packages` makes the wheel.
