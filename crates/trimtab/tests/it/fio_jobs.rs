@@ -175,25 +175,27 @@ fn simulated_jobs_have_the_rates_of_fio_on_the_virtual_ssd() {
             &file,
         ];
         let expected = our_rates(&ours(scratch.path(), &simulate));
-        let drive = Attached::new(&[DRIVE[0], "--size", DRIVE[1], "--speed", &format!("{speed}x")]);
-        let found = rates_of_fio(&fio(
-            scratch.path(),
-            &[&format!("--filename={}", drive.device.display()), &file],
-        ));
-        drive.detach();
-        assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
-        let ratios: BTreeMap<&str, f64> =
-            found.iter().map(|(job, rate)| (job.as_str(), rate / speed / expected[job])).collect();
-        println!(
-            "{name}: fio on the virtual SSD over the model: {ratios:.3?}; model {expected:.0?}"
-        );
         let tolerance = if name == "rate" { 0.01 } else { 0.1 };
         let near =
             |job: &str, ratio: f64| job.starts_with("fill") || (ratio - 1.0).abs() < tolerance;
-        assert!(
-            ratios.iter().all(|(job, ratio)| near(job, *ratio)),
-            "{name}: {ratios:?} of {expected:?}"
-        );
+        let agrees = |speed: f64| {
+            let drive =
+                Attached::new(&[DRIVE[0], "--size", DRIVE[1], "--speed", &format!("{speed}x")]);
+            let found = rates_of_fio(&fio(
+                scratch.path(),
+                &[&format!("--filename={}", drive.device.display()), &file],
+            ));
+            drive.detach();
+            assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+            let ratios: BTreeMap<&str, f64> = found
+                .iter()
+                .map(|(job, rate)| (job.as_str(), rate / speed / expected[job]))
+                .collect();
+            println!("{name} at {speed}x: fio over the model: {ratios:.3?}; model {expected:.0?}");
+            ratios.iter().all(|(job, ratio)| near(job, *ratio))
+        };
+        // A busy machine delays requests, which counts for less at a lower speed.
+        assert!(agrees(speed) || agrees(speed / 3.0), "{name}: fio differs from the model");
     }
 }
 
