@@ -230,7 +230,7 @@ impl Evidence {
             TargetSpec::Drive(name) => return Ok(Self::of_drive(&drives::load(name)?)),
             TargetSpec::Directory(path) | TargetSpec::File(path) | TargetSpec::Device(path) => path,
             TargetSpec::Null(_) => {
-                return Err(target.refused("null: is no drive".to_owned()).into());
+                return Err(target.refused("null: has no drive".to_owned()).into());
             }
         };
         let root = Root::live().context("cannot open /")?;

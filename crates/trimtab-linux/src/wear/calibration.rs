@@ -41,7 +41,7 @@ pub struct RawCount {
 /// or are unknown, or the attribute `only`.
 ///
 /// # Errors
-/// If it is no such document.
+/// If the document is not of smartctl.
 pub fn counters(document: &[u8], only: Option<u64>) -> Result<Vec<RawCount>, ReadError> {
     let document: Value = serde_json::from_slice(document).map_err(ReadError::NotJson)?;
     let may_count = |attribute: &Attribute| match only {
@@ -221,7 +221,7 @@ fn unit(counter: &RawCount, samples: &[Sample]) -> CounterUnit {
         why: None,
     };
     if known.windows(2).any(|pair| pair[1].1 < pair[0].1) {
-        outcome.why = Some("it went back, so it is no counter");
+        outcome.why = Some("it went back, so it is not a counter");
         return outcome;
     }
     let step = outcome.raw_step;

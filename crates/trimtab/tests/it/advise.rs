@@ -203,7 +203,7 @@ fn filesystem_is_not_measured_until_it_was_trimmed() {
 #[test]
 fn advise_refuses_what_has_no_drive() {
     for (args, code, said) in [
-        (&["null:", "--for", "zfs"][..], 2, "null: is no drive"),
+        (&["null:", "--for", "zfs"][..], 2, "null: has no drive"),
         (&["/no/such/path", "--for", "zfs"], 1, "there is no /no/such/path"),
         (&["/proc", "--for", "zfs"], 1, "is not on a block device"),
         (&["drive:no-such", "--for", "zfs"], 1, "no-such"),

@@ -29,7 +29,7 @@ const OPTIONS: &str = "defaults/rw/ro/auto/noauto/user/nouser/users/owner/exec/n
 const VALUES: &str = "discard/pri/data/errors/commit/barrier/compress/compress-force/subvol/\
     subvolid/space_cache/logbsize/stripe/mode/fsync_mode/background_gc/X-fstrim.notrim/cipher/hash/\
     size/sector-size/timeout/tries/tmp";
-/// Options of which the doctor needs the name, and whose values are replaced.
+/// Options whose names the doctor needs, but whose values are replaced.
 const HIDDEN_VALUES: &str = "header/keyfile-offset/keyfile-size/key-slot/keyscript";
 /// Shorter parts of an identity are none.
 const IDENTITY_CHARS_MIN: usize = 6;

@@ -72,7 +72,7 @@ fn only(outcome: anyhow::Result<Calibration>) -> CounterUnit {
 #[test]
 fn run_finds_unit_and_step_of_coarse_and_fine_counters() {
     for (unit, step, line) in [
-        // Like the 64 GiB steps of a SandForce drive, of which 1 is 1 GiB; scaled down.
+        // A raw value in GiB that moves in steps of 64, as on a SandForce drive; scaled down.
         (MIB, 64, "\"-v 241,raw48,Host_Writes_MiB\""),
         (32 * MIB, 1, "\"-v 241,raw48,Host_Writes_32MiB\""),
         (512, 1, "\"-v 241,raw48,Total_LBAs_Written\""),
@@ -110,7 +110,7 @@ fn interval_of_run_holds_the_unit() {
 }
 
 #[test]
-fn run_gives_no_unit_of_what_is_no_counter_of_writes() {
+fn run_gives_no_unit_for_what_is_not_a_write_counter() {
     let still = calibrate(Drive::default(), 10 * MIB, MIB, |_| Ok(5));
     assert_eq!(still.1, 10 * MIB, "no more than allowed");
     let back = calibrate(Drive::default(), 10 * MIB, MIB, |drive| Ok(100 - drive.raw()));

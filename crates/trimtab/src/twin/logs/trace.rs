@@ -130,7 +130,7 @@ mod tests {
     const UNITS: u64 = 10_000;
 
     /// Write shares of the hottest eighth and half of the space in a trace of `count` writes
-    /// of 8 KiB, of which `hot` go to every eighth unit. Zones end at powers of two.
+    /// of 8 KiB; the share `hot` goes to every eighth unit. Zones end at powers of two.
     fn shares(count: u32, hot: f64) -> [f64; 2] {
         let mut stream = Stream::new(7, "trace");
         let mut text = "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n".to_owned();
