@@ -255,9 +255,10 @@ packed-program:
 os-packages:
 	BIN="$(abspath $(BIN))" VERSION="$(VERSION)" OUT="$(abspath $(OUT))" packaging/pack
 
+# Without --locked: the source archive contains fewer crates, so cargo drops lines from its lock file.
 PACKAGING_ENV := $(CURDIR)/target/packaging
 python-packages:
 	python3 -m venv "$(PACKAGING_ENV)"
 	"$(PACKAGING_ENV)/bin/pip" install -q --disable-pip-version-check -r packaging/requirements.txt
-	"$(PACKAGING_ENV)/bin/maturin" build -q --locked --release --compatibility pypi --sdist -m crates/trimtab-python/Cargo.toml -i "$(PACKAGING_ENV)/bin/python" -o $(OUT)
+	"$(PACKAGING_ENV)/bin/maturin" build -q --release --compatibility pypi --sdist -m crates/trimtab-python/Cargo.toml -i "$(PACKAGING_ENV)/bin/python" -o $(OUT)
 	"$(PACKAGING_ENV)/bin/twine" check --strict $(OUT)/trimtab-*.whl $(OUT)/trimtab-*.tar.gz
