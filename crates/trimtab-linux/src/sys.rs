@@ -10,7 +10,6 @@ pub mod fsmap;
 pub mod interrupt;
 pub mod large_blocks;
 pub mod looping;
-pub mod maker;
 pub mod mount_check;
 pub mod nvme;
 pub mod pool;

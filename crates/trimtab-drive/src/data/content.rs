@@ -54,9 +54,6 @@ impl ContentGenerator {
     }
 
     /// Fills `buffer` with the content of write number `sequence` at `offset`.
-    ///
-    /// Always inlined so that callers compiled for wider vectors use them.
-    #[inline(always)]
     pub fn fill(&self, class: DataClass, offset: u64, sequence: u64, buffer: &mut [u8]) {
         if class.incompressible_permille() == 0 {
             buffer.fill(0);
@@ -72,7 +69,6 @@ impl ContentGenerator {
 
     /// Checks a `unit` of at most [`UNIT`] bytes, read from `offset` and written as
     /// `class`.
-    #[inline(always)]
     #[must_use]
     pub fn check(&self, class: DataClass, offset: u64, unit: &[u8]) -> UnitCheck {
         if unit.iter().all(|byte| *byte == 0) {

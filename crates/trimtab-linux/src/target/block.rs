@@ -10,9 +10,9 @@ use self::verifier::Verifier;
 use super::null::{since, sleep_until};
 use crate::sys::descriptor;
 use crate::sys::fiemap;
-use crate::sys::maker::Maker;
 use crate::sys::transfer::{Transfer, TransferAction, Transfers};
 use std::time::{Duration, Instant};
+use trimtab_drive::data::content::ContentGenerator;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Extent, Ranges};
 use trimtab_sim::run::{TargetKind, Warning};
@@ -108,7 +108,7 @@ pub struct BlockFile {
     kind: TargetKind,
     info: BlockInfo,
     started: Instant,
-    maker: Maker,
+    content: ContentGenerator,
     sequence: u64,
     verifier: Option<Box<Verifier>>,
     trims: Trims,
@@ -339,7 +339,7 @@ impl BlockFile {
                     }
                     _ => None,
                 };
-                if let Err((offset, problem)) = verifier.end(completion.tag, &self.maker, read) {
+                if let Err((offset, problem)) = verifier.end(completion.tag, &self.content, read) {
                     let object = format!("4096 bytes at {offset} of {}", self.label);
                     completion.result =
                         Err(Box::new(TargetError::new("verify", object, problem, None)));
@@ -472,7 +472,7 @@ impl BlockTarget for BlockFile {
                     Some(verifier) => verifier.begin_write(tag, offset, len, class),
                     None => self.sequence.wrapping_add(1),
                 };
-                self.maker.fill(
+                self.content.fill(
                     class,
                     offset,
                     self.sequence,

@@ -1,10 +1,10 @@
 //! The tool's own cost in a run: operations on a null target, and data generation.
 
 use crate::session::runner::SilentObserver;
-use crate::sys::maker::Maker;
 use crate::target::null::{NullBlocks, NullFiles};
 use std::time::Instant;
 use trimtab_drive::data::DataClass;
+use trimtab_drive::data::content::ContentGenerator;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::units::Bytes;
 use trimtab_sim::run::{Field, Run, Severity, Warning};
@@ -94,8 +94,8 @@ impl Overhead {
 }
 
 fn block_data_cost(class: DataClass) -> f64 {
-    let maker = Maker::new(0);
-    fill_cost(|round, buffer| maker.fill(class, 0, round, buffer))
+    let content = ContentGenerator::new(0);
+    fill_cost(|round, buffer| content.fill(class, 0, round, buffer))
 }
 
 /// Nanoseconds per byte of `class`.

@@ -3,7 +3,6 @@
 use super::device::Claim;
 use super::verifier::Verifier;
 use super::{BlockFile, BlockOptions, EngineChoice, TransferSlot, Trims};
-use crate::sys::maker::Maker;
 use crate::sys::pool::Pool;
 use crate::sys::transfer::{TransferAction, Transfers};
 use anyhow::{Context as _, bail};
@@ -14,6 +13,7 @@ use std::io::{IoSliceMut, Write as _};
 use std::path::Path;
 use std::time::Instant;
 use trimtab_drive::Command;
+use trimtab_drive::data::content::ContentGenerator;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::run::{Field, Severity, TargetKind, Warning};
 use trimtab_sim::target::BlockInfo;
@@ -167,7 +167,7 @@ impl BlockFile {
                 trim: trims != Trims::Unsupported,
             },
             started: Instant::now(),
-            maker: Maker::new(options.seed),
+            content: ContentGenerator::new(options.seed),
             sequence: 0,
             verifier: options.verify.then(|| Box::new(Verifier::new(size))),
             trims,

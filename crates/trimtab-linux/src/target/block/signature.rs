@@ -257,7 +257,7 @@ mod tests {
         assert!(recognise(&[], &[], Bytes(0)).is_empty());
         assert!(recognise(&[0xff; 100], &[0xff; 100], Bytes(100)).is_empty());
         let mut bytes = vec![0; 1 << 18];
-        crate::sys::maker::Maker::new(3).fill(
+        trimtab_drive::data::content::ContentGenerator::new(3).fill(
             trimtab_drive::data::DataClass::Random,
             0,
             1,

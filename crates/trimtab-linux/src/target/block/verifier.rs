@@ -1,8 +1,7 @@
 //! Tracks the last write at every offset, and verifies reads against it.
 
-use crate::sys::maker::Maker;
 use trimtab_drive::data::DataClass;
-use trimtab_drive::data::content::{UNIT, UnitCheck};
+use trimtab_drive::data::content::{ContentGenerator, UNIT, UnitCheck};
 use trimtab_drive::units::Bytes;
 
 /// Write number of a unit whose last write is unknown.
@@ -110,7 +109,7 @@ impl Verifier {
     pub fn end(
         &mut self,
         tag: u32,
-        maker: &Maker,
+        content: &ContentGenerator,
         read: Option<&[u8]>,
     ) -> Result<(), (u64, &'static str)> {
         let Some(index) = self.in_flight.iter().position(|op| op.tag == tag) else { return Ok(()) };
@@ -122,7 +121,7 @@ impl Verifier {
         };
         for (n, unit) in read.chunks_exact(UNIT).enumerate() {
             let offset = op.offset + (n * UNIT) as u64;
-            self.check(maker, offset, unit).map_err(|problem| (offset, problem))?;
+            self.check(content, offset, unit).map_err(|problem| (offset, problem))?;
         }
         Ok(())
     }
@@ -132,15 +131,20 @@ impl Verifier {
         self.in_flight.retain(|op| op.tag != tag);
     }
 
-    fn check(&mut self, maker: &Maker, offset: u64, unit: &[u8]) -> Result<(), &'static str> {
+    fn check(
+        &mut self,
+        content: &ContentGenerator,
+        offset: u64,
+        unit: &[u8],
+    ) -> Result<(), &'static str> {
         let last = self.last.get(offset as usize / UNIT).copied().unwrap_or(UNKNOWN);
         if last == UNKNOWN {
             return Ok(());
         }
         let sequence = self.full_number(last);
         let class = self.class_of(sequence);
-        let right = match maker.check(class, offset, unit) {
-            UnitCheck::Written(nonce) if nonce == maker.nonce(class, offset, sequence) => Ok(()),
+        let right = match content.check(class, offset, unit) {
+            UnitCheck::Written(nonce) if nonce == content.nonce(class, offset, sequence) => Ok(()),
             UnitCheck::Zeros if class.incompressible_permille() == 0 => Ok(()),
             UnitCheck::Written(_) => Err("found an earlier write: the last one was lost"),
             UnitCheck::Zeros => Err("found zeros instead of the data written"),
@@ -170,7 +174,7 @@ mod tests {
 
     struct Disk {
         bytes: Vec<u8>,
-        maker: Maker,
+        content: ContentGenerator,
         verifier: Verifier,
     }
 
@@ -178,26 +182,26 @@ mod tests {
         fn new() -> Self {
             Self {
                 bytes: vec![0xee; 16 * UNIT],
-                maker: Maker::new(1),
+                content: ContentGenerator::new(1),
                 verifier: Verifier::new(Bytes(16 * KIB4)),
             }
         }
         fn write(&mut self, unit: u64, units: usize, class: DataClass) {
             let offset = unit * KIB4;
             let sequence = self.verifier.begin_write(0, offset, (units * UNIT) as u64, class);
-            self.maker.fill(
+            self.content.fill(
                 class,
                 offset,
                 sequence,
                 &mut self.bytes[offset as usize..][..units * UNIT],
             );
-            self.verifier.end(0, &self.maker, None).unwrap();
+            self.verifier.end(0, &self.content, None).unwrap();
         }
         fn read(&mut self, unit: u64, units: usize) -> Result<(), (u64, &'static str)> {
             let offset = unit * KIB4;
             self.verifier.begin_read(0, offset, (units * UNIT) as u64);
             let bytes = self.bytes[offset as usize..][..units * UNIT].to_vec();
-            self.verifier.end(0, &self.maker, Some(&bytes))
+            self.verifier.end(0, &self.content, Some(&bytes))
         }
     }
 
@@ -237,13 +241,13 @@ mod tests {
         // A write overtakes a read.
         disk.verifier.begin_read(5, 0, 2 * KIB4);
         disk.write(0, 1, DataClass::Random);
-        disk.verifier.end(5, &disk.maker, Some(&before)).unwrap();
+        disk.verifier.end(5, &disk.content, Some(&before)).unwrap();
         // Two writes at once; the first one completes last.
         let first = disk.verifier.begin_write(6, 0, KIB4, DataClass::Random);
         disk.verifier.begin_write(7, 0, KIB4, DataClass::Random);
-        disk.maker.fill(DataClass::Random, 0, first, &mut disk.bytes[..UNIT]);
-        disk.verifier.end(6, &disk.maker, None).unwrap();
-        disk.verifier.end(7, &disk.maker, None).unwrap();
+        disk.content.fill(DataClass::Random, 0, first, &mut disk.bytes[..UNIT]);
+        disk.verifier.end(6, &disk.content, None).unwrap();
+        disk.verifier.end(7, &disk.content, None).unwrap();
         disk.read(0, 2).unwrap();
         // The next write makes the content certain again.
         disk.write(0, 1, DataClass::Random);

@@ -2,11 +2,10 @@
 //! places where filesystems keep copies.
 
 use super::read;
-use crate::sys::maker::Maker;
 use rustix::fd::OwnedFd;
 use std::ops::Range;
 use trimtab_drive::data::DataClass;
-use trimtab_drive::data::content::{UNIT, UnitCheck};
+use trimtab_drive::data::content::{ContentGenerator, UNIT, UnitCheck};
 use trimtab_drive::units::Bytes;
 
 /// The name for data of unknown kind.
@@ -65,13 +64,13 @@ pub fn holds_unknown_data(
     size: Bytes,
     own: Option<OwnData>,
 ) -> std::io::Result<bool> {
-    let own = own.map(|own| (Maker::new(own.seed), own.class));
+    let own = own.map(|own| (ContentGenerator::new(own.seed), own.class));
     for place in places(size.0) {
         let bytes = read(device, place.start, place.end - place.start)?;
         for (at, unit) in (place.start..).step_by(UNIT).zip(bytes.chunks(UNIT)) {
             let ours = |unit| {
-                own.is_some_and(|(maker, class)| {
-                    matches!(maker.check(class, at, unit), UnitCheck::Written(_))
+                own.is_some_and(|(content, class)| {
+                    matches!(content.check(class, at, unit), UnitCheck::Written(_))
                 })
             };
             if unit.iter().any(|byte| *byte != 0) && !ours(unit) {
@@ -138,7 +137,7 @@ mod tests {
         for class in [DataClass::Random, DataClass::Text, DataClass::Compressible(40)] {
             let file = fresh();
             let mut bytes = vec![0; 64 << 20];
-            Maker::new(7).fill(class, 0, 3, &mut bytes);
+            ContentGenerator::new(7).fill(class, 0, 3, &mut bytes);
             file.write_all_at(&bytes, 0).unwrap();
             assert!(unknown(&file, None));
             assert!(!unknown(&file, Some(OwnData { seed: 7, class })));
