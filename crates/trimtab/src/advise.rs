@@ -187,6 +187,12 @@ fn span(all: &[f64]) -> Option<[f64; 2]> {
     (all.len() > 1).then(ends)
 }
 
+/// Rounds to the two leading digits, or to a whole number.
+fn two_digits(value: f64, round: fn(f64) -> f64) -> f64 {
+    let step = 10_f64.powi((value.max(10.0).log10() as i32) - 1);
+    round(value / step) * step
+}
+
 /// Knowledge about TRIM of one drive.
 #[derive(Debug, Serialize)]
 pub struct Evidence {
@@ -397,6 +403,12 @@ impl Evidence {
             let interval = figure.1.map(|ends| ends.map(|end| end as u64));
             (Some((figure.0 as u64).into()), interval)
         };
+        // The evidence allows no more than two digits.
+        let rounded = |Figure(rate, interval)| {
+            let ends =
+                |[low, high]: [f64; 2]| [two_digits(low, f64::floor), two_digits(high, f64::ceil)];
+            whole(Figure(two_digits(rate, f64::floor), interval.map(ends)))
+        };
         let unknown = (None, None);
         let ((value, interval), unit, why) = match *rule {
             _ if !self.takes_trim => match *rule {
@@ -409,7 +421,7 @@ impl Evidence {
                 let rate = self
                     .figure(|seconds| share * extent as f64 / seconds(extent))
                     .filter(|rate| rate.0.is_finite());
-                (rate.map_or(unknown, whole), "B/s", of_extent(extent))
+                (rate.map_or(unknown, rounded), "B/s", of_extent(extent))
             }
             Rule::Longest(most) => {
                 let longest = self.longest(most, wait_s);
