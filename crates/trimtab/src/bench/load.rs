@@ -3,10 +3,10 @@
 
 use super::block_target::BenchBlocks;
 use super::crystal::KEPT;
-use super::finish;
+use super::finish::{self, ProgressWatch};
 use super::job_target::{self, TAKES};
 use crate::cmd::bench::load::{BenchLoadArgs, LoadPreconditioning};
-use crate::drives;
+use crate::drives::{self, Drive};
 use crate::store::recipe::{self, starts_now};
 use crate::target_spec::TargetSpec;
 use anyhow::Context as _;
@@ -110,104 +110,124 @@ impl BenchLoadArgs {
     }
 }
 
+/// The target of a load.
+struct LoadTarget<'a> {
+    request: &'a BenchLoadArgs,
+    blocks: BenchBlocks,
+    /// The model, if the target is one.
+    drive: Option<Drive>,
+}
+
+impl<'a> LoadTarget<'a> {
+    fn open(
+        request: &'a BenchLoadArgs,
+        settings: &LoadSettings,
+        context: &Context,
+    ) -> anyhow::Result<Self> {
+        let spec = TargetSpec::resolve_as(&request.target, TAKES)?;
+        let load = all_jobs(settings);
+        let seed = request.seed;
+        let (blocks, drive) = if let TargetSpec::Drive(name) = &spec {
+            let drive = drives::load(name)?;
+            memory::check_drive(&drive.spec)?;
+            let depth = depth_max(&load).max(drive.spec.interface.queue_depth);
+            let model = model::build(&drive.spec, seed)?;
+            (BenchBlocks::Modelled(DriveTarget::new(model, depth)), Some(drive))
+        } else {
+            // Fails before the consent; the size does not matter.
+            request.order(Bytes(1 << 40), None)?;
+            let jobs = |size| load.iter().cloned().chain(request.precondition(size)).collect();
+            let named = request.destroy.named();
+            (job_target::open(context, "bench load", &spec, &jobs, seed, &named)?, None)
+        };
+        Ok(Self { request, blocks, drive })
+    }
+
+    fn run(&mut self, jobs: &[Job], watch: &mut ProgressWatch) -> anyhow::Result<RunOutcome> {
+        job_target::run(&mut self.blocks, jobs, self.request.data, self.request.seed, watch)
+    }
+
+    /// Runs `before`, or else the operations of `order`. Returns the outcome if it is not
+    /// complete.
+    fn precondition(
+        &mut self,
+        before: Vec<Job>,
+        mut order: Option<Preconditioning>,
+        watch: &mut ProgressWatch,
+    ) -> anyhow::Result<Option<RunOutcome>> {
+        let rests = order.is_none();
+        for job in before {
+            let outcome = match order.take() {
+                Some(mut order) => self.blocks.run(&mut order, watch),
+                None => self.run(&[job], watch)?,
+            };
+            if outcome.end != RunEnd::Complete {
+                return Ok(Some(RunOutcome { recorded: Default::default(), ..outcome }));
+            }
+            if let BenchBlocks::Modelled(drive) = &mut self.blocks
+                && rests
+            {
+                let until = drive.now() + PAUSE;
+                drive.idle_until(until);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Runs the closed loop and then the steps: the jobs, their outcome and the rate of the
+    /// closed loop.
+    fn measure(
+        &mut self,
+        settings: &LoadSettings,
+        watch: &mut ProgressWatch,
+    ) -> anyhow::Result<(Vec<Job>, RunOutcome, f64)> {
+        let mut jobs = vec![settings.closed_loop()];
+        let mut outcome = self.run(&jobs, watch)?;
+        let metrics = jobs::metrics(&jobs, &outcome.recorded.phases);
+        let rates = metrics.iter().filter(|figure| figure.name.ends_with(jobs::RATE));
+        let max: f64 = rates.map(|figure| figure.samples[0]).sum();
+        let steps = settings.steps(max);
+        if outcome.end == RunEnd::Complete && max > 0.0 {
+            let open = self.run(&steps, watch)?;
+            outcome.recorded.phases.extend(open.recorded.phases);
+            (outcome.recorded.series, outcome.end) = (open.recorded.series, open.end);
+        }
+        jobs.extend(steps);
+        Ok((jobs, outcome, max))
+    }
+
+    fn header(&self, settings: &LoadSettings) -> Run {
+        let request = self.request;
+        let mut fields = request.fields(&settings.percents);
+        fields.extend(self.blocks.settings());
+        let (kind, name) = (self.blocks.kind(), &request.target);
+        let mut header = starts_now(load::WORKLOAD, fields, kind, name, "as-mounted", request.seed);
+        header.specification.extend(self.drive.iter().flat_map(recipe::drive_fields));
+        header
+    }
+}
+
 /// Runs the sweep and prints the report.
 pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCode> {
     privileges::keep_only(KEPT).context("cannot give up privileges")?;
-    let spec = TargetSpec::resolve_as(&request.target, TAKES)?;
     let settings = &request.settings();
-    let closed = settings.closed_loop();
-    let (mut specification, mut drive_spec) = (Vec::new(), None);
-    let mut fill = None;
-    let mut target = match &spec {
-        TargetSpec::Drive(name) => {
-            let drive = drives::load(name)?;
-            memory::check_drive(&drive.spec)?;
-            specification.extend(recipe::drive_fields(&drive));
-            drive_spec = Some(drive.spec.clone());
-            let job = Job { mix: JobMix::Write, block: 1 << 20, depth: 4, ..Job::new("fill") };
-            fill = request
-                .order(Bytes(drive.spec.capacity_bytes), Some(&drive.spec))?
-                .is_none()
-                .then_some(job);
-            let depth =
-                depth_max(&all_jobs(settings, &closed)).max(drive.spec.interface.queue_depth);
-            BenchBlocks::Modelled(DriveTarget::new(model::build(&drive.spec, request.seed)?, depth))
-        }
-        _ => {
-            // Fails before the consent; the size does not matter.
-            request.order(Bytes(1 << 40), None)?;
-            let jobs = |size| {
-                all_jobs(settings, &closed).into_iter().chain(request.precondition(size)).collect()
-            };
-            job_target::open(
-                context,
-                "bench load",
-                &spec,
-                &jobs,
-                request.seed,
-                &request.destroy.named(),
-            )?
-        }
-    };
-    let size = target.info().size;
-    let mut order = request.order(size, drive_spec.as_ref())?;
-    let mut fields = request.fields(&settings.percents);
-    fields.extend(target.settings());
-    let mut header = starts_now(
-        load::WORKLOAD,
-        fields,
-        target.kind(),
-        &request.target,
-        "as-mounted",
-        request.seed,
-    );
-    header.specification.extend(specification);
+    let mut target = LoadTarget::open(request, settings, context)?;
+    let size = target.blocks.info().size;
+    let order = request.order(size, target.drive.as_ref().map(|drive| &drive.spec))?;
+    let header = target.header(settings);
+    let fill = Job { mix: JobMix::Write, block: 1 << 20, depth: 4, ..Job::new("fill") };
+    let fill = (target.drive.is_some() && order.is_none()).then_some(fill);
     let before: Vec<Job> = fill.into_iter().chain(request.precondition(size)).collect();
     let announced: Vec<Job> =
-        all_jobs(settings, &closed).into_iter().chain(before.iter().cloned()).collect();
+        all_jobs(settings).into_iter().chain(before.iter().cloned()).collect();
     let plan = WorkloadPlan { written: written_max(&announced, size), space: size, ops: None };
-    let mut watch = finish::ProgressWatch::new(context, "load", &plan, None);
-    let run_jobs = |target: &mut BenchBlocks, jobs: &[Job], watch: &mut finish::ProgressWatch| {
-        job_target::run(target, jobs, request.data, request.seed, watch)
-    };
-    for job in before {
-        let outcome = match order.take() {
-            Some(mut order) => target.run(&mut order, &mut watch),
-            None => run_jobs(&mut target, &[job], &mut watch)?,
-        };
-        if outcome.end != RunEnd::Complete {
-            let (run, end) = job_target::close(
-                target,
-                header,
-                RunOutcome { recorded: Default::default(), ..outcome },
-                &[],
-            );
-            return finish::conclude(context, &run, end);
-        }
-        let steady = matches!(request.precondition, Some(LoadPreconditioning::Steady(_)));
-        if let BenchBlocks::Modelled(drive) = &mut target
-            && !steady
-        {
-            let until = drive.now() + PAUSE;
-            drive.idle_until(until);
-        }
+    let mut watch = ProgressWatch::new(context, "load", &plan, None);
+    if let Some(outcome) = target.precondition(before, order, &mut watch)? {
+        let (run, end) = job_target::close(target.blocks, header, outcome, &[]);
+        return finish::conclude(context, &run, end);
     }
-    let mut outcome = run_jobs(&mut target, std::slice::from_ref(&closed), &mut watch)?;
-    let mut jobs = vec![closed];
-    let max = jobs::metrics(&jobs, &outcome.recorded.phases);
-    let max: f64 = max
-        .iter()
-        .filter(|figure| figure.name.ends_with(jobs::RATE))
-        .map(|figure| figure.samples[0])
-        .sum();
-    let steps = settings.steps(max);
-    if outcome.end == RunEnd::Complete && max > 0.0 {
-        let open = run_jobs(&mut target, &steps, &mut watch)?;
-        outcome.recorded.phases.extend(open.recorded.phases);
-        (outcome.recorded.series, outcome.end) = (open.recorded.series, open.end);
-    }
-    jobs.extend(steps);
-    let (mut run, end) = job_target::close(target, header, outcome, &jobs);
+    let (jobs, outcome, max) = target.measure(settings, &mut watch)?;
+    let (mut run, end) = job_target::close(target.blocks, header, outcome, &jobs);
     describe(&mut run, settings, max);
     finish::conclude_as(context, &run, end, first_screen)
 }
@@ -220,8 +240,8 @@ fn first_screen(run: &Run) -> Document {
 }
 
 /// The closed loop and the steps, at an unknown rate.
-fn all_jobs(settings: &LoadSettings, closed: &Job) -> Vec<Job> {
-    std::iter::once(closed.clone()).chain(settings.steps(1.0)).collect()
+fn all_jobs(settings: &LoadSettings) -> Vec<Job> {
+    std::iter::once(settings.closed_loop()).chain(settings.steps(1.0)).collect()
 }
 
 /// Adds offered rates and the knee: of writes if there are any, else of reads.
