@@ -63,27 +63,23 @@ fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
         let Confidence::Assumptions { otherwise, .. } = &verdict.confidence else { continue };
         let Some(sensitivity) = &verdict.study().sensitivity else { continue };
         if let Some(ensemble) = &sensitivity.ensemble {
-            let gains = ranges(ensemble, verdict.recommendation)
+            let gains = ranges(ensemble, verdict.own())
                 .map(|gains| format!(": {gains}"))
                 .unwrap_or_default();
-            parts.push(format!("{}{gains}", drives(ensemble, verdict.recommendation)));
+            parts.push(format!("{}{gains}", drives(ensemble, verdict.own())));
         }
         if let Some(otherwise) = otherwise {
             match close.iter_mut().find(|(other, _)| other == otherwise) {
                 Some((_, names)) => names.push(name),
                 None => close.push((*otherwise, vec![name])),
             }
-            continue;
         }
         kinds.extend(sensitivity.rows.iter().map(|row| assumption(row.assumption).1));
-        except.extend(flips(name, sensitivity));
+        except.extend(flips(name, sensitivity, verdict.own()));
     }
     for (otherwise, names) in close {
-        let on = if names == [""] { String::new() } else { format!(" on {}", listed(&names)) };
-        parts.push(format!(
-            "near tie with {}{on} (it wins on smaller models)",
-            self::name(otherwise)
-        ));
+        let of = if names == [""] { String::new() } else { format!(" of {}", listed(&names)) };
+        parts.push(format!("smaller models{of} give {}", self::name(otherwise)));
     }
     let kinds = distinct(kinds);
     let under = match kinds.len() {
@@ -99,11 +95,13 @@ fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
 }
 
 /// Assumptions that change the recommendation: `OCZ at 30 % full (then no trimming)`.
-fn flips(short: &str, sensitivity: &Sensitivity) -> Vec<String> {
-    let decisive = sensitivity.decisive();
-    let changing = decisive
+/// Without those that give what the small study gives with nothing changed.
+fn flips(short: &str, sensitivity: &Sensitivity, recommended: Recommendation) -> Vec<String> {
+    let changing = sensitivity
+        .rows
         .iter()
-        .flat_map(|row| sensitivity.changing(row).map(move |tried| (row.assumption, tried)));
+        .flat_map(|row| row.changing(recommended).map(move |tried| (row.assumption, tried)))
+        .filter(|(_, tried)| Some(tried.recommended) != sensitivity.recommended);
     let flip = |(assumption, tried): (Assumption, &AssumptionResult)| {
         let when = match assumption {
             Assumption::Fill => format!("at {} full", spaced(&tried.value)),
@@ -124,16 +122,9 @@ pub(super) const fn rival(verdict: &Verdict<'_>) -> Option<Recommendation> {
 
 /// Recommendations under other assumptions that the "How sure" note names.
 pub(super) fn alternatives(verdict: &Verdict<'_>) -> Vec<Recommendation> {
-    let Some(sensitivity) = &verdict.study().sensitivity else { return Vec::new() };
-    match rival(verdict) {
-        Some(rival) => vec![rival],
-        None => sensitivity
-            .decisive()
-            .iter()
-            .flat_map(|row| sensitivity.changing(row))
-            .map(|tried| tried.recommended)
-            .collect(),
-    }
+    let rows = verdict.study().sensitivity.iter().flat_map(|sensitivity| &sensitivity.rows);
+    let changing = rows.flat_map(|row| row.changing(verdict.own()));
+    rival(verdict).into_iter().chain(changing.map(|tried| tried.recommended)).collect()
 }
 
 /// Sources of the values of these runs' drives: `inputs: 3 published, 62 assumed`.
@@ -157,7 +148,7 @@ pub(super) fn sentences(sensitivity: &Sensitivity, recommended: Recommendation) 
 }
 
 fn about_assumptions(sensitivity: &Sensitivity, recommended: Recommendation) -> Option<String> {
-    let (all, decisive) = (sensitivity.rows.len(), sensitivity.decisive());
+    let (all, decisive) = (sensitivity.rows.len(), sensitivity.decisive(recommended));
     if all == 0 && sensitivity.ensemble.is_some() {
         return None;
     }
@@ -173,8 +164,8 @@ fn about_assumptions(sensitivity: &Sensitivity, recommended: Recommendation) -> 
         ));
     }
     let each = decisive.iter().map(|row| {
-        let values: Vec<String> = sensitivity
-            .changing(row)
+        let values: Vec<String> = row
+            .changing(recommended)
             .map(|tried| format!("{} with {}", name(tried.recommended), tried.value))
             .collect();
         format!("{} ({})", assumption(row.assumption).0, values.join(", "))
@@ -186,8 +177,8 @@ fn about_assumptions(sensitivity: &Sensitivity, recommended: Recommendation) -> 
     ))
 }
 
-/// The table of assumptions.
-pub(super) fn section(sensitivity: &Sensitivity) -> Option<Section> {
+/// The table of assumptions behind `recommended`, the study's own recommendation.
+pub(super) fn section(sensitivity: &Sensitivity, recommended: Recommendation) -> Option<Section> {
     let unchanged = sensitivity.recommended.map_or("nothing", name);
     let title = format!(
         "One assumption varied at a time, in a small study each. Nothing varied: {unchanged}."
@@ -196,8 +187,7 @@ pub(super) fn section(sensitivity: &Sensitivity) -> Option<Section> {
     for row in &sensitivity.rows {
         for (at, tried) in row.tried.iter().enumerate() {
             let first = |text: &str| if at == 0 { text.to_owned() } else { String::new() };
-            let mark =
-                if Some(tried.recommended) == sensitivity.recommended { "" } else { " (changes)" };
+            let mark = if tried.recommended == recommended { "" } else { " (changes)" };
             let recommended = format!("{}{mark}", name(tried.recommended));
             table.row([
                 first(assumption(row.assumption).0),

@@ -242,8 +242,8 @@ fn at_other_fills(named: &Named<'_>) -> Vec<Note> {
     distinct(others().map(|(_, other)| other.fill)).into_iter().map(at).collect()
 }
 
-/// Policies that the screen names elsewhere, each with its meaning. True for the rival
-/// in a near tie: a small screen keeps it longest.
+/// Policies that the screen names elsewhere, each with its meaning. True for what
+/// smaller models give: a small screen keeps it longest.
 fn other_policies<'a>(named: &Named<'a>) -> Vec<(bool, Note)> {
     let explained = |name: &str| match named.as_slice() {
         [(_, only)] if only.comparison.has_months() => {
@@ -464,6 +464,8 @@ mod tests {
     use super::*;
     use crate::study::tests::fixtures::{three, whole};
     use trimtab_sim::run::{Unit, metrics};
+    use trimtab_study::study::ensemble::{Ensemble, Fit};
+    use trimtab_study::study::sensitivity::{Assumption, AssumptionResult, SensitivityRow};
 
     fn shown(study: &Study) -> StudyAnswer {
         answer(&[&Verdict::of(study)], &Surroundings::default())
@@ -577,6 +579,60 @@ mod tests {
         assert!(shown(&study).notes.iter().all(|note| note.label != "How sure"));
         assert!(using.meaning.contains("--questions deleting"), "{}", using.meaning);
         assert!(words::headline(&Verdict::of(&study)).contains("was not studied"));
+    }
+
+    #[test]
+    fn twin_that_does_not_decide_recommends_no_policy() {
+        let fit = |policy| Fit { recommended: Recommendation::Use(policy), policies: Vec::new() };
+        let mut study = whole();
+        let twin = Verdict::of(&study).policy().unwrap();
+        let mut with = |drives: Vec<Fit>, unexplained| {
+            let of = drives.len();
+            let ensemble =
+                Ensemble { drives, of, depends_on: None, of_the_class: Vec::new(), unexplained };
+            study.sensitivity.as_mut().unwrap().ensemble = Some(ensemble);
+            let verdict = Verdict::of(&study);
+            let json = serde_json::to_value(&verdict).unwrap()["recommendation"].clone();
+            (verdict.policy(), json, shown(&study))
+        };
+        let agree = || (0..4).map(|_| fit(twin)).collect::<Vec<_>>();
+        assert_eq!(with(agree(), false).0, Some(twin));
+        let split = agree().into_iter().chain((0..4).map(|_| fit(policy::NONE))).collect();
+        for (policy, json, answer) in [with(agree(), true), with(split, false)] {
+            assert_eq!((policy, json), (None, "undecided".into()));
+            assert_eq!(answer.uses[0].choice, "no policy yet");
+            assert!(text_of(&answer, "How sure").contains("cannot be decided"));
+            assert!(answer.notes.iter().all(|note| note.label != "Apply"), "nothing to apply");
+        }
+    }
+
+    /// A smaller model that gives another answer hides no assumption that gives a third.
+    #[test]
+    fn how_sure_compares_assumptions_with_the_recommendation() {
+        let mut study = whole();
+        let recommended = Verdict::of(&study).recommendation;
+        let others = [Recommendation::Use(policy::ADAPTIVE), Recommendation::Use(policy::NONE)];
+        assert!(!others.contains(&recommended));
+        let [smaller, third] = others;
+        let sensitivity = study.sensitivity.as_mut().unwrap();
+        sensitivity.recommended = Some(smaller);
+        let tried =
+            |value: &str, recommended| AssumptionResult { value: value.into(), recommended };
+        let row =
+            |tried| SensitivityRow { assumption: Assumption::Fill, assumed: "60%".into(), tried };
+        sensitivity.rows = vec![row(vec![tried("30%", third), tried("90%", smaller)])];
+        let sure = text_of(&shown(&study), "How sure");
+        assert!(sure.contains("smaller models give adaptive"), "{sure}");
+        assert!(sure.contains("except at 30 % full (then no trimming)"), "{sure}");
+        // All that is tried gives the recommendation: only the smaller model differs.
+        study.sensitivity.as_mut().unwrap().rows = vec![row(vec![tried("30%", recommended)])];
+        let sure = text_of(&shown(&study), "How sure");
+        assert!(
+            sure.contains("same answer under other fills") && !sure.contains("except"),
+            "{sure}"
+        );
+        let decisive = serde_json::to_value(Verdict::of(&study).confidence).unwrap();
+        assert!(!decisive.to_string().contains("fill"), "{decisive}");
     }
 
     #[test]

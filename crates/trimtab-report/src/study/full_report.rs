@@ -56,7 +56,7 @@ fn sections(verdict: &Verdict<'_>) -> Vec<Section> {
     sections.extend(months::lines(verdict));
     let all = |findings: &[_]| findings.iter().map(words::sentence).collect();
     let sure = verdict.study().sensitivity.as_ref().filter(|_| verdict.recommendation.is_answer());
-    let sure = sure.map(|sensitivity| assumptions::sentences(sensitivity, verdict.recommendation));
+    let sure = sure.map(|sensitivity| assumptions::sentences(sensitivity, verdict.own()));
     let headline =
         std::iter::once(words::headline(verdict)).chain(sure).collect::<Vec<_>>().join(" ");
     let findings =
@@ -102,7 +102,7 @@ fn in_full(verdict: &Verdict<'_>) -> Vec<Section> {
         )
     }));
     if let Some(sensitivity) = &study.sensitivity {
-        sections.extend(assumptions::section(sensitivity));
+        sections.extend(assumptions::section(sensitivity, verdict.own()));
         sections.extend(sensitivity.ensemble.as_ref().map(assumptions::drives_section));
     }
     sections.extend(taken(study));

@@ -169,6 +169,7 @@ pub(super) fn name(recommendation: Recommendation) -> &'static str {
         Recommendation::NeverDone => "none finishes",
         Recommendation::Blocked
         | Recommendation::NotTested
+        | Recommendation::Undecided
         | Recommendation::TooFewRepeats
         | Recommendation::Unknown => "no answer",
     }
@@ -196,6 +197,9 @@ pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
             ("no policy yet", "TRIM does not reach the drive; repair that first")
         }
         Recommendation::NotTested => return ("no policy yet", untested(verdict.untested())),
+        Recommendation::Undecided => {
+            ("no policy yet", "the measurements behind the twin do not decide; see How sure")
+        }
         Recommendation::TooFewRepeats => {
             let count = verdict.comparison.metrics.too_few_repeats().unwrap_or_default();
             return (
@@ -282,6 +286,9 @@ pub(super) fn headline(verdict: &Verdict<'_>) -> String {
         }
         (Recommendation::Unknown, Rule::NothingDeleted) => {
             "The cost of trimming was not studied, so no policy is recommended."
+        }
+        (Recommendation::Undecided, _) => {
+            "No policy is recommended: the measurements behind the twin do not decide."
         }
         (Recommendation::NotTested | Recommendation::Unknown, _) => "",
     };

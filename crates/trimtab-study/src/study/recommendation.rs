@@ -20,6 +20,9 @@ pub enum Recommendation {
     Blocked,
     /// A policy was run, but none of its discards was counted, so it cannot be judged.
     NotTested,
+    /// Drives that fit a twin's measurements lead to different recommendations, or none
+    /// explains them.
+    Undecided,
     /// Too few repeats to tell a difference from chance.
     TooFewRepeats,
     /// Too few results.
@@ -27,11 +30,12 @@ pub enum Recommendation {
 }
 
 impl Recommendation {
-    const OTHERS: [Self; 6] = [
+    const OTHERS: [Self; 7] = [
         Self::NoDifference,
         Self::NeverDone,
         Self::Blocked,
         Self::NotTested,
+        Self::Undecided,
         Self::TooFewRepeats,
         Self::Unknown,
     ];
@@ -49,7 +53,7 @@ impl Recommendation {
         self.policy().filter(|name| *name != policy::NONE)
     }
 
-    /// True if it answers the question, so that a confidence applies.
+    /// True if the study was complete, so that a confidence applies.
     pub const fn is_answer(self) -> bool {
         !matches!(self, Self::Blocked | Self::NotTested | Self::TooFewRepeats | Self::Unknown)
     }
@@ -62,6 +66,7 @@ impl Recommendation {
             Self::NeverDone => "never_done",
             Self::Blocked => "blocked",
             Self::NotTested => "not_tested",
+            Self::Undecided => "undecided",
             Self::TooFewRepeats => "too_few_repeats",
             Self::Unknown => "unknown",
         }

@@ -66,18 +66,16 @@ pub struct Sensitivity {
     pub ensemble: Option<Ensemble>,
 }
 
-impl Sensitivity {
-    /// Values of `row` that change the recommendation.
-    pub fn changing<'a>(
-        &self,
-        row: &'a SensitivityRow,
-    ) -> impl Iterator<Item = &'a AssumptionResult> {
-        let recommended = self.recommended;
-        row.tried.iter().filter(move |tried| Some(tried.recommended) != recommended)
+impl SensitivityRow {
+    /// Values that lead to another recommendation than `recommended`.
+    pub fn changing(&self, recommended: Recommendation) -> impl Iterator<Item = &AssumptionResult> {
+        self.tried.iter().filter(move |tried| tried.recommended != recommended)
     }
+}
 
-    /// Assumptions on which the recommendation depends.
-    pub fn decisive(&self) -> Vec<&SensitivityRow> {
-        self.rows.iter().filter(|row| self.changing(row).next().is_some()).collect()
+impl Sensitivity {
+    /// Assumptions on which `recommended`, the study's own recommendation, depends.
+    pub fn decisive(&self, recommended: Recommendation) -> Vec<&SensitivityRow> {
+        self.rows.iter().filter(|row| row.changing(recommended).next().is_some()).collect()
     }
 }

@@ -123,7 +123,7 @@ impl<'a> Verdict<'a> {
         Self {
             recommendation,
             rule,
-            confidence: confidence(&comparison, recommendation),
+            confidence: confidence(&comparison, own(recommendation, rule)),
             latency: recommendation.policy().and_then(|policy| comparison.latency(policy)),
             gains: of_chosen(&comparison.gains),
             gains_over_batched: of_chosen(&over_batched),
@@ -149,6 +149,12 @@ impl<'a> Verdict<'a> {
         self.comparison.study()
     }
 
+    /// The recommendation without regard to other drives that fit a twin.
+    #[must_use]
+    pub const fn own(&self) -> Recommendation {
+        own(self.recommendation, self.rule)
+    }
+
     /// The recommended policy, as named in runs.
     #[must_use]
     pub const fn policy(&self) -> Option<&'static str> {
@@ -168,6 +174,13 @@ impl<'a> Verdict<'a> {
     pub fn is_without_trim(&self) -> bool {
         let untried = &self.study().untried;
         !untried.is_empty() && untried.iter().all(|untried| untried.reason == UntriedReason::NoTrim)
+    }
+}
+
+const fn own(recommendation: Recommendation, rule: Rule) -> Recommendation {
+    match rule {
+        Rule::Undecided { twin } => twin,
+        _ => recommendation,
     }
 }
 
@@ -207,7 +220,11 @@ fn confidence(comparison: &Comparison<'_>, recommendation: Recommendation) -> Co
         (_, _, None) => Confidence::NotVaried,
         (_, _, Some(sensitivity)) => Confidence::Assumptions {
             varied: sensitivity.rows.len(),
-            decisive: sensitivity.decisive().iter().map(|row| row.assumption).collect(),
+            decisive: sensitivity
+                .decisive(recommendation)
+                .iter()
+                .map(|row| row.assumption)
+                .collect(),
             otherwise: sensitivity.recommended.filter(|other| *other != recommendation),
         },
     }
@@ -263,7 +280,9 @@ fn findings<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> 
                 discard: evidence::mounted(run),
             })]
         }
-        Recommendation::NeverDone | Recommendation::Blocked => Vec::new(),
+        Recommendation::NeverDone | Recommendation::Blocked | Recommendation::Undecided => {
+            Vec::new()
+        }
     };
     let priced = recommendation.trimming_policy().filter(|policy| *policy != IDLE);
     let sparse = priced.filter(|policy| {

@@ -47,6 +47,11 @@ pub enum Rule {
     OnlineCosts,
     /// Online discard could not be compared.
     OnlineUntried,
+    /// Drives that fit the twin's measurements do not support its own recommendation.
+    Undecided {
+        /// Recommendation for the twin itself.
+        twin: Recommendation,
+    },
     /// No discards were counted.
     NotCounted,
     /// Too few results.
@@ -61,9 +66,17 @@ pub(super) fn decide(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
     if comparison.metrics.study.runs.is_empty() {
         return (Recommendation::Unknown, Rule::NothingDeleted);
     }
-    match comparison.metrics.fills.first().filter(|_| comparison.has_months()) {
-        Some(fill) => by_months(comparison, fill),
-        None => by_costs(comparison),
+    let (recommendation, rule) =
+        match comparison.metrics.fills.first().filter(|_| comparison.has_months()) {
+            Some(fill) => by_months(comparison, fill),
+            None => by_costs(comparison),
+        };
+    let sensitivity = comparison.study().sensitivity.as_ref();
+    match sensitivity.and_then(|sensitivity| sensitivity.ensemble.as_ref()) {
+        Some(drives) if recommendation.is_answer() && !drives.decides(recommendation) => {
+            (Recommendation::Undecided, Rule::Undecided { twin: recommendation })
+        }
+        _ => (recommendation, rule),
     }
 }
 
