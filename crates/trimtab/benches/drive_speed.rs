@@ -46,15 +46,15 @@ fn main() -> ExitCode {
             name: "8 GiB",
             raw_bytes: 8 << 30,
             superblock_dies: 1,
-            random_min: 0.5,
-            sequential_min: 3.0,
+            random_min: 2.0,
+            sequential_min: 8.0,
         },
         Claim {
             name: "128 GiB",
             raw_bytes: 128 << 30,
             superblock_dies: 1,
-            random_min: 0.25,
-            sequential_min: 3.0,
+            random_min: 0.7,
+            sequential_min: 8.0,
         },
     ];
     println!(
