@@ -2,7 +2,6 @@
 
 pub mod beneath;
 pub mod clock;
-pub mod confinement;
 pub mod descriptor;
 pub mod fiemap;
 pub mod filesystem;

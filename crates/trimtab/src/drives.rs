@@ -8,7 +8,6 @@ pub mod job_file;
 pub mod memory;
 pub mod probed;
 pub(crate) mod replay;
-pub mod rerun_spec;
 pub mod simulate;
 pub mod twins;
 
@@ -77,9 +76,6 @@ pub fn known() -> impl DoubleEndedIterator<Item = &'static Drive> {
 /// specification is invalid (with file, line and field).
 pub fn load(reference: &str) -> anyhow::Result<Drive> {
     let reference = without_prefix(reference);
-    if let Some(drive) = rerun_spec::drive_instead_of(reference)? {
-        return Ok(drive);
-    }
     if is_path(reference) {
         return from_file(reference);
     }

@@ -16,7 +16,6 @@ pub mod history;
 pub mod mend;
 pub mod postmark;
 pub mod report;
-pub mod rerun;
 pub mod store;
 pub mod study;
 pub mod sweep;

@@ -52,12 +52,6 @@ impl TargetSpec {
             };
             return Ok(Self::Null(size));
         }
-        if trimtab_linux::sys::confinement::directory().is_some() {
-            return Err(UsageError::new(format!(
-                "{text} is not a modelled drive, and a rerun has no other target"
-            ))
-            .into());
-        }
         let path = PathBuf::from(text);
         let kind = match std::fs::metadata(&path) {
             Ok(metadata) => metadata.file_type(),

@@ -6,7 +6,6 @@ mod export;
 mod import;
 mod list;
 mod report;
-mod rerun;
 mod show;
 
 use crate::store::{self, Reference, RunId, Store, StoreError};
@@ -29,7 +28,6 @@ Examples:
   trimtab results show last
   trimtab results show study:last
   trimtab results compare last~1 last
-  trimtab results rerun last
   trimtab results report last~1 last --output both.html
   trimtab results export --output results.json")]
 pub struct ResultsArgs {
@@ -45,7 +43,6 @@ enum ResultsAction {
     Report(report::ResultsReportArgs),
     Export(export::ResultsExportArgs),
     Import(import::ResultsImportArgs),
-    Rerun(rerun::ResultsRerunArgs),
     Delete(delete::ResultsDeleteArgs),
 }
 
@@ -58,7 +55,6 @@ pub fn run(args: &ResultsArgs, context: &Context) -> anyhow::Result<ExitCode> {
         ResultsAction::Report(args) => report::run(args, context),
         ResultsAction::Export(args) => export::run(args, context),
         ResultsAction::Import(args) => import::run(args, context),
-        ResultsAction::Rerun(args) => rerun::run(args, context),
         ResultsAction::Delete(args) => delete::run(args, context),
     }
 }

@@ -109,9 +109,6 @@ pub struct StudyArgs {
     /// and filled to within 3 % of its present fill.
     #[arg(long)]
     resume: bool,
-    /// Make only the run of this cell, for 'trimtab results rerun'.
-    #[arg(long, hide = true, value_name = "CELL")]
-    cell: Option<String>,
     /// Write the report to this file, which must not exist [default: trimtab-study.html
     /// next to the store of results, numbered if it exists].
     #[arg(long, value_name = "FILE.html", value_parser = file_name("html"))]
@@ -262,7 +259,6 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
         jobs,
         policies,
         repeats: scale.repeats,
-        only: args.cell.clone(),
         patience: (args.quick && args.repeats.is_none()).then_some(QUICK_PATIENCE),
     };
     let study = run::real(&mut rig, &asked, &checkpoints(args, context, target)?)?;

@@ -10,7 +10,7 @@ use trimtab_drive::spec::text;
 use trimtab_sim::run::{COMMAND, DRIVE, DRIVE_HASH, Field, Run, TargetKind};
 
 /// Options without influence on a result, and whether each takes a value.
-const ABOUT_OUTPUT: [(&str, bool); 12] = [
+const ABOUT_OUTPUT: [(&str, bool); 11] = [
     ("--json", false),
     ("--quiet", false),
     ("--plain", false),
@@ -22,7 +22,6 @@ const ABOUT_OUTPUT: [(&str, bool); 12] = [
     ("--label", true),
     ("--report", true),
     ("--output", true),
-    ("--cell", true),
 ];
 
 /// The arguments of this process, without those that only select the display and storage

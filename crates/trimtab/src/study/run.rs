@@ -57,20 +57,18 @@ pub struct Assumptions {
 }
 
 impl<'a> ModelledStudy<'a> {
-    /// Adds trials of assumptions, unless an earlier study finished them or `only` names
-    /// another cell.
+    /// Adds trials of assumptions, unless an earlier study finished them.
     pub fn assume(
         &mut self,
         setup: Setup,
         policies: &[PolicySpec],
         (breadth, extent): (Breadth, &StudyExtent),
-        only: Option<&str>,
     ) {
         let cell = checkpoint::name(
             trials::header(&setup),
             &trials::detail(&setup, policies, breadth, extent),
         );
-        if only.is_some_and(|only| only != cell) || !setup.trims() {
+        if !setup.trims() {
             return;
         }
         self.study.sensitivity = self.checkpoints.sensitivity(&cell);
@@ -364,8 +362,6 @@ pub struct MeasuredRequest {
     /// Repeats of each cell. Each repeat visits all cells, so that slow changes affect
     /// all equally.
     pub repeats: u32,
-    /// Run only the cell with this name.
-    pub only: Option<String>,
     /// No cell starts after this time; for quick studies.
     pub patience: Option<Duration>,
 }
@@ -468,8 +464,7 @@ fn cells<'a>(
                 (job, policy, checkpoint::name(header, &detail))
             },
         );
-    let named: Vec<_> =
-        named.filter(|(_, _, name)| asked.only.as_ref().is_none_or(|only| only == name)).collect();
+    let named: Vec<_> = named.collect();
     let mut taken: Vec<Run> = named
         .iter()
         .filter_map(|(_, _, name)| checkpoints.find(name))
@@ -576,14 +571,7 @@ mod tests {
         })
         .unwrap();
         let policies = policies.iter().map(|p| (*p).to_owned()).collect();
-        MeasuredRequest {
-            target: "x".into(),
-            jobs: vec![job],
-            policies,
-            repeats: 3,
-            only: None,
-            patience,
-        }
+        MeasuredRequest { target: "x".into(), jobs: vec![job], policies, repeats: 3, patience }
     }
 
     #[test]

@@ -52,7 +52,6 @@ mod power_cuts;
 mod privacy;
 mod repeated_studies;
 mod replay;
-mod rerun;
 mod results;
 mod screens;
 mod second_user;

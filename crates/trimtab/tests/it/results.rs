@@ -1,6 +1,6 @@
 //! `trimtab results`, and its store when killed, shared, corrupt or from a newer version.
 
-use crate::support::{process, trimtab};
+use crate::support::{LoopMount, process, skip, trimtab};
 use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::contains;
@@ -34,6 +34,13 @@ impl Scratch {
         let mut command = trimtab();
         command.arg("--store").arg(self.file("r.db")).arg("results").args(args);
         command
+    }
+
+    /// Runs a command that stores a result.
+    fn made(&self, args: &[&str]) {
+        let mut command = trimtab();
+        command.arg("--store").arg(self.file("r.db")).arg("--quiet").args(args);
+        command.assert().success();
     }
 
     fn json(&self, args: &[&str]) -> Value {
@@ -307,24 +314,6 @@ fn compare_of_two_repeats_finds_a_large_difference() {
 }
 
 #[test]
-fn rerun_of_study_id_explains_how_to_list_its_runs() {
-    let scratch = Scratch::new();
-    scratch.add("one", "1");
-    let mut export = scratch.json(&["export"]);
-    let id = export["runs"][0]["id"].clone();
-    export["studies"] = json!([{"target": "t", "complete": true, "runs": [{"part": "light", "run": id}], "notes": {}}]);
-    let file = scratch.write("study.json", &export.to_string());
-    scratch.results(&["import"]).arg(file).assert().success();
-    let studies = scratch.json(&["list", "--studies"]);
-    let study = &studies["studies"][0]["id"].as_str().unwrap_or_else(|| panic!("{studies}"))[..8];
-    for name in [study.to_owned(), format!("study:{study}"), "study:last".to_owned()] {
-        let hint = contains("is a study, and this command takes one of its runs (1)")
-            .and(contains(format!("trimtab results list --study {study}")));
-        scratch.results(&["rerun", &name]).assert().code(1).stdout("").stderr(hint);
-    }
-}
-
-#[test]
 fn failed_import_names_the_place_and_adds_nothing() {
     let scratch = Scratch::new();
     scratch.add("one", "1,2,3");
@@ -504,4 +493,82 @@ fn store_accepts_concurrent_writers() {
     labels.sort_unstable();
     labels.dedup();
     assert_eq!(labels.len(), 24);
+}
+
+#[test]
+fn results_list_shows_and_filters_labels() {
+    let scratch = Scratch::new();
+    scratch.made(&[
+        "bench",
+        "tree",
+        "--files",
+        "20",
+        "--tries",
+        "1",
+        "null:",
+        "--label",
+        "kernel 6.18",
+    ]);
+    scratch.made(&[
+        "bench",
+        "tree",
+        "--files",
+        "20",
+        "--tries",
+        "2",
+        "null:",
+        "--label",
+        "kernel 6.19",
+    ]);
+    let found = scratch.json(&["list", "--label", "6.19"]);
+    let runs = found["runs"].as_array().unwrap();
+    assert_eq!(
+        (runs.len(), runs[0]["label"].as_str(), runs[0]["settings"]["tries"].as_str()),
+        (1, Some("kernel 6.19"), Some("2"))
+    );
+    assert_eq!(runs[0]["metric"]["name"], "delete+sync.seconds");
+    let shown = contains("kernel 6.18").and(contains("kernel 6.19"));
+    scratch.results(&["list"]).assert().success().stdout(shown);
+    // The label travels with the run but is not part of its identity.
+    let there = Scratch::new();
+    let export = scratch.results(&["export"]).output().unwrap().stdout;
+    there.results(&["import", "-"]).write_stdin(export).assert().success();
+    assert_eq!(there.json(&["list"]), scratch.json(&["list"]));
+}
+
+#[test]
+fn measured_run_stores_its_command() {
+    let Some(mount) = LoopMount::tmpfs(64) else { return skip("root") };
+    let scratch = Scratch::new();
+    let path: &Path = &mount.path();
+    scratch.made(&[
+        "bench",
+        "tree",
+        "--files",
+        "20",
+        "--tries",
+        "1",
+        "--reserve",
+        "0",
+        path.to_str().unwrap(),
+        "--label",
+        "x",
+    ]);
+    let run = scratch.json(&["show", "last"]);
+    let command: Vec<String> =
+        serde_json::from_str(run["specification"]["command"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        command,
+        [
+            "bench",
+            "tree",
+            "--files",
+            "20",
+            "--tries",
+            "1",
+            "--reserve",
+            "0",
+            path.to_str().unwrap()
+        ]
+    );
 }

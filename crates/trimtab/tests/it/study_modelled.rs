@@ -279,12 +279,6 @@ fn study_without_target_compares_three_drives() {
             .len(),
         1
     );
-    // `rerun` accepts a single run, and the error lists how to choose one.
-    let said =
-        format!("takes one of its runs (6): choose one from 'trimtab results list --study {id}'");
-    results(&["rerun", "last"]).code(1).stdout("").stderr(predicate::str::contains(said));
-    let run = json["studies"][1]["ageing"][0]["id"].as_str().unwrap();
-    results(&["rerun", run]).success().stdout(predicate::str::contains("the same to the byte"));
 }
 
 #[test]

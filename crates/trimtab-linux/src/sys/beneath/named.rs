@@ -282,7 +282,6 @@ pub enum Streams {
 /// opening a pipe would block, a device could be read without end, and opening a device
 /// may have side effects.
 pub fn open_to_read(path: &Path, streams: Streams) -> io::Result<File> {
-    crate::sys::confinement::check_read(path)?;
     let named = ResolvedObject::look_up(path)?;
     let is_null = || named.stat.st_rdev == rustix::fs::makedev(1, 3);
     let what = match named.kind() {

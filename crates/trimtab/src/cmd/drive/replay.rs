@@ -15,7 +15,7 @@ Examples:
 A trace without times, such as an fio iolog of version 2, needs --rate or --closed-loop.
 
 The TRIMs of the trace are the host's deletes: 'none' never sends them, 'batched', 'adaptive' and 'idle' send them at their own times.
-Each policy's replay is kept as a run: trimtab results compare last~1 last, trimtab results rerun last --input recording.";
+Each policy's replay is kept as a run: trimtab results compare last~1 last.";
 
 /// Arguments of `trimtab drive replay`.
 #[derive(Debug, clap::Args)]

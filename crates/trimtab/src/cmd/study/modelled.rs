@@ -10,7 +10,6 @@ use std::time::Instant;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
-use trimtab_sim::policy::PolicySpec;
 use trimtab_study::study::Study;
 use trimtab_study::study::cells::StudyExtent;
 use trimtab_study::study::modelled::{self, Setup};
@@ -93,20 +92,8 @@ pub fn study<'a>(
         used.clone(),
         args.seed,
     )?;
-    prepared(setup, &policies, asked, checkpoints, args.cell.as_deref())
-}
-
-/// The study of `setup`, with the cell `only` or all.
-fn prepared<'a>(
-    setup: Setup,
-    policies: &[PolicySpec],
-    asked: &StudyRequest,
-    checkpoints: &'a Checkpoints,
-    only: Option<&str>,
-) -> anyhow::Result<ModelledStudy<'a>> {
-    let (mut cells, untried) = asked.cells(&setup, policies)?;
+    let (cells, untried) = asked.cells(&setup, &policies)?;
     let study = Study { target: setup.label.clone(), complete: true, untried, ..Study::default() };
-    cells.retain(|cell| only.is_none_or(|only| run::name(cell) == only));
     let mut made = ModelledStudy {
         cells,
         repeats: asked.scale.repeats,
@@ -115,7 +102,7 @@ fn prepared<'a>(
         study,
     };
     if let Some(breadth) = asked.assumptions {
-        made.assume(setup, policies, (breadth, &asked.extent), only);
+        made.assume(setup, &policies, (breadth, &asked.extent));
     }
     Ok(made)
 }
