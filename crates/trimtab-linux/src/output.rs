@@ -17,8 +17,6 @@ use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use trimtab_sim::run::Run;
 
 /// The output options.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,26 +46,8 @@ pub struct Context {
     pub store: Option<PathBuf>,
     /// `--label`.
     pub label: Option<String>,
-    /// If set, results are collected here instead of printed.
-    pub collected: Option<RunCollection>,
     /// The work under way, for the progress display.
     pub doing: TaskList,
-}
-
-/// Runs that are collected instead of printed, because only their summary is printed.
-#[derive(Debug, Clone, Default)]
-pub struct RunCollection(Arc<Mutex<Vec<Run>>>);
-
-impl RunCollection {
-    /// Adds a run.
-    pub fn add(&self, run: Run) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(run);
-    }
-
-    /// Removes and returns all runs.
-    pub fn take(&self) -> Vec<Run> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 impl Context {
@@ -79,17 +59,7 @@ impl Context {
         store: Option<PathBuf>,
     ) -> Self {
         let progress = !quiet && (plain || std::io::stderr().is_terminal());
-        Self {
-            json,
-            progress,
-            plain,
-            quiet,
-            yes,
-            store,
-            label,
-            collected: None,
-            doing: TaskList::default(),
-        }
+        Self { json, progress, plain, quiet, yes, store, label, doing: TaskList::default() }
     }
 
     /// Writes a one-line remark to standard error, unless `--quiet`.

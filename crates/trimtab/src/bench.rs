@@ -13,4 +13,3 @@ pub mod pts;
 pub mod purge;
 pub mod small_files;
 pub mod tree;
-pub mod turns;

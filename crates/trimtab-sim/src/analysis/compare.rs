@@ -158,7 +158,7 @@ impl MetricComparison {
 
 /// Deviation of a ratio from 1: `0.020 %`.
 #[must_use]
-pub fn percent_off(ratio: f64) -> String {
+fn percent_off(ratio: f64) -> String {
     match libm::fabs(ratio - 1.0) * 100.0 {
         tiny if tiny < 0.001 => "less than 0.001 %".to_owned(),
         percent => format!("{} %", three_digits(percent)),

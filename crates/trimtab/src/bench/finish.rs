@@ -98,11 +98,6 @@ pub fn keep_and_print_as(
     document: impl FnOnce(&Run) -> Document,
 ) -> anyhow::Result<()> {
     let kept = store::save(context, run);
-    if let Some(collected) = &context.collected {
-        kept.context("a result could not be stored")?;
-        collected.add(run.clone());
-        return Ok(());
-    }
     let shape = RunV1::new(run, kept.as_ref().ok().copied());
     context
         .report_styled(SCHEMA, VERSION, &shape, || trimtab_report::text::render(&document(run)))?;

@@ -10,8 +10,7 @@ pub mod small_files;
 pub mod tree;
 
 use crate::bench;
-use crate::bench::turns;
-use crate::cmd::options::SecondTargetArgs;
+use anyhow::Context as _;
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
@@ -31,7 +30,6 @@ Examples:
   trimtab bench pts drive:nvme-tlc-500gb        SNIA's IOPS test on a modelled drive
   trimtab bench postmark /mnt/ssd               10,000 small files, 20,000 transactions, as in published results
   trimtab bench postmark --trim online drive:ocz-vertex-le-100gb    on a modelled drive and filesystem, in virtual time
-  trimtab bench tree /mnt/a --against /mnt/b    alternate between two targets, and compare them in one line
   trimtab bench tree null:                      measure the tool's own cost")]
 pub struct BenchArgs {
     #[command(subcommand)]
@@ -41,19 +39,17 @@ pub struct BenchArgs {
 impl BenchArgs {
     /// Mounts that the command works on.
     pub fn reach(&self) -> MountScope {
-        let of = |target: &str, against: &SecondTargetArgs| {
-            MountScope::of_targets([Some(target), against.against.as_deref()].into_iter().flatten())
+        let target = match &self.workload {
+            BenchWorkload::Crystal(args) => &args.target,
+            BenchWorkload::Postmark(args) => &args.target,
+            BenchWorkload::Tree(args) => &args.target,
+            BenchWorkload::Age(args) => &args.target,
+            BenchWorkload::Nfs(args) => &args.target,
+            BenchWorkload::Fio(args) => &args.target,
+            BenchWorkload::Load(args) => &args.target,
+            BenchWorkload::Pts(args) => &args.target,
         };
-        match &self.workload {
-            BenchWorkload::Crystal(args) => of(&args.target, &args.against),
-            BenchWorkload::Postmark(args) => of(&args.target, &args.against),
-            BenchWorkload::Tree(args) => of(&args.target, &args.against),
-            BenchWorkload::Age(args) => of(&args.target, &args.against),
-            BenchWorkload::Nfs(args) => of(&args.target, &args.against),
-            BenchWorkload::Fio(args) => MountScope::of_targets([args.target.as_str()]),
-            BenchWorkload::Load(args) => MountScope::of_targets([args.target.as_str()]),
-            BenchWorkload::Pts(args) => MountScope::of_targets([args.target.as_str()]),
-        }
+        MountScope::of_targets([target.as_str()])
     }
 }
 
@@ -71,39 +67,17 @@ enum BenchWorkload {
 
 /// Runs the workload and prints the report.
 pub fn run(args: BenchArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let alone = SecondTargetArgs::default();
+    crate::store::check(context)?;
+    // Installed even without files to remove: an interrupt reports the results so far.
+    trimtab_linux::sys::interrupt::install().context("cannot catch signals")?;
     match args.workload {
-        BenchWorkload::Crystal(args) => turns::run(
-            &args.against.clone(),
-            *args,
-            |r| &mut r.target,
-            bench::crystal::run,
-            context,
-        ),
-        BenchWorkload::Postmark(args) => turns::run(
-            &args.against.clone(),
-            *args,
-            |r| &mut r.target,
-            bench::small_files::run,
-            context,
-        ),
-        BenchWorkload::Tree(args) => {
-            turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::tree::run, context)
-        }
-        BenchWorkload::Age(args) => {
-            turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::age::run, context)
-        }
-        BenchWorkload::Nfs(args) => {
-            turns::run(&args.against.clone(), *args, |r| &mut r.target, bench::nfs::run, context)
-        }
-        BenchWorkload::Fio(args) => {
-            turns::run(&alone, *args, |r| &mut r.target, bench::fio::run, context)
-        }
-        BenchWorkload::Load(args) => {
-            turns::run(&alone, *args, |r| &mut r.target, bench::load::run, context)
-        }
-        BenchWorkload::Pts(args) => {
-            turns::run(&alone, *args, |r| &mut r.target, bench::pts::run, context)
-        }
+        BenchWorkload::Crystal(args) => bench::crystal::run(&args, context),
+        BenchWorkload::Postmark(args) => bench::small_files::run(&args, context),
+        BenchWorkload::Tree(args) => bench::tree::run(&args, context),
+        BenchWorkload::Age(args) => bench::age::run(&args, context),
+        BenchWorkload::Nfs(args) => bench::nfs::run(&args, context),
+        BenchWorkload::Fio(args) => bench::fio::run(&args, context),
+        BenchWorkload::Load(args) => bench::load::run(&args, context),
+        BenchWorkload::Pts(args) => bench::pts::run(&args, context),
     }
 }

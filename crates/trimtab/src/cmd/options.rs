@@ -81,22 +81,6 @@ impl DestroyArgs {
     }
 }
 
-/// Options for comparing two targets.
-#[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "In turns with another target")]
-pub struct SecondTargetArgs {
-    /// Measure this target as well, alternating with the other, and compare them in one
-    /// line.
-    #[arg(long, value_name = "TARGET")]
-    pub against: Option<String>,
-    /// Measure each target N times [default: 3].
-    #[arg(
-        long, value_name = "N", requires = "against",
-        value_parser = clap::value_parser!(u32).range(1..=1000)
-    )]
-    pub turns: Option<u32>,
-}
-
 /// Options for `drive:NAME` only.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "On a modelled drive (drive:NAME)")]

@@ -6,7 +6,6 @@ mod advise;
 mod apply;
 mod attach;
 mod attached_drive;
-mod bench_against;
 mod bench_age;
 mod bench_crystal;
 mod bench_load;

@@ -1,6 +1,6 @@
 //! `trimtab bench age [TARGET]`.
 
-use crate::cmd::options::{ModelArgs, SafetyArgs, SecondTargetArgs};
+use crate::cmd::options::{ModelArgs, SafetyArgs};
 use trimtab_drive::units::{Bytes, Nanos};
 
 /// Fill with mixed files and delete them, round after round; measure 4 KiB random writes
@@ -48,8 +48,6 @@ pub struct BenchAgeArgs {
     /// Seed of sizes, order and data.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    #[command(flatten)]
-    pub(crate) against: SecondTargetArgs,
     #[command(flatten)]
     pub(crate) safety: SafetyArgs,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! `trimtab bench crystal [TARGET]`.
 
 use crate::bench::purge::PurgeMethod;
-use crate::cmd::options::{DestroyArgs, PURGES, SafetyArgs, SecondTargetArgs, one_of};
+use crate::cmd::options::{DestroyArgs, PURGES, SafetyArgs, one_of};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::workload::crystal::Profile;
@@ -80,8 +80,6 @@ pub struct BenchCrystalArgs {
     /// secure-erase (ATA, by hdparm). Samples read back prove it.
     #[arg(long, value_name = "METHOD", value_parser = one_of(PURGES))]
     pub purge: Option<PurgeMethod>,
-    #[command(flatten)]
-    pub(crate) against: SecondTargetArgs,
     #[command(flatten)]
     pub(crate) safety: SafetyArgs,
     #[command(flatten)]

@@ -1,6 +1,6 @@
 //! `trimtab bench nfs [TARGET]`.
 
-use crate::cmd::options::{SafetyArgs, SecondTargetArgs, number};
+use crate::cmd::options::{SafetyArgs, number};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 
@@ -71,8 +71,6 @@ pub struct BenchNfsArgs {
     /// Seed of files, operations and arrivals.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    #[command(flatten)]
-    pub(crate) against: SecondTargetArgs,
     #[command(flatten)]
     pub(crate) safety: SafetyArgs,
 }

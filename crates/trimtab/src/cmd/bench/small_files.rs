@@ -1,6 +1,6 @@
 //! `trimtab bench postmark [TARGET]`.
 
-use crate::cmd::options::{FSYNC, ModelArgs, SafetyArgs, SecondTargetArgs, number, one_of};
+use crate::cmd::options::{FSYNC, ModelArgs, SafetyArgs, number, one_of};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::workload::postmark::PostmarkSettings;
@@ -35,8 +35,6 @@ pub struct BenchPostmarkArgs {
     pub direct: bool,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    #[command(flatten)]
-    pub(crate) against: SecondTargetArgs,
     #[command(flatten)]
     pub(crate) safety: SafetyArgs,
 }

@@ -1,6 +1,6 @@
 //! `trimtab bench tree [TARGET]`.
 
-use crate::cmd::options::{ModelArgs, SafetyArgs, SecondTargetArgs};
+use crate::cmd::options::{ModelArgs, SafetyArgs};
 use std::path::PathBuf;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
@@ -27,8 +27,6 @@ pub struct BenchTreeArgs {
     pub(crate) source: SourceArgs,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    #[command(flatten)]
-    pub(crate) against: SecondTargetArgs,
     #[command(flatten)]
     pub(crate) safety: SafetyArgs,
 }
