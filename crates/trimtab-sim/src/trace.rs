@@ -8,6 +8,7 @@ mod fiu;
 mod format;
 mod iolog;
 mod lines;
+pub mod recording;
 mod skipped;
 mod table;
 mod volume;
@@ -82,12 +83,32 @@ pub struct TraceRecord {
     pub preflush: bool,
     /// The write is durable on completion.
     pub fua: bool,
+    /// Class of written data.
+    pub class: DataClass,
+    /// Duration on the drive; zero if the trace has none.
+    pub latency: Nanos,
+    /// The next record is another range of the same TRIM.
+    pub continues: bool,
+    /// Error seen by the host.
+    pub errno: Option<u16>,
 }
 
 impl TraceRecord {
     /// A request without flags.
     const fn new(at_ns: u128, volume: Volume, kind: TraceOpKind, offset: u64, len: u64) -> Self {
-        Self { at_ns, volume, kind, offset, len, preflush: false, fua: false }
+        Self {
+            at_ns,
+            volume,
+            kind,
+            offset,
+            len,
+            preflush: false,
+            fua: false,
+            class: DataClass::Random,
+            latency: Nanos::ZERO,
+            continues: false,
+            errno: None,
+        }
     }
 
     fn checked(self) -> Result<TraceLine, LineError> {
@@ -103,7 +124,8 @@ impl TraceRecord {
         }
         let kind = if len == 0 && preflush { TraceOpKind::Flush } else { self.kind };
         if kind == TraceOpKind::Flush {
-            return Ok(TraceLine::Request(Self::new(self.at_ns, self.volume, kind, 0, 0)));
+            let flush = Self { kind, offset: 0, len: 0, preflush: false, fua: false, ..self };
+            return Ok(TraceLine::Request(flush));
         }
         if len == 0 {
             return Ok(TraceLine::Skipped(self.volume, SkipReason::Empty));
@@ -118,11 +140,11 @@ impl TraceRecord {
             kind: self.kind,
             offset: self.offset,
             len: self.len,
-            class: DataClass::Random,
+            class: self.class,
             fua: self.fua,
-            continues: false,
-            latency: Nanos::ZERO,
-            errno: None,
+            continues: self.continues,
+            latency: self.latency,
+            errno: self.errno,
         };
         let flush = TraceEvent { kind: TraceOpKind::Flush, offset: 0, len: 0, fua: false, ..event };
         self.preflush.then_some(flush).into_iter().chain([event])
@@ -216,6 +238,7 @@ impl Parser {
             TraceFormat::Iolog => self.iolog.line(line),
             TraceFormat::Blkparse => self.blkparse.line(line),
             TraceFormat::Fiu => fiu::line(line),
+            TraceFormat::Recording => recording::line(line, first),
             TraceFormat::Table(table) => table.line(line, first),
         }?;
         self.certain |= match line {

@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod block;
+pub mod checksum;
 mod claim;
 pub mod classify;
 pub mod control;

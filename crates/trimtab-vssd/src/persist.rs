@@ -1,11 +1,11 @@
 //! Stores a drive between attachments, and resumes it.
 
+use crate::checksum::crc32;
 use crate::classify::classify;
 use crate::engine::{Engine, EngineDrive};
 use crate::request::PowerCutSupport as _;
 use crate::state::{self, DataFile, SavedState, StateHeader, UseFlag};
 use crate::store::Store;
-use crate::trace::checksum::crc32;
 use anyhow::Context as _;
 use rustix::io::Errno;
 use std::ops::Range;

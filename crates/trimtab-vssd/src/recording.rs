@@ -1,68 +1,82 @@
-//! Records requests: packed under the engine's lock, compressed and written by a thread.
+//! Records every request while it is served.
+//!
+//! The model's thread only formats lines; another thread writes them. If the disk cannot
+//! keep up, lines wait in memory. If it fails, recording ends with an error, and serving
+//! continues.
 
-use crate::trace::{Packer, RecordingBlock, RecordingHeader, TraceEvent, Writer};
+use crate::trace::TraceEvent;
 use anyhow::Context as _;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
+use trimtab_sim::trace::recording::{HEADER, line_of};
 
-/// A recording in progress.
+/// Lines are passed to the writing thread in pieces of this size.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Records a drive's requests to a file.
 pub struct RequestRecorder {
     path: PathBuf,
-    packer: Packer,
-    blocks: Option<Sender<RecordingBlock>>,
+    text: String,
+    /// Closing it ends the thread.
+    pieces: Option<Sender<String>>,
     thread: Option<JoinHandle<()>>,
-    /// The reason if it ended early; the drive then continues without it.
     failure: Arc<Mutex<Option<String>>>,
 }
 
 impl RequestRecorder {
-    /// Starts a recording in a new file.
-    pub fn start(path: &Path, header: &RecordingHeader) -> anyhow::Result<Self> {
-        let shown = path.display();
-        let make = || {
-            let (directory, name) = Dir::of_file(path)?;
-            directory.create_new(name, PRIVATE_FILE)
-        };
-        let file = make().with_context(|| format!("cannot record to {shown}"))?;
-        let writer = Writer::new(BufWriter::new(file), header)
-            .with_context(|| format!("cannot write {shown}"))?;
-        let (blocks, receiver) = channel();
+    /// Creates the file `path`, which must not exist, and starts recording; `source` names
+    /// the drive in the first line.
+    ///
+    /// # Errors
+    /// The file cannot be created, or no thread can be started.
+    pub fn start(path: &Path, source: &str) -> anyhow::Result<Self> {
+        let (directory, name) =
+            Dir::of_file(path).with_context(|| format!("cannot record to {}", path.display()))?;
+        let file = directory
+            .create_new(name, PRIVATE_FILE)
+            .with_context(|| format!("cannot record to {}", path.display()))?;
+        let (pieces, receiver) = channel();
         let failure = Arc::new(Mutex::new(None));
         let noted = Arc::clone(&failure);
         let thread = std::thread::Builder::new().name("recorder".into()).spawn(move || {
-            if let Err(error) = write_all(writer, &receiver) {
+            if let Err(error) = write_all(file, &receiver) {
                 *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
             }
         })?;
         Ok(Self {
             path: std::path::absolute(path)?,
-            packer: Packer::new(header.logical_block),
-            blocks: Some(blocks),
+            text: format!("{HEADER}: {source}\n"),
+            pieces: Some(pieces),
             thread: Some(thread),
             failure,
         })
     }
 
-    /// Adds an event.
+    /// Records an event.
     pub fn push(&mut self, event: &TraceEvent) {
-        if let Some(block) = self.packer.push(event) {
-            self.send(block);
+        self.text.push_str(&line_of(event));
+        if self.text.len() >= PIECE_BYTES {
+            self.flush();
         }
     }
 
     /// Passes the events collected so far to the writing thread.
     pub fn flush(&mut self) {
-        if let Some(block) = self.packer.take() {
-            self.send(block);
+        let piece = std::mem::take(&mut self.text);
+        if self.pieces.as_ref().is_some_and(|pieces| pieces.send(piece).is_err()) {
+            self.pieces = None;
         }
     }
 
-    /// Ends the recording; fails if any part of it could not be written.
+    /// Writes the rest and syncs the file.
+    ///
+    /// # Errors
+    /// The recording is incomplete, since writing failed.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.end();
         match self.failure() {
@@ -74,21 +88,14 @@ impl RequestRecorder {
         }
     }
 
-    /// The reason if it ended early.
+    /// The reason why writing failed.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn send(&mut self, block: RecordingBlock) {
-        // The thread ends if it cannot write, and has stored the reason.
-        if self.blocks.as_ref().is_some_and(|blocks| blocks.send(block).is_err()) {
-            self.blocks = None;
-        }
-    }
-
     fn end(&mut self) {
         self.flush();
-        self.blocks = None;
+        self.pieces = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -101,13 +108,9 @@ impl Drop for RequestRecorder {
     }
 }
 
-fn write_all(
-    mut writer: Writer<BufWriter<File>>,
-    blocks: &Receiver<RecordingBlock>,
-) -> std::io::Result<()> {
-    for block in blocks {
-        writer.write_block(&block)?;
-        writer.flush()?;
+fn write_all(mut file: File, pieces: &Receiver<String>) -> std::io::Result<()> {
+    for piece in pieces {
+        file.write_all(piece.as_bytes())?;
     }
-    writer.finish()?.get_ref().sync_all()
+    file.sync_all()
 }

@@ -12,7 +12,6 @@ use crate::request::{PowerCutSupport as _, RequestServer};
 use crate::runtime::{self, Runtime, RuntimeDirectory, ServerRecord};
 use crate::state::UseFlag;
 use crate::status::{RequestsByKind, Status};
-use crate::trace::RecordingHeader;
 use crate::transport::{Transport, TransportChoice};
 use anyhow::Context as _;
 use std::fs::File;
@@ -96,15 +95,8 @@ impl Server {
             .map_or(0, |since| since.as_millis() as u64);
         let recorder = match &options.record {
             Some(path) => {
-                let header = RecordingHeader {
-                    drive: options.spec.name.clone(),
-                    size: interface.geometry.size,
-                    logical_block: interface.geometry.logical_block,
-                    speed: options.speed.to_string(),
-                    started_unix_ms: attached_unix_ms,
-                    tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-                };
-                Some(RequestRecorder::start(path, &header)?)
+                let source = format!("{} at speed {}", options.spec.name, options.speed);
+                Some(RequestRecorder::start(path, &source)?)
             }
             None => None,
         };

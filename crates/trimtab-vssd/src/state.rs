@@ -13,7 +13,7 @@
 //! It is written to a new file that then replaces the old one, so a crash leaves one or
 //! the other.
 
-use crate::trace::checksum::{compress, crc32, decompressed};
+use crate::checksum::{compress, crc32, decompressed};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use std::fs::File;

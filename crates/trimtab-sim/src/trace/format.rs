@@ -18,6 +18,8 @@ pub enum TraceFormat {
     /// Florida International University: `ns pid process sector sectors W|R major minor
     /// MD5`.
     Fiu,
+    /// A recording of the virtual SSD.
+    Recording,
     /// One request per line in fixed columns.
     Table(&'static ColumnFormat),
 }
@@ -34,6 +36,7 @@ pub enum FormatMatch {
 impl TraceFormat {
     /// Every format with its name and description.
     pub const ALL: &'static [(&'static str, Self, &'static str)] = &[
+        ("trimtab", Self::Recording, "a recording of the virtual SSD"),
         ("fio", Self::Iolog, "fio iolog, version 2 or 3"),
         ("blkparse", Self::Blkparse, "the default text of blkparse"),
         ("msr", Self::Table(&table::MSR), "MSR Cambridge"),

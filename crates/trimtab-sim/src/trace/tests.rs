@@ -24,7 +24,7 @@ fn parse(name: &str, text: &str) -> Vec<TraceRecord> {
 }
 
 fn record(at_ns: u128, volume: Volume, kind: TraceOpKind, offset: u64, len: u64) -> TraceRecord {
-    TraceRecord { at_ns, volume, kind, offset, len, preflush: false, fua: false }
+    TraceRecord::new(at_ns, volume, kind, offset, len)
 }
 
 fn number(number: u64) -> Volume {
@@ -441,6 +441,37 @@ fn several_volumes_require_a_selection() {
     let none = read("blkparse", Some(number(7)), text).unwrap_err();
     assert_eq!(none.to_string(), "it has no request of volume 7; it has 8,0, 8,16");
     assert!("".parse::<Volume>().is_err());
+}
+
+#[test]
+fn recording_keeps_every_field_of_its_events() {
+    let event = |at, kind, offset, len| TraceEvent {
+        at: Nanos(at),
+        kind,
+        offset,
+        len,
+        class: DataClass::Random,
+        fua: false,
+        continues: false,
+        latency: Nanos(7),
+        errno: None,
+    };
+    let write = event(0, TraceOpKind::Write, 8192, 4096);
+    let events = [
+        TraceEvent { class: DataClass::Measured(420), fua: true, ..write },
+        TraceEvent { class: DataClass::Compressible(40), errno: Some(5), ..write },
+        TraceEvent { continues: true, ..event(9, TraceOpKind::Trim, 1 << 40, 1 << 20) },
+        event(9, TraceOpKind::Trim, 0, 512),
+        event(10, TraceOpKind::Read, 0, 512),
+        event(11, TraceOpKind::Flush, 0, 0),
+    ];
+    let mut text = format!("{}: x at speed off\n", recording::HEADER);
+    events.iter().for_each(|event| text.push_str(&recording::line_of(event)));
+    assert!(text.contains("\n9,trim,1099511627776,1048576,random,7,0,1,0\n"), "{text}");
+    assert_eq!(recognised(&text).as_deref(), Some("trimtab"));
+    let read: Vec<TraceEvent> =
+        parse("trimtab", &text).into_iter().flat_map(TraceRecord::events).collect();
+    assert_eq!(read, events);
 }
 
 #[test]

@@ -1,36 +1,20 @@
 //! Opens a trace in any supported format.
 
-use super::format::MAGIC;
-use super::{RecordingHeader, RecordingReader, TraceEvent};
+use super::TraceEvent;
 use anyhow::Context as _;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use trimtab_drive::usage::{UsageError, quoted};
 use trimtab_linux::sys::beneath::named::{self, Streams};
-use trimtab_sim::trace::{FormatMatch, Lines, TextError, TraceFormat, TraceReadOptions, Volume};
+use trimtab_sim::trace::{FormatMatch, Lines, TextError, TraceFormat, TraceReadOptions};
 
 /// Maximum line length of a text trace.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// A trace being read. Iterating yields its events, or an error with its place.
-pub enum TraceSource {
-    /// A recording of the virtual SSD.
-    Recording {
-        /// The file, for messages.
-        path: PathBuf,
-        /// The reader.
-        reader: Box<RecordingReader<BufReader<File>>>,
-        /// Number of records read.
-        number: u64,
-    },
-    /// Text in a published format. It has no latencies, and all data count as
-    /// incompressible.
-    Text(Box<TextTrace>),
-}
-
-/// A text trace being read.
-pub struct TextTrace {
+/// A trace being read. Iterating yields its events, or an error with its place. All data
+/// count as incompressible, except those of a recording.
+pub struct TraceSource {
     path: PathBuf,
     input: BufReader<File>,
     format: TraceFormat,
@@ -52,29 +36,11 @@ impl TraceSource {
     /// Opens the trace at `path`; text is read according to `reading`.
     pub fn open(path: &Path, reading: &TraceReadOptions) -> anyhow::Result<Self> {
         let shown = path.display();
-        let mut file = named::open_to_read(path, Streams::No)
+        let file = named::open_to_read(path, Streams::No)
             .with_context(|| format!("cannot open {shown}"))?;
-        let mut magic = Vec::new();
-        file.by_ref()
-            .take(MAGIC.len() as u64)
-            .read_to_end(&mut magic)
-            .with_context(|| format!("cannot read {shown}"))?;
-        file.seek(SeekFrom::Start(0)).with_context(|| format!("cannot read {shown}"))?;
         let mut input = BufReader::with_capacity(1 << 20, file);
-        if magic == MAGIC {
-            if reading.volume.as_ref().is_some_and(|volume| *volume != Volume::default()) {
-                return Err(UsageError::missing(format!("{shown} is a recording of one drive"))
-                    .hint("omit --volume")
-                    .into());
-            }
-            let reader = RecordingReader::new(input).with_context(|| shown.to_string())?;
-            return Ok(Self::Recording {
-                path: path.to_owned(),
-                reader: Box::new(reader),
-                number: 0,
-            });
-        }
-        if let Some((name, program)) = compression(&magic) {
+        let begin = input.fill_buf().with_context(|| format!("cannot read {shown}"))?;
+        if let Some((name, program)) = compression(begin) {
             let what = format!("{shown} is compressed ({name})");
             return Err(UsageError::missing(what)
                 .hint(format!(
@@ -85,9 +51,7 @@ impl TraceSource {
         }
         let format = match reading.format {
             Some(format) => format,
-            None => {
-                recognised(path, input.fill_buf().with_context(|| format!("cannot read {shown}"))?)?
-            }
+            None => recognised(path, begin)?,
         };
         if reading.events.is_some() && format != TraceFormat::Blkparse {
             return Err(UsageError::new(format!(
@@ -96,7 +60,7 @@ impl TraceSource {
             .hint("omit --events")
             .into());
         }
-        Ok(Self::Text(Box::new(TextTrace {
+        Ok(Self {
             path: path.to_owned(),
             input,
             format,
@@ -107,102 +71,30 @@ impl TraceSource {
             next: None,
             ended: false,
             failed: None,
-        })))
+        })
     }
 
-    /// The format of a text trace.
-    pub fn format(&self) -> Option<TraceFormat> {
-        match self {
-            Self::Recording { .. } => None,
-            Self::Text(trace) => Some(trace.format),
-        }
+    /// The format of the trace.
+    pub fn format(&self) -> TraceFormat {
+        self.format
     }
 
     /// Warnings after the last event: skipped lines, times that go backwards.
     pub fn warnings(&self) -> Vec<String> {
-        match self {
-            Self::Text(trace) => trace
-                .lines
-                .warnings()
-                .iter()
-                .map(|warning| format!("{}: {warning}", trace.path.display()))
-                .collect(),
-            Self::Recording { .. } => Vec::new(),
-        }
+        let shown = self.path.display();
+        self.lines.warnings().iter().map(|warning| format!("{shown}: {warning}")).collect()
     }
 
-    /// Place of the last event: file, and line or record.
+    /// Place of the last event: file and line.
     pub fn place(&self) -> String {
-        match self {
-            Self::Recording { path, number, .. } => format!("{}, record {number}", path.display()),
-            Self::Text(trace) => trace.place(trace.given),
-        }
+        self.place_of(self.given)
     }
 
-    /// The header of a recording; `None` for text.
-    pub fn header(&self) -> Option<&RecordingHeader> {
-        match self {
-            Self::Recording { reader, .. } => Some(reader.header()),
-            Self::Text(_) => None,
-        }
+    /// The trace has latencies and classes of data.
+    pub fn is_recording(&self) -> bool {
+        self.format == TraceFormat::Recording
     }
-}
 
-impl Iterator for TraceSource {
-    type Item = anyhow::Result<TraceEvent>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        match self {
-            Self::Recording { path, reader, number } => {
-                *number += 1;
-                Some(reader.next()?.with_context(|| path.display().to_string()))
-            }
-            Self::Text(trace) => trace.next_event().transpose(),
-        }
-    }
-}
-
-/// Detects the compression of a file from its first `bytes`. Returns its name and the
-/// program that decompresses to standard output.
-fn compression(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
-    const KNOWN: [(&[u8], &str, &str); 4] = [
-        (b"\x1f\x8b", "gzip", "zcat"),
-        (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
-        (b"\xfd7zXZ\0", "xz", "xzcat"),
-        (b"BZh", "bzip2", "bzcat"),
-    ];
-    KNOWN
-        .iter()
-        .find(|(begin, ..)| bytes.starts_with(begin))
-        .map(|(_, name, program)| (*name, *program))
-}
-
-/// Detects the format of a text trace from its first `bytes`.
-fn recognised(path: &Path, bytes: &[u8]) -> anyhow::Result<TraceFormat> {
-    let begin = &bytes[..bytes.len().min(LINE_BYTES_MAX as usize)];
-    // Only complete lines, unless there is a single one.
-    let whole = begin.iter().rposition(|byte| *byte == b'\n').map_or(begin, |end| &begin[..end]);
-    let shown = path.display();
-    match TraceFormat::recognise(&String::from_utf8_lossy(whole)) {
-        FormatMatch::Certain(format) => Ok(format),
-        FormatMatch::Possible(possible) if possible.is_empty() => {
-            let what = format!("{shown} is neither a recording nor a recognised text trace");
-            Err(UsageError::new(what)
-                .hint(format!("give its format with --format: {}", TraceFormat::names()))
-                .into())
-        }
-        FormatMatch::Possible(possible) => {
-            let choices: Vec<String> = possible
-                .iter()
-                .map(|format| format!("--format {format} ({})", format.description()))
-                .collect();
-            let what = format!("{shown} contains only numbers, which fit several formats or units");
-            Err(UsageError::new(what).hint(format!("choose one: {}", choices.join(", "))).into())
-        }
-    }
-}
-
-impl TextTrace {
     fn next_event(&mut self) -> anyhow::Result<Option<TraceEvent>> {
         if let Some(event) = self.next.take() {
             return Ok(Some(event));
@@ -230,24 +122,24 @@ impl TextTrace {
         self.line.clear();
         self.number += 1;
         let read = self.input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line);
-        if read.with_context(|| self.place(self.number))? == 0 {
+        if read.with_context(|| self.place_of(self.number))? == 0 {
             self.ended = true;
             return self.lines.end().map_err(|error| self.refused(error));
         }
         if self.line.len() as u64 == LINE_BYTES_MAX && !self.line.ends_with(b"\n") {
             return Err(anyhow::anyhow!(
                 "{}: the line is longer than {LINE_BYTES_MAX} bytes",
-                self.place(self.number)
+                self.place_of(self.number)
             ));
         }
         let is_last = self.input.fill_buf().map(<[u8]>::is_empty);
-        let is_last = is_last.with_context(|| self.place(self.number))?;
+        let is_last = is_last.with_context(|| self.place_of(self.number))?;
         self.lines
             .line(&String::from_utf8_lossy(&self.line), is_last)
             .map_err(|error| self.refused(error))
     }
 
-    fn place(&self, line: u64) -> String {
+    fn place_of(&self, line: u64) -> String {
         format!("{}, line {line}", self.path.display())
     }
 
@@ -260,17 +152,67 @@ impl TextTrace {
             ))
         };
         match error {
-            TextError::Line(error) => anyhow::Error::new(error).context(self.place(self.number)),
-            TextError::Late => anyhow::anyhow!("{}: {error}", self.place(self.number)),
+            TextError::Line(error) => anyhow::Error::new(error).context(self.place_of(self.number)),
+            TextError::Late => anyhow::anyhow!("{}: {error}", self.place_of(self.number)),
             TextError::Several(ref one, ref other) => {
                 let [one, other] = [one, other].map(|volume| quoted(&volume.to_string()));
                 let hint = format!("choose one with --volume {one} or --volume {other}");
-                UsageError::new(format!("{}: {error}", self.place(self.number))).hint(hint).into()
+                UsageError::new(format!("{}: {error}", self.place_of(self.number)))
+                    .hint(hint)
+                    .into()
             }
             TextError::OtherEvents(_, other, _) => {
                 whole(&error).hint(format!("read those with --events {other}")).into()
             }
             TextError::NoVolume(..) | TextError::Empty(_) => whole(&error).into(),
+        }
+    }
+}
+
+impl Iterator for TraceSource {
+    type Item = anyhow::Result<TraceEvent>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_event().transpose()
+    }
+}
+
+/// Detects the compression of a file from its first `bytes`. Returns its name and the
+/// program that decompresses to standard output.
+fn compression(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
+    const KNOWN: [(&[u8], &str, &str); 4] = [
+        (b"\x1f\x8b", "gzip", "zcat"),
+        (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
+        (b"\xfd7zXZ\0", "xz", "xzcat"),
+        (b"BZh", "bzip2", "bzcat"),
+    ];
+    KNOWN
+        .iter()
+        .find(|(begin, ..)| bytes.starts_with(begin))
+        .map(|(_, name, program)| (*name, *program))
+}
+
+/// Detects the format of a text trace from its first `bytes`.
+fn recognised(path: &Path, bytes: &[u8]) -> anyhow::Result<TraceFormat> {
+    let begin = &bytes[..bytes.len().min(LINE_BYTES_MAX as usize)];
+    // Only complete lines, unless there is a single one.
+    let whole = begin.iter().rposition(|byte| *byte == b'\n').map_or(begin, |end| &begin[..end]);
+    let shown = path.display();
+    match TraceFormat::recognise(&String::from_utf8_lossy(whole)) {
+        FormatMatch::Certain(format) => Ok(format),
+        FormatMatch::Possible(possible) if possible.is_empty() => {
+            let what = format!("{shown} is not a recognised trace");
+            Err(UsageError::new(what)
+                .hint(format!("give its format with --format: {}", TraceFormat::names()))
+                .into())
+        }
+        FormatMatch::Possible(possible) => {
+            let choices: Vec<String> = possible
+                .iter()
+                .map(|format| format!("--format {format} ({})", format.description()))
+                .collect();
+            let what = format!("{shown} contains only numbers, which fit several formats or units");
+            Err(UsageError::new(what).hint(format!("choose one: {}", choices.join(", "))).into())
         }
     }
 }
@@ -287,7 +229,7 @@ impl trimtab_sim::simulate::passes::RequestSource for TraceSource {
     }
 
     fn says_data(&self) -> bool {
-        self.header().is_some()
+        self.is_recording()
     }
 }
 
@@ -295,7 +237,7 @@ impl trimtab_sim::simulate::passes::RequestSource for TraceSource {
 mod tests {
     use super::*;
     use trimtab_drive::units::Nanos;
-    use trimtab_sim::trace::TraceOpKind;
+    use trimtab_sim::trace::{TraceOpKind, Volume};
 
     fn written(text: &[u8]) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
@@ -345,11 +287,6 @@ mod tests {
         assert!(
             TraceSource::open(&path, &TraceReadOptions::default())
                 .is_err_and(|error| error.is::<UsageError>())
-        );
-        let (_dir, path) = written(b"TRIMTRC1");
-        assert!(
-            TraceSource::open(&path, &TraceReadOptions::default())
-                .is_err_and(|error| format!("{error:#}").contains("cut off"))
         );
     }
 }

@@ -17,7 +17,7 @@ pub fn check(timing: Timing, path: &Path, reading: &TraceReadOptions) -> anyhow:
         return Ok(());
     }
     let source = TraceSource::open(path, reading)?;
-    if source.header().is_some() {
+    if source.is_recording() {
         return Ok(());
     }
     let mut requests = 0_u64;

@@ -127,9 +127,8 @@ impl ReadingArgs {
     /// # Errors
     /// A trace that cannot be opened or recognised.
     pub fn announce(&self, path: &Path, context: &Context) -> anyhow::Result<()> {
-        if let Some(format) =
-            TraceSource::open(path, &self.reading())?.format().filter(|_| self.format.is_none())
-        {
+        if self.format.is_none() {
+            let format = TraceSource::open(path, &self.reading())?.format();
             context.remark(&format!(
                 "{} is read as {format}: {}",
                 path.display(),

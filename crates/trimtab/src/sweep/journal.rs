@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::sys::beneath::{Dir, umask};
 use trimtab_study::sweep::table::SweepRow;
-use trimtab_vssd::trace::checksum::crc32;
+use trimtab_vssd::checksum::crc32;
 
 /// Interval of syncs: a power failure loses at most this much; a killed process loses
 /// nothing.

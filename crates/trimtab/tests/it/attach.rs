@@ -592,9 +592,8 @@ fn recording_matches_served_requests() {
     ]));
     let requests = drive.status()["requests"].clone();
     drive.detach();
-    let reader =
-        trimtab_vssd::trace::RecordingReader::new(std::fs::File::open(&trace).unwrap()).unwrap();
-    let events: Vec<_> = reader.map(Result::unwrap).collect();
+    let source = trimtab_vssd::trace::TraceSource::open(&trace, &Default::default()).unwrap();
+    let events: Vec<_> = source.map(Result::unwrap).collect();
     for (kind, name) in [
         (trimtab_vssd::trace::TraceOpKind::Write, "write"),
         (trimtab_vssd::trace::TraceOpKind::Trim, "trim"),

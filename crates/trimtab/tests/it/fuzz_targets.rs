@@ -17,8 +17,6 @@ mod layout;
 mod plan;
 #[path = "../../../../fuzz/src/policy.rs"]
 mod policy;
-#[path = "../../../../fuzz/src/recording.rs"]
-mod recording;
 #[path = "../../../../fuzz/src/spec.rs"]
 mod spec;
 #[path = "../../../../fuzz/src/sweep.rs"]
@@ -78,7 +76,6 @@ fn binary_fuzz_targets_survive_changed_seeds() {
     on_changed_seeds("archive", 100, archive::run);
     on_changed_seeds("import", 100, import::run);
     on_changed_seeds("layout", 100, layout::run);
-    on_changed_seeds("recording", 300, recording::run);
     on_changed_seeds("tables", 100, tables::run);
     on_changed_seeds("wear", 300, wear::run);
 }

@@ -209,7 +209,7 @@ fn replay_refuses_damaged_traces_and_bad_options() {
     .unwrap();
     std::fs::write(path("two"), "1,hm,1,Write,4096,4096,1\n20001,hm,2,Read,4096,512,1\n").unwrap();
     std::fs::write(path("no-trace"), "Lorem ipsum\n").unwrap();
-    std::fs::write(path("cut"), b"TRIMTRC1\x40\x00").unwrap();
+    std::fs::write(path("cut"), "trimtab recording: x\n5,wri").unwrap();
     for (args, code, expected) in [
         (
             vec!["replay", "big", "--drive", "ocz-vertex-le-100gb", "--size", "512MiB"],
@@ -220,9 +220,13 @@ fn replay_refuses_damaged_traces_and_bad_options() {
         (
             vec!["replay", "no-trace", "--drive", "ocz-vertex-le-100gb"],
             2,
-            "neither a recording nor a recognised text trace",
+            "is not a recognised trace",
         ),
-        (vec!["replay", "cut", "--drive", "ocz-vertex-le-100gb"], 1, "cut off"),
+        (
+            vec!["replay", "cut", "--drive", "ocz-vertex-le-100gb"],
+            1,
+            "it has no request; the last line, 2, is cut off",
+        ),
         (vec!["replay", "missing", "--drive", "ocz-vertex-le-100gb"], 1, "cannot open missing"),
         (vec!["replay", "big", "--drive", "no-such-drive"], 1, "no-such-drive"),
         (

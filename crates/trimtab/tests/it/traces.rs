@@ -121,7 +121,7 @@ fn trace_of_bare_numbers_needs_format_option() {
         shape(&summary(tencent, &["--format", "tencent"])).1,
         [(1, 8192), (1, 4096), (0, 0)]
     );
-    refused("Lorem ipsum\n", &[], 2, "neither a recording nor a recognised text trace");
+    refused("Lorem ipsum\n", &[], 2, "is not a recognised trace");
 }
 
 #[test]

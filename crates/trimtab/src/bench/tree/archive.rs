@@ -384,9 +384,9 @@ mod tests {
     fn unpack_refuses_decoder_above_memory_limit() {
         // A dictionary of 1 GiB: the last byte of the filter's flags of LZMA2.
         let mut header = vec![0xfd, b'7', b'z', b'X', b'Z', 0, 0, 0];
-        header.extend(trimtab_vssd::trace::checksum::crc32(&header[6..8]).to_le_bytes());
+        header.extend(trimtab_vssd::checksum::crc32(&header[6..8]).to_le_bytes());
         let mut block = vec![2, 0, 0x21, 1, 36, 0, 0, 0];
-        block.extend(trimtab_vssd::trace::checksum::crc32(&block).to_le_bytes());
+        block.extend(trimtab_vssd::checksum::crc32(&block).to_le_bytes());
         header.extend(block);
         header.extend([1, 0, 0, 0]);
         let error = format!("{:#}", read(written(&header).path()).unwrap_err());

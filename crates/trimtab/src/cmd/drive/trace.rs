@@ -40,9 +40,7 @@ struct Sum {
 
 #[derive(Default, Serialize)]
 struct Summary {
-    format: Option<String>,
-    drive: Option<String>,
-    speed: Option<String>,
+    format: String,
     took_ns: u64,
     end_bytes: u64,
     read: Sum,
@@ -70,12 +68,7 @@ pub fn run(args: &DriveTraceArgs, context: &Context) -> anyhow::Result<ExitCode>
 }
 
 fn summed(source: &mut TraceSource) -> anyhow::Result<Summary> {
-    let mut summary = Summary {
-        format: source.format().map(|format| format.to_string()),
-        drive: source.header().map(|header| header.drive.clone()),
-        speed: source.header().map(|header| header.speed.clone()),
-        ..Summary::default()
-    };
+    let mut summary = Summary { format: source.format().to_string(), ..Summary::default() };
     for event in &mut *source {
         let event = event?;
         let sum = match event.kind {
@@ -109,14 +102,9 @@ fn in_words(summary: &Summary) -> String {
             sum.failed.to_string(),
         ]);
     }
-    let head = match (&summary.drive, &summary.speed) {
-        (Some(drive), Some(speed)) => format!("recorded on {drive} at speed {speed}\n"),
-        _ => {
-            summary.format.as_ref().map_or_else(String::new, |format| format!("read as {format}\n"))
-        }
-    };
     format!(
-        "{head}{}\n{} in model time, up to byte {}\n",
+        "read as {}\n{}\n{} in model time, up to byte {}\n",
+        summary.format,
         on_screen(&table),
         Nanos(summary.took_ns),
         summary.end_bytes

@@ -1,6 +1,0 @@
-#![no_main]
-
-#[path = "../src/recording.rs"]
-mod target;
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| target::run(input));
