@@ -191,6 +191,8 @@ pub struct WorkloadResult {
     pub subject: SimulatedDrive,
     /// Metrics specific to this workload.
     pub metrics: Vec<Metric>,
+    /// Warnings about its trace.
+    pub warnings: Vec<String>,
 }
 
 /// A completed or stopped simulation.
@@ -206,6 +208,7 @@ pub struct SimulationResult {
     sampled: SampledDrive,
     account: Option<Account>,
     metrics: Vec<Metric>,
+    warnings: Vec<String>,
     capacity: Bytes,
     /// Bytes that the flash accepts before its erase limit.
     flash_life: Option<f64>,
@@ -223,6 +226,8 @@ impl SimulationResult {
             run.metrics.push(Metric::single(name, Unit::Bytes, better, life / waf));
         }
         run.metrics.append(&mut self.metrics);
+        let warning = |text| Warning::new("trace.read", Severity::Note, text);
+        run.warnings.extend(self.warnings.into_iter().map(warning));
         if let Some(account) = &self.account {
             account_for(run, account);
         }
@@ -296,6 +301,7 @@ pub fn run<T: Trace>(
         sampled,
         account,
         metrics: finished.metrics,
+        warnings: finished.warnings,
         capacity,
         flash_life: spec.flash().and_then(|flash| {
             let limit = flash.ftl.wear.erase_limit?;
@@ -368,6 +374,7 @@ fn run_synthetic(
         end: outcome.end,
         subject: target.into_drive(),
         metrics: Vec::new(),
+        warnings: Vec::new(),
     }
 }
 

@@ -7,7 +7,6 @@ pub mod datasheet;
 pub mod job_file;
 pub mod memory;
 pub mod probed;
-pub(crate) mod replay;
 pub mod simulate;
 pub mod twins;
 

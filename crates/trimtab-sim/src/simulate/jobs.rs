@@ -58,6 +58,7 @@ pub(super) fn run(
         end: outcome.end,
         subject: target.into_drive(),
         metrics: all,
+        warnings: Vec::new(),
     }
 }
 

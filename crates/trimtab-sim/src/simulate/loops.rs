@@ -193,6 +193,7 @@ impl Loops {
             end: outcome.end,
             subject: target.into_drive(),
             metrics,
+            warnings: Vec::new(),
         }
     }
 }

@@ -33,6 +33,11 @@ pub trait RequestSource {
 
     /// True if the trace records the class of written data.
     fn says_data(&self) -> bool;
+
+    /// Warnings after the last request.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Replays `trace` on `subject`, last busy at `now`: once, or repeatedly until `until` is
@@ -54,6 +59,7 @@ pub(super) fn replay<T: Trace>(
         until,
         replay: Replay::new(subject, now, trace.timing()),
         recorder: Recorder::new(now),
+        warnings: Vec::new(),
     };
     pass.recorder.begin_phase("replay", now);
     let end = loop {
@@ -74,7 +80,13 @@ pub(super) fn replay<T: Trace>(
         }
     };
     let (subject, latest) = pass.replay.into_parts();
-    Ok(WorkloadResult { recorded: pass.recorder.finish(latest), end, subject, metrics: Vec::new() })
+    Ok(WorkloadResult {
+        recorded: pass.recorder.finish(latest),
+        end,
+        subject,
+        metrics: Vec::new(),
+        warnings: pass.warnings,
+    })
 }
 
 struct ReplayPass {
@@ -82,6 +94,8 @@ struct ReplayPass {
     until: Option<Bytes>,
     replay: Replay<super::sampled::SampledDrive>,
     recorder: Recorder,
+    /// Of the last pass.
+    warnings: Vec<String>,
 }
 
 impl ReplayPass {
@@ -140,6 +154,7 @@ impl ReplayPass {
         if n == 0 {
             return Err(UsageError::new(format!("{name} has no request")).into());
         }
+        self.warnings = requests.warnings();
         Ok(None)
     }
 }

@@ -7,46 +7,22 @@
 //! slower drive slows the host down. Traces without latencies are replayed at their
 //! recorded times.
 
-use super::steered::Account;
 use super::timing::Timing;
-use crate::policy::PolicySpec;
 use crate::simulate::steered::SteeredDrive;
 use crate::trace::{TraceEvent, TraceOpKind};
-use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BinaryHeap};
+use alloc::collections::BinaryHeap;
 use alloc::format;
 use alloc::string::String;
 use core::cmp::Reverse;
-use trimtab_drive::interface::Interface;
-use trimtab_drive::model::Model;
-use trimtab_drive::requests::RequestCounts;
-use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device, Extent, Refusal};
-
-/// Result of a replay.
-#[derive(Clone, Debug)]
-pub struct ReplayOutcome {
-    /// Model time from the first request to the last completion.
-    pub took: Nanos,
-    /// Commands sent to the drive: host requests and the policy's trims.
-    pub counts: RequestCounts,
-    /// Trims by host and policy.
-    pub account: Account,
-    /// Write amplification: medium writes over host writes during the replay.
-    pub waf: Option<f64>,
-    /// The model's counters at the end.
-    pub model: BTreeMap<String, u64>,
-}
 
 /// A replay in progress.
 pub struct Replay<D> {
     drive: SteeredDrive<D>,
     block: u64,
     size: u64,
-    started: Nanos,
     latest: Nanos,
-    /// Start of the rest after the trace.
-    ended: Option<Nanos>,
     pace: HostPace,
 }
 
@@ -118,15 +94,7 @@ impl<D: Device> Replay<D> {
     /// A replay on `drive` from `now`.
     pub fn new(drive: SteeredDrive<D>, now: Nanos, timing: Timing) -> Self {
         let (block, size) = (u64::from(drive.logical_block()), drive.size().0);
-        Self {
-            drive,
-            block,
-            size,
-            started: now,
-            latest: now,
-            ended: None,
-            pace: HostPace::from(now, timing),
-        }
+        Self { drive, block, size, latest: now, pace: HostPace::from(now, timing) }
     }
 
     /// Restarts the trace at the drive's current time.
@@ -172,62 +140,31 @@ impl<D: Device> Replay<D> {
         Ok(RequestService { arrived, done, result: completion.result })
     }
 
-    /// Idles for `duration` after the last request, for a policy to act; not counted.
-    pub fn rest(&mut self, duration: Nanos) {
-        let ended = self.busy_until();
-        self.ended.get_or_insert(ended);
-        self.drive.idle(ended.saturating_add(duration));
-    }
-
-    fn busy_until(&self) -> Nanos {
-        self.latest.max(self.drive.busy_until())
-    }
-
     /// Ends the replay; returns the drive and its last completion.
     pub fn into_parts(self) -> (SteeredDrive<D>, Nanos) {
         (self.drive, self.latest)
     }
 }
 
-/// Replays on a new drive: see [`Replay::new`] and [`Steered::new`]. If `feed` fails, so
-/// does the replay; it must fail soon after `stopped` returns true.
-pub fn outcome<E>(
-    drive: Box<dyn Model>,
-    interface: Interface,
-    policy: Option<&PolicySpec>,
-    timing: Timing,
-    (mapped, now): (Bytes, Nanos),
-    stopped: fn() -> bool,
-    feed: impl FnOnce(&mut Replay<Box<dyn Model>>) -> Result<(), E>,
-) -> Result<ReplayOutcome, E> {
-    let (host_before, medium_before) = drive.written();
-    let mut replay = Replay::new(
-        SteeredDrive::new(drive, interface, policy, now, mapped).counted(stopped),
-        now,
-        timing,
-    );
-    feed(&mut replay)?;
-    let took = replay.ended.unwrap_or_else(|| replay.busy_until()).saturating_sub(replay.started);
-    let (drive, account) = replay.into_parts().0.into_parts();
-    let (host, medium) = drive.written();
-    let mut account = account.expect("a steered drive keeps totals");
-    Ok(ReplayOutcome {
-        took,
-        counts: *account.counts.take().expect("counting is enabled"),
-        account,
-        waf: (host > host_before)
-            .then(|| (medium - medium_before) as f64 / (host - host_before) as f64),
-        model: drive.counters(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::PolicySpec;
     use crate::simulate::shipped;
+    use crate::simulate::steered::Account;
     use alloc::vec::Vec;
     use trimtab_drive::data::DataClass;
+    use trimtab_drive::interface::Interface;
     use trimtab_drive::model;
+    use trimtab_drive::units::Bytes;
+
+    struct ReplayOutcome {
+        /// From the first request to the last completion.
+        took: Nanos,
+        /// Of reads, in nanoseconds.
+        latency_mean: f64,
+        account: Account,
+    }
 
     fn replayed(events: &[TraceEvent], policy: Option<&str>) -> ReplayOutcome {
         rested(events, policy, Nanos::ZERO)
@@ -246,22 +183,31 @@ mod tests {
         let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
         let interface = Interface::of(&spec);
         let policy: Option<PolicySpec> = policy.map(|policy| policy.parse().unwrap());
-        outcome(
+        let drive = SteeredDrive::new(
             model::build(&spec, 1).unwrap(),
             interface,
             policy.as_ref(),
-            timing,
-            (Bytes::ZERO, Nanos::ZERO),
-            || false,
-            |replay| {
-                events.iter().try_for_each(|event| replay.event(event).map(|_| ()))?;
-                if rest > Nanos::ZERO {
-                    replay.rest(rest);
-                }
-                Ok::<(), String>(())
-            },
-        )
-        .unwrap()
+            Nanos::ZERO,
+            Bytes::ZERO,
+        );
+        let mut replay = Replay::new(drive, Nanos::ZERO, timing);
+        let (mut reads, mut sum) = (0, Nanos::ZERO);
+        for event in events {
+            let served = replay.event(event).unwrap();
+            if event.kind == TraceOpKind::Read {
+                (reads, sum) = (reads + 1, sum + served.done.saturating_sub(served.arrived));
+            }
+        }
+        let (mut drive, latest) = replay.into_parts();
+        let took = latest.max(drive.busy_until());
+        if rest > Nanos::ZERO {
+            drive.idle(took + rest);
+        }
+        ReplayOutcome {
+            took,
+            latency_mean: sum.as_f64() / f64::from(reads),
+            account: drive.into_parts().1.unwrap(),
+        }
     }
 
     fn event(at: Nanos, kind: TraceOpKind, offset: u64, len: u64, latency: Nanos) -> TraceEvent {
@@ -321,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn rest_lets_policies_act_and_is_not_counted() {
+    fn rest_lets_policies_act() {
         let events = &freeing()[..18];
         for policy in ["batched:every=1h", "idle"] {
             let (short, long) = (
@@ -336,11 +282,6 @@ mod tests {
             assert_eq!(
                 (long.account.discards.effective_bytes(), long.account.never_told),
                 (8 << 20, Bytes::ZERO),
-                "{policy}"
-            );
-            assert_eq!(
-                (long.took, long.counts.write.bytes),
-                (short.took, short.counts.write.bytes),
                 "{policy}"
             );
         }
@@ -364,7 +305,7 @@ mod tests {
             .map(|n| event(Nanos::from_millis(n), TraceOpKind::Read, n << 20, 4096, Nanos(1)))
             .collect();
         let outcome = replayed(&events, None);
-        let read = outcome.counts.read.latency.mean_ns();
+        let read = outcome.latency_mean;
         let expected = 49.0 * 1e6 + 50.0 * read;
         assert!(
             (outcome.took.as_f64() - expected).abs() < expected * 0.01,
@@ -379,7 +320,7 @@ mod tests {
             .map(|n| event(Nanos::ZERO, TraceOpKind::Read, n << 20, 4096, Nanos::ZERO))
             .collect();
         let of = |timing| timed(&events, None, Nanos::ZERO, timing);
-        let alone = of(Timing::Rate(10.0)).counts.read.latency.mean_ns();
+        let alone = of(Timing::Rate(10.0)).latency_mean;
         // Fifty pauses of 100 ms plus the last read; back to back; all at once.
         let at_rate = of(Timing::Rate(10.0)).took.as_f64();
         assert!((at_rate - (5e9 + alone)).abs() < alone, "{at_rate}");

@@ -8,13 +8,11 @@ use crate::policy::{
     Driver, Observation, PolicySpec, PolicyState, RefusalLimits, Surface, TrimRequest, TrimResponse,
 };
 use crate::target::{TrimOutcome, TrimWindow};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::convert::Infallible;
 use trimtab_drive::discards::Amount;
 use trimtab_drive::interface::Interface;
 use trimtab_drive::ledger::{Ledger, Sums, UnitMap};
-use trimtab_drive::requests::RequestCounts;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Completion, Device, Extent};
 
@@ -30,8 +28,6 @@ pub struct SteeredDrive<D> {
 /// Totals of a steered drive.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// Commands sent to the drive including the policy's trims, if counted.
-    pub counts: Option<Box<RequestCounts>>,
     /// Trims by host and policy.
     pub discards: Sums,
     /// Bytes freed by the host that were never trimmed.
@@ -43,7 +39,6 @@ struct Steering {
     driver: Option<Driver>,
     /// Idle time after which the policy repeats its behaviour.
     period: Nanos,
-    stopped: fn() -> bool,
     host: SimulatedHost,
 }
 
@@ -57,8 +52,6 @@ struct SimulatedHost {
     /// Freed by the host, not trimmed on the drive.
     untold: UnitMap,
     windows: Vec<TrimWindow>,
-    /// Optional: histograms of all commands take a twentieth of the run time.
-    counts: Option<Box<RequestCounts>>,
     now: Nanos,
     last_done: Nanos,
     /// Lag of the policy's clock: whole idle periods that were skipped.
@@ -89,16 +82,6 @@ impl<D: Device> SteeredDrive<D> {
         mapped: Bytes,
     ) -> Self {
         Self { drive, steering: Some(Steering::new(interface, policy, now, mapped)) }
-    }
-
-    /// Counts commands and their latency from here on. Stops calling the policy once
-    /// `stopped` returns true; results after that are invalid.
-    #[must_use]
-    pub fn counted(mut self, stopped: fn() -> bool) -> Self {
-        if let Some(steering) = &mut self.steering {
-            (steering.host.counts, steering.stopped) = (Some(Box::default()), stopped);
-        }
-        self
     }
 
     /// The drive.
@@ -179,7 +162,6 @@ impl Steering {
             ledger,
             interface,
             windows,
-            counts: None,
             now,
             last_done: now,
             skipped: Nanos::ZERO,
@@ -195,14 +177,13 @@ impl Steering {
                 Driver::new(policy.build(&PolicyState::default()), RefusalLimits::ENDLESS)
             }),
             period: policy.map_or(Nanos::MAX, PolicySpec::period).max(Nanos(1)),
-            stopped: || false,
             host,
         }
     }
 
     fn account(self) -> Account {
-        let SimulatedHost { untold, ledger, counts, .. } = self.host;
-        Account { never_told: Bytes(untold.count() * ledger.unit()), counts, discards: ledger.sums }
+        let SimulatedHost { untold, ledger, .. } = self.host;
+        Account { never_told: Bytes(untold.count() * ledger.unit()), discards: ledger.sums }
     }
 
     fn submit(
@@ -242,16 +223,13 @@ impl Steering {
     /// Runs all policy decisions due before `until`. After two idle periods, skips whole
     /// ones, so that the cost depends on activity, not on time.
     fn consult(&mut self, drive: &mut impl Device, until: Nanos) {
-        let Self { driver: Some(driver), period, stopped, host } = self else { return };
+        let Self { driver: Some(driver), period, host } = self else { return };
         // A trim may end after `until`: its result is reported after waiting requests.
         while let Some(at) = driver
             .ask_at()
             .map(|at| at.saturating_add(host.skipped).max(host.now))
             .filter(|at| *at <= until)
         {
-            if stopped() {
-                return;
-            }
             host.now = at;
             if at.saturating_sub(host.quiet_since).0 / 2 >= period.0 {
                 let periods = until.saturating_sub(at).0 / period.0;
@@ -269,13 +247,6 @@ impl Steering {
 impl SimulatedHost {
     fn send(&mut self, drive: &mut impl Device, command: &Command<'_>) -> Completion {
         let completion = drive.submit(self.now, command);
-        if let Some(counts) = &mut self.counts {
-            counts.of(command).count(
-                completion.result.is_ok(),
-                command.bytes(),
-                completion.done.saturating_sub(self.now),
-            );
-        }
         self.last_done = self.last_done.max(completion.done);
         self.last_done_seen = self.last_done.saturating_sub(self.skipped);
         completion
@@ -464,34 +435,6 @@ mod tests {
     const CENTURY_S: u64 = 5218 * WEEK_S + 86_400;
 
     #[test]
-    fn consult_turns_depend_on_requests_and_not_on_time() {
-        use core::sync::atomic::{AtomicU64, Ordering};
-        static TURNS: AtomicU64 = AtomicU64::new(0);
-        fn count() -> bool {
-            TURNS.fetch_add(1, Ordering::Relaxed);
-            false
-        }
-        for policy in ["adaptive", "idle", "batched:every=1h"] {
-            TURNS.store(0, Ordering::Relaxed);
-            let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
-            let parsed = policy.parse().unwrap();
-            let drive = SteeredDrive::new(
-                Slow::default(),
-                Interface::of(&spec),
-                Some(&parsed),
-                Nanos::ZERO,
-                Bytes::ZERO,
-            );
-            let mut drive = drive.counted(count);
-            for at in [0, CENTURY_S] {
-                drive.submit(Nanos::from_secs(at), &Command::Read(Extent { offset: 0, len: 4096 }));
-            }
-            let turns = TURNS.load(Ordering::Relaxed);
-            assert!(turns > 0 && turns < 400_000, "{policy}: {turns}");
-        }
-    }
-
-    #[test]
     fn skipped_time_keeps_the_phase_of_a_policy() {
         // Passes begin at whole weeks; the century ends a day after one.
         for (days, trimmed) in [(5, 0), (7, 1 << 20)] {
@@ -506,26 +449,6 @@ mod tests {
         let mut idle = over_an_empty_century("idle");
         idle.idle(Nanos::from_secs(CENTURY_S + 2 * 86_400));
         assert_eq!(idle.into_parts().1.unwrap().discards.effective_bytes(), 1 << 20);
-    }
-
-    #[test]
-    fn stop_ends_policy_turns() {
-        use core::sync::atomic::{AtomicU64, Ordering};
-        static TURNS: AtomicU64 = AtomicU64::new(0);
-        fn after_ten() -> bool {
-            TURNS.fetch_add(1, Ordering::Relaxed) >= 10
-        }
-        let spec = shipped("ocz-vertex-le-100gb", Bytes(512 << 20));
-        let policy = "adaptive".parse().unwrap();
-        let drive = SteeredDrive::new(
-            Slow::default(),
-            Interface::of(&spec),
-            Some(&policy),
-            Nanos::ZERO,
-            Bytes::ZERO,
-        );
-        drive.counted(after_ten).idle(Nanos::from_secs(CENTURY_S));
-        assert_eq!(TURNS.load(Ordering::Relaxed), 11);
     }
 
     #[test]

@@ -228,6 +228,10 @@ impl trimtab_sim::simulate::passes::RequestSource for TraceSource {
         self.place()
     }
 
+    fn warnings(&self) -> Vec<String> {
+        self.warnings()
+    }
+
     fn says_data(&self) -> bool {
         self.is_recording()
     }

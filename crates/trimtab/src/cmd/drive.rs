@@ -7,13 +7,12 @@ mod from_datasheet;
 pub mod learn;
 mod list;
 mod power;
-pub mod replay;
 mod show;
 mod simulate;
 mod status;
 mod trace;
 
-use crate::{drives, twin};
+use crate::twin;
 use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
@@ -30,7 +29,7 @@ pub struct DriveArgs {
 enum DriveSubcommand {
     /// List the shipped drive specifications and the twins learned here.
     List,
-    /// Run a workload on a modelled drive in virtual time, and show its internal state.
+    /// Run a workload or a trace on a modelled drive in virtual time, and show its internal state.
     Simulate(Box<simulate::DriveSimulateArgs>),
     /// Show a specification: every figure with its source.
     Show(show::DriveShowArgs),
@@ -49,8 +48,6 @@ enum DriveSubcommand {
     Power(power::DrivePowerArgs),
     /// Describe a recording or another trace, or print it for fio.
     Trace(trace::DriveTraceArgs),
-    /// Replay a recording or another trace on a modelled drive under any trim policy.
-    Replay(replay::DriveReplayArgs),
     /// Detach a drive.
     Detach(detach::DriveDetachArgs),
 }
@@ -81,7 +78,6 @@ pub fn run(args: DriveArgs, context: &Context) -> anyhow::Result<ExitCode> {
         DriveSubcommand::Status(args) => status::run(&args, context),
         DriveSubcommand::Power(args) => power::run(&args, context),
         DriveSubcommand::Trace(args) => trace::run(&args, context),
-        DriveSubcommand::Replay(args) => drives::replay::run(&args, context),
         DriveSubcommand::Detach(args) => detach::run(&args, context),
     }
 }

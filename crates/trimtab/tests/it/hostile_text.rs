@@ -143,7 +143,7 @@ fn arguments_are_printed_without_control_characters() {
         &["drive", "detach", &evil],
         &["drive", "status", &evil],
         &["drive", "power", &evil, "cut"],
-        &["drive", "replay", &evil],
+        &["drive", "simulate", "--drive", "x", "--trace", &evil],
         &["drive", "trace", &evil],
         &["study", &evil],
         &["study", "--policies", &evil, "drive:ocz-vertex-le-100gb"],
@@ -262,7 +262,7 @@ fn traces_are_printed_without_control_characters() {
     ] {
         let file = scratch.write("trace", &text);
         say(&["drive", "trace", &file]);
-        say(&["drive", "replay", &file, "--drive", "ocz-vertex-le-100gb"]);
+        say(&["drive", "simulate", "--trace", &file, "--drive", "ocz-vertex-le-100gb"]);
         for format in ["fio", "msr", "blkparse", "spc"] {
             say(&["drive", "trace", &file, "--format", format]);
         }

@@ -299,7 +299,7 @@ const INPUTS: [&[&str]; 17] = [
     &["drive", "show", "@"],
     &["drive", "simulate", "--drive", "@"],
     &["drive", "attach", "@", "--no-block", "--nbd", "%/nbd", "--detach-with", "1"],
-    &["drive", "replay", "@", "--drive", "ocz-vertex-le-100gb"],
+    &["drive", "simulate", "--trace", "@", "--drive", "ocz-vertex-le-100gb"],
     &["drive", "trace", "@"],
     &["drive", "trace", "@", "--to", "fio"],
     &["bench", "postmark", "drive:@"],

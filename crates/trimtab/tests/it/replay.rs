@@ -1,4 +1,4 @@
-//! `drive replay` and `drive trace`: the I/O of one host under one trim policy, replayed
+//! `drive simulate --trace` and `drive trace`: the I/O of one host under one trim policy, replayed
 //! under others and exported to other tools.
 
 use crate::attached_drive::{Attached, Mounted, have, ok};
@@ -50,6 +50,14 @@ fn recorded(trace: &Path) -> Value {
     status
 }
 
+/// The run of a replay on the drive of the recording.
+fn replayed(trace: &Path, more: &[&str]) -> Value {
+    let mut args = vec!["drive", "simulate", "--trace", trace.to_str().unwrap(), "--drive"];
+    args.extend([DRIVE[0], "--capacity", DRIVE[2], "--seed", "7"]);
+    args.extend(more);
+    json(&args)
+}
+
 fn summed(trace: &Path) -> Value {
     json(&["drive", "trace", trace.to_str().unwrap()])
 }
@@ -67,80 +75,47 @@ fn online_recording_replays_under_every_policy() {
     let scratch = tempfile::tempdir().unwrap();
     let trace = scratch.path().join("trace");
     let live = recorded(&trace);
-    let replay = |more: &[&str]| {
-        let mut args = vec!["drive", "replay", trace.to_str().unwrap(), "--drive"];
-        args.extend(DRIVE);
-        args.extend(["7"]);
-        args.extend(more);
-        json(&args)
-    };
-    let all = ["recorded", "online", "none", "batched:every=1h", "adaptive", "idle"];
-    let mut args = vec!["--rest", "8d"];
-    all.iter().for_each(|policy| args.extend(["--trim", policy]));
-    let said = |more: &[&str]| {
-        let mut command = trimtab();
-        command.args(["drive", "replay", trace.to_str().unwrap(), "--drive"]).args(DRIVE).arg("7");
-        String::from_utf8(command.args(more).output().unwrap().stdout).unwrap()
-    };
-    assert!(said(&["--trim", "idle", "--rest", "8d"]).contains("take no time of the replay"));
-    assert!(!said(&["--trim", "recorded", "--rest", "8d"]).contains("take no time"));
-    let document = replay(&args);
-    assert_eq!(document, replay(&args), "a replay is the same each time");
-    let of =
-        |policy: &str| &document["replays"][all.iter().position(|name| *name == policy).unwrap()];
-
-    let (as_recorded, freed) =
-        (of("recorded"), live["discards"]["effective_bytes"].as_u64().unwrap());
+    let replay = |policy: &str| replayed(&trace, &["--trim", policy]);
+    let online = replay("online");
+    let written = |run: &Value| run["phases"][0]["written_bytes"].clone();
+    assert_eq!(online["phases"], replay("online")["phases"], "a replay is the same each time");
+    assert_eq!(online["phases"], replayed(&trace, &[])["phases"], "trims are sent at once");
+    let freed = live["discards"]["effective_bytes"].as_u64().unwrap();
     assert!(freed > 3 * 60 * 290_000, "the kernel trimmed what was deleted: {freed}");
-    assert_eq!(requests(&as_recorded["requests"]), requests(&live["requests"]));
+    for kind in ["read", "write", "trim"] {
+        assert_eq!(online["phases"][0]["ops"][kind], live["requests"][kind]["count"], "{kind}");
+    }
+    assert_eq!(written(&online), live["requests"]["write"]["bytes"]);
     for counter in
         ["host_written_bytes", "trim_asked_bytes", "trim_effective_units", "nand_written_bytes"]
     {
         let (model, replayed) = (
             live["model"][counter].as_f64().unwrap(),
-            as_recorded["model"][counter].as_f64().unwrap(),
+            online["counters"][counter].as_f64().unwrap(),
         );
         assert!(
             (replayed / model - 1.0).abs() <= 0.1,
             "{counter}: {model} live, {replayed} replayed"
         );
     }
-    assert_eq!(as_recorded["discards"]["effective_bytes"], freed);
-    assert_eq!(of("online")["discards"], as_recorded["discards"], "as recorded is online");
-    let none = of("none");
-    assert_eq!(
-        (&none["requests"]["trim"]["count"], &none["discards"]["asked"]["bytes"]),
-        (&0.into(), &0.into())
-    );
-    assert_eq!(none["model"]["trim_effective_units"], 0);
-    let untold = none["never_told_bytes"].as_u64().unwrap();
+    let count = |run: &Value, name: &str| run["counters"][name].as_u64().unwrap();
+    assert_eq!(count(&online, "trim.effective.bytes"), freed);
+    let none = replay("none");
+    assert_eq!(count(&none, "trim.asked.bytes"), 0);
+    assert_eq!(count(&none, "trim_effective_units"), 0);
+    let untold = count(&none, "trim.never-told.bytes");
     assert!(
         untold > 0 && untold <= freed,
         "{untold} of {freed}: what was freed and not written again"
     );
     for policy in ["batched:every=1h", "adaptive", "idle"] {
-        let later = of(policy);
-        assert_eq!(later["discards"]["repeated_bytes"], 0, "{policy} tells nothing twice");
+        let later = replay(policy);
+        assert_eq!(count(&later, "trim.repeated.bytes"), 0, "{policy} tells nothing twice");
+        assert_eq!(written(&later), written(&online), "{policy}");
         assert_eq!(
-            later["requests"]["write"]["bytes"], as_recorded["requests"]["write"]["bytes"],
-            "{policy}"
-        );
-        let told = later["discards"]["effective_bytes"].as_u64().unwrap();
-        assert_eq!(
-            told + later["never_told_bytes"].as_u64().unwrap(),
+            count(&later, "trim.effective.bytes") + count(&later, "trim.never-told.bytes"),
             untold,
             "{policy}: all of it is accounted for"
-        );
-    }
-    for policy in ["batched:every=1h", "idle"] {
-        assert_eq!(
-            of(policy)["never_told_bytes"],
-            0,
-            "{policy} has told everything within eight days"
-        );
-        assert!(
-            of(policy)["took_ns"].as_u64() <= as_recorded["took_ns"].as_u64(),
-            "{policy} takes no more than online discard"
         );
     }
 }
@@ -155,15 +130,14 @@ fn exported_trace_has_same_requests_and_fio_replays_it() {
     recorded(&trace);
     let original = summed(&trace);
     let text = scratch.path().join("fio");
-    let (from, to) = (trace.to_str().unwrap(), text.to_str().unwrap());
+    let from = trace.to_str().unwrap();
     let printed = trimtab().args(["drive", "trace", from, "--to", "fio"]).output().unwrap().stdout;
     std::fs::write(&text, printed).unwrap();
     assert_eq!(requests(&summed(&text)), requests(&original));
-    let mut args = vec!["drive", "replay", to, "--drive"];
-    args.extend(DRIVE);
-    args.push("7");
-    let replayed = &json(&args)["replays"][0];
-    assert_eq!(requests(&replayed["requests"]), requests(&original));
+    let run = replayed(&text, &[]);
+    for kind in ["read", "write", "trim"] {
+        assert_eq!(run["phases"][0]["ops"][kind], original[kind]["count"], "{kind}");
+    }
     let mut args = DRIVE.to_vec();
     args.extend(["7", "--speed", "off"]);
     let drive = Attached::new(&args);
@@ -212,56 +186,71 @@ fn replay_refuses_damaged_traces_and_bad_options() {
     std::fs::write(path("cut"), "trimtab recording: x\n5,wri").unwrap();
     for (args, code, expected) in [
         (
-            vec!["replay", "big", "--drive", "ocz-vertex-le-100gb", "--size", "512MiB"],
+            vec!["--trace", "big", "--drive", "ocz-vertex-le-100gb", "--capacity", "512MiB"],
             2,
             "line 6: 4096 bytes at 1073741824 go past the end",
         ),
-        (vec!["replay", "odd", "--drive", "ocz-vertex-le-100gb"], 1, "line 4"),
+        (vec!["--trace", "odd", "--drive", "ocz-vertex-le-100gb"], 1, "line 4"),
         (
-            vec!["replay", "no-trace", "--drive", "ocz-vertex-le-100gb"],
+            vec!["--trace", "no-trace", "--drive", "ocz-vertex-le-100gb"],
             2,
             "is not a recognised trace",
         ),
         (
-            vec!["replay", "cut", "--drive", "ocz-vertex-le-100gb"],
+            vec!["--trace", "cut", "--drive", "ocz-vertex-le-100gb"],
             1,
             "it has no request; the last line, 2, is cut off",
         ),
-        (vec!["replay", "missing", "--drive", "ocz-vertex-le-100gb"], 1, "cannot open missing"),
-        (vec!["replay", "big", "--drive", "no-such-drive"], 1, "no-such-drive"),
+        (vec!["--trace", "missing", "--drive", "ocz-vertex-le-100gb"], 1, "cannot open missing"),
+        (vec!["--trace", "big", "--drive", "no-such-drive"], 1, "no-such-drive"),
         (
-            vec!["replay", "big", "--drive", "ocz-vertex-le-100gb", "--trim", "sometimes"],
+            vec!["--trace", "big", "--drive", "ocz-vertex-le-100gb", "--trim", "sometimes"],
             2,
             "sometimes",
         ),
         (
-            vec!["replay", "timeless", "--drive", "ocz-vertex-le-100gb"],
+            vec!["--trace", "timeless", "--drive", "ocz-vertex-le-100gb"],
             2,
             "has no times: all of its 3 requests",
         ),
         (
-            vec!["replay", "two", "--drive", "ocz-vertex-le-100gb", "--volume", "3"],
+            vec!["--trace", "two", "--drive", "ocz-vertex-le-100gb", "--volume", "3"],
             1,
             "no request of volume 3; it has hm,1, hm,2",
         ),
         (
-            vec!["replay", "timeless", "--drive", "ocz-vertex-le-100gb", "--rate", "0"],
+            vec!["--trace", "timeless", "--drive", "ocz-vertex-le-100gb", "--rate", "0"],
             2,
             "from 0.001",
         ),
-        (vec!["trace", "odd"], 1, "line 4"),
-        (vec!["trace", "big", "--to", "pcap"], 2, "expected fio"),
+        (vec!["--rate", "10", "--drive", "ocz-vertex-le-100gb"], 2, "need --trace"),
     ] {
-        let assert = trimtab().current_dir(scratch.path()).arg("drive").args(&args).assert();
+        let assert =
+            trimtab().current_dir(scratch.path()).args(["drive", "simulate"]).args(&args).assert();
         let assert = assert.code(code).stdout("").stderr(predicate::str::contains(expected));
         let said = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
         assert!(!said.contains("panicked"), "{args:?}: {said}");
     }
+    for (args, code, expected) in
+        [(&["odd"][..], 1, "line 4"), (&["big", "--to", "pcap"], 2, "expected fio")]
+    {
+        let assert =
+            trimtab().current_dir(scratch.path()).args(["drive", "trace"]).args(args).assert();
+        assert.code(code).stdout("").stderr(predicate::str::contains(expected));
+    }
     for timing in [["--rate", "10"], ["--closed-loop", "1"]] {
-        let args = ["drive", "replay", "timeless", "--drive", "ocz-vertex-le-100gb", "--json"];
+        let args = [
+            "drive",
+            "simulate",
+            "--trace",
+            "timeless",
+            "--drive",
+            "ocz-vertex-le-100gb",
+            "--json",
+        ];
         let run = trimtab().current_dir(scratch.path()).args(args).args(timing).assert().success();
         let document: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
-        let took = document["replays"][0]["took_ns"].as_u64().unwrap();
+        let took = document["phases"][0]["took_ns"].as_u64().unwrap();
         // Two pauses of 0.1 s with --rate, none otherwise.
         assert_eq!(took > 200_000_000, timing[0] == "--rate", "{took}");
     }
@@ -276,20 +265,9 @@ fn replay_of_trace_with_century_gap_ends() {
         "0,trimtab,0,Write,0,4096,100\n31557600000000000,trimtab,0,Read,0,4096,100\n",
     )
     .unwrap();
-    let mut args = vec!["drive", "replay", trace.to_str().unwrap(), "--drive"];
-    args.extend([
-        DRIVE[0],
-        DRIVE[1],
-        DRIVE[2],
-        "--trim",
-        "adaptive",
-        "--trim",
-        "idle",
-        "--trim",
-        "batched:every=1h",
-    ]);
-    let replays = json(&args)["replays"].take();
-    for replay in replays.as_array().unwrap() {
-        assert!(replay["took_ns"].as_u64().unwrap() >= 3_155_760_000_000_000_000, "{replay:#}");
+    for policy in ["adaptive", "idle", "batched:every=1h"] {
+        let run = replayed(&trace, &["--trim", policy]);
+        let took = run["phases"][0]["took_ns"].as_u64().unwrap();
+        assert!(took >= 3_155_760_000_000_000_000, "{policy}: {took}");
     }
 }

@@ -165,15 +165,16 @@ fn cut_last_line_is_a_warning() {
         .stderr(contains("the last line, 5, is cut off and left out"))
         .stdout(contains("read as fio"));
     trace(&["--to", "fio"]).stderr(contains("cut off")).stderr(contains("cut.log is read as fio"));
-    let replay = ["drive", "replay", "cut.log", "--drive", "ocz-vertex-le-100gb", "--json"];
+    let replay =
+        ["drive", "simulate", "--trace", "cut.log", "--drive", "ocz-vertex-le-100gb", "--json"];
     let replayed = trimtab()
         .current_dir(scratch.path())
         .args(replay)
         .assert()
         .success()
-        .stderr(contains("cut off"));
+        .stdout(contains("cut off"));
     let document: Value = serde_json::from_slice(&replayed.get_output().stdout).unwrap();
-    assert_eq!(document["replays"][0]["requests"]["flush"]["count"], 1);
+    assert_eq!(document["phases"][0]["ops"]["flush"], 1);
 }
 
 /// Generates a log with fio, and reads it with fio and with the program.
@@ -263,9 +264,9 @@ fn trace_skipped_and_reordered_lines_are_reported() {
     let mut replay = trimtab();
     replay
         .current_dir(scratch.path())
-        .args(["drive", "replay", "msr", "--drive", "ocz-vertex-le-100gb", "--store"])
+        .args(["drive", "simulate", "--trace", "msr", "--drive", "ocz-vertex-le-100gb", "--store"])
         .arg(&store);
-    replay.assert().success().stderr(contains("size 0 (1)"));
+    replay.assert().success().stdout(contains("size 0 (1)"));
     trimtab()
         .args(["results", "show", "last", "--store"])
         .arg(&store)

@@ -76,8 +76,8 @@ pub struct DriveAttachArgs {
     /// device.
     #[arg(long, requires = "nbd")]
     no_block: bool,
-    /// Record every request to this new file, for 'trimtab drive replay' and 'trimtab
-    /// drive trace'.
+    /// Record every request to this new file, for 'trimtab drive simulate --trace' and
+    /// 'trimtab drive trace'.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Add a fault to the drive, see below. Repeat for more.

@@ -1,8 +1,9 @@
 //! `trimtab drive simulate`.
 
 use crate::bench::finish;
-use crate::cmd::options::{self, one_of};
+use crate::cmd::options::{self, ReadingArgs, TimingArgs, one_of};
 use crate::drives::simulate::loops::Loops;
+use crate::drives::simulate::traced::TraceInput;
 use crate::drives::simulate::{self, Addresses, Amount, DriveLoad, DriveSimulationPlan};
 use crate::drives::{self, job_file};
 use crate::store::recipe;
@@ -20,8 +21,11 @@ use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::simulate::few;
+use trimtab_sim::simulate::timing::Timing;
+use trimtab_sim::trace::TraceReadOptions;
 use trimtab_sim::workload::jobs::Job;
 use trimtab_sim::workload::synthetic::{Mix, Pattern, RequestSizes, TrimPattern};
+use trimtab_vssd::trace::timing;
 
 /// Arguments of `trimtab drive simulate`.
 #[derive(Debug, clap::Args)]
@@ -45,6 +49,7 @@ Examples:
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload random --trims 10 --json
   trimtab drive simulate --drive nvme-tlc-500gb --capacity 8GiB --workload random --trims 30 --trims-of in-use
   trimtab drive simulate --drive nvme-tlc-500gb --fio jobs.fio --json
+  trimtab drive simulate --drive ./mine.toml --capacity 64GiB --trace msr.csv --volume 1 --fill 90 --trim idle
   trimtab drive simulate --drive mine.toml --workload jesd219        TBW, if mine.toml has an erase_limit
 
 Everything happens in virtual time: the same drive, workload and seed give the same figures on every machine, to the byte. Only\nthe time and the id of the run differ.")]
@@ -58,10 +63,16 @@ pub struct DriveSimulateArgs {
     /// Run the jobs of this fio job file instead of a workload.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "until_written"])]
     fio: Option<PathBuf>,
+    /// Replay this block trace instead of a workload: a recording of 'drive attach
+    /// --record', or another (see --format). Its TRIMs are the host's deletes: the trim
+    /// policy decides when the drive gets them.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "fio", "steady"])]
+    trace: Option<PathBuf>,
     /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, default_value = "random", value_name = "CLASS")]
     data: DataClass,
-    /// Write this much: 1.8TB, or 3x the drive's capacity [default: 3x].
+    /// Write this much: 1.8TB, or 3x the drive's capacity [default: 3x;
+    /// with --trace once through].
     #[arg(long, value_name = "AMOUNT")]
     until_written: Option<Amount>,
     /// Use this trim policy: none, online, batched, adaptive or idle, with settings as in
@@ -69,7 +80,7 @@ pub struct DriveSimulateArgs {
     #[arg(long, value_name = "POLICY")]
     trim: Option<PolicySpec>,
     /// Write this percentage of the drive once, in order, before the workload [default:
-    /// 100; with crystal 0].
+    /// 100; with crystal and --trace 0].
     #[arg(long, value_name = "PERCENT", value_parser = percent_or_none)]
     fill: Option<f64>,
     /// Start in the steady state of random, hot-cold or zipf: fill the drive by about one
@@ -84,6 +95,17 @@ pub struct DriveSimulateArgs {
     seed: u64,
     #[command(flatten)]
     addresses: AddressArgs,
+    #[command(flatten)]
+    traced: TraceArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "With --trace")]
+struct TraceArgs {
+    #[command(flatten)]
+    reading: ReadingArgs,
+    #[command(flatten)]
+    timing: TimingArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -132,6 +154,7 @@ enum WorkloadKind {
     Crystal(Loops),
     Jesd219,
     Jobs(Vec<Job>),
+    Trace(TraceInput),
 }
 
 impl FromStr for WorkloadSpec {
@@ -192,11 +215,22 @@ fn plan(
     spec: &DriveSpec,
     context: &Context,
 ) -> anyhow::Result<DriveSimulationPlan> {
-    let (name, kind) = match &args.fio {
-        Some(path) => {
+    let (reading, timing) = (args.traced.reading.reading(), args.traced.timing.timing());
+    let (name, kind) = match (&args.fio, &args.trace) {
+        (Some(path), _) => {
             (format!("fio:{}", path.display()), WorkloadKind::Jobs(job_file::read(path, context)?))
         }
-        None => (args.workload.text.clone(), args.workload.kind.clone()),
+        (_, Some(path)) => {
+            timing::check(timing, path, &reading)?;
+            args.traced.reading.announce(path, context)?;
+            let trace = TraceInput { path: path.clone(), reading, timing };
+            (format!("trace:{}", path.display()), WorkloadKind::Trace(trace))
+        }
+        _ if reading != TraceReadOptions::default() || timing != Timing::Recorded => {
+            let what = "--format, --volume, --events, --rate and --closed-loop need --trace";
+            return Err(UsageError::new(what).into());
+        }
+        _ => (args.workload.text.clone(), args.workload.kind.clone()),
     };
     let given = &args.addresses;
     let shares = given.reads.is_some() || given.trims.is_some() || given.span.is_some();
@@ -229,6 +263,7 @@ fn plan(
             DriveLoad::Jobs(vec![Job { io_size: Some(bytes), ..job }])
         }
         WorkloadKind::Jobs(jobs) => DriveLoad::Jobs(jobs),
+        WorkloadKind::Trace(trace) => DriveLoad::Trace(trace),
     };
     let filled = matches!(load, DriveLoad::Synthetic(_) | DriveLoad::Jobs(_));
     Ok(DriveSimulationPlan {
@@ -237,9 +272,11 @@ fn plan(
         fill_permille: (args.fill.unwrap_or(if filled { 100.0 } else { 0.0 }) * 10.0).round()
             as u32,
         steady: args.steady,
-        until_written: args
-            .until_written
-            .or((!matches!(load, DriveLoad::Jobs(_))).then_some(UNTIL_WRITTEN)),
+        until_written: args.until_written.or((!matches!(
+            load,
+            DriveLoad::Jobs(_) | DriveLoad::Trace(_)
+        ))
+        .then_some(UNTIL_WRITTEN)),
         trim: args.trim.or(if matches!(load, DriveLoad::Crystal(_)) {
             Some(PolicySpec::None)
         } else {
