@@ -2,7 +2,6 @@
 
 use pyo3::prelude::*;
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -79,14 +78,6 @@ pub fn run<R: Send>(
             Ok(result)
         })
     })
-}
-
-/// Runs short `work` on the calling thread without the GIL; a thread would take longer.
-///
-/// # Errors
-/// A panic of the model.
-pub fn run_here<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> PyResult<R> {
-    py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(stopped)
 }
 
 fn stopped(panic: Box<dyn Any + Send>) -> PyErr {

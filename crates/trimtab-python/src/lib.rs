@@ -9,7 +9,6 @@ mod drive;
 mod plan;
 mod run;
 mod simulate;
-mod ssd;
 mod table;
 mod trace;
 mod values;
@@ -31,7 +30,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<drive::Drive>()?;
     module.add_class::<plan::Plan>()?;
     module.add_class::<run::Run>()?;
-    module.add_class::<ssd::Ssd>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<trace::Trace>()?;
     module.add_function(wrap_pyfunction!(drive::drives, module)?)?;

@@ -18,7 +18,7 @@ use trimtab_sim::trace::{
 use trimtab_study::sweep::short_hash;
 
 /// Kinds of requests by number.
-pub const KINDS: [TraceOpKind; 4] =
+const KINDS: [TraceOpKind; 4] =
     [TraceOpKind::Read, TraceOpKind::Write, TraceOpKind::Trim, TraceOpKind::Flush];
 /// Maximum length of a line.
 const LINE_BYTES_MAX: u64 = 1 << 16;

@@ -136,14 +136,12 @@ class Simulations(unittest.TestCase):
         self.assertNotIn("drive.few-superblocks", codes(trimtab.Drive("intel-x25-m-160gb").change({"capacity": "16GiB"})))
 
     def test_argument_errors_name_the_argument(self):
-        ssd = trimtab.Ssd(small())
+        column = lambda kind, offset: trimtab.Trace([0], kind, offset, [4096])
         for kind, words, call in [
             (TypeError, "-1 is not a whole number", lambda: trimtab.simulate(small(), seed=-1)),
-            (TypeError, "-1 is not a whole number", lambda: ssd.idle(-1)),
-            (TypeError, "-1 is not a whole number", lambda: ssd.submit([1], [0], [4096], depth=-1)),
-            (trimtab.Error, "offset: numbers must be", lambda: ssd.submit([1], [-4096], [4096])),
-            (trimtab.Error, "offset: must hold whole numbers", lambda: ssd.submit([1], [0.5], [4096])),
-            (trimtab.Error, "kind: numbers must be", lambda: ssd.submit([300], [0], [4096])),
+            (trimtab.Error, "offset: numbers must be", lambda: column([1], [-4096])),
+            (trimtab.Error, "offset: must hold whole numbers", lambda: column([1], [0.5])),
+            (trimtab.Error, "kind: numbers must be", lambda: column([300], [0])),
             (trimtab.Error, "cannot read nope.toml", lambda: trimtab.sweep("nope.toml")),
             (trimtab.Error, "cannot read nope.csv", lambda: trimtab.Trace.load("nope.csv")),
             (trimtab.Error, "client: ", lambda: trimtab.sweep(trimtab.Plan(PLAN), client=object())),
@@ -152,18 +150,6 @@ class Simulations(unittest.TestCase):
                 call()
             self.assertIn(words, str(raised.exception))
             self.assertNotIn("\n", str(raised.exception))
-
-    def test_submit_accepts_any_integer_array_and_lists(self):
-        served = [
-            trimtab.Ssd(small()).submit(kind, offset, length, depth=2)[1].tolist()
-            for kind, offset, length in [
-                (np.array([1, 1], np.uint8), np.array([0, 4096], np.uint64), np.array([4096, 4096], np.uint64)),
-                (np.array([1, 1]), np.array([0, 4096]), np.array([4096, 4096], np.int32)),
-                ([1, 1], [0, 4096], [4096, 4096]),
-            ]
-        ]
-        self.assertEqual(served[0], served[1])
-        self.assertEqual(served[0], served[2])
 
     def test_drives_plans_and_traces_can_be_pickled(self):
         again = pickle.loads(pickle.dumps(small()))
@@ -208,25 +194,6 @@ class Simulations(unittest.TestCase):
         self.assertEqual((run.figures, run.id), (again.figures, again.id))
         with self.assertRaises(trimtab.Error):
             trimtab.Trace(at[::-1].copy(), np.ones(n, np.uint8), offset, offset)
-
-    def test_submit_short_batches_equal_one_long_batch(self):
-        n = 10_000
-        kind, offset, length = np.ones(n, np.uint8), np.arange(n, dtype=np.uint64) * np.uint64(4096), np.full(n, 4096, np.uint64)
-        at = np.arange(n, dtype=np.uint64) * np.uint64(20_000)
-        whole = trimtab.Ssd(small()).submit(kind, offset, length, at_ns=at)[1]
-        ssd = trimtab.Ssd(small())
-        before = threading.active_count()
-        parts = [ssd.submit(kind[k : k + 1], offset[k : k + 1], length[k : k + 1], at_ns=at[k : k + 1])[1] for k in range(n)]
-        self.assertEqual(np.concatenate(parts).tolist(), whole.tolist())
-        self.assertEqual(threading.active_count(), before)
-
-    def test_submit_short_batches_start_no_thread(self):
-        script = "import trimtab\nssd = trimtab.Ssd(trimtab.Drive('intel-x25-m-160gb'))\nfor _ in range(50): ssd.submit([1], [0], [4096])\n"
-        if not shutil.which("strace"):
-            skip(self, "strace is not installed")
-        printed = subprocess.run(["strace", "-f", "-c", "-e", "trace=clone3,clone", sys.executable, "-c", script], check=True, capture_output=True, text=True).stderr
-        calls = sum(int(line.split()[3]) for line in printed.splitlines() if line.endswith(("clone", "clone3")))
-        self.assertLess(calls, 50, printed)
 
     def test_simulate_lets_other_threads_run(self):
         ticks, over = [], threading.Event()
@@ -281,43 +248,6 @@ class Twins(unittest.TestCase):
         self.assertIsNone(twin.change({"flash.nand.read_ns": 1}).twin)
         self.assertIsNotNone(twin.change({}).twin)
         self.assertIsNone(small().twin)
-
-
-class Stepwise(unittest.TestCase):
-    def test_submit_sequential_writes_reach_link_or_flash_rate(self):
-        drive = trimtab.Drive("nvme-tlc-500gb")
-        ssd, n = trimtab.Ssd(drive), 4096
-        offset = np.arange(n, dtype=np.uint64) * np.uint64(131_072)
-        begun, done = ssd.submit(np.ones(n, np.uint8), offset, np.full(n, 131_072, np.uint64), depth=32)
-        self.assertTrue((done >= begun).all() and (np.diff(begun.astype(np.int64)) >= 0).all())
-        text = (ROOT / "drives" / "nvme-tlc-500gb.toml").read_text()
-        link = int(re.search(r"^rate_bytes_per_s = ([\d_]+)", text, re.M)[1].replace("_", ""))
-        rate = n * 131_072 / (int(done.max()) / 1e9)
-        self.assertLessEqual(rate, link * 1.001)
-        self.assertGreater(rate, link * 0.2)
-        self.assertEqual(ssd.waf, 1.0)
-
-    def test_copy_is_independent_and_deterministic(self):
-        ssd = trimtab.Ssd(small())
-        kind, offset = np.ones(64, np.uint8), np.arange(64, dtype=np.uint64) * np.uint64(4096)
-        length = np.full(64, 4096, np.uint64)
-        ssd.submit(kind, offset, length)
-        other = ssd.copy()
-        a, b = ssd.submit(kind, offset, length), other.submit(kind, offset, length)
-        self.assertTrue((a[1] == b[1]).all())
-        self.assertEqual(ssd.counters(), other.counters())
-        other.submit(kind, offset, length)
-        self.assertNotEqual(ssd.counters(), other.counters())
-
-    def test_submit_refused_command_names_its_index(self):
-        ssd, one = trimtab.Ssd(small()), np.array([1], np.uint8)
-        for offset, length, said in [(1, 4096, "command 0: range is not a multiple"), (1 << 40, 4096, "goes past the end")]:
-            with self.assertRaises(trimtab.Error) as raised:
-                ssd.submit(one, np.array([offset], np.uint64), np.array([length], np.uint64))
-            self.assertIn(said, str(raised.exception))
-        ssd.idle(1_000_000)
-        with self.assertRaises(trimtab.Error):
-            ssd.submit(one, np.array([0], np.uint64), np.array([4096], np.uint64), at_ns=np.array([5], np.uint64))
 
 
 class Sweeps(unittest.TestCase):

@@ -11,7 +11,7 @@ to the byte on every machine and for any number of threads and workers. Errors a
 the text of the command line.
 """
 
-from ._native import MODEL, Drive, Error, Plan, Run, Ssd, Table, Trace, __version__, drives, simulate
+from ._native import MODEL, Drive, Error, Plan, Run, Table, Trace, __version__, drives, simulate
 from ._sweep import load_plan, manifest, sweep
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "Error",
     "Plan",
     "Run",
-    "Ssd",
     "Table",
     "Trace",
     "__version__",

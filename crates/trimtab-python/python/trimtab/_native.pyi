@@ -17,7 +17,6 @@ __all__ = [
     "MODEL",
     "Plan",
     "Run",
-    "Ssd",
     "Table",
     "Trace",
     "__version__",
@@ -116,36 +115,6 @@ class Trace:
 
         A volume is a number, or device numbers such as ``"8,16"``; events are ``"Q"``, ``"D"`` or ``"C"`` of blkparse."""
     def __len__(self) -> int: ...
-
-@final
-class Ssd:
-    """A modelled drive that the caller controls command by command."""
-
-    def __new__(cls, drive: Drive, seed: int = ...) -> Self: ...
-    def submit(
-        self,
-        kind: _Whole,
-        offset: _Whole,
-        length: _Whole,
-        *,
-        at_ns: _Whole | None = None,
-        depth: int | None = None,
-        data: str = "random",
-    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Submits commands (kinds as in :class:`Trace`) at ``at_ns``, or with ``depth`` in flight. Returns
-        submission and completion times."""
-    def idle(self, until_ns: int) -> None:
-        """Leaves the drive idle until ``until_ns``; it may use the time for background work."""
-    def counters(self) -> dict[str, int]: ...
-    @property
-    def waf(self) -> float | None:
-        """Write amplification so far (flash bytes per host byte)."""
-    @property
-    def now_ns(self) -> int: ...
-    @property
-    def capacity_bytes(self) -> int: ...
-    def copy(self) -> Ssd:
-        """An independent copy of the drive in its current state."""
 
 @final
 class Plan:
