@@ -10,7 +10,7 @@
 //!   in [`Observation::last_trim`]. `None` means failure: the policy keeps the window and
 //!   retries later.
 //! * After [`Action::WaitUntil`] the driver calls again no later than that instant, and
-//!   sooner when something changes (forced trim, shutdown, mains power restored).
+//!   sooner when something changes (forced trim, mains power restored).
 
 mod adaptive;
 mod batched;
@@ -80,8 +80,6 @@ pub struct Observation<'a> {
     pub put_off: bool,
     /// The user requested a trim.
     pub forced: bool,
-    /// The system is shutting down; no later call will follow.
-    pub shutting_down: bool,
     /// Running on battery.
     pub on_battery: bool,
 }
@@ -106,7 +104,6 @@ impl<'a> Observation<'a> {
             last_trim: None,
             put_off: false,
             forced: false,
-            shutting_down: false,
             on_battery: false,
         }
     }

@@ -35,7 +35,7 @@ use trimtab_linux::session::discard_option::DiscardOption;
 use trimtab_linux::session::journal::Journal;
 use trimtab_linux::sys::beneath::{Dir, ResolvedObject};
 use trimtab_linux::trim::resume::state_directory;
-use trimtab_sim::policy::{PolicySpec, Schedule};
+use trimtab_sim::policy::PolicySpec;
 
 const FSTAB: &str = "/etc/fstab";
 const CRYPTTAB: &str = "/etc/crypttab";
@@ -518,13 +518,6 @@ fn units(
             "the services read {DEFAULT_PATH}: start the daemon with trimtab daemon --config {}",
             quoted(&system.config.display().to_string())
         )),
-        PolicySpec::Batched(s) if s.schedule == Schedule::AtShutdown => {
-            remarks.push(
-                "enable trimtab-shutdown.service: systemctl enable --now \
-                trimtab-shutdown.service"
-                    .to_owned(),
-            );
-        }
         _ if own => {
             remarks.push("reload trimtab.service: systemctl reload trimtab.service".to_owned())
         }

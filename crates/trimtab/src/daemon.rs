@@ -56,8 +56,6 @@ const END_PATIENCE: Duration = Duration::from_secs(20);
 pub struct DaemonOptions {
     /// The configuration.
     pub config: PathBuf,
-    /// Only ask every policy once, with the system shutting down.
-    pub shutdown: bool,
 }
 
 /// A thread and its filesystem.
@@ -114,7 +112,6 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
         state: config.state.clone(),
         history: History::new(&config.state),
         accepted: RwLock::new(config.ignore.clone()),
-        shutting_down: options.shutdown,
     };
     Dir::open_or_make(&config.state)
         .with_context(|| format!("cannot make {}", config.state.display()))?;
@@ -132,9 +129,6 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
         wear_read: None,
         ended: UnixStream::pair().context("cannot make a pair of sockets")?,
     };
-    if daemon.options.shutdown {
-        return daemon.shut_down();
-    }
     let _only_one = only_one()?;
     match daemon.common.history.check() {
         Ok(set_aside) => set_aside.iter().for_each(|set_aside| say(set_aside)),
@@ -247,20 +241,6 @@ impl Daemon {
         self.end();
         self.metrics_written = None;
         self.write_metrics();
-        Ok(())
-    }
-
-    /// Asks every policy once, with the system shutting down, one filesystem after the
-    /// other.
-    fn shut_down(&mut self) -> anyhow::Result<()> {
-        for (mount, rule) in self.wanted()? {
-            let control = Arc::new(Control::default());
-            match Task::open(Arc::clone(&self.common), control, rule, &mount.mount_point, mount.id)
-            {
-                Ok(task) => task.run(),
-                Err(error) => say(&format!("{error:#}")),
-            }
-        }
         Ok(())
     }
 

@@ -391,10 +391,7 @@ mod tests {
             device: Some(("sda".into(), DiskStat::default())),
             own: OwnIo::default(),
             cpu: CpuTicks { total: 1000, steal: 0 },
-            processes: BTreeMap::from([(
-                (7, 70),
-                Process { ticks: 10, io_bytes: Some(0) },
-            )]),
+            processes: BTreeMap::from([((7, 70), Process { ticks: 10, io_bytes: Some(0) })]),
             temperatures: Vec::new(),
             throttled: 0,
         }
@@ -439,11 +436,7 @@ mod tests {
         });
         let (_, warnings) = judge(&before, &after, None);
         assert_eq!(warnings[0].code, "interference.other-io");
-        assert!(
-            warnings[0].text.contains("315 MB of 1.05 GB"),
-            "{}",
-            warnings[0].text
-        );
+        assert!(warnings[0].text.contains("315 MB of 1.05 GB"), "{}", warnings[0].text);
         assert_eq!(
             codes(&before, &after, Some(OwnIo { written: Bytes(1000 << 20), ..OwnIo::default() })),
             [""; 0]

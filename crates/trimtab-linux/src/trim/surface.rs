@@ -18,8 +18,6 @@ use trimtab_sim::target::{TrimOutcome, TrimWindow};
 pub struct CallerState {
     /// Bytes written, by the best counter available.
     pub written: Option<Bytes>,
-    /// The system is going down.
-    pub shutting_down: bool,
     /// Running on battery.
     pub on_battery: bool,
 }
@@ -125,7 +123,7 @@ impl Surface for FilesystemSurface<'_> {
         let look = self.fs.look();
         self.account.wait_otherwise = self.account.wait_otherwise.max(look.wait);
         let by_size = self.fs.goes_by_size();
-        let CallerState { written, shutting_down, on_battery } = self.world;
+        let CallerState { written, on_battery } = self.world;
         let layout = self.fs.layout();
         Observation {
             now: unix_now(),
@@ -143,7 +141,6 @@ impl Surface for FilesystemSurface<'_> {
             last_trim: None,
             put_off: false,
             forced: false,
-            shutting_down,
             on_battery,
         }
     }

@@ -68,9 +68,7 @@ impl Policy for AdaptivePolicy {
             self.trigger.fired(observation.now);
         }
         self.pass.request(observation.forced);
-        if !self.pass.forced()
-            && (observation.shutting_down || (observation.on_battery && !self.settings.on_battery))
-        {
+        if !self.pass.forced() && observation.on_battery && !self.settings.on_battery {
             return Action::Nothing;
         }
         let AdaptiveSettings { share_percent, at_most_every, at_least_every, .. } = self.settings;

@@ -11,8 +11,6 @@ pub enum Schedule {
     Every(Nanos),
     /// Every 24 h at this time of day (clock modulo 24 h).
     Nightly(Nanos),
-    /// When the system shuts down.
-    AtShutdown,
 }
 
 /// Settings of [`BatchedPolicy`].
@@ -46,20 +44,13 @@ pub struct BatchedPolicy {
     pass: Pass,
     /// Time of the next pass.
     due: Option<Nanos>,
-    /// The pass of this shutdown has begun.
-    at_shutdown: bool,
 }
 
 impl BatchedPolicy {
     /// Creates the policy with the given state.
     #[must_use]
     pub fn new(settings: BatchedSettings, state: &PolicyState) -> Self {
-        Self {
-            settings,
-            pass: Pass::restore(state),
-            due: state.nanos("batched.due"),
-            at_shutdown: false,
-        }
+        Self { settings, pass: Pass::restore(state), due: state.nanos("batched.due") }
     }
 
     fn due_after(&self, now: Nanos) -> Nanos {
@@ -69,17 +60,12 @@ impl BatchedPolicy {
                 let ahead = (time.0 + DAY.0 - now.0 % DAY.0) % DAY.0;
                 now.saturating_add(Nanos(if ahead == 0 { DAY.0 } else { ahead }))
             }
-            Schedule::AtShutdown => Nanos::MAX,
         }
     }
 
     fn must_start(&mut self, observation: &Observation<'_>) -> bool {
         let due = *self.due.get_or_insert(self.due_after(observation.now));
-        let last_chance = observation.shutting_down
-            && self.settings.schedule == Schedule::AtShutdown
-            && !self.at_shutdown;
-        self.at_shutdown = observation.shutting_down && (self.at_shutdown || last_chance);
-        observation.now >= due || last_chance
+        observation.now >= due
     }
 }
 
@@ -98,14 +84,9 @@ impl Policy for BatchedPolicy {
             self.pass.start();
             self.due = Some(self.due_after(observation.now));
         }
-        if observation.shutting_down && !self.at_shutdown && !self.pass.forced() {
-            // A pass in progress resumes after the restart.
-            return Action::Nothing;
-        }
-        self.pass.drive(observation, self.settings.min_extent).unwrap_or(match self.due {
-            Some(due) if due != Nanos::MAX => Action::WaitUntil(due),
-            _ => Action::Nothing,
-        })
+        self.pass
+            .drive(observation, self.settings.min_extent)
+            .unwrap_or(self.due.map_or(Action::Nothing, Action::WaitUntil))
     }
 
     fn pass(&self) -> &Pass {

@@ -181,7 +181,7 @@ impl Driver {
     }
 
     /// Makes the policy due at once because something changed.
-    pub const fn stir(&mut self) {
+    const fn stir(&mut self) {
         self.ask_at = Some(Nanos::ZERO);
     }
 

@@ -475,9 +475,7 @@ impl Policy for IdlePolicy {
             self.begin(observation.now);
         }
         self.pass.request(observation.forced);
-        if observation.shutting_down
-            || (observation.on_battery && !self.settings.on_battery && !self.pass.forced())
-        {
+        if observation.on_battery && !self.settings.on_battery && !self.pass.forced() {
             // A pass in progress resumes later.
             return Action::Nothing;
         }

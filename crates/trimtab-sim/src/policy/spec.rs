@@ -81,7 +81,6 @@ impl PolicySpec {
             Self::Batched(settings) => match settings.schedule {
                 Schedule::Every(every) => every,
                 Schedule::Nightly(_) => DAY,
-                Schedule::AtShutdown => Nanos::MAX,
             },
             Self::Adaptive(settings) => settings.at_least_every,
             Self::Idle(settings) => settings.at_least_every,
@@ -126,7 +125,6 @@ impl PolicySpec {
             Self::Batched(s) => Some(match s.schedule {
                 Schedule::Every(period) => ("every", exact(period)),
                 Schedule::Nightly(time) => ("nightly", exact(time)),
-                Schedule::AtShutdown => ("shutdown", "yes".to_string()),
             }),
             _ => None,
         };
@@ -209,18 +207,16 @@ fn set_schedule(
     schedule: &mut Schedule,
     given: &mut GivenSettings<'_>,
 ) -> Result<(), SettingError> {
-    let (mut every, mut nightly, mut shutdown) = (Nanos::ZERO, Nanos::ZERO, false);
+    let (mut every, mut nightly) = (Nanos::ZERO, Nanos::ZERO);
     let is_given = [
         given.set("every", Setting::Time(&mut every, PERIOD))?,
         given.set("nightly", Setting::Time(&mut nightly, TIME_OF_DAY))?,
-        given.set("shutdown", Setting::Flag(&mut shutdown))?,
     ];
     *schedule = match is_given {
-        [true, false, false] => Schedule::Every(every),
-        [false, true, false] => Schedule::Nightly(nightly),
-        [false, false, true] if shutdown => Schedule::AtShutdown,
-        [false, false, _] => *schedule,
-        _ => return Err(given.wrong("every", "only one of every, nightly, shutdown can be given")),
+        [true, false] => Schedule::Every(every),
+        [false, true] => Schedule::Nightly(nightly),
+        [false, false] => *schedule,
+        _ => return Err(given.wrong("every", "only one of every and nightly can be given")),
     };
     Ok(())
 }
@@ -243,7 +239,7 @@ impl FromStr for PolicySpec {
     type Err = SettingError;
 
     /// Parses `NAME[:KEY=VALUE]…`: `none`, `batched:every=24h`, `batched:nightly=3h`,
-    /// `batched:shutdown`, `adaptive:share=50%`, `idle:budget=2ms:patience=10s`.
+    /// `adaptive:share=50%`, `idle:budget=2ms:patience=10s`.
     fn from_str(text: &str) -> Result<Self, SettingError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let unknown = || {
@@ -267,7 +263,7 @@ mod tests {
             "batched",
             "batched:every=1d",
             "batched:nightly=3h",
-            "batched:shutdown=yes:battery=yes",
+            "batched:battery=yes",
             "adaptive:share=50%:at-least=3d",
             "idle:budget=2500us:patience=10s:piece-max=1048576",
         ] {
@@ -292,7 +288,6 @@ mod tests {
                     "every=3660d",
                     "nightly=0s",
                     "nightly=86399s",
-                    "shutdown=yes",
                     "min-extent=4096",
                     "battery=yes",
                 ][..],
@@ -347,8 +342,8 @@ mod tests {
             }
         }
         for (text, same) in [
-            ("batched:shutdown=no", "batched"),
-            ("batched:shutdown", "batched:shutdown=yes"),
+            ("batched:battery=no", "batched"),
+            ("batched:battery", "batched:battery=yes"),
             ("idle:battery=off", "idle"),
         ] {
             assert_eq!(text.parse::<PolicySpec>(), same.parse(), "{text}");
@@ -404,7 +399,7 @@ mod tests {
             (
                 "batched:share=1%",
                 "batched:share: trim policy batched has no setting 'share'; known \
-                    settings: every, nightly, shutdown, min-",
+                    settings: every, nightly, min-",
             ),
             ("idle:polll=1s", "did you mean 'poll'?"),
             ("adaptive:share=lots", "75%"),
@@ -424,7 +419,7 @@ mod tests {
             ("batched:every=-1s", "such as 5ms"),
             ("batched:every=inf", "such as 5ms"),
             ("batched:nightly=25h", "is not from 0s to"),
-            ("batched:every=1d:nightly=3h", "only one of every, nightly, shutdown"),
+            ("batched:every=1d:nightly=3h", "only one of every and nightly"),
             ("batched:battery=maybe", "neither yes nor no"),
             ("batched:min-extent=-1", "such as 4096"),
             ("batched:min-extent=9999PB", "is not from 0 to 1PiB"),

@@ -81,7 +81,6 @@ struct ObservedVolume<D> {
     volume: Volume<D>,
     windows: Vec<TrimWindow>,
     counter_step: Bytes,
-    shutting_down: bool,
 }
 
 impl<D: Device> Surface for ObservedVolume<D> {
@@ -99,7 +98,6 @@ impl<D: Device> Surface for ObservedVolume<D> {
             in_flight: foreground.in_flight,
             idle_since: foreground.idle_since,
             foreground_wait_max: foreground.wait_max,
-            shutting_down: self.shutting_down,
             ..Observation::of(self.volume.now(), &self.windows)
         }
     }
@@ -117,12 +115,7 @@ impl<D: Device> SteeredVolume<D> {
     pub fn new(volume: Volume<D>, policy: Box<dyn Policy>, counter_step: Bytes) -> Self {
         let windows = volume.trim_windows();
         let taken = discards(&volume);
-        let surface = ObservedVolume {
-            volume,
-            windows,
-            counter_step: counter_step.max(Bytes(1)),
-            shutting_down: false,
-        };
+        let surface = ObservedVolume { volume, windows, counter_step: counter_step.max(Bytes(1)) };
         Self {
             driver: driver(policy),
             surface,
@@ -148,10 +141,9 @@ impl<D: Device> SteeredVolume<D> {
     where
         D: Clone,
     {
-        let surface = ObservedVolume { shutting_down: false, ..self.surface.clone() };
         Self {
             driver: driver(policy),
-            surface,
+            surface: self.surface.clone(),
             sent: self.sent,
             last_start: self.last_start,
             log: TrimLog::default(),
@@ -182,21 +174,6 @@ impl<D: Device> SteeredVolume<D> {
     /// True if a trim of the policy or an online discard is in progress.
     pub fn trimming(&self) -> bool {
         self.volume().trimming() || self.volume().discarding()
-    }
-
-    /// Shuts the system down; the policy acts for the last time.
-    pub fn shut_down(&mut self) {
-        self.surface.shutting_down = true;
-        self.driver.stir();
-        loop {
-            self.poll();
-            if !self.surface.volume.trimming() {
-                break;
-            }
-            self.surface.volume.on_any().await_trim(Nanos::MAX);
-        }
-        self.surface.shutting_down = false;
-        self.driver.stir();
     }
 
     /// Calls the policy if it is due, and starts its request.
@@ -461,17 +438,12 @@ mod tests {
     }
 
     #[test]
-    fn user_and_shutdown_trims_are_done() {
+    fn forced_trim_is_done() {
         let mut target = steered("none", 0, 0);
         target.idle_until(Nanos::from_secs(100));
         assert_eq!(target.log().trims, 0);
         target.force();
         target.idle_until(Nanos::from_secs(200));
-        assert_eq!(target.log().sent.bytes.0, target.volume().space.free() * BLOCK);
-        let mut target = steered("batched:shutdown", 0, 0);
-        target.idle_until(Nanos::from_secs(100));
-        assert_eq!(target.log().trims, 0);
-        target.shut_down();
         assert_eq!(target.log().sent.bytes.0, target.volume().space.free() * BLOCK);
     }
 }

@@ -89,7 +89,6 @@ impl SmallDrive {
                     Schedule::Every(period) => Schedule::Every(self.sooner(period)),
                     // The hour of the day is meaningless when a day lasts minutes.
                     Schedule::Nightly(_) => Schedule::Every(self.sooner(DAY)),
-                    Schedule::AtShutdown => Schedule::AtShutdown,
                 },
                 ..settings
             }),

@@ -42,9 +42,6 @@ pub struct DaemonArgs {
     /// Check the configuration and exit.
     #[arg(long)]
     check: bool,
-    /// Trim what is configured for shutdown, and exit.
-    #[arg(long, conflicts_with = "check")]
-    shutdown: bool,
 }
 
 impl DaemonArgs {
@@ -87,7 +84,7 @@ pub fn run(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
     }
     refuse_unusable(args)?;
     Config::read(&args.config).map_err(|e| UsageError::new(e.to_string()))?;
-    daemon::run(DaemonOptions { config: args.config.clone(), shutdown: args.shutdown })?;
+    daemon::run(DaemonOptions { config: args.config.clone() })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -56,8 +56,6 @@ pub struct TaskContext {
     pub history: History,
     /// Findings of the doctor that the configuration accepts.
     pub accepted: RwLock<Vec<AcceptedFinding>>,
-    /// The system is shutting down: each policy is asked once, with this information.
-    pub shutting_down: bool,
 }
 
 /// One filesystem.
@@ -246,9 +244,6 @@ impl Task {
                 TaskStep::Sleep => self.control.sleep(Duration::MAX),
                 TaskStep::Over(why) => break why,
             }
-            if self.common.shutting_down && !self.driver.running() {
-                break "the system is shutting down".to_owned();
-            }
         };
         if self.driver.running() && self.started.is_some() {
             self.end_pass(PassEnd::Stopped(why));
@@ -271,7 +266,7 @@ impl Task {
         let world = self.world();
         let forced = self.control.take_forced();
         if let Some(until) = self.hold {
-            if !forced && !world.shutting_down && unix_now() < until {
+            if !forced && unix_now() < until {
                 return TaskStep::Until(until);
             }
             self.hold = None;
@@ -310,12 +305,6 @@ impl Task {
         }
         let next = match action {
             Action::Trim(request) => self.trim(world, request),
-            Action::WaitUntil(instant) if self.common.shutting_down => {
-                TaskStep::Over(format!("waits until {}", instant.0 / 1_000_000_000))
-            }
-            Action::Nothing if self.common.shutting_down => {
-                TaskStep::Over("nothing to do".to_owned())
-            }
             Action::WaitUntil(instant) => TaskStep::Until(instant),
             Action::Nothing => TaskStep::Sleep,
         };
@@ -377,7 +366,6 @@ impl Task {
     fn world(&mut self) -> CallerState {
         CallerState {
             written: self.counter.read(self.fs.root()),
-            shutting_down: self.common.shutting_down,
             on_battery: on_battery(self.fs.root()) == Some(true),
         }
     }

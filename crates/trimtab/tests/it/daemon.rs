@@ -623,25 +623,6 @@ fn daemon_survives_removal_of_drive_during_pass() {
 }
 
 #[test]
-fn daemon_shutdown_trims_shutdown_filesystems_only() {
-    let _one = ONE.lock();
-    let (Some(at_shutdown), Some(weekly)) =
-        (LoopMount::new("ext4", 256, "nodiscard"), LoopMount::new("ext4", 256, "nodiscard"))
-    else {
-        return skip("root, loop devices and mkfs");
-    };
-    let set = Set::new();
-    let config = set.config(
-        &(rule(&at_shutdown.path(), "batched:shutdown") + &rule(&weekly.path(), "batched")),
-    );
-    let (first, second) =
-        (Meter::start(&at_shutdown.path()).unwrap(), Meter::start(&weekly.path()).unwrap());
-    set.command(&["daemon", "--shutdown", "--config"]).arg(&config).assert().success();
-    assert!(sent(&first) > 200 << 20);
-    assert_eq!(sent(&second), 0);
-}
-
-#[test]
 fn daemon_config_error_names_line_and_key() {
     let set = Set::new();
     let one_line = || predicate::str::contains("\n").count(1);

@@ -379,10 +379,7 @@ fn daemon_lines_have_time_unless_journal_adds_it() {
         let file = std::fs::File::create(dir.path().join("log")).unwrap();
         let stat = rustix::fs::fstat(&file).unwrap();
         let mut command = process();
-        command
-            .args(["daemon", "--shutdown", "--config"])
-            .arg(&config)
-            .env("TRIMTAB_RUNTIME_DIR", dir.path());
+        command.args(["daemon", "--config"]).arg(&config).env("TRIMTAB_RUNTIME_DIR", dir.path());
         // As systemd sets it: for this standard error, or inherited and naming another
         // file.
         let inode = if journal { stat.st_ino } else { stat.st_ino + 1 };
@@ -390,8 +387,14 @@ fn daemon_lines_have_time_unless_journal_adds_it() {
             .env("JOURNAL_STREAM", format!("{}:{inode}", stat.st_dev))
             .stderr(file)
             .stdout(Stdio::null());
-        assert!(command.status().unwrap().success());
-        std::fs::read_to_string(dir.path().join("log")).unwrap()
+        let mut daemon = command.spawn().unwrap();
+        let log = || std::fs::read_to_string(dir.path().join("log")).unwrap();
+        while log().is_empty() && daemon.try_wait().unwrap().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+        log()
     };
     let own = lines(false);
     assert!(

@@ -49,7 +49,6 @@ pub(super) struct Rig {
     pub(super) passes: Vec<u64>,
     pub(super) written_at_pass: Vec<u64>,
     pub(super) forced: bool,
-    pub(super) shutting_down: bool,
     pub(super) commands: u64,
     /// Factor between reported and actual free space.
     pub(super) scale: u64,
@@ -93,7 +92,6 @@ impl Rig {
             passes: Vec::new(),
             written_at_pass: Vec::new(),
             forced: false,
-            shutting_down: false,
             commands: 0,
             scale: 1,
             device_max: u64::MAX,
@@ -139,7 +137,6 @@ impl Rig {
             foreground_wait_max: self.wait_max.take().map(Nanos),
             last_trim: outcome.as_ref(),
             forced: core::mem::take(&mut self.forced),
-            shutting_down: self.shutting_down,
             ..Observation::of(Nanos(self.now), &self.windows)
         };
         policy.decide(&observation)

@@ -1,4 +1,4 @@
-//! Start of passes: by bytes written, on a schedule, at shutdown.
+//! Start of passes: by bytes written, on a schedule.
 
 use super::build;
 use super::rig::*;
@@ -106,25 +106,6 @@ fn nightly_runs_at_its_hour_and_catches_up() {
 }
 
 #[test]
-fn at_shutdown_trims_once_and_timer_never_delays_it() {
-    for (text, passes) in [
-        ("batched:shutdown", 1),
-        ("batched:every=1s", 0),
-        ("adaptive", 0),
-        ("idle", 0),
-        ("none", 0),
-    ] {
-        let mut rig = Rig::new(2, Bytes::MAX, CHEAP, 1);
-        let mut policy = build(text);
-        rig.decide(&mut *policy);
-        rig.shutting_down = true;
-        rig.now = 10 * S;
-        rig.run(&mut *policy, 20 * S);
-        assert_eq!(rig.passes.len(), passes, "{text}");
-    }
-}
-
-#[test]
 fn adaptive_keeps_minimum_interval_after_restart() {
     let spec: PolicySpec = "adaptive:at-most=1h:at-least=10h".parse().unwrap();
     let mut rig = Rig::new(1, Bytes::MAX, CHEAP, 1);
@@ -160,5 +141,4 @@ fn untouched_full_filesystem_is_left_alone() {
         matches!(policy.decide(&observation(3, 1512)), Action::Trim(_)),
         "all free space was written"
     );
-    assert_eq!(build("batched:shutdown").decide(&observation(1, 0)), Action::Nothing);
 }
