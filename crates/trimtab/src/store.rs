@@ -160,10 +160,17 @@ impl Store {
         // EXTRA also syncs the directory after removing the journal: a completed save
         // survives a power cut.
         self.connection.pragma_update(None, "synchronous", "EXTRA")?;
-        if version(&self.connection)? == VERSION
-            && application_id(&self.connection)? == APPLICATION_ID
-        {
-            return Ok(Ok(()));
+        let other = |found: i64| {
+            StoreError::Other(format!(
+                "store {} has version {found}, and this trimtab reads version {VERSION}; use \
+                    the trimtab that made it, or move it away and a new one is made",
+                self.path.display()
+            ))
+        };
+        let checked = |found| if found == VERSION { Ok(()) } else { Err(other(found)) };
+        // A user who may not write still learns the version.
+        if application_id(&self.connection)? == APPLICATION_ID {
+            return Ok(checked(version(&self.connection)?));
         }
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -172,15 +179,7 @@ impl Store {
         let tables: i64 =
             transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         if application == APPLICATION_ID {
-            let other = || {
-                StoreError::Other(format!(
-                    "store {} has version {found}, and this trimtab reads version \
-                        {VERSION}; use the trimtab that made it, or move it away and a new \
-                        one is made",
-                    self.path.display()
-                ))
-            };
-            return Ok(if found == VERSION { Ok(()) } else { Err(other()) });
+            return Ok(checked(found));
         }
         if application != 0 || found != 0 || tables != 0 {
             return Ok(Err(StoreError::Foreign(self.path.clone())));

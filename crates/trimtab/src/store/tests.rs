@@ -187,6 +187,9 @@ fn store_of_another_version_is_refused_unchanged() {
         store.connection.pragma_update(None, "user_version", other).unwrap();
         drop(store);
         let before = fs::read(&path).unwrap();
+        // Reading the version needs no lock, as for a user who may not write.
+        let writer = Connection::open(&path).unwrap();
+        writer.execute_batch("BEGIN IMMEDIATE").unwrap();
         let refused = message(Store::create_or_open(&path).unwrap_err());
         assert!(
             refused.contains(&format!(
