@@ -1,7 +1,7 @@
 //! Settings of other programs that delete or discard data, for one drive.
 
 use crate::drives::below::UnderlyingDrive;
-use crate::drives::{self, Drive, Source, twins};
+use crate::drives::{self, Drive, Source, SourceKind, twins};
 use crate::history::events::{EventFilter, Events, HistoryEvent};
 use crate::target_spec::TargetSpec;
 use crate::trim::harm::harm;
@@ -10,10 +10,12 @@ use serde::Serialize;
 use trimtab_drive::spec::{DriveSpec, Trim};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::doctor::discards_online;
 use trimtab_linux::host::Place;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::error::{of_named, one_line};
+use trimtab_linux::session::journal::is_denied;
 use trimtab_sim::analysis::student::t_quantile;
 
 const MIB: u64 = 1 << 20;
@@ -29,6 +31,8 @@ pub struct Program {
     pub title: &'static str,
     /// The extent that it frees at once by default, in bytes.
     extent: u64,
+    /// Its deletions send TRIM only on a filesystem with the option discard.
+    pub needs_option: bool,
     /// Names of its settings, and the rules for them.
     knobs: &'static [(&'static str, Rule)],
     /// Conditions for an effect.
@@ -46,9 +50,9 @@ enum Rule {
     Longest(u64),
     /// The shortest extent with an effect, but not below this default.
     Shortest(u64),
-    /// Words for on and off: on if TRIM of an extent of this length takes the accepted
-    /// time.
-    Switch([&'static str; 2], u64),
+    /// Words for on and off: on if TRIM of the longest extent that stays in force takes
+    /// the accepted time.
+    Switch([&'static str; 2]),
     /// This value, for this reason.
     Fixed(&'static str, &'static str),
 }
@@ -60,12 +64,15 @@ pub const PROGRAMS: &[(&str, Program)] = &[
         Program {
             title: "RocksDB",
             extent: 64 * MIB,
+            needs_option: true,
             knobs: &[
                 ("rate_bytes_per_sec", Rule::Rate),
                 ("bytes_max_delete_chunk", Rule::Longest(64 * MIB)),
             ],
-            note: "arguments of NewSstFileManager; deletions send TRIM only on a filesystem that is \
-                    mounted with the option discard",
+            note: "arguments of NewSstFileManager; while deleted files take more than \
+                    max_trash_db_ratio (0.25) of the database, RocksDB deletes at once, without \
+                    the rate; deletions send TRIM only on a filesystem that is mounted with the \
+                    option discard",
             sources: &["https://github.com/facebook/rocksdb/wiki/Slow-Deletion"],
         },
     ),
@@ -74,19 +81,23 @@ pub const PROGRAMS: &[(&str, Program)] = &[
         Program {
             title: "Pebble",
             extent: 2 * MIB,
+            needs_option: true,
             knobs: &[("TargetByteDeletionRate", Rule::Rate)],
-            note: "an option of Open, DeletionPacing.BaselineRate since 2025; deletions send TRIM \
-                    only on a filesystem that is mounted with the option discard",
-            sources: &["https://pkg.go.dev/github.com/cockroachdb/pebble#Options"],
+            note: "an option of Open in releases to v2.1; later versions have the function \
+                    DeletionPacing.BaselineRate instead; deletions send TRIM only on a filesystem \
+                    that is mounted with the option discard",
+            sources: &["https://pkg.go.dev/github.com/cockroachdb/pebble/v2#Options"],
         },
     ),
     (
         "ceph",
         Program {
             title: "Ceph BlueStore",
-            extent: 4096,
+            // Objects of RBD, RGW and CephFS are this long by default.
+            extent: 4 * MIB,
+            needs_option: false,
             knobs: &[
-                ("bdev_enable_discard", Rule::Switch(["true", "false"], 4096)),
+                ("bdev_enable_discard", Rule::Switch(["true", "false"])),
                 (
                     "bdev_async_discard_threads",
                     Rule::Fixed("1", "0 would discard inside the transaction"),
@@ -101,8 +112,9 @@ pub const PROGRAMS: &[(&str, Program)] = &[
         Program {
             title: "OpenZFS",
             extent: 128 * MIB,
+            needs_option: false,
             knobs: &[
-                ("autotrim", Rule::Switch(["on", "off"], 32_768)),
+                ("autotrim", Rule::Switch(["on", "off"])),
                 ("zpool trim -r", Rule::Rate),
                 ("zfs_trim_extent_bytes_max", Rule::Longest(128 * MIB)),
                 ("zfs_trim_extent_bytes_min", Rule::Shortest(32_768)),
@@ -120,6 +132,7 @@ pub const PROGRAMS: &[(&str, Program)] = &[
         Program {
             title: "fstrim",
             extent: 128 * MIB,
+            needs_option: false,
             knobs: &[
                 ("--minimum", Rule::Shortest(0)),
                 ("queue/discard_max_bytes", Rule::Longest(1 << 31)),
@@ -165,10 +178,15 @@ struct Pass {
 }
 
 impl Pass {
-    /// Upper bound for TRIM of one extent: a command takes no longer than a longer one.
-    fn seconds_max(&self, bytes: u64) -> f64 {
-        let command = self.sent_bytes as f64 / self.sent_commands.max(1) as f64;
-        self.request_seconds * command.max(bytes as f64) / self.sent_bytes as f64
+    /// Mean length of a command.
+    fn command_bytes(&self) -> f64 {
+        self.sent_bytes as f64 / self.sent_commands.max(1) as f64
+    }
+
+    /// TRIM of one extent. For one shorter than the mean command, that of the command, an
+    /// upper bound: a command takes no longer than a longer one.
+    fn seconds(&self, bytes: u64) -> f64 {
+        self.request_seconds * self.command_bytes().max(bytes as f64) / self.sent_bytes as f64
     }
 }
 
@@ -200,6 +218,12 @@ pub struct Evidence {
     kind: &'static str,
     /// The evidence in words.
     pub text: String,
+    /// The cost of TRIM is typical of the class, not known for this drive.
+    is_assumed: bool,
+    /// The mounted filesystem discards deleted files at once.
+    pub discards_online: Option<bool>,
+    /// Bytes a second that the drive's link moves, if a specification states it.
+    link_bytes_per_s: Option<u64>,
     /// The drive accepts TRIM.
     takes_trim: bool,
     /// Discards that are shorter have no effect.
@@ -264,6 +288,12 @@ impl Evidence {
                 "not measured; {} accepts discards of {granularity} to {longest} B (kernel)",
                 top.node()
             ),
+            is_assumed: false,
+            discards_online: place
+                .mount
+                .as_ref()
+                .map(|mount| discards_online(&root, mount, &place.stack)),
+            link_bytes_per_s: None,
             takes_trim: granularity > 0 && longest > 0,
             granularity_bytes: granularity,
             costs: Vec::new(),
@@ -276,15 +306,18 @@ impl Evidence {
         }
         let passes = place.mount.as_ref().map_or_else(Vec::new, |mount| {
             passes(&mount.mount_point, context).unwrap_or_else(|error| {
-                context.remark(&format!("no earlier trims: {}", one_line(&error)));
+                let why = one_line(&error);
+                let why = if is_denied(&error) { "run with sudo" } else { &why };
+                context.remark(&format!("earlier trims cannot be read: {why}"));
                 Vec::new()
             })
         });
         if !passes.is_empty() {
             let text = format!(
-                "{} complete trims in the history, which sent {} in {:.3} s of requests; space \
+                "{} complete trim{} in the history, which sent {} in {:.3} s of requests; space \
                     freed for long may cost less TRIM than files just deleted",
                 passes.len(),
+                if passes.len() == 1 { "" } else { "s" },
                 Bytes(passes.iter().map(|pass| pass.sent_bytes).sum()),
                 passes.iter().map(|pass| pass.request_seconds).sum::<f64>()
             );
@@ -298,7 +331,8 @@ impl Evidence {
             let mut text = known.text;
             notes.into_iter().flatten().for_each(|note| text += &format!("; {note}"));
             let granularity_bytes = known.granularity_bytes.max(granularity);
-            return Ok(Self { text, granularity_bytes, ..known });
+            let discards_online = kernel.discards_online;
+            return Ok(Self { text, granularity_bytes, discards_online, ..known });
         }
         let measure = Some(match &place.mount {
             Some(mount) => format!("sudo trimtab trim {}", mount.mount_point.display()),
@@ -321,6 +355,7 @@ impl Evidence {
         });
         let kind = if drive.twin.is_some() { "twin" } else { "specification" };
         let source = drive.source_of("flash.trim.command_ns");
+        let is_assumed = source.is_none_or(|source| source.kind == SourceKind::Assumed);
         let source = source.map_or_else(|| "assumed".to_owned(), Source::shown);
         let text = match (&drive.spec.name, costs.len()) {
             (name, 0) => format!("the drive '{name}' accepts no TRIM"),
@@ -330,6 +365,9 @@ impl Evidence {
         Self {
             kind,
             text,
+            is_assumed,
+            discards_online: None,
+            link_bytes_per_s: Some(drive.spec.interface.rate_bytes_per_s),
             takes_trim: !costs.is_empty(),
             granularity_bytes: granularity,
             costs,
@@ -341,16 +379,17 @@ impl Evidence {
     /// Applies `figure` to the seconds that TRIM of an extent takes by its length: one
     /// value for each pass or specification.
     fn each<T>(&self, figure: impl Fn(&dyn Fn(u64) -> f64) -> T) -> Vec<T> {
-        let of_pass = |pass: &Pass| figure(&|bytes| pass.seconds_max(bytes));
+        let of_pass = |pass: &Pass| figure(&|bytes| pass.seconds(bytes));
         let of_cost = |cost: &TrimCost| figure(&|bytes| cost.seconds(bytes));
         let passes = self.passes.iter().map(of_pass);
         passes.chain(self.costs.iter().map(of_cost)).collect()
     }
 
-    /// The figure of the drive's own specification, with the interval of all; or the mean
-    /// of the passes with its interval (95 %). `None` if nothing is measured.
-    fn figure(&self, figure: impl Fn(&dyn Fn(u64) -> f64) -> f64) -> Option<Figure> {
-        let all = self.each(figure);
+    /// Seconds of TRIM of an extent: by the drive's own specification, with the interval of
+    /// all; or the mean of the passes with its interval (95 %). `None` if nothing is
+    /// measured.
+    fn seconds(&self, bytes: u64) -> Option<Figure> {
+        let all = self.each(|seconds| seconds(bytes));
         let first = *all.first()?;
         if self.passes.is_empty() {
             return Some(Figure(first, span(&all)));
@@ -358,9 +397,15 @@ impl Evidence {
         let n = all.len() as f64;
         let mean = all.iter().sum::<f64>() / n;
         let variance = all.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        let half = || t_quantile(0.975, n - 1.0) * (variance / n).sqrt();
-        let interval = (all.len() > 1).then(half).map(|h| [(mean - h).max(0.0), mean + h]);
+        // On a log scale, so that both ends are positive.
+        let half = || (t_quantile(0.975, n - 1.0) * (variance / n).sqrt() / mean).exp();
+        let interval = (all.len() > 1).then(half).map(|factor| [mean / factor, mean * factor]);
         Some(Figure(mean, interval))
+    }
+
+    /// The time of such an extent is an upper bound: the commands measured were longer.
+    fn is_bound(&self, bytes: u64) -> bool {
+        self.passes.iter().any(|pass| pass.command_bytes() > bytes as f64)
     }
 
     /// The longest power of two from 1 MiB to `most` whose TRIM takes at most `wait_s`: in
@@ -377,10 +422,6 @@ impl Evidence {
         (value > 0.0).then(|| Figure(value, span(&all)))
     }
 
-    fn seconds(&self, bytes: u64) -> Option<f64> {
-        self.figure(|seconds| seconds(bytes)).map(|figure| figure.0)
-    }
-
     /// The settings of a program.
     pub fn settings(&self, program: &Program, limits: Limits) -> Vec<Setting> {
         program.knobs.iter().map(|knob| self.setting(knob, program, limits)).collect()
@@ -393,10 +434,15 @@ impl Evidence {
         limits: Limits,
     ) -> Setting {
         let (share, wait_s) = (limits.share_percent / 100.0, limits.wait_ns as f64 / 1e9);
+        let takes = |bytes: u64| {
+            let most = if self.is_bound(bytes) { "at most " } else { "" };
+            self.seconds(bytes).map(|Figure(s, _)| format!("{most}{}", Nanos((s * 1e9) as u64)))
+        };
+        let assumed = if self.is_assumed { "assumed: " } else { "" };
         let of_extent = |bytes: u64| {
-            self.seconds(bytes).map_or_else(
+            takes(bytes).map_or_else(
                 || "not measured".to_owned(),
-                |s| format!("TRIM of {} B takes {}", grouped(bytes), Nanos((s * 1e9) as u64)),
+                |time| format!("{assumed}TRIM of {} B takes {time}", grouped(bytes)),
             )
         };
         let whole = |figure: Figure| {
@@ -412,33 +458,57 @@ impl Evidence {
         let unknown = (None, None);
         let ((value, interval), unit, why) = match *rule {
             _ if !self.takes_trim => match *rule {
-                Rule::Switch([_, off], _) => ((Some(off.into()), None), "", "no TRIM".to_owned()),
+                Rule::Switch([_, off]) => ((Some(off.into()), None), "", "no TRIM".to_owned()),
                 _ => (unknown, "", "no TRIM: nothing to limit".to_owned()),
             },
             Rule::Rate => {
-                let extent = program.extent;
-                // A drive that trims in no time needs no limit.
-                let rate = self
-                    .figure(|seconds| share * extent as f64 / seconds(extent))
-                    .filter(|rate| rate.0.is_finite());
-                (rate.map_or(unknown, rounded), "B/s", of_extent(extent))
+                let rate = |seconds: f64| share * program.extent as f64 / seconds;
+                let time = self.seconds(program.extent);
+                let slowest = time.as_ref().map(|Figure(s, ends)| ends.map_or(*s, |ends| ends[1]));
+                let link = self.link_bytes_per_s.map_or(f64::INFINITY, |link| link as f64);
+                let why = of_extent(program.extent);
+                if slowest.is_some_and(|seconds| rate(seconds) >= link) {
+                    (unknown, "", format!("no limit needed; {why}"))
+                } else {
+                    let of = |Figure(s, ends): Figure| {
+                        Figure(rate(s), ends.map(|[low, high]| [rate(high), rate(low)]))
+                    };
+                    (time.map_or(unknown, |time| rounded(of(time))), "B/s", why)
+                }
             }
             Rule::Longest(most) => {
                 let longest = self.longest(most, wait_s);
-                let why = match (&longest, self.seconds(MIB)) {
+                let why = match (&longest, takes(program.extent)) {
                     (Some(figure), _) => of_extent(figure.0 as u64),
-                    (None, Some(_)) => format!("{}: too long", of_extent(MIB)),
+                    (None, Some(_)) if self.is_bound(MIB) => of_extent(MIB),
+                    (None, Some(time)) => {
+                        let default = program.extent / MIB;
+                        format!("{}: too long; default {default} MiB: {time}", of_extent(MIB))
+                    }
                     (None, None) => "not measured".to_owned(),
                 };
                 (longest.map_or(unknown, whole), "B", why)
             }
             Rule::Shortest(default) => {
-                let value = Some(self.granularity_bytes.max(default).into());
-                let why = format!("the drive ignores less than {} B", self.granularity_bytes);
-                ((value, None), "B", why)
+                let unit = self.granularity_bytes;
+                let shown = grouped(unit);
+                let why = if unit < default {
+                    format!("{}'s default; the drive's unit of {shown} B is smaller", program.title)
+                } else {
+                    format!("the drive ignores less than {shown} B")
+                };
+                ((Some(unit.max(default).into()), None), "B", why)
             }
-            Rule::Switch([on, off], extent) => {
-                let word = self.seconds(extent).map(|s| if s <= wait_s { on } else { off });
+            Rule::Switch([on, off]) => {
+                let settable = program.knobs.iter().find_map(|(_, rule)| match rule {
+                    Rule::Longest(most) => Some(self.longest(*most, wait_s)?.0 as u64),
+                    _ => None,
+                });
+                let extent = settable.unwrap_or(program.extent);
+                let word = self.seconds(extent).and_then(|Figure(s, _)| match s <= wait_s {
+                    true => Some(on),
+                    false => (!self.is_bound(extent)).then_some(off),
+                });
                 ((word.map(Into::into), None), "", of_extent(extent))
             }
             Rule::Fixed(value, why) => ((Some(value.into()), None), "", why.to_owned()),

@@ -59,6 +59,8 @@ struct Report<'a> {
     target: &'a str,
     settings: Vec<Setting>,
     limits: Limits,
+    /// A reason why the settings have no effect.
+    caution: Option<String>,
     evidence: Evidence,
     note: &'a str,
     sources: &'a [&'a str],
@@ -75,6 +77,10 @@ pub fn run(args: &AdviseArgs, context: &Context) -> anyhow::Result<ExitCode> {
         target: &args.target,
         settings: evidence.settings(&args.program, limits),
         limits,
+        caution: (args.program.needs_option && evidence.discards_online == Some(false)).then(|| {
+            let path = &args.target;
+            format!("{path} is on a filesystem without the option discard: these settings change no TRIM")
+        }),
         evidence,
         note: args.program.note,
         sources: args.program.sources,
@@ -112,5 +118,7 @@ fn text(report: &Report<'_>) -> String {
     lines.extend(report.evidence.measure.iter().map(|command| format!("Measure it: {command}")));
     lines.push(format!("Note: {}.", report.note));
     lines.extend(report.sources.iter().map(|source| format!("Source: {source}")));
-    on_screen(&table) + "\n" + &lines.iter().map(|line| prose(line)).collect::<String>()
+    let caution =
+        report.caution.iter().map(|text| prose(&format!("{text}.")) + "\n").collect::<String>();
+    caution + &on_screen(&table) + "\n" + &lines.iter().map(|line| prose(line)).collect::<String>()
 }

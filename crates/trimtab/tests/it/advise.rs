@@ -52,6 +52,13 @@ fn trim_ns(file: &str, bytes: u64) -> f64 {
     (whole + bytes * of("gb_ns", 1_000_000) / 1_000_000_000) as f64
 }
 
+/// Bytes a second that the drive's link moves.
+fn link(file: &str) -> f64 {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    let rate = &text.parse::<toml::Table>().unwrap()["interface"]["rate_bytes_per_s"];
+    rate.as_integer().unwrap() as f64
+}
+
 /// The largest power of two from 1 MiB to `most` whose TRIM takes at most `wait_ns`.
 fn longest(file: &str, most: u64, wait_ns: f64) -> Value {
     let lengths = (20..=most.ilog2()).map(|power| 1 << power);
@@ -65,29 +72,41 @@ fn longest(file: &str, most: u64, wait_ns: f64) -> Value {
 fn numbers_follow_from_the_specification() {
     for drive in ["sata-tlc-500gb", "intel-x25-m-160gb", "nvme-tlc-500gb", "crucial-m4-128gb"] {
         let (named, file) = (format!("drive:{drive}"), format!("../../drives/{drive}.toml"));
-        let rate = |share: f64, extent: u64| share * extent as f64 / (trim_ns(&file, extent) / 1e9);
+        let limited = |document: &Value, name: &str, share: f64, extent: u64| {
+            let rate = share * extent as f64 / (trim_ns(&file, extent) / 1e9);
+            let limit = setting(document, name);
+            if rate < link(&file) {
+                leads(&limit["value"], rate, 0);
+                assert_eq!(limit["unit"], "B/s");
+            } else {
+                assert_eq!(limit["value"], Value::Null, "{drive} {name}");
+                assert!(limit["why"].as_str().unwrap().starts_with("no limit needed; "), "{limit}");
+            }
+        };
         let rocksdb = of_drive(&named, "rocksdb", &["--share", "2%", "--wait", "6ms"]);
-        let limit = setting(&rocksdb, "rate_bytes_per_sec");
-        leads(&limit["value"], rate(0.02, 64 * MIB), 0);
-        assert_eq!(limit["unit"], "B/s");
+        limited(&rocksdb, "rate_bytes_per_sec", 0.02, 64 * MIB);
         assert_eq!(
             setting(&rocksdb, "bytes_max_delete_chunk")["value"],
             longest(&file, 64 * MIB, 6e6),
             "{drive}"
         );
         let pebble = of_drive(&named, "pebble", &[]);
-        leads(&setting(&pebble, "TargetByteDeletionRate")["value"], rate(0.05, 2 * MIB), 0);
+        limited(&pebble, "TargetByteDeletionRate", 0.05, 2 * MIB);
         let zfs = of_drive(&named, "zfs", &["--wait", "2ms"]);
-        leads(&setting(&zfs, "zpool trim -r")["value"], rate(0.05, 128 * MIB), 0);
+        limited(&zfs, "zpool trim -r", 0.05, 128 * MIB);
         assert_eq!(
             setting(&zfs, "zfs_trim_extent_bytes_max")["value"],
             longest(&file, 128 * MIB, 2e6)
         );
-        assert_eq!(setting(&zfs, "zfs_trim_extent_bytes_min")["value"], json!(32_768));
-        let autotrim = if trim_ns(&file, 32_768) <= 2e6 { "on" } else { "off" };
+        let shortest = setting(&zfs, "zfs_trim_extent_bytes_min");
+        assert_eq!(shortest["value"], json!(32_768));
+        let why = "OpenZFS's default; the drive's unit of 4,096 B is smaller";
+        assert_eq!(shortest["why"], why);
+        // Cost rises with the length, so one of these lengths fits if 1 MiB does.
+        let autotrim = if trim_ns(&file, MIB) <= 2e6 { "on" } else { "off" };
         assert_eq!(setting(&zfs, "autotrim")["value"], json!(autotrim), "{drive}");
         let ceph = of_drive(&named, "ceph", &["--wait", "2ms"]);
-        let discard = if trim_ns(&file, 4096) <= 2e6 { "true" } else { "false" };
+        let discard = if trim_ns(&file, 4 * MIB) <= 2e6 { "true" } else { "false" };
         assert_eq!(setting(&ceph, "bdev_enable_discard")["value"], json!(discard));
         let fstrim = of_drive(&named, "fstrim", &[]);
         assert_eq!(setting(&fstrim, "--minimum")["value"], json!(4096));
@@ -100,6 +119,10 @@ fn numbers_follow_from_the_specification() {
     let x25 = |wait| of_drive("drive:intel-x25-m-160gb", "zfs", &["--wait", wait]);
     let autotrim = ["4ms", "5ms"].map(|wait| setting(&x25(wait), "autotrim")["value"].clone());
     assert_eq!(autotrim, ["off", "on"]);
+    let longest = x25("4ms");
+    let why = setting(&longest, "zfs_trim_extent_bytes_max")["why"].as_str().unwrap();
+    assert!(why.starts_with("assumed: TRIM of 1,048,576 B takes 4.8"), "{why}");
+    assert!(why.contains(" ms: too long; default 128 MiB: "), "{why}");
 }
 
 #[test]
@@ -156,6 +179,10 @@ fn filesystem_is_not_measured_until_it_was_trimmed() {
     for one in before["settings"].as_array().unwrap() {
         assert_eq!((&one["value"], &one["interval"]), (&Value::Null, &Value::Null), "{one:#}");
     }
+    let caution = "without the option discard: these settings change no TRIM";
+    assert!(before["caution"].as_str().unwrap().contains(caution), "{before:#}");
+    let zfs = advise(&mut command(&["advise", "--for", "zfs"]));
+    assert_eq!(zfs["caution"], Value::Null, "autotrim sends its own TRIM");
     command(&["advise", "--for", "rocksdb"])
         .assert()
         .success()
@@ -168,7 +195,7 @@ fn filesystem_is_not_measured_until_it_was_trimmed() {
     let fstrim = advise(&mut command(&["advise", "--for", "fstrim"]));
     assert_eq!(setting(&fstrim, "--minimum")["value"], json!(granularity));
 
-    let mut rates = Vec::new();
+    let mut times = Vec::new();
     for number in 0..3 {
         let data = mount.path().join("data");
         fs::write(&data, vec![1; 64 << 20]).unwrap();
@@ -177,6 +204,8 @@ fn filesystem_is_not_measured_until_it_was_trimmed() {
         command(&["trim"]).assert().success();
         let after = advise(&mut command(&["advise", "--for", "rocksdb"]));
         assert_eq!(after["evidence"]["kind"], "passes", "{after:#}");
+        let plural = if number == 0 { "1 complete trim in" } else { " complete trims in" };
+        assert!(after["evidence"]["text"].as_str().unwrap().contains(plural), "{after:#}");
         let output = command(&["history", "--json"]).output().unwrap().stdout;
         let history: Value = serde_json::from_slice(&output).unwrap();
         let event = &history["events"][number];
@@ -185,22 +214,30 @@ fn filesystem_is_not_measured_until_it_was_trimmed() {
         assert!(seconds > 0.0 && seconds <= number_of("seconds"));
         // A shorter command takes no longer than the mean one.
         let extent = (sent / number_of("sent_commands")).max((64 * MIB) as f64);
-        rates.push(0.05 * (64 * MIB) as f64 / (seconds * extent / sent));
+        times.push(seconds * extent / sent);
         let limit = setting(&after, "rate_bytes_per_sec");
-        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-        leads(&limit["value"], mean, 0);
-        // Student's t for 95 %, from a table.
-        let t = [f64::NAN, 12.706_204_736, 4.302_652_730][rates.len() - 1];
-        let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>()
-            / (rates.len() as f64 - 1.0);
-        let half = t * (variance / rates.len() as f64).sqrt();
-        if rates.len() == 1 {
+        let (n, share) = (times.len() as f64, 0.05 * (64 * MIB) as f64);
+        let mean = times.iter().sum::<f64>() / n;
+        leads(&limit["value"], share / mean, 0);
+        // The drive is busy for the share of the time at this rate. Student's t for 95 %, from a
+        // table.
+        let t = [f64::NAN, 12.706_204_736, 4.302_652_730][times.len() - 1];
+        let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        let half = t * (variance / n).sqrt() / mean;
+        if times.len() == 1 {
             assert_eq!(limit["interval"], Value::Null, "one trim gives no interval");
         } else {
-            leads(&limit["interval"][0], (mean - half).max(0.0), 0);
-            leads(&limit["interval"][1], mean + half, 1);
+            leads(&limit["interval"][0], share / (mean.ln() + half).exp(), 0);
+            leads(&limit["interval"][1], share / (mean.ln() - half).exp(), 1);
         }
     }
+    // Nothing is known about an extent that is shorter than all commands, if they took longer
+    // than the accepted time.
+    let ceph = advise(&mut command(&["advise", "--for", "ceph", "--wait", "1ns"]));
+    let discard = setting(&ceph, "bdev_enable_discard");
+    assert_eq!(discard["value"], Value::Null, "{ceph:#}");
+    let why = discard["why"].as_str().unwrap();
+    assert!(why.starts_with("TRIM of 4,194,304 B takes at most "), "{why}");
 }
 
 #[test]
