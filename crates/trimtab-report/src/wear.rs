@@ -11,6 +11,10 @@ use trimtab_sim::analysis::compare::SAME_WITHIN;
 
 const LABEL_COLUMNS: usize = 22;
 const DAYS_OF_YEAR: f64 = 365.0;
+/// No longer life is worth a number.
+const YEARS_MAX: f64 = 100.0;
+/// The largest percentage that NVMe, ATA and SCSI can report stands for more, too.
+const USED_MAX: u64 = 255;
 
 /// One block of lines per drive.
 pub fn text(drives: &[DriveWear], width: Option<usize>) -> String {
@@ -49,7 +53,10 @@ fn lines(drive: &DriveWear) -> Vec<(&'static str, String)> {
         lines.push(("rated life used", used(drive)));
         lines.push((
             "life left",
-            drive.life_left.as_ref().map_or_else(|| unknown_life(drive), life_left),
+            drive.life_left.as_ref().map_or_else(
+                || unknown_life(drive),
+                |left| life_left(left, drive.since.as_ref().and_then(|since| since.days)),
+            ),
         ));
     }
     lines.extend(drive.since.as_ref().map(|since| ("since", changes(since))));
@@ -94,6 +101,7 @@ fn ratio(waf: &Waf) -> String {
 
 fn used(drive: &DriveWear) -> String {
     match (drive.used_percent, &drive.used_source, drive.used_is_standard) {
+        (Some(USED_MAX), Some(source), Some(true)) => format!("{USED_MAX} % or more ({source})"),
         (Some(percent), Some(source), Some(true)) => format!("{percent} % ({source})"),
         (Some(percent), Some(source), _) => {
             format!("{percent} % on the vendor's own scale ({source})")
@@ -121,10 +129,16 @@ fn unknown_life(drive: &DriveWear) -> String {
     }
 }
 
-fn life_left(left: &LifeLeft) -> String {
-    let at = format!("at the present rate of {}", left.basis);
+/// Life left, from a rate over this many days.
+fn life_left(left: &LifeLeft, days: Option<f64>) -> String {
+    let window = days.map_or_else(String::new, |days| match days < 10.0 {
+        true => format!(" of the last {}", time(days)),
+        false => format!(" of the last {days:.0} days"),
+    });
+    let at = format!("at the rate of {}{window}", left.basis);
     match (left.days, left.high_days) {
         (Some(0.0), _) => "none: the rated life is used up".to_owned(),
+        _ if left.low_days > YEARS_MAX * DAYS_OF_YEAR => format!("{} {at}", time(left.low_days)),
         (Some(days), Some(high)) => {
             format!("{} ({} to {}) {at}", time(days), time(left.low_days), time(high))
         }
@@ -133,10 +147,12 @@ fn life_left(left: &LifeLeft) -> String {
     }
 }
 
-/// Days, or years from two years on.
+/// Days, or years from two years on, up to a limit.
 pub(crate) fn time(days: f64) -> String {
     if days < 2.0 * DAYS_OF_YEAR {
         format!("{} days", three_digits(days))
+    } else if days > YEARS_MAX * DAYS_OF_YEAR {
+        format!("more than {YEARS_MAX} years")
     } else {
         format!("{} years", three_digits(days / DAYS_OF_YEAR))
     }

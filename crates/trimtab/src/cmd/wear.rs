@@ -202,16 +202,18 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let mut is_kept = true;
     // A user who may not access the readings keeps none.
     let mut complain_of_history = |what: &str, error: &anyhow::Error| {
-        let text = format!("{what}: {}", one_line(error));
         if journal::is_denied(error) {
-            return context.remark(&text);
+            return context.remark("the readings belong to root: run with sudo");
         }
         is_kept = false;
-        output::complain(&text);
+        output::complain(&format!("{what}: {}", one_line(error)));
     };
     let mut history = opened.unwrap_or_else(|error| {
         let path = state_directory().join(history::FILE);
-        let what = format!("no reading is kept until you move '{}' away", path.display());
+        let what = match error.downcast_ref::<std::io::Error>() {
+            Some(_) => "no reading is kept".to_owned(),
+            None => format!("no reading is kept until you move '{}' away", path.display()),
+        };
         complain_of_history(&what, &error);
         None
     });

@@ -89,6 +89,10 @@ fn apply_undo_and_history_without_root_advise_sudo() {
             .unwrap()
             .contains("the history belongs to root: run with sudo")
     );
+    let mut wear = as_user(VICTIM, &program, home.path());
+    let output = wear.env("TRIMTAB_STATE_DIR", state.path()).arg("wear").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "the readings belong to root: run with sudo\n");
 }
 
 #[test]

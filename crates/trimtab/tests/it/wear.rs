@@ -134,6 +134,33 @@ fn wear_before_gives_the_present_rate_and_the_warranty() {
     assert!(String::from_utf8(wrong(&other, &now)).unwrap().contains("another drive"));
 }
 
+/// One step of NAND writes a day, and 1 % used for 100,010: at least 98 * 50,005 / 1.1 days.
+#[test]
+fn wear_caps_life_left_and_names_its_window() {
+    let files = Files::new();
+    let before = files.add("before.json", sata(1, 10, 100_000, 1).to_string());
+    let now = files.add("now.json", sata(11, 20, 100_010, 1).to_string());
+    let said =
+        "life left             more than 100 years at the rate of NAND writes of the last 10 days";
+    let mut wear = trimtab();
+    wear.args(["wear", "--before"]).arg(&before).arg("--from").arg(&now);
+    wear.assert().success().stdout(contains(said));
+}
+
+/// NVM Express Base Specification, SMART log: 255 stands for more, too.
+#[test]
+fn wear_of_255_percent_may_be_more() {
+    let files = Files::new();
+    for (percent, said) in
+        [(254, "used       254 % (NVMe"), (255, "used       255 % or more (NVMe")]
+    {
+        let document = json!({ "device": { "protocol": "NVMe" }, "model_name": "Example NVMe",
+            "nvme_smart_health_information_log": { "percentage_used": percent, "data_units_written": 1000 } });
+        let file = files.add("a.json", document.to_string());
+        trimtab().args(["wear", "--from"]).arg(&file).assert().success().stdout(contains(said));
+    }
+}
+
 #[test]
 fn wear_of_a_hard_disk_is_no_error() {
     let document = json!({ "smartctl": { "exit_status": 64 }, "device": { "protocol": "ATA" }, "model_name": "Example Disk", "rotation_rate": 7200,
