@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use trimtab_drive::discards::Amount;
+use trimtab_drive::units::Nanos;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::plain;
 use trimtab_linux::sys::beneath::Dir;
@@ -58,6 +59,8 @@ pub struct Figures {
     /// Time since which the daemon knows the filesystem under this policy, in seconds
     /// since 1970; `None` if it is not trimmed.
     pub first_seen_unix_s: Option<u64>,
+    /// Longest time between two passes that the policy plans; `None` if it plans none.
+    pub interval: Option<Nanos>,
     /// A pass is in progress.
     pub running: bool,
     /// The filesystem does not answer.
@@ -84,7 +87,7 @@ const VERDICT: [Metric<Figures>; 1] = [(
     |f| f.verdict.as_ref().map(|_| 1.0),
 )];
 
-const METRICS: [Metric<Figures>; 14] = [
+const METRICS: [Metric<Figures>; 15] = [
     (
         "trimtab_filesystem_answers",
         "gauge",
@@ -140,6 +143,12 @@ const METRICS: [Metric<Figures>; 14] = [
         "Time since which the daemon knows the filesystem under this policy.",
         |f| f.first_seen_unix_s.map(|s| s as f64),
     ),
+    (
+        "trimtab_pass_interval_seconds",
+        "gauge",
+        "Longest time between two passes that the policy plans.",
+        |f| f.interval.map(Nanos::as_secs_f64),
+    ),
     ("trimtab_pass_running", "gauge", "1 while a pass is in progress.", |f| {
         Some(f64::from(u8::from(f.running)))
     }),
@@ -180,6 +189,9 @@ pub(crate) fn of_table<T>(
                 .iter()
                 .map(|(key, value)| format!("{key}=\"{}\"", escaped(value)))
                 .collect();
+            // A sum of fractions has digits without meaning. Whole numbers stay exact.
+            let whole = value.fract() == 0.0;
+            let value = if whole { value } else { (value * 1e6).round() / 1e6 };
             let _ = writeln!(text, "{name}{{{}}} {value}", labels.join(","));
         }
     }
@@ -231,7 +243,14 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    directory.try_to_make(name).with_context(|| format!("cannot write '{}'", path.display()))
+    let cannot = || format!("cannot write '{}'", path.display());
+    let stat = rustix::fs::fstat(&directory).with_context(cannot)?;
+    if stat.st_uid != 0 {
+        let what = format!("{}: its directory belongs to uid {}", cannot(), stat.st_uid);
+        let hint = "trimtab.service has no right to write there; chown it to root";
+        return Err(UsageError::missing(what).hint(hint).into());
+    }
+    directory.try_to_make(name).with_context(cannot)
 }
 
 /// Writes the file atomically: the exporter never sees half of it.
@@ -286,6 +305,39 @@ mod tests {
         let labels =
             r#"mountpoint="/a",fstype="",policy="",verdict="blocked",layers="dm-0 home [crypt]""#;
         assert_eq!(samples, [format!("trimtab_doctor_verdict{{{labels}}} 1")]);
+    }
+
+    #[test]
+    fn render_rounds_fractions_and_keeps_whole_numbers() {
+        let figures = Figures {
+            trimming_seconds: 0.1 + 0.2,
+            sent: Amount::new(1, (1 << 53) - 1),
+            interval: Some(Nanos::from_secs(604_800)),
+            ..Figures::default()
+        };
+        let text = render(&[figures]);
+        for (name, value) in [
+            ("trimming_seconds_total", "0.3"),
+            ("sent_bytes_total", "9007199254740991"),
+            ("pass_interval_seconds", "604800"),
+        ] {
+            let sample =
+                format!("\ntrimtab_{name}{{mountpoint=\"\",fstype=\"\",policy=\"\"}} {value}\n");
+            assert!(text.contains(&sample), "{sample}: {text}");
+        }
+    }
+
+    #[test]
+    fn check_refuses_directory_of_another_user() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.prom");
+        check(&path).unwrap();
+        std::os::unix::fs::chown(directory.path(), Some(65_534), None).unwrap();
+        let error = format!("{:#}", check(&path).unwrap_err());
+        assert!(error.contains("belongs to uid 65534") && error.contains("chown"), "{error}");
     }
 
     #[test]

@@ -138,6 +138,7 @@ impl Task {
             fs_type: fs.mount().fs_type.clone(),
             policy: rule.policy.name().to_owned(),
             verdict: verdict.clone(),
+            interval: Some(rule.policy.period()).filter(|period| *period != Nanos::MAX),
             ..Figures::default()
         };
         let obstacle = fs.obstacle();

@@ -711,6 +711,8 @@ fn last_pass_metric_is_known_after_a_restart() {
     daemon.signal(Signal::USR1);
     daemon.wait_for("pass complete");
     let known = last_pass(1).unwrap();
+    let interval = sample("trimtab_pass_interval_seconds", 1).unwrap();
+    assert!(interval.ends_with(" 604800"), "every 7 days: {interval}");
     assert!(known.rsplit(' ').next().unwrap().parse::<u64>().unwrap() > 1_600_000_000, "{known}");
     daemon.end();
     fs::remove_file(set.directory.path().join("trimtab.prom")).unwrap();
