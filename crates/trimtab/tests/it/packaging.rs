@@ -234,6 +234,22 @@ fn trim_works_with_the_capabilities_of_the_unit() {
     }
 }
 
+#[test]
+fn daemon_check_without_proc_names_proc() {
+    let _guard = crate::support::makes_namespaces();
+    if !have_tool("unshare") || !crate::support::have_root() {
+        return skip("unshare and root");
+    }
+    let script = "mount -t tmpfs none /proc && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]);
+    command.arg(program()).args(["daemon", "--check", "--config"]);
+    let output = command.arg(packaging().join("trimtab.toml")).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("/proc is not mounted"), "{said}");
+    assert!(said.lines().count() == 1 && !said.contains("apply"), "{said}");
+}
+
 /// systemd's `RestrictSUIDSGID=yes` answers openat2 with ENOSYS.
 #[test]
 fn daemon_check_without_openat2_finds_its_records() {

@@ -246,7 +246,13 @@ impl ResolvedObject {
             )?);
         }
         let path = format!("/proc/self/fd/{}", self.object.as_raw_fd());
-        Ok(rustix::fs::open(path, flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?)
+        let flags = flags | OFlags::NOCTTY | OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
+            Errno::NOENT if !Path::new("/proc/self").exists() => {
+                io::Error::other("/proc is not mounted")
+            }
+            errno => errno.into(),
+        })
     }
 
     /// Current path of the object, with all links resolved.
