@@ -24,3 +24,6 @@ uninstall:
 	rm -rf $(ROOT)/share/trimtab
 	rm -f $(ROOT)/share/man/man1/trimtab.1 $(ROOT)/share/man/man1/trimtab-*.1
 	if cmp -s packaging/trimtab.toml $(CONFIG); then rm -f $(CONFIG); fi
+	cd $(ROOT)/share && rmdir -p $(foreach pair,$(COMPLETIONS),$(dir $(lastword $(subst :, ,$(pair))))) 2>/dev/null || :
+	cd $(ROOT)/lib && rmdir -p systemd/system 2>/dev/null || :
+	rmdir $(dir $(CONFIG)) 2>/dev/null || :

@@ -204,6 +204,15 @@ fn rpm_marks_configuration_and_requires_nothing() {
             && !scripts.contains(" start "),
         "{scripts}"
     );
+    let (_, removal) = scripts.split_once("preuninstall scriptlet (using /bin/sh):\n").unwrap();
+    let (removal, _) = removal.split_once("\npostuninstall").unwrap();
+    let ran = |versions_left: &str| {
+        let script = format!("systemctl() {{ echo \"$*\"; }}\n{removal}");
+        run(Command::new("sh").args(["-c", &script, "sh", versions_left]))
+    };
+    assert!(ran("0").starts_with("--no-reload disable --now trimtab.service\n"), "{}", ran("0"));
+    assert!(ran("0").contains("stop trimtab-trim@*.timer trimtab-trim@*.service"), "{}", ran("0"));
+    assert_eq!(ran("1"), "", "an upgrade leaves the units enabled");
 }
 
 #[test]

@@ -124,6 +124,11 @@ fn make_uninstall_removes_installed_files() {
     make("install");
     make("uninstall");
     assert_eq!(installed(image.path()), BTreeSet::new());
+    let mut find = Command::new("find");
+    find.arg(image.path()).args(["-type", "d", "-empty", "-printf", "%P\n"]);
+    let left = String::from_utf8(find.output().unwrap().stdout).unwrap();
+    let left: BTreeSet<&str> = left.lines().collect();
+    assert_eq!(left, BTreeSet::from(["etc", "opt/t/bin", "opt/t/lib", "opt/t/share/man/man1"]));
 }
 
 #[test]
