@@ -468,9 +468,7 @@ fn precondition<T>(
     let SimulationLoad::Synthetic(addresses) = &plan.load else {
         return Err(refused("the workload is not random, hot-cold or zipf"));
     };
-    let collection = Collection::of(spec, plan.data).ok_or_else(|| {
-        refused("it is a disk, compresses these data, or writes past a full SLC cache")
-    })?;
+    let collection = Collection::of(spec, plan.data).map_err(refused)?;
     let settings = settings_of(spec, plan, addresses, Limit::Stream);
     let mapped = filled.max(Bytes(settings.span));
     let order = Preconditioning::new(settings, mapped, &collection, plan.seed);

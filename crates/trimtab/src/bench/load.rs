@@ -61,24 +61,35 @@ impl BenchLoadArgs {
         })
     }
 
+    /// The collection of a drive of `spec`.
+    fn collection(&self, spec: Option<&DriveSpec>) -> Result<Collection, UsageError> {
+        let target = &self.target;
+        let Some(spec) = spec else {
+            let problem = format!("the spare space of {target} is not known");
+            return Err(UsageError::new(problem)
+                .hint("give it in percent of the capacity, as in --precondition steady:7%"));
+        };
+        Collection::of(spec, self.data).map_err(|problem| {
+            UsageError::new(format!("{target} cannot start steady: {problem}"))
+                .hint("write several drive capacities, as in --precondition 3x")
+        })
+    }
+
     /// The order of writes that leaves `target`, on a drive of `spec`, in steady state, if
     /// asked for.
     ///
     /// # Errors
-    /// The spare space is not known, or less than an operation.
+    /// The steady state is not known, or the spare space less than an operation.
     fn order(
         &self,
         size: Bytes,
         spec: Option<&DriveSpec>,
     ) -> Result<Option<Preconditioning>, UsageError> {
         let Some(LoadPreconditioning::Steady(spare)) = self.precondition else { return Ok(None) };
-        let collection = spare
-            .map(|spare| Collection::with_spare(size, spare))
-            .or_else(|| Collection::of(spec?, self.data))
-            .ok_or_else(|| {
-                UsageError::new(format!("the spare space of {} is not known", self.target))
-                    .hint("give it in percent of the capacity, as in --precondition steady:7%")
-            })?;
+        let collection = match spare {
+            Some(spare) => Collection::with_spare(size, spare),
+            None => self.collection(spec)?,
+        };
         let settings = SyntheticSettings {
             pattern: Pattern::Uniform,
             mix: Mix::default(),

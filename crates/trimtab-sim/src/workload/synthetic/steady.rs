@@ -62,20 +62,24 @@ impl Collection {
         Self { room, superblock, unit: Bytes(1), victims, separate: false }
     }
 
-    /// The collection of a drive for data of `class`. `None` for a disk, if the drive
-    /// compresses them, and for an SLC cache that writes bypass when it is full: its data
-    /// are of unknown age.
-    #[must_use]
-    pub fn of(spec: &DriveSpec, class: DataClass) -> Option<Self> {
-        let flash = spec.flash()?;
-        let layout = SsdLayout::new(spec, flash).ok()?;
+    /// The collection of a drive for data of `class`.
+    ///
+    /// # Errors
+    /// The reason why its steady state is unknown: a disk, compressed data, or an SLC cache
+    /// that writes bypass when it is full, whose data are of unknown age.
+    pub fn of(spec: &DriveSpec, class: DataClass) -> Result<Self, &'static str> {
+        let flash = spec.flash().ok_or("it is a disk")?;
+        let layout = SsdLayout::new(spec, flash).map_err(|_| "its specification is impossible")?;
         let bypassed =
             flash.slc_cache.as_ref().is_some_and(|slc| slc.when_full == SlcFull::WriteDirect);
-        if bypassed || (flash.compression.is_some() && class != DataClass::Random) {
-            return None;
+        if bypassed {
+            return Err("it writes past its SLC cache when that is full");
+        }
+        if flash.compression.is_some() && class != DataClass::Random {
+            return Err("it compresses these data");
         }
         let superblock = layout.unit_bytes * u64::from(layout.superblock_slots / layout.unit_slots);
-        Some(Self {
+        Ok(Self {
             room: layout.bytes_before_collection(flash),
             // Groups of dies are written in turn.
             superblock: Bytes(superblock * u64::from(layout.groups)),
@@ -510,7 +514,7 @@ mod tests {
         let (mut wrong, mut compared) = (Vec::new(), 0);
         for drive in shipped::drives() {
             let random = drive.spec.flash().is_some_and(|f| f.ftl.victim == VictimPolicy::Random);
-            if !random && Collection::of(&drive.spec, DataClass::Random).is_some() {
+            if !random && Collection::of(&drive.spec, DataClass::Random).is_ok() {
                 let spec = small(drive.spec);
                 for pattern in [Pattern::Uniform, HOT_COLD, ZIPF] {
                     compare(&spec, pattern, &mut wrong);
