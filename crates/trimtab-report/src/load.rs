@@ -19,6 +19,9 @@ pub const KNEE_RATE: &str = "knee.offered";
 /// Name of the share of the closed loop's rate at the knee.
 pub const KNEE_PERCENT: &str = "knee.percent";
 
+/// Code of the warning that the target changed while it was measured.
+pub const CHANGED: &str = "load.changed";
+
 /// The steps and the knee of a run.
 #[must_use]
 pub fn section(run: &Run) -> Section {
@@ -50,8 +53,10 @@ pub fn section(run: &Run) -> Section {
             of(5),
         ]);
     }
-    let mut steps = table.rows.iter().filter_map(|row| row[0].split('.').next());
-    let lowest = steps.find(|step| step.starts_with("load-")).unwrap_or("the lowest load");
+    let steps = table.rows.iter().filter_map(|row| row[0].split('.').next());
+    let mut steps = steps.filter(|step| step.starts_with("load-"));
+    let lowest = steps.next().unwrap_or("the lowest load");
+    let highest: Option<u32> = steps.next_back().and_then(|step| step[5..].parse().ok());
     let rule =
         format!("the lowest offered load whose p99 exceeds {LATENCY_KNEE} times that of {lowest}");
     let mixed = if reads > 0.0 && reads < 1.0 { " of reads and writes" } else { "" };
@@ -68,7 +73,19 @@ pub fn section(run: &Run) -> Section {
                 three_digits(rate)
             )
         }
-        _ => format!("No knee in these steps ({rule})."),
+        _ if run.warnings.iter().any(|warning| warning.code == CHANGED) => {
+            "No knee is stated: the target changed while it was measured.".to_owned()
+        }
+        _ => match highest {
+            Some(percent) => format!(
+                "No step is a knee ({rule}): the knee lies above {percent} % of the closed loop's \
+                 rate; try --steps {},{percent},{},{}.",
+                &lowest[5..],
+                percent + 10,
+                percent + 20
+            ),
+            None => format!("No knee in these steps ({rule})."),
+        },
     };
     Section::new(TITLE, vec![SectionBlock::Table(table), SectionBlock::Text(knee)])
 }

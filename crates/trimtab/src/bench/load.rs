@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use std::process::ExitCode;
 use trimtab_drive::model;
 use trimtab_drive::spec::DriveSpec;
-use trimtab_drive::units::{Bytes, Nanos};
+use trimtab_drive::units::{Bytes, Nanos, three_digits};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::memory;
 use trimtab_linux::output::Context;
@@ -24,7 +24,7 @@ use trimtab_sim::run::{Better, Field, Metric, Run, Severity, Unit, Warning};
 use trimtab_sim::runner::{RunEnd, RunOutcome, jobs};
 use trimtab_sim::target::Clock as _;
 use trimtab_sim::target::drive::DriveTarget;
-use trimtab_sim::workload::jobs::load::{CLOSED, LoadSettings};
+use trimtab_sim::workload::jobs::load::{CLOSED, CLOSED_AGAIN, LoadSettings};
 use trimtab_sim::workload::jobs::{Job, JobAddresses, JobMix, depth_max, written_max};
 use trimtab_sim::workload::synthetic::{
     Collection, Mix, Pattern, Preconditioning, SETTLING, SyntheticSettings,
@@ -37,6 +37,8 @@ const PAUSE: Nanos = Nanos::from_secs(60);
 const P99: &str = jobs::FIGURES[4];
 /// A target is saturated if it completes a smaller share of the operations offered.
 const SATURATED: f64 = 0.95;
+/// A target whose closed loop changes by a larger share has no knee.
+const CHANGED: f64 = 0.2;
 
 impl BenchLoadArgs {
     fn precondition(&self, size: Bytes) -> Option<Job> {
@@ -185,8 +187,8 @@ impl<'a> LoadTarget<'a> {
         Ok(None)
     }
 
-    /// Runs the closed loop and then the steps: the jobs, their outcome and the rate of the
-    /// closed loop.
+    /// Runs the closed loop, the steps and the closed loop again: the jobs, their outcome and
+    /// the rate of the first closed loop.
     fn measure(
         &mut self,
         settings: &LoadSettings,
@@ -194,10 +196,9 @@ impl<'a> LoadTarget<'a> {
     ) -> anyhow::Result<(Vec<Job>, RunOutcome, f64)> {
         let mut jobs = vec![settings.closed_loop()];
         let mut outcome = self.run(&jobs, watch)?;
-        let metrics = jobs::metrics(&jobs, &outcome.recorded.phases);
-        let rates = metrics.iter().filter(|figure| figure.name.ends_with(jobs::RATE));
-        let max: f64 = rates.map(|figure| figure.samples[0]).sum();
-        let steps = settings.steps(max);
+        let max = rate_of(CLOSED, &jobs::metrics(&jobs, &outcome.recorded.phases));
+        let mut steps = settings.steps(max);
+        steps.push(settings.closed_again());
         if outcome.end == RunEnd::Complete && max > 0.0 {
             let open = self.run(&steps, watch)?;
             outcome.recorded.phases.extend(open.recorded.phases);
@@ -250,9 +251,18 @@ fn first_screen(run: &Run) -> Document {
     document
 }
 
-/// The closed loop and the steps, at an unknown rate.
+/// Both closed loops and the steps, at an unknown rate.
 fn all_jobs(settings: &LoadSettings) -> Vec<Job> {
-    std::iter::once(settings.closed_loop()).chain(settings.steps(1.0)).collect()
+    let loops = [settings.closed_loop(), settings.closed_again()];
+    loops.into_iter().chain(settings.steps(1.0)).collect()
+}
+
+/// Completed operations per second of a job, reads and writes.
+fn rate_of(job: &str, metrics: &[Metric]) -> f64 {
+    let of_job = |name: &str| {
+        name.ends_with(jobs::RATE) && name.split_once('.').is_some_and(|(first, _)| first == job)
+    };
+    metrics.iter().filter(|figure| of_job(&figure.name)).map(|figure| figure.samples[0]).sum()
 }
 
 /// Adds offered rates and the knee: of writes if there are any, else of reads.
@@ -278,16 +288,30 @@ fn describe(run: &mut Run, settings: &LoadSettings, max: f64) {
         offered
             .push((*percent, metric(format!("{step}{}", load::OFFERED), Unit::OpsPerSecond, rate)));
     }
-    let saturated = settings.percents.first().zip(p99.first()).is_some_and(|(percent, p99)| {
-        let step = LoadSettings::step_name(*percent);
-        let share = f64::from(if kind == "read" { 100 } else { 100 - settings.read_percent });
-        let due = max * f64::from(*percent) / 100.0 * share / 100.0;
-        // Random arrivals vary by the root of their number.
-        let seconds = settings.time.as_f64() * 0.75 / 1e9;
-        let chance = 3.0 * (due / seconds).sqrt();
-        value(run, &step, jobs::RATE).is_some_and(|completed| completed + chance < SATURATED * due)
-            || value(run, CLOSED, P99).is_some_and(|closed| *p99 > LATENCY_KNEE * closed)
-    });
+    let again = rate_of(CLOSED_AGAIN, &run.metrics);
+    let changed = run.complete && (again / max - 1.0).abs() > CHANGED;
+    if changed {
+        let text = format!(
+            "the target {} from {} to {} IOPS while it was measured; no knee is stated. Write \
+                more of it first (--precondition)",
+            if again < max { "slowed" } else { "sped up" },
+            three_digits(max),
+            three_digits(again)
+        );
+        run.warnings.push(Warning::new(load::CHANGED, Severity::Caution, text));
+    }
+    let saturated = !changed
+        && settings.percents.first().zip(p99.first()).is_some_and(|(percent, p99)| {
+            let step = LoadSettings::step_name(*percent);
+            let share = f64::from(if kind == "read" { 100 } else { 100 - settings.read_percent });
+            let due = max * f64::from(*percent) / 100.0 * share / 100.0;
+            // Random arrivals vary by the root of their number.
+            let seconds = settings.time.as_f64() * 0.75 / 1e9;
+            let chance = 3.0 * (due / seconds).sqrt();
+            value(run, &step, jobs::RATE)
+                .is_some_and(|completed| completed + chance < SATURATED * due)
+                || value(run, CLOSED, P99).is_some_and(|closed| *p99 > LATENCY_KNEE * closed)
+        });
     if saturated {
         let percent = settings.percents[0];
         let text = format!(
@@ -296,7 +320,7 @@ fn describe(run: &mut Run, settings: &LoadSettings, max: f64) {
         );
         run.warnings.push(Warning::new("load.saturated", Severity::Caution, text));
     }
-    let knee = if saturated { Some(0) } else { latency_knee(&p99) };
+    let knee = if saturated { Some(0) } else { latency_knee(&p99).filter(|_| !changed) };
     if let Some((percent, rate)) = knee.map(|at| &offered[at]) {
         run.metrics.push(metric(load::KNEE_RATE.to_owned(), Unit::OpsPerSecond, rate.samples[0]));
         run.metrics.push(metric(load::KNEE_PERCENT.to_owned(), Unit::Percent, f64::from(*percent)));

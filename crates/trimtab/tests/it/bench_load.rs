@@ -149,3 +149,56 @@ fn steps_that_do_not_ascend_are_refused() {
         .code(2)
         .stderr(contains("at least 10ms"));
 }
+
+/// A drive with an SLC cache, scaled down to a 128th, of which the random writes before the
+/// load leave none to clean: past the cache the rate is a small part of the closed loop's.
+/// Oracle: the achieved rates of both closed loops.
+#[test]
+fn target_that_slows_down_has_no_knee() {
+    let directory = tempfile::tempdir().unwrap();
+    let shown = trimtab().args(["drive", "show", "nvme-tlc-500gb", "--toml"]).output().unwrap();
+    let mut file = String::from_utf8(shown.stdout).unwrap();
+    for (from, to) in [
+        ("500_107_862_016", "3_906_994_176"),
+        ("pages_per_block = 512", "pages_per_block = 4"),
+        ("4_000_000_000", "31_250_000"),
+        ("80_000_000_000", "625_000_000"),
+    ] {
+        assert!(file.contains(from), "{from}");
+        file = file.replace(from, to);
+    }
+    fs::write(directory.path().join("small.toml"), file).unwrap();
+    let load = |more: &[&str]| {
+        let mut command = trimtab();
+        command.current_dir(directory.path()).args(["bench", "load", "drive:./small.toml"]);
+        command.args(["--time", "40ms", "--steps", "10,50,100"]).args(more).output().unwrap()
+    };
+    let output = load(&["--precondition", "1x", "--json"]);
+    let run: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rate = |job: &str| {
+        let name = format!("{job}.write.job.iops");
+        let all = run["metrics"].as_array().unwrap();
+        all.iter().find(|metric| metric["name"] == *name).unwrap()["samples"][0].as_f64().unwrap()
+    };
+    assert!(rate("closed-loop-again") < 0.8 * rate("closed-loop"), "{run}");
+    assert!(run.to_string().contains("load.changed"), "{run}");
+    assert!(!run.to_string().contains("knee.percent"), "{run}");
+    let screen = String::from_utf8(load(&["--precondition", "1x"]).stdout).unwrap();
+    assert!(
+        screen.contains("the target slowed from ") && screen.contains("No knee is stated"),
+        "{screen}"
+    );
+    let refused = String::from_utf8(load(&["--precondition", "steady"]).stderr).unwrap();
+    assert!(
+        refused.contains("writes past its SLC cache") && !refused.contains("disk"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn load_without_a_knee_names_higher_steps() {
+    let mut command = trimtab();
+    command.args(["bench", "load", "drive:ocz-vertex-le-100gb", "--time", "200ms"]);
+    let advice = "try --steps 10,20,30,40";
+    command.args(["--steps", "10,20"]).assert().success().stdout(contains(advice));
+}

@@ -9,6 +9,8 @@ use trimtab_drive::units::Nanos;
 
 /// Name of the closed-loop job.
 pub const CLOSED: &str = "closed-loop";
+/// Name of the job that repeats it after the steps.
+pub const CLOSED_AGAIN: &str = "closed-loop-again";
 /// Largest number of requests in flight of an open loop.
 const OPEN_DEPTH: u32 = 1024;
 
@@ -38,6 +40,12 @@ impl LoadSettings {
     #[must_use]
     pub fn closed_loop(&self) -> Job {
         Job { depth: self.depth, ..self.job(CLOSED) }
+    }
+
+    /// The closed loop after the steps, which shows whether the target has changed.
+    #[must_use]
+    pub fn closed_again(&self) -> Job {
+        Job { name: CLOSED_AGAIN.into(), ..self.closed_loop() }
     }
 
     /// The steps, if the closed loop has this rate. Requests are due at random times, and
