@@ -24,7 +24,7 @@ use trimtab_report::run::document;
 use trimtab_sim::run::{Field, Severity, Warning};
 use trimtab_sim::runner::RunOutcome;
 use trimtab_sim::simulate::pts::{self, PtsDevice, PtsMinute, PtsPlan};
-use trimtab_sim::simulate::worn_out;
+use trimtab_sim::simulate::{few, worn_out};
 use trimtab_sim::target::drive::DriveTarget;
 use trimtab_sim::target::{BlockTarget as _, Clock as _};
 use trimtab_sim::workload::WorkloadPlan;
@@ -49,12 +49,13 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
         .context("cannot give up privileges")?;
     let spec = TargetSpec::resolve_as(&request.target, TAKES)?;
     purge::check(&spec, request.purge)?;
-    let mut specification = Vec::new();
+    let (mut specification, mut few) = (Vec::new(), None);
     let (target, plan, modelled) = match &spec {
         TargetSpec::Drive(name) => {
             let drive = drives::load(name)?;
             specification.extend(recipe::drive_fields(&drive));
-            let (target, plan, spec) = modelled(request, name, drive.spec)?;
+            let (target, plan, spec) = modelled(request, name, drive.spec.clone())?;
+            few = few::superblocks(&drive.spec, &spec);
             (target, plan, Some(spec))
         }
         _ => {
@@ -97,7 +98,7 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
     run.counters.extend(counters);
     worn_out::describe(&mut run);
     pts::describe(&mut run, &plan, &rounds);
-    run.warnings.extend(shortened(request));
+    run.warnings.extend(shortened(request).into_iter().chain(few));
     let concluded = finish::conclude_as(context, &run, end, |run| {
         let mut document = document(run);
         // 'trimtab results show' prints the rest.

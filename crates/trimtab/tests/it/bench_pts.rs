@@ -318,3 +318,14 @@ fn pts_refuses_other_targets_and_small_drives() {
     refused(&["drive:nvme-tlc-500gb", "--round-time", "1s"], "for devices and files");
     refused(&["drive:ocz-vertex-le-100gb", "--capacity", "48MiB"], "use at least --capacity 64MiB");
 }
+
+/// Oracle: 128 GiB in superblocks of 64 MiB are 2048.
+#[test]
+fn small_capacity_has_the_caution_of_few_superblocks() {
+    let run = |capacity: &str| {
+        let mut command = trimtab();
+        command.args(["bench", "pts", "drive:crucial-m4-128gb", "--test", "lat", "--quiet"]);
+        command.args(["--capacity", capacity]).assert().success()
+    };
+    run("512MiB").stdout(contains("(full drive: 2048)"));
+}
