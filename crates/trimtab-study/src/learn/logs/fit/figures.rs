@@ -9,6 +9,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::units::three_digits;
 
 /// A fresh rate further from the published one than this factor shows the host's limit.
 const HOST_FACTOR: f64 = 1.25;
@@ -21,6 +22,10 @@ const CLIFF_ERROR: f64 = 0.05;
 const CLIFF_ERROR_DRIVE_WRITES: f64 = 0.02;
 /// Drive writes after a fill in which no drive collects.
 const UNCOLLECTED: f64 = 0.04;
+/// WAF over that of these writes from which on a drive collects.
+const COLLECTED: f64 = 1.03;
+/// Drive writes from the cliff to the last fifth of a log whose end is steady.
+const SETTLED: f64 = 1.0;
 
 /// A figure that a log shows, and the model too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +34,8 @@ pub enum FigureKind {
     Fresh,
     /// Rate of the last fifth.
     Steady,
+    /// The same of a log that ends before the rate is steady.
+    LastFifth,
     /// Place where the rate falls.
     Cliff,
     /// Flash bytes written per host byte in the last fifth.
@@ -46,6 +53,7 @@ impl FigureKind {
         match self {
             Self::Fresh => "fresh MB/s",
             Self::Steady => "steady MB/s",
+            Self::LastFifth => "last fifth MB/s",
             Self::Cliff => "cliff in drive writes",
             Self::Waf => "WAF",
             Self::Floor => "WAF without collection",
@@ -81,7 +89,7 @@ pub(super) fn shown(
     let (fresh, steady) = (outcome.fresh_mbs, outcome.steady_mbs);
     let of = |kind: &FigureKind| match kind {
         FigureKind::Fresh => fresh,
-        FigureKind::Steady => steady,
+        FigureKind::Steady | FigureKind::LastFifth => steady,
         // A run without a cliff may have one behind its end.
         FigureKind::Cliff => series.cliff(used_bytes, fresh, steady).unwrap_or(run.drive_writes),
         FigureKind::Waf => outcome.waf.unwrap_or(1.0),
@@ -138,6 +146,16 @@ pub(super) fn figures(
     } else if starts_fresh && is_limit(fresh) {
         add(FigureKind::Fresh, fresh, RATE_ERROR);
     }
+    let cliff = log
+        .cliff(used_bytes, fresh, steady)
+        .filter(|_| starts_fresh && is_limit(fresh) && is_limit(steady));
+    let unsettled = cliff.filter(|at| 0.8 * total / used_bytes - at < SETTLED);
+    if let Some(at) = unsettled {
+        notes.push(format!(
+            "the log ends {} drive writes after the cliff: not steady",
+            three_digits(total / used_bytes - at)
+        ));
+    }
     if is_limit(steady) {
         let fifths: Vec<f64> = (0..5_u32)
             .map(|nth| {
@@ -147,19 +165,23 @@ pub(super) fn figures(
             .collect();
         let mean = fifths.iter().sum::<f64>() / 5.0;
         let spread = fifths.iter().map(|one| (one - mean) * (one - mean)).sum::<f64>() / 4.0;
-        add(FigureKind::Steady, steady, libm::sqrt(RATE_ERROR * RATE_ERROR + spread / 5.0));
+        let kind = if unsettled.is_some() { FigureKind::LastFifth } else { FigureKind::Steady };
+        add(kind, steady, libm::sqrt(RATE_ERROR * RATE_ERROR + spread / 5.0));
     }
-    let cliff = log
-        .cliff(used_bytes, fresh, steady)
-        .filter(|_| starts_fresh && is_limit(fresh) && is_limit(steady));
     // With another fresh rate, the model crosses the mean elsewhere.
     if let Some(at) = cliff.filter(|_| !host_limit) {
         let spacing = total / used_bytes / log.written.len() as f64;
         let near = (CLIFF_ERROR_DRIVE_WRITES + spacing / 2.0) / at;
         add(FigureKind::Cliff, at, libm::hypot(CLIFF_ERROR, near));
     }
-    // Every drive has spare space for some writes before it collects.
-    let uncollected = cliff.map_or(UNCOLLECTED, |at| at / 2.0) * used_bytes;
+    // Every drive has spare space for some writes before it collects. Skewed writes raise the
+    // WAF long before they lower the rate.
+    let bin = UNCOLLECTED * used_bytes;
+    let bins = cliff.map_or(1, |at| ((at / 2.0 / UNCOLLECTED) as usize).max(1));
+    let waf = |nth: usize| log.waf(nth as f64 * bin, (nth + 1) as f64 * bin).map(|(waf, _)| waf);
+    let rises =
+        |nth: &usize| waf(*nth).zip(waf(0)).is_some_and(|(waf, at_0)| waf > COLLECTED * at_0);
+    let uncollected = (1..bins).find(rises).unwrap_or(bins) as f64 * bin;
     wafs(log, total, starts_fresh.then_some(uncollected), notes)
         .into_iter()
         .for_each(|(kind, value, error)| add(kind, value, error));
@@ -212,5 +234,53 @@ fn wafs(
             let ratio = fresh.map(|fresh| waf / fresh);
             ratio.into_iter().map(|ratio| (FigureKind::Collection, ratio, error)).collect()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::learn::logs::load::Pattern;
+    use crate::learn::logs::series::Row;
+
+    /// A log of 1.3 drive writes of 100 GB: the WAF is 1.04 up to 0.2 drive writes and then
+    /// 2.08, the rate 1000 MB/s up to 1.0 and then 400.
+    #[test]
+    fn early_waf_ends_where_it_rises_and_short_log_is_not_steady() {
+        let mut time_s = 0.0;
+        let row = |nth: u32| {
+            time_s += if nth <= 100 { 1.0 } else { 2.5 };
+            Row {
+                place: format!("row {nth}"),
+                time_s,
+                covers_s: None,
+                written: Some(1e9),
+                nand_written: Some(if nth <= 20 { 1.04e9 } else { 2.08e9 }),
+                nand_read: None,
+            }
+        };
+        let rows: Vec<Row> = (1..=130).map(row).collect();
+        let run = Run {
+            pattern: Pattern::Uniform,
+            scattered: true,
+            start: Start::Sequential,
+            used: 1.0,
+            drive_writes: 1.3,
+            depth: 32,
+            request_units: 1,
+        };
+        let statement = Statement { run, offered: None };
+        let mut notes = Vec::new();
+        let found = figures(&LogSeries::of_rows(&rows), &statement, 100e9, None, &mut notes);
+        let value = |kind| found.iter().find(|one| one.kind == kind).map(|one| one.measured);
+        let floor = value(FigureKind::Floor).unwrap();
+        assert!((floor - 1.04).abs() < 1e-6, "{floor}");
+        assert!((value(FigureKind::Waf).unwrap() - 2.08).abs() < 1e-6);
+        assert!(value(FigureKind::Steady).is_none());
+        assert!((value(FigureKind::LastFifth).unwrap() - 400.0).abs() < 20.0, "{found:?}");
+        assert!(
+            notes.iter().any(|note| note.contains("0.30 drive writes after the cliff: not steady")),
+            "{notes:?}"
+        );
     }
 }
