@@ -24,7 +24,7 @@ const STEP_PERCENT: u64 = 5;
 const HALF_PERCENT: u64 = 50;
 /// Commands of a step. The first quarter is not recorded.
 const STEP_COMMANDS: u64 = 20_000;
-/// One command of this number reads.
+/// One command of this number reads: 10 %.
 const READS: u64 = 10;
 
 /// Predicted figure.
@@ -44,7 +44,11 @@ pub const FIGURES: [Figure; 8] = [
     figure("fresh_mbs", "MB/s of 4 KiB writes after a sequential fill", (0.79, 1.06)),
     figure("steady_mbs", "MB/s of 4 KiB writes in steady state", (0.83, 1.23)),
     figure(metrics::WAF, "write amplification in steady state", (0.82, 1.21)),
-    figure("knee_iops", "commands per second at the knee of write p99", (0.12, 1.0)),
+    figure(
+        "knee_iops",
+        "commands per second at the knee of write p99, 10 % of them reads",
+        (0.12, 1.0),
+    ),
     figure("read_p50_us", "us, read p50 at half the steady rate", (0.94, 2.14)),
     figure("read_p99_us", "us, read p99 at half the steady rate", (0.87, 10.9)),
     figure("write_p50_us", "us, write p50 at half the steady rate", (0.87, 2.31)),

@@ -64,6 +64,24 @@ fn from_datasheet_prediction_lies_in_its_interval() {
     assert_eq!(document["contradictions"].as_array().map(Vec::len), Some(0));
 }
 
+/// Oracle: the prediction in JSON.
+#[test]
+fn from_datasheet_states_reads_at_the_knee_and_three_digits() {
+    let run = |json: &str| {
+        let assert = trimtab().args(SHEET).args(["--draws", "1", json]).assert().success();
+        String::from_utf8_lossy(&assert.get_output().stdout).into_owned()
+    };
+    let document: serde_json::Value = serde_json::from_str(&run("--json")).unwrap();
+    let median = document["prediction"]["knee_iops"]["median"].as_f64().unwrap();
+    let text = run("--quiet");
+    let line = text.lines().find(|line| line.contains("at the knee")).unwrap();
+    assert!(line.ends_with("10 % of them reads"), "{line}");
+    let figure = line.split_whitespace().nth(1).unwrap();
+    let stated: f64 = figure.replace(',', "").parse().unwrap();
+    assert!(figure.contains(',') && (stated / median - 1.0).abs() < 0.006, "{line} {median}");
+    assert!(text.contains("rated: 70,000 random writes"), "{text}");
+}
+
 #[test]
 fn from_datasheet_names_contradictions() {
     let assert = trimtab().args(SHEET).args(["--raw", "2000GB", "--draws", "0"]).assert().success();

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use trimtab_drive::spec::datasheet::{DataSheet, Prior};
 use trimtab_drive::spec::{SpecError, text};
-use trimtab_drive::units::Bytes;
+use trimtab_drive::units::{Bytes, grouped, three_digits};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::{self, Context};
 
@@ -133,17 +133,14 @@ fn comment(predicted: &[Prediction], contradictions: &[String], args: &Args) -> 
         );
     }
     for (figure, of) in FIGURES.iter().zip(predicted) {
-        let digits = if of.median < 10.0 { 2 } else { 0 };
-        let _ = writeln!(
-            text,
-            "#   {:.digits$} ({:.digits$} to {:.digits$}) {}",
-            of.median, of.low, of.high, figure.words
-        );
+        let [median, low, high] = [of.median, of.low, of.high].map(three_digits);
+        let _ = writeln!(text, "#   {median} ({low} to {high}) {}", figure.words);
     }
     if let (Some(rated), false) = (args.random_write, predicted.is_empty()) {
         let _ = writeln!(
             text,
-            "#   rated: {rated} random writes per second, {:.0} MB/s",
+            "#   rated: {} random writes per second, {:.0} MB/s",
+            grouped(rated as u64),
             rated * 4096.0 / 1e6
         );
     }
