@@ -2,7 +2,7 @@
 
 use super::{Columns, VALUE_MAX, is_possible, known_columns};
 use bytes::Bytes;
-use parquet::basic::{LogicalType, Type as Physical};
+use parquet::basic::{Compression, LogicalType, Type as Physical};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
@@ -18,6 +18,15 @@ pub fn columns(bytes: Vec<u8>, notes: &mut Vec<String>) -> Result<(Vec<String>, 
         format!("unreadable as Parquet: {}", problem.lines().next().unwrap_or_default())
     };
     let reader = SerializedFileReader::new(Bytes::from(bytes)).map_err(broken)?;
+    let chunks = reader.metadata().row_groups().iter().flat_map(|rows| rows.columns());
+    let codec = chunks.map(|chunk| chunk.compression());
+    let mut unknown =
+        codec.filter(|codec| !matches!(codec, Compression::UNCOMPRESSED | Compression::SNAPPY));
+    if let Some(codec) = unknown.next() {
+        let codec = codec.to_string();
+        let name = codec.split('(').next().unwrap_or_default().to_lowercase();
+        return Err(format!("compressed with {name}; write it uncompressed or with Snappy"));
+    }
     let fields = reader.metadata().file_metadata().schema().get_fields().to_vec();
     let header: Vec<&str> = fields.iter().map(|field| field.name()).collect();
     let known = known_columns(&header, notes)?;

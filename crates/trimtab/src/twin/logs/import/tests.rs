@@ -137,6 +137,9 @@ fn parquet_of_pandas_gives_the_same_log_as_its_csv() {
     assert_eq!(log, expected);
     let times = std::fs::read(format!("{directory}/timestamps.parquet")).unwrap();
     assert!(of_parquet(times).unwrap_err().contains("column time_s is not a number"));
+    let zstd = std::fs::read(format!("{directory}/zstd.parquet")).unwrap();
+    let expected = "compressed with zstd; write it uncompressed or with Snappy";
+    assert_eq!(of_parquet(zstd).unwrap_err(), expected);
 }
 
 #[test]
