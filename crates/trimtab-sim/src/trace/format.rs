@@ -62,7 +62,7 @@ impl TraceFormat {
         (
             "columns",
             Self::Table(&table::COLUMNS),
-            "seconds, 0 read 1 write 3 trim, block of 4 KiB, bytes, stream",
+            "separated by blanks: seconds, 0 read 1 write 3 trim, block of 4 KiB, bytes, stream",
         ),
     ];
 

@@ -249,6 +249,9 @@ impl ColumnFormat {
                 .collect(),
             None => line.split_ascii_whitespace().take(few).collect(),
         };
+        if self.separator.is_none() && fields.first().is_some_and(|field| field.contains(',')) {
+            return Err(LineError::new("the columns are not separated by blanks"));
+        }
         if first
             && fields
                 .iter()

@@ -516,6 +516,8 @@ fn invalid_lines_state_the_fault() {
             "512 bytes at byte 100 are not whole sectors of 512 bytes: is it another format?",
         ),
         ("tencent", "1,36028797018963968,8,1,0", "the offset 36028797018963968 is out of range"),
+        ("columns", "0.5,1,10,4096,0", "the columns are not separated by blanks"),
+        ("columns", "0.5, 1, 10, 4096, 0", "the columns are not separated by blanks"),
         ("columns", "0 2 0 0 0", "the request type '2' is not one of 0, 1, 3"),
         ("fiu", "1 2 x W 6 0", "it has no 'sector sectors W|R major minor'"),
         ("blkparse", "8,0 1 1 0.5 1 Q W 8 8", "the event has no '+ sectors'"),
