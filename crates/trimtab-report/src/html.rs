@@ -248,6 +248,11 @@ const FIGURE_CHARS: usize = 50;
 /// after its column's name.
 fn write_table(html: &mut String, table: &Table, stacks: bool) {
     let names = table.headings();
+    let caption = prose(&table.caption);
+    let _ = writeln!(
+        html,
+        "<p class=\"caption\">{caption} <button type=\"button\" class=\"csv\">CSV</button></p>"
+    );
     html.push_str("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"");
     html.push_str(&escape(&table.caption));
     let classes = [(table.header.len() > COLUMNS_PLAIN, "wide"), (stacks, "stack")];
@@ -258,12 +263,7 @@ fn write_table(html: &mut String, table: &Table, stacks: bool) {
     } else {
         format!(" class=\"{}\"", classes.join(" "))
     };
-    let _ = writeln!(html, "\"><table{classes}>");
-    let _ = writeln!(
-        html,
-        "<caption>{} <button type=\"button\" class=\"csv\">CSV</button></caption>\n<thead>",
-        escape(&table.caption)
-    );
+    let _ = writeln!(html, "\"><table{classes}>\n<thead>");
     write_groups(html, table);
     html.push_str("<tr>");
     let is_remark = |at: usize| table.remarks && at + 1 == table.header.len();

@@ -46,12 +46,13 @@ const seconds = (value) => {
 // ---- tables -------------------------------------------------------------------------------------------------------------------------------
 for (const csv of document.querySelectorAll("button.csv")) {
   csv.addEventListener("click", () => {
-    const table = csv.closest("table");
+    const caption = csv.parentElement;
+    const table = caption.nextElementSibling.querySelector("table");
     const rows = [...table.rows].filter((row) => !row.classList.contains("groups"));
     const groups = table.querySelector("tr.groups");
     const above = groups ? [...groups.cells].flatMap((cell) => Array(cell.colSpan).fill(cell.textContent)) : [];
     const text = rows.map((row, at) => [...row.cells].map((cell, column) => (at === 0 && above[column] ? above[column] + " " : "") + cell.textContent));
-    save(new Blob([csvOf(text)], { type: "text/csv" }), fileName(table.caption.firstChild.textContent.trim(), ".csv"));
+    save(new Blob([csvOf(text)], { type: "text/csv" }), fileName(caption.firstChild.textContent.trim(), ".csv"));
   });
 }
 for (const code of document.querySelectorAll(".notes code, pre > code")) {

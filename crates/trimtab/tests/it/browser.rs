@@ -310,6 +310,23 @@ fn report_tables_are_not_cut_on_wide_screen() {
     }
 }
 
+/// Regression at 400 pixels: captions in details were as wide as their tables.
+#[test]
+fn report_captions_fit_phone() {
+    if !have_tool("chromium") {
+        return skip("chromium");
+    }
+    for path in [&MADE.1, &MADE.2] {
+        let mut browser = open(path, 400);
+        browser.value("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
+        let wide = "[...document.querySelectorAll('.caption, button.csv')].filter((c) => \
+            c.getBoundingClientRect().right > 400).map((c) => c.innerText.slice(0, 80))";
+        assert_eq!(browser.value(wide), json!([]));
+        let captions = "document.querySelectorAll('.caption').length";
+        assert!(browser.number(captions) > 3.0);
+    }
+}
+
 /// Regression at 400 pixels: the names of five points overlapped, the last ones below the
 /// axis, and an axis in seconds showed milliseconds.
 #[test]
