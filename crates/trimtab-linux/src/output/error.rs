@@ -33,12 +33,16 @@ pub const WORSE: u8 = 5;
 #[error("{0}")]
 pub struct TrimBlockedError(pub String);
 
-/// The error of a path that the user named: one that does not exist gets a hint, any
-/// other keeps its cause behind `doing`.
+/// The error of a path that the user named: one that does not exist, or is a directory,
+/// gets a hint, any other keeps its cause behind `doing`.
 pub fn of_named(error: std::io::Error, path: &Path, doing: &str, hint: &str) -> anyhow::Error {
     match error.raw_os_error() {
         Some(libc::ENOENT) => {
             UsageError::missing(format!("there is no '{}'", path.display())).hint(hint).into()
+        }
+        Some(libc::EISDIR) => {
+            let problem = format!("'{}' is a directory", path.display());
+            UsageError::missing(problem).hint(hint).into()
         }
         _ => anyhow::Error::new(error).context(format!("{doing} '{}'", path.display())),
     }

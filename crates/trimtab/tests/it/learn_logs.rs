@@ -91,6 +91,17 @@ fn single_rate_leaves_intervals_of_parameters_wide() {
 }
 
 #[test]
+fn directory_in_place_of_a_log_names_what_to_give() {
+    let directory = tempfile::tempdir().unwrap();
+    data_sheet(directory.path());
+    let args = ["drive", "learn", "drive:./sheet.toml", "--output", "twin.toml", "--from", "."];
+    let assert = trimtab().current_dir(directory.path()).args(args).args(LOAD).assert().code(1);
+    let stderr = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    assert!(stderr.contains("'.' is a directory; give a CSV or Parquet file"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+#[test]
 fn unusable_log_is_one_line_and_status_2() {
     let two = "time_s,host_write_bytes\n1,100\n2,100\n";
     for (name, text, more, expected) in [

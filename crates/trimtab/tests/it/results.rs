@@ -346,7 +346,7 @@ fn failed_import_names_the_place_and_adds_nothing() {
         .results(&["import", "/no/such/file"])
         .assert()
         .code(1)
-        .stderr(contains("cannot read /no/such/file: No such file"));
+        .stderr(contains("there is no '/no/such/file'; name a JSON file"));
     assert_eq!(scratch.json(&["list"])["runs"].as_array().unwrap().len(), 1);
 }
 

@@ -9,6 +9,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
+use trimtab_linux::output::error::of_named;
 use trimtab_linux::sys::beneath::named;
 
 /// Import runs from JSON files: those of export, or figures from elsewhere.
@@ -37,7 +38,9 @@ pub fn run(args: &ResultsImportArgs, context: &Context) -> anyhow::Result<ExitCo
         } else {
             path.display().to_string()
         };
-        let bytes = bytes(path).with_context(|| format!("cannot read {name}"))?;
+        let hint = "name a JSON file, such as one of 'trimtab results export'";
+        let bytes =
+            bytes(path).map_err(|error| of_named(error, Path::new(&name), "cannot read", hint))?;
         let read = read(&bytes).with_context(|| format!("cannot import {name}"))?;
         results.runs.extend(read.runs);
         results.studies.extend(read.studies);
