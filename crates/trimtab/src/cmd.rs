@@ -96,6 +96,20 @@ impl CliCommand {
         }
     }
 
+    /// Refuses --label for a command that neither stores runs nor selects them by it.
+    fn refuse_label(&self, context: &Context) -> Result<(), UsageError> {
+        let uses_label = match self {
+            Self::Study(_) | Self::Bench(_) | Self::Postmark(_) | Self::Drive(_) => true,
+            Self::Results(args) => args.uses_label(),
+            _ => false,
+        };
+        if uses_label || context.label.is_none() {
+            return Ok(());
+        }
+        Err(UsageError::new("this command neither stores runs nor selects them by --label")
+            .hint("leave --label out; 'trimtab results list --label' finds labelled runs"))
+    }
+
     /// Refuses --store for a command that works with the history, which is always in the
     /// state directory.
     fn refuse_store(&self, context: &Context) -> Result<(), UsageError> {
@@ -126,6 +140,7 @@ pub fn run(
 ) -> anyhow::Result<ExitCode> {
     // The doctor reports silent mounts in its answer.
     let says_itself = matches!(command, CliCommand::Doctor(_));
+    command.refuse_label(context)?;
     command.refuse_store(context)?;
     let reach = command.reach();
     let paths: Vec<&Path> = reach.paths().iter().map(PathBuf::as_path).collect();

@@ -46,6 +46,14 @@ enum ResultsAction {
     Delete(delete::ResultsDeleteArgs),
 }
 
+impl ResultsArgs {
+    /// True if the command stores runs with a label or selects them by it.
+    pub const fn uses_label(&self) -> bool {
+        use ResultsAction::{Export, Import, List};
+        matches!(self.action, List(_) | Export(_) | Import(_))
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &ResultsArgs, context: &Context) -> anyhow::Result<ExitCode> {
     match &args.action {

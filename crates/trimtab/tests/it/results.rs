@@ -572,3 +572,27 @@ fn measured_run_stores_its_command() {
         ]
     );
 }
+
+#[test]
+fn label_selects_runs_to_export_and_is_refused_where_unused() {
+    let scratch = Scratch::new();
+    scratch.add("one", "1");
+    scratch.add("two", "2");
+    let run = json!({
+        "schema": "trimtab.run", "version": 3, "target": "elsewhere", "provenance": "entered",
+        "workload": "tree", "target_label": "three",
+        "metrics": [{"name": "x.seconds", "unit": "s", "better": "lower", "samples": [3.0]}],
+    });
+    let labelled = scratch.write("new.json", &run.to_string());
+    scratch.results(&["import", "--label", "new"]).arg(labelled).assert().success();
+    let runs = |args: &[&str]| scratch.json(args)["runs"].as_array().unwrap().len();
+    assert_eq!((runs(&["export"]), runs(&["export", "--label", "new"])), (3, 1));
+    let refused = |args: &[&str], code, text: &str| {
+        scratch.results(args).assert().code(code).stdout("").stderr(contains(text));
+    };
+    refused(&["export", "--label", "old"], 1, "no stored run has the label 'old'");
+    refused(&["export", "last", "--label", "new"], 2, "leave one of both out");
+    refused(&["show", "--label", "new"], 2, "leave --label out");
+    let directory = scratch.directory.path().to_str().unwrap();
+    refused(&["import", directory], 1, "is a directory; name a JSON file");
+}

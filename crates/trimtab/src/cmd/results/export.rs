@@ -8,6 +8,7 @@ use crate::store::{self, Filter, Reference, RunId, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_sim::run::Run;
 
@@ -18,6 +19,7 @@ The file holds everything, and trimtab results import gives exactly the same run
 
 Examples:
   trimtab results export > all.json
+  trimtab results export --label kernel-6.19 > some.json
   trimtab results export last last~1 --output two.json")]
 pub struct ResultsExportArgs {
     /// The runs: first digits of an id, last, last~1 … (a study stands for all its runs);
@@ -37,10 +39,19 @@ pub fn run(args: &ResultsExportArgs, context: &Context) -> anyhow::Result<ExitCo
     if args.output.as_os_str() != "-" {
         file::check(&args.output, args.force)?;
     }
+    if context.label.is_some() && !args.runs.is_empty() {
+        let problem = "--label selects runs, and these runs are named";
+        return Err(UsageError::new(problem).hint("leave one of both out").into());
+    }
     let store = super::open(context)?;
     let runs: Vec<(RunId, Run)> = if args.runs.is_empty() {
-        store
-            .list(&Filter::default())?
+        let found = store.list(&Filter { label: context.label.clone(), ..Filter::default() })?;
+        if let (Some(label), true) = (&context.label, found.is_empty()) {
+            return Err(
+                UsageError::missing(format!("no stored run has the label '{label}'")).into()
+            );
+        }
+        found
             .iter()
             .map(|summary| Ok((summary.id, store.load(summary.id)?)))
             .collect::<store::Result<_>>()?
