@@ -238,6 +238,14 @@ pub struct Evidence {
 /// A value and its interval.
 struct Figure(f64, Option<[f64; 2]>);
 
+/// The value of a setting.
+enum Value {
+    Unknown,
+    Fixed(&'static str),
+    /// A number and its unit.
+    Number(Figure, &'static str),
+}
+
 /// The advice on one setting.
 #[derive(Debug, Serialize)]
 pub struct Setting {
@@ -251,6 +259,20 @@ pub struct Setting {
     pub interval: Option<[u64; 2]>,
     /// The reason.
     pub why: String,
+}
+
+impl Setting {
+    fn new(name: &'static str, value: Value, why: String) -> Self {
+        let (value, interval, unit) = match value {
+            Value::Unknown => (None, None, ""),
+            Value::Fixed(word) => (Some(word.into()), None, ""),
+            Value::Number(Figure(number, interval), unit) => {
+                let whole = interval.map(|ends| ends.map(|end| end as u64));
+                (Some((number as u64).into()), whole, unit)
+            }
+        };
+        Self { name, value, unit, interval, why }
+    }
 }
 
 impl Evidence {
@@ -433,87 +455,91 @@ impl Evidence {
         program: &Program,
         limits: Limits,
     ) -> Setting {
-        let (share, wait_s) = (limits.share_percent / 100.0, limits.wait_ns as f64 / 1e9);
-        let takes = |bytes: u64| {
-            let most = if self.is_bound(bytes) { "at most " } else { "" };
-            self.seconds(bytes).map(|Figure(s, _)| format!("{most}{}", Nanos((s * 1e9) as u64)))
+        let wait_s = limits.wait_ns as f64 / 1e9;
+        let (value, why) = match *rule {
+            Rule::Switch([_, off]) if !self.takes_trim => (Value::Fixed(off), "no TRIM".to_owned()),
+            _ if !self.takes_trim => (Value::Unknown, "no TRIM: nothing to limit".to_owned()),
+            Rule::Rate => self.rate(program.extent, limits.share_percent / 100.0),
+            Rule::Longest(most) => self.longest_advice(most, program.extent, wait_s),
+            Rule::Shortest(default) => self.shortest(default, program.title),
+            Rule::Switch(words) => self.switch(words, program, wait_s),
+            Rule::Fixed(value, why) => (Value::Fixed(value), why.to_owned()),
         };
+        Setting::new(name, value, why)
+    }
+
+    /// Seconds of TRIM of an extent, in words.
+    fn takes(&self, bytes: u64) -> Option<String> {
+        let most = if self.is_bound(bytes) { "at most " } else { "" };
+        self.seconds(bytes).map(|Figure(s, _)| format!("{most}{}", Nanos((s * 1e9) as u64)))
+    }
+
+    fn of_extent(&self, bytes: u64) -> String {
         let assumed = if self.is_assumed { "assumed: " } else { "" };
-        let of_extent = |bytes: u64| {
-            takes(bytes).map_or_else(
-                || "not measured".to_owned(),
-                |time| format!("{assumed}TRIM of {} B takes {time}", grouped(bytes)),
-            )
-        };
-        let whole = |figure: Figure| {
-            let interval = figure.1.map(|ends| ends.map(|end| end as u64));
-            (Some((figure.0 as u64).into()), interval)
-        };
+        self.takes(bytes).map_or_else(
+            || "not measured".to_owned(),
+            |time| format!("{assumed}TRIM of {} B takes {time}", grouped(bytes)),
+        )
+    }
+
+    fn rate(&self, extent: u64, share: f64) -> (Value, String) {
+        let why = self.of_extent(extent);
+        let Some(Figure(s, ends)) = self.seconds(extent) else { return (Value::Unknown, why) };
+        let rate = |seconds: f64| share * extent as f64 / seconds;
+        let slowest = rate(ends.map_or(s, |ends| ends[1]));
+        if self.link_bytes_per_s.is_some_and(|link| slowest >= link as f64) {
+            return (Value::Unknown, format!("no limit needed; {why}"));
+        }
         // The evidence allows no more than two digits.
-        let rounded = |Figure(rate, interval)| {
-            let ends =
-                |[low, high]: [f64; 2]| [two_digits(low, f64::floor), two_digits(high, f64::ceil)];
-            whole(Figure(two_digits(rate, f64::floor), interval.map(ends)))
+        let interval = ends.map(|[low, high]| {
+            [two_digits(rate(high), f64::floor), two_digits(rate(low), f64::ceil)]
+        });
+        (Value::Number(Figure(two_digits(rate(s), f64::floor), interval), "B/s"), why)
+    }
+
+    fn longest_advice(&self, most: u64, default: u64, wait_s: f64) -> (Value, String) {
+        if let Some(longest) = self.longest(most, wait_s) {
+            let why = self.of_extent(longest.0 as u64);
+            return (Value::Number(longest, "B"), why);
+        }
+        let why = match self.takes(default) {
+            Some(time) if !self.is_bound(MIB) => {
+                let default = default / MIB;
+                format!("{}: too long; default {default} MiB: {time}", self.of_extent(MIB))
+            }
+            _ => self.of_extent(MIB),
         };
-        let unknown = (None, None);
-        let ((value, interval), unit, why) = match *rule {
-            _ if !self.takes_trim => match *rule {
-                Rule::Switch([_, off]) => ((Some(off.into()), None), "", "no TRIM".to_owned()),
-                _ => (unknown, "", "no TRIM: nothing to limit".to_owned()),
-            },
-            Rule::Rate => {
-                let rate = |seconds: f64| share * program.extent as f64 / seconds;
-                let time = self.seconds(program.extent);
-                let slowest = time.as_ref().map(|Figure(s, ends)| ends.map_or(*s, |ends| ends[1]));
-                let link = self.link_bytes_per_s.map_or(f64::INFINITY, |link| link as f64);
-                let why = of_extent(program.extent);
-                if slowest.is_some_and(|seconds| rate(seconds) >= link) {
-                    (unknown, "", format!("no limit needed; {why}"))
-                } else {
-                    let of = |Figure(s, ends): Figure| {
-                        Figure(rate(s), ends.map(|[low, high]| [rate(high), rate(low)]))
-                    };
-                    (time.map_or(unknown, |time| rounded(of(time))), "B/s", why)
-                }
-            }
-            Rule::Longest(most) => {
-                let longest = self.longest(most, wait_s);
-                let why = match (&longest, takes(program.extent)) {
-                    (Some(figure), _) => of_extent(figure.0 as u64),
-                    (None, Some(_)) if self.is_bound(MIB) => of_extent(MIB),
-                    (None, Some(time)) => {
-                        let default = program.extent / MIB;
-                        format!("{}: too long; default {default} MiB: {time}", of_extent(MIB))
-                    }
-                    (None, None) => "not measured".to_owned(),
-                };
-                (longest.map_or(unknown, whole), "B", why)
-            }
-            Rule::Shortest(default) => {
-                let unit = self.granularity_bytes;
-                let shown = grouped(unit);
-                let why = if unit < default {
-                    format!("{}'s default; the drive's unit of {shown} B is smaller", program.title)
-                } else {
-                    format!("the drive ignores less than {shown} B")
-                };
-                ((Some(unit.max(default).into()), None), "B", why)
-            }
-            Rule::Switch([on, off]) => {
-                let settable = program.knobs.iter().find_map(|(_, rule)| match rule {
-                    Rule::Longest(most) => Some(self.longest(*most, wait_s)?.0 as u64),
-                    _ => None,
-                });
-                let extent = settable.unwrap_or(program.extent);
-                let word = self.seconds(extent).and_then(|Figure(s, _)| match s <= wait_s {
-                    true => Some(on),
-                    false => (!self.is_bound(extent)).then_some(off),
-                });
-                ((word.map(Into::into), None), "", of_extent(extent))
-            }
-            Rule::Fixed(value, why) => ((Some(value.into()), None), "", why.to_owned()),
+        (Value::Unknown, why)
+    }
+
+    fn shortest(&self, default: u64, title: &str) -> (Value, String) {
+        let unit = self.granularity_bytes;
+        let shown = grouped(unit);
+        let why = if unit < default {
+            format!("{title}'s default; the drive's unit of {shown} B is smaller")
+        } else {
+            format!("the drive ignores less than {shown} B")
         };
-        Setting { name, value, unit, interval, why }
+        (Value::Number(Figure(unit.max(default) as f64, None), "B"), why)
+    }
+
+    fn switch(
+        &self,
+        [on, off]: [&'static str; 2],
+        program: &Program,
+        wait_s: f64,
+    ) -> (Value, String) {
+        let settable = program.knobs.iter().find_map(|(_, rule)| match rule {
+            Rule::Longest(most) => Some(self.longest(*most, wait_s)?.0 as u64),
+            _ => None,
+        });
+        let extent = settable.unwrap_or(program.extent);
+        let value = match self.seconds(extent) {
+            Some(Figure(s, _)) if s <= wait_s => Value::Fixed(on),
+            Some(_) if !self.is_bound(extent) => Value::Fixed(off),
+            _ => Value::Unknown,
+        };
+        (value, self.of_extent(extent))
     }
 }
 
