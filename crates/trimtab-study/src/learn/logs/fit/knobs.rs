@@ -15,9 +15,20 @@ pub(super) const NINE_OF_TEN: f64 = 1.645;
 /// Standard deviation of the logarithm of a published figure.
 const PUBLISHED: f64 = 0.1;
 
+/// The spread of a parameter around its median.
+enum Spread {
+    /// That of the class, by its place there; less if the drive's own value is published.
+    Class(usize),
+    /// That of draws of the class, whose median replaces a value of 0.
+    Draws(fn(&Prior) -> f64),
+    /// That of the class's spare space; less if the size of the flash is published.
+    Spare,
+}
+
 /// A parameter that the fit changes.
 pub(super) struct Parameter {
     pub(super) field: &'static str,
+    spread: Spread,
     pub(super) get: fn(&DriveSpec) -> f64,
     set: fn(&mut DriveSpec, f64),
     /// Figures that show it.
@@ -38,6 +49,7 @@ pub(super) struct Knob {
 const PARAMETERS: [Parameter; 6] = [
     Parameter {
         field: "flash.nand.program_ns",
+        spread: Spread::Class(at::PROGRAM),
         get: |spec| flash_of(spec, |flash| flash.nand.program_ns as f64),
         set: |spec, value| change(spec, |flash| flash.nand.program_ns = value as u64),
         shown_by: "fresh rate",
@@ -45,6 +57,7 @@ const PARAMETERS: [Parameter; 6] = [
     },
     Parameter {
         field: "flash.nand.read_ns",
+        spread: Spread::Class(at::READ),
         get: |spec| flash_of(spec, |flash| flash.nand.read_ns as f64),
         set: |spec, value| change(spec, |flash| flash.nand.read_ns = value as u64),
         shown_by: "steady rate",
@@ -52,6 +65,7 @@ const PARAMETERS: [Parameter; 6] = [
     },
     Parameter {
         field: "flash.ftl.metadata_permille",
+        spread: Spread::Draws(|prior| prior.metadata_permille.into()),
         get: |spec| flash_of(spec, |flash| f64::from(flash.ftl.metadata_permille)),
         set: |spec, value| {
             change(spec, |flash| flash.ftl.metadata_permille = libm::round(value) as u32);
@@ -61,6 +75,7 @@ const PARAMETERS: [Parameter; 6] = [
     },
     Parameter {
         field: "flash.ftl.gc.die_wait_permille",
+        spread: Spread::Draws(|prior| prior.die_wait_permille.into()),
         get: |spec| flash_of(spec, |flash| f64::from(flash.ftl.gc.die_wait_permille)),
         set: |spec, value| {
             change(spec, |flash| flash.ftl.gc.die_wait_permille = libm::round(value) as u32);
@@ -70,6 +85,7 @@ const PARAMETERS: [Parameter; 6] = [
     },
     Parameter {
         field: "flash.geometry.blocks_per_plane",
+        spread: Spread::Draws(|prior| prior.superblocks),
         get: |spec| flash_of(spec, |flash| f64::from(flash.geometry.blocks_per_plane)),
         set: set_blocks_per_plane,
         shown_by: "shape of the cliff",
@@ -77,6 +93,7 @@ const PARAMETERS: [Parameter; 6] = [
     },
     Parameter {
         field: "flash.over_provisioning_permille",
+        spread: Spread::Spare,
         get: |spec| {
             let over =
                 |flash: &Flash| flash.geometry.raw_bytes() as f64 / spec.capacity_bytes as f64;
@@ -111,40 +128,27 @@ fn set_blocks_per_plane(spec: &mut DriveSpec, value: f64) {
 /// The parameters with their priors around `start`.
 pub(super) fn knobs(start: &Drive, reported: &ReportedProperties) -> Vec<Knob> {
     let class_of = priors(reported);
-    let class = Prior::MEDIAN;
-    let (low, high) = (Prior::draw([0.05; 7]), Prior::draw([0.95; 7]));
-    // Draws of the class are not symmetric around its median.
-    let spread = |low: f64, median: f64, high: f64| {
-        libm::log((median / low).max(high / median)) / NINE_OF_TEN
-    };
+    let draws = [Prior::draw([0.05; 7]), Prior::MEDIAN, Prior::draw([0.95; 7])];
     let is_published = |field: &str| {
         start.sources.get(field).is_some_and(|source| source.kind != SourceKind::Assumed)
     };
-    let sigma = |field: &str, class: f64| if is_published(field) { PUBLISHED } else { class };
     let raw_is_published = ["flash.geometry.pages_per_block", "flash.geometry.blocks_per_plane"]
         .into_iter()
         .any(is_published);
-    // The median of the class where the drive has no value, and the spread of the class.
-    let prior = |parameter: &Parameter| -> (Option<f64>, f64) {
-        let of_class = |of: fn(&Prior) -> u32| {
-            let [low, median, high] = [&low, &class, &high].map(|prior| f64::from(of(prior)));
-            (Some(median), spread(low, median, high))
-        };
-        match parameter.field {
-            "flash.nand.program_ns" => (None, sigma(parameter.field, class_of[at::PROGRAM].sigma)),
-            "flash.nand.read_ns" => (None, sigma(parameter.field, class_of[at::READ].sigma)),
-            "flash.ftl.metadata_permille" => of_class(|prior| prior.metadata_permille),
-            "flash.ftl.gc.die_wait_permille" => of_class(|prior| prior.die_wait_permille),
-            "flash.geometry.blocks_per_plane" => {
-                (None, spread(low.superblocks, class.superblocks, high.superblocks))
-            }
-            _ => (None, if raw_is_published { PUBLISHED } else { class_of[at::SPARE].sigma }),
-        }
-    };
     let knob = |parameter: &'static Parameter| {
-        let (of_class, sigma) = prior(parameter);
         let own = (parameter.get)(&start.spec);
-        let median = of_class.filter(|_| own <= 0.0).unwrap_or(own);
+        let (median, sigma) = match parameter.spread {
+            Spread::Class(_) if is_published(parameter.field) => (own, PUBLISHED),
+            Spread::Spare if raw_is_published => (own, PUBLISHED),
+            Spread::Class(at) => (own, class_of[at].sigma),
+            Spread::Spare => (own, class_of[at::SPARE].sigma),
+            Spread::Draws(of) => {
+                let [low, median, high] = draws.each_ref().map(of);
+                // Draws of the class are not symmetric around its median.
+                let factor = (median / low).max(high / median);
+                (if own > 0.0 { own } else { median }, libm::log(factor) / NINE_OF_TEN)
+            }
+        };
         Knob { parameter, median, sigma }
     };
     PARAMETERS.iter().map(knob).collect()
