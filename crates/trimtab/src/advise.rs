@@ -460,7 +460,7 @@ impl Evidence {
             Rule::Switch([_, off]) if !self.takes_trim => (Value::Fixed(off), "no TRIM".to_owned()),
             _ if !self.takes_trim => (Value::Unknown, "no TRIM: nothing to limit".to_owned()),
             Rule::Rate => self.rate(program.extent, limits.share_percent / 100.0),
-            Rule::Longest(most) => self.longest_advice(most, program.extent, wait_s),
+            Rule::Longest(most) => self.longest_setting(most, program.extent, wait_s),
             Rule::Shortest(default) => self.shortest(default, program.title),
             Rule::Switch(words) => self.switch(words, program, wait_s),
             Rule::Fixed(value, why) => (Value::Fixed(value), why.to_owned()),
@@ -497,7 +497,7 @@ impl Evidence {
         (Value::Number(Figure(two_digits(rate(s), f64::floor), interval), "B/s"), why)
     }
 
-    fn longest_advice(&self, most: u64, default: u64, wait_s: f64) -> (Value, String) {
+    fn longest_setting(&self, most: u64, default: u64, wait_s: f64) -> (Value, String) {
         if let Some(longest) = self.longest(most, wait_s) {
             let why = self.of_extent(longest.0 as u64);
             return (Value::Number(longest, "B"), why);

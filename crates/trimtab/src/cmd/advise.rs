@@ -79,7 +79,10 @@ pub fn run(args: &AdviseArgs, context: &Context) -> anyhow::Result<ExitCode> {
         limits,
         caution: (args.program.needs_option && evidence.discards_online == Some(false)).then(|| {
             let path = &args.target;
-            format!("{path} is on a filesystem without the option discard: these settings change no TRIM")
+            format!(
+                "{path} is on a filesystem without the option discard: these settings change no \
+                    TRIM"
+            )
         }),
         evidence,
         note: args.program.note,
