@@ -150,8 +150,8 @@ fn steps_that_do_not_ascend_are_refused() {
         .stderr(contains("at least 10ms"));
 }
 
-/// A drive with an SLC cache, scaled down to a 128th, of which the random writes before the
-/// load leave none to clean: past the cache the rate is a small part of the closed loop's.
+/// A drive with an SLC cache, scaled down to a 128th. Past the cache, the rate is a small
+/// part of the first closed loop's.
 /// Oracle: the achieved rates of both closed loops.
 #[test]
 fn target_that_slows_down_has_no_knee() {

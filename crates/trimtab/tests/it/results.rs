@@ -498,28 +498,10 @@ fn store_accepts_concurrent_writers() {
 #[test]
 fn results_list_shows_and_filters_labels() {
     let scratch = Scratch::new();
-    scratch.made(&[
-        "bench",
-        "tree",
-        "--files",
-        "20",
-        "--tries",
-        "1",
-        "null:",
-        "--label",
-        "kernel 6.18",
-    ]);
-    scratch.made(&[
-        "bench",
-        "tree",
-        "--files",
-        "20",
-        "--tries",
-        "2",
-        "null:",
-        "--label",
-        "kernel 6.19",
-    ]);
+    for (tries, label) in [("1", "kernel 6.18"), ("2", "kernel 6.19")] {
+        let bench = ["bench", "tree", "--files", "20", "--tries", tries];
+        scratch.made(&[&bench[..], &["null:", "--label", label]].concat());
+    }
     let found = scratch.json(&["list", "--label", "6.19"]);
     let runs = found["runs"].as_array().unwrap();
     assert_eq!(
@@ -541,36 +523,13 @@ fn measured_run_stores_its_command() {
     let Some(mount) = LoopMount::tmpfs(64) else { return skip("root") };
     let scratch = Scratch::new();
     let path: &Path = &mount.path();
-    scratch.made(&[
-        "bench",
-        "tree",
-        "--files",
-        "20",
-        "--tries",
-        "1",
-        "--reserve",
-        "0",
-        path.to_str().unwrap(),
-        "--label",
-        "x",
-    ]);
+    let path = path.to_str().unwrap();
+    let bench = ["bench", "tree", "--files", "20", "--tries", "1", "--reserve", "0", path];
+    scratch.made(&[&bench[..], &["--label", "x"]].concat());
     let run = scratch.json(&["show", "last"]);
     let command: Vec<String> =
         serde_json::from_str(run["specification"]["command"].as_str().unwrap()).unwrap();
-    assert_eq!(
-        command,
-        [
-            "bench",
-            "tree",
-            "--files",
-            "20",
-            "--tries",
-            "1",
-            "--reserve",
-            "0",
-            path.to_str().unwrap()
-        ]
-    );
+    assert_eq!(command, bench);
 }
 
 #[test]
