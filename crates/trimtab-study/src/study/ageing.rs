@@ -700,7 +700,7 @@ mod tests {
             ),
             ("idle", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED]),
         ] {
-            let runs: Vec<Run> = [1_000_000_000, 2_000_000_000, 4_000_000_000]
+            let runs: Vec<Run> = [500_000_000, 1_000_000_000, 2_000_000_000]
                 .map(|size| aged(&setup, 0.9, 1.0, size, policy))
                 .into();
             for metric in what {

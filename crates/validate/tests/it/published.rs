@@ -7,7 +7,17 @@ fn committed() -> String {
     fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/published.md")).unwrap()
 }
 
-/// The quick comparisons match docs/published.md line by line.
+fn check_screen(text: &str) {
+    assert!(
+        text.contains("predicted on drives held out")
+            && !text.contains("|---")
+            && !text.contains("##"),
+        "{text}"
+    );
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+/// The quick comparisons match docs/published.md line by line, and the screen fits.
 #[test]
 fn published_quick_rows_match_committed_page() {
     let (committed, dir) = (committed(), tempfile::tempdir().unwrap());
@@ -16,9 +26,11 @@ fn published_quick_rows_match_committed_page() {
         let output = validate()
             .args(["published", "--only", part, "--markdown"])
             .arg(&file)
+            .env("COLUMNS", "80")
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        check_screen(&String::from_utf8(output.stdout).unwrap());
         let text = fs::read_to_string(file).unwrap();
         let rows = text.split_once("\n## ").unwrap().1;
         let figures: Vec<&str> =
@@ -102,22 +114,4 @@ fn missed_figure_has_a_reason() {
         }
     }
     assert!(missed > 10, "the table has another form than this test reads");
-}
-
-/// The terminal output is text, not Markdown, and fits the screen.
-#[test]
-fn published_text_fits_80_columns() {
-    let output = validate()
-        .args(["published", "--only", "sustained"])
-        .env("COLUMNS", "80")
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        text.contains("predicted on drives held out")
-            && !text.contains("|---")
-            && !text.contains("##"),
-        "{text}"
-    );
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }

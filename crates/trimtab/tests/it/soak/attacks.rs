@@ -194,7 +194,7 @@ fn beside(args: &[&str], home: &Path, stdin: Option<&str>) -> bool {
 /// Attacks one command the default number of times, and prints how often it still
 /// succeeded.
 fn attack(name: &str, files: &[&str], run: impl Fn(&Ground, &Path) -> bool) {
-    attack_times(name, tries(20), files, run);
+    attack_times(name, tries(10), files, run);
 }
 
 /// The number of attacks from the environment, or `otherwise`.

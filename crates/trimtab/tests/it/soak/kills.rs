@@ -290,7 +290,7 @@ fn took(mut command: Command) -> Duration {
 }
 
 fn kills() -> u64 {
-    number("TRIMTAB_SOAK_KILLS", 8)
+    number("TRIMTAB_SOAK_KILLS", 5)
 }
 
 /// A command unrelated to the killed one.
