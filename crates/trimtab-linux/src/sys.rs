@@ -16,3 +16,4 @@ pub mod priority;
 pub mod privileges;
 pub mod transfer;
 pub mod ublk;
+pub mod unix_socket;

@@ -60,7 +60,7 @@ impl ControlRequest {
 
 /// Listens on `path`. The receiver yields requests in order of arrival.
 pub fn listen(path: &Path) -> anyhow::Result<Receiver<ControlRequest>> {
-    let listener = crate::nbd::listen_privately(path)
+    let listener = trimtab_linux::sys::unix_socket::listen_privately(path)
         .with_context(|| format!("cannot listen on {}", path.display()))?;
     let (send, receive) = channel();
     std::thread::Builder::new().name("control".into()).spawn(move || {

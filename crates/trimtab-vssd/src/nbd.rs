@@ -13,20 +13,17 @@ mod wire;
 use crate::pace::Pacer;
 use crate::rate_limited_log::RateLimitedLog;
 use crate::request::{Effect, Geometry, Request, RequestResult, RequestServer};
-use anyhow::Context as _;
 use replies::Replies;
 use room::ReplyMemory;
-use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use std::ffi::OsString;
 use std::io::{self, BufReader, Read};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use trimtab_drive::Extent;
-use trimtab_linux::sys::beneath::{Dir, ObjectIdentity};
+use trimtab_linux::sys::beneath::ObjectIdentity;
+use trimtab_linux::sys::unix_socket::BoundSocket;
 use wire::{NbdCommand, NbdHeader};
 
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
@@ -36,12 +33,7 @@ const CLIENTS_MAX: u32 = 64;
 const BUFFER_KEPT: usize = 1 << 20;
 
 /// Listens on a Unix socket and serves every client.
-pub struct NbdFront {
-    directory: Dir,
-    name: OsString,
-    /// Identity of the socket; its name may belong to another object by now.
-    socket: ObjectIdentity,
-}
+pub struct NbdFront(BoundSocket);
 
 impl NbdFront {
     /// Listens on `path`. Replaces a socket without a listener, and refuses other
@@ -51,30 +43,7 @@ impl NbdFront {
         drive: Arc<dyn RequestServer>,
         pacer: Arc<Pacer>,
     ) -> anyhow::Result<Self> {
-        let shown = path.display();
-        let (directory, name) =
-            Dir::of_file(path).with_context(|| format!("cannot listen on {shown}"))?;
-        if let Some(old) =
-            directory.look(&name).with_context(|| format!("cannot examine {shown}"))?
-        {
-            anyhow::ensure!(is_socket(&old), "{shown} exists and is not a socket");
-            anyhow::ensure!(ours(&old), "{shown} is another user's socket");
-            anyhow::ensure!(
-                UnixStream::connect(directory.reach(&name)).is_err(),
-                "another server listens on {shown}"
-            );
-            directory
-                .remove_file_of(&name, ObjectIdentity::from(&old))
-                .map(drop)
-                .with_context(|| format!("cannot replace the old socket {shown}"))?;
-        }
-        let listener = listen_privately(&directory.reach(&name))
-            .with_context(|| format!("cannot listen on {shown}"))?;
-        let made =
-            directory.look(&name).ok().flatten().filter(|made| is_socket(made) && ours(made));
-        let socket = ObjectIdentity::from(
-            &made.with_context(|| format!("{shown} was removed immediately after its creation"))?,
-        );
+        let (socket, listener) = BoundSocket::listen(path)?;
         let (room, log, clients) = (
             Arc::new(ReplyMemory::new()),
             Arc::new(RateLimitedLog::default()),
@@ -110,63 +79,13 @@ impl NbdFront {
                 });
             }
         })?;
-        Ok(Self { directory, name, socket })
+        Ok(Self(socket))
     }
 
     /// Identity of the socket.
     pub const fn socket(&self) -> ObjectIdentity {
-        self.socket
+        self.0.identity()
     }
-}
-
-impl Drop for NbdFront {
-    fn drop(&mut self) {
-        // The name may belong to another object by now.
-        let _ = self.directory.remove_file_of(&self.name, self.socket);
-    }
-}
-
-fn ours(stat: &Stat) -> bool {
-    stat.st_uid == rustix::process::geteuid().as_raw()
-}
-
-fn is_socket(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Socket
-}
-
-/// Removes the socket of a dead server: the one recorded as `made`, or without a record
-/// one of this user's without a listener. Any other object stays.
-pub fn remove_left(path: &Path, made: Option<ObjectIdentity>) -> io::Result<()> {
-    let (directory, name) = match Dir::of_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        opened => opened?,
-    };
-    let Some(found) = directory.look(&name)?.filter(|found| is_socket(found) && ours(found)) else {
-        return Ok(());
-    };
-    let identity = ObjectIdentity::from(&found);
-    if made.is_none_or(|made| made == identity)
-        && UnixStream::connect(directory.reach(&name)).is_err()
-    {
-        // An object that has replaced it stays.
-        let _ = directory.remove_file_of(&name, identity)?;
-    }
-    Ok(())
-}
-
-/// Listens on a socket that only its owner may connect to, from its creation on.
-pub fn listen_privately(path: &Path) -> io::Result<UnixListener> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
-    // Linux creates the name with the socket's mode at bind.
-    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    rustix::net::listen(&socket, 128)?;
-    Ok(UnixListener::from(socket))
 }
 
 struct ClientSlot(Arc<AtomicU32>);

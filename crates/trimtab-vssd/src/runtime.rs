@@ -14,7 +14,7 @@
 //! result of a crash: the next start finds it and removes only what the record lists.
 
 use crate::transport::Transport;
-use crate::{nbd, ublk};
+use crate::ublk;
 use anyhow::{Context as _, bail};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -34,6 +34,7 @@ use trimtab_linux::host::processes::{boot_id, started};
 use trimtab_linux::host::root::Root;
 use trimtab_linux::loop_device::DetachResult;
 use trimtab_linux::sys::beneath::{Dir, ObjectIdentity, PRIVATE_FILE, Removal};
+use trimtab_linux::sys::unix_socket;
 
 /// Overrides the directory, for tests and for independent sets of drives.
 const DIRECTORY_VARIABLE: &str = "TRIMTAB_RUNTIME_DIR";
@@ -527,7 +528,7 @@ pub fn remove_remains(entry: &RuntimeEntry, force: bool) -> anyhow::Result<()> {
         && let Some(socket) = &record.nbd
     {
         let made = record.nbd_socket.map(|(device, inode)| ObjectIdentity { device, inode });
-        nbd::remove_left(socket, made)
+        unix_socket::remove_left(socket, made)
             .with_context(|| format!("cannot remove the socket {}", socket.display()))?;
     }
     // Without a record, the contents are not known to be ours.

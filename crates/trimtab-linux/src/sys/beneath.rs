@@ -576,6 +576,12 @@ impl Dir {
         }
     }
 
+    /// Sets the mode of `name`. Follows a link, so the directory must be sheltered.
+    pub fn set_mode_of(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<()> {
+        let (name, mode) = (component(name.as_ref())?, Mode::from_raw_mode(mode));
+        Ok(rustix::fs::chmodat(&self.fd, name, mode, AtFlags::empty())?)
+    }
+
     /// Returns the names of all entries, sorted.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let name =
