@@ -15,6 +15,7 @@ install:
 	for unit in $(UNITS); do sed 's,/usr/bin/trimtab,$(PREFIX)/bin/trimtab,' $$unit > $(ROOT)/lib/systemd/system/$${unit##*/} || exit 1; done
 	for pair in $(COMPLETIONS); do install -d "$$(dirname $(ROOT)/share/$${pair#*:})" && $(BIN) completions $${pair%%:*} > $(ROOT)/share/$${pair#*:} || exit 1; done
 	install -D -m 644 -t $(ROOT)/share/trimtab/mixin packaging/mixin/*.yaml packaging/mixin/dashboards/*.json
+	install -m 644 packaging/example.toml $(ROOT)/share/trimtab
 	install -d $(ROOT)/share/man/man1 && $(BIN) manual $(ROOT)/share/man/man1
 	test -e $(CONFIG) || install -D -m 644 packaging/trimtab.toml $(CONFIG)
 

@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn shipped_example_parses() {
-        let example = include_str!("../../../../packaging/trimtab.toml");
+        let example = include_str!("../../../../packaging/example.toml");
         let config = parse(example).unwrap();
         assert!(
             config.rules.iter().all(|r| r.path.is_some()),
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn example_states_the_actual_defaults() {
-        let example = include_str!("../../../../packaging/trimtab.toml");
+        let example = include_str!("../../../../packaging/example.toml");
         assert_eq!(
             parse(example).unwrap(),
             parse("").unwrap(),

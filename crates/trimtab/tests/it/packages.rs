@@ -53,6 +53,23 @@ fn machine() -> String {
     rustix::system::uname().machine().to_str().unwrap().to_owned()
 }
 
+/// An administrator who changed the configuration, also through `apply`, is asked at an
+/// upgrade that brings another text. Settings and examples are in `example.toml`.
+#[test]
+fn shipped_configuration_never_changes() {
+    assert_eq!(
+        include_str!("../../../../packaging/trimtab.toml"),
+        "\
+# Configuration of trimtab.service: when to trim each filesystem. As installed, it names none,
+# so nothing is trimmed. `trimtab apply` adds filesystems.
+#
+# All settings, with examples: /usr/share/trimtab/example.toml (below /usr/local after
+# `make install`). Check changes with `trimtab daemon --check` and apply them with
+# `systemctl reload trimtab`.
+"
+    );
+}
+
 /// One test, because each package takes seconds to compress.
 #[test]
 fn deb_is_reproducible_complete_and_purged_cleanly() {
@@ -100,6 +117,7 @@ fn require_contents(deb: &Path) {
         "usr/share/fish/vendor_completions.d/trimtab.fish",
         "usr/share/man/man1/trimtab.1.gz",
         "usr/share/man/man1/trimtab-trim.1.gz",
+        "usr/share/trimtab/example.toml",
         "usr/share/trimtab/mixin/alerts.yaml",
         "usr/share/zsh/vendor-completions/_trimtab",
     ] {
