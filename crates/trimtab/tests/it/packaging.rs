@@ -82,7 +82,7 @@ fn make_uninstall_removes_installed_files() {
         // The flags of a make that runs the tests.
         command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").env_remove("MFLAGS");
         command
-            .args(["-s", target, "PREFIX=/opt/t"])
+            .args(["-s", target, "PREFIX=/opt/t", "OPENRC=yes"])
             .arg(format!("DESTDIR={}", image.path().display()));
         let done = command
             .arg(format!("BIN={}", program().display()))
@@ -94,6 +94,7 @@ fn make_uninstall_removes_installed_files() {
     make("install");
     let files = installed(image.path());
     let expected = [
+        "etc/init.d/trimtab",
         "etc/trimtab/trimtab.toml",
         "opt/t/bin/trimtab",
         "opt/t/lib/systemd/system/trimtab.service",
@@ -110,6 +111,8 @@ fn make_uninstall_removes_installed_files() {
         unit.contains("ExecStart=/opt/t/bin/trimtab daemon") && !unit.contains("/usr/bin/trimtab"),
         "{unit}"
     );
+    let script = fs::read_to_string(image.path().join("etc/init.d/trimtab")).unwrap();
+    assert!(script.contains("\ncommand=\"/opt/t/bin/trimtab\"\n"), "{script}");
     let version =
         Command::new(image.path().join("opt/t/bin/trimtab")).arg("--version").output().unwrap();
     assert!(version.status.success());
@@ -128,7 +131,10 @@ fn make_uninstall_removes_installed_files() {
     find.arg(image.path()).args(["-type", "d", "-empty", "-printf", "%P\n"]);
     let left = String::from_utf8(find.output().unwrap().stdout).unwrap();
     let left: BTreeSet<&str> = left.lines().collect();
-    assert_eq!(left, BTreeSet::from(["etc", "opt/t/bin", "opt/t/lib", "opt/t/share/man/man1"]));
+    assert_eq!(
+        left,
+        BTreeSet::from(["etc/init.d", "opt/t/bin", "opt/t/lib", "opt/t/share/man/man1"])
+    );
 }
 
 #[test]
