@@ -9,6 +9,7 @@ mod control;
 mod counter;
 pub mod metrics;
 pub mod selection;
+pub mod socket;
 mod state;
 mod task;
 pub mod wear;
@@ -17,7 +18,7 @@ use crate::history::History;
 use anyhow::{Context as _, bail};
 use config::{Config, Rule};
 use control::Control;
-use metrics::{Figures, MountVerdict};
+use metrics::{Figures, MountVerdict, Published};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use selection::Selection;
@@ -28,7 +29,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use task::{DIAGNOSE_EVERY, Task, TaskContext, say};
@@ -38,6 +39,7 @@ use trimtab_linux::host::root::Root;
 use trimtab_linux::session::directories::run_directory;
 use trimtab_linux::sys::beneath::Dir;
 use trimtab_linux::sys::mount_check::MountCheck;
+use trimtab_linux::sys::unix_socket::BoundSocket;
 use trimtab_linux::trim::lock::{directory_of_locks, lock_file};
 
 /// Mount changes often come in groups; wait for the rest.
@@ -93,6 +95,8 @@ struct Daemon {
     /// Logged messages that are not repeated.
     said: BTreeSet<String>,
     metrics_written: Option<Instant>,
+    /// The text of the last metrics.
+    published: Published,
     wear_read: Option<Instant>,
     /// Threads signal their end here.
     ended: (UnixStream, UnixStream),
@@ -126,6 +130,7 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
         diagnosed: Instant::now(),
         said: BTreeSet::new(),
         metrics_written: None,
+        published: Arc::new(Mutex::new(Arc::from(""))),
         wear_read: None,
         ended: UnixStream::pair().context("cannot make a pair of sockets")?,
     };
@@ -187,6 +192,8 @@ impl Daemon {
             .context("cannot open the mount table")?;
         self.ended.0.set_nonblocking(true)?;
         self.reconcile()?;
+        self.write_metrics();
+        let _socket = self.serve_metrics();
         notify(&[NotifyState::Ready, NotifyState::Status(&self.status())]);
         loop {
             self.read_wear();
@@ -407,8 +414,12 @@ impl Daemon {
             notify(&[NotifyState::Reloading, now]);
         }
         match Config::read(&self.options.config) {
-            Ok(config) if config.state != self.config.state => {
-                say("state cannot be changed while running; the configuration stays as it was")
+            Ok(config)
+                if (&config.state, &config.metrics_socket)
+                    != (&self.config.state, &self.config.metrics_socket) =>
+            {
+                say("state and metrics-socket cannot be changed while running; the \
+                    configuration stays as it was")
             }
             Ok(config) => {
                 *self.common.accepted.write().unwrap_or_else(PoisonError::into_inner) =
@@ -469,9 +480,9 @@ impl Daemon {
         )
     }
 
-    /// Time until the next write of metrics; `None` without metrics.
+    /// Time until the next update of the metrics; `None` without metrics.
     fn until_metrics(&self) -> Option<Duration> {
-        self.config.metrics.as_ref()?;
+        self.config.metrics.as_ref().or(self.config.metrics_socket.as_ref())?;
         let every = Duration::from_nanos(self.config.metrics_every.0);
         Some(self.metrics_written.map_or(Duration::ZERO, |at| every.saturating_sub(at.elapsed())))
     }
@@ -502,17 +513,26 @@ impl Daemon {
         }
     }
 
+    /// Serves the metrics, if configured. A socket that fails does not stop the trims.
+    fn serve_metrics(&self) -> Option<BoundSocket> {
+        let path = self.config.metrics_socket.as_ref()?;
+        let served = socket::serve(path, Arc::clone(&self.published));
+        served.map_err(|error| say(&format!("the metrics are not served: {error:#}"))).ok()
+    }
+
     fn write_metrics(&mut self) {
-        let Some(path) =
-            self.config.metrics.clone().filter(|_| self.until_metrics() == Some(Duration::ZERO))
-        else {
+        if self.until_metrics() != Some(Duration::ZERO) {
             return;
-        };
+        }
         self.metrics_written = Some(Instant::now());
         self.ask_all();
-        if let Err(error) = metrics::write(&path, &metrics::render(&self.figures())) {
+        let text = metrics::render(&self.figures());
+        if let Some(path) = &self.config.metrics
+            && let Err(error) = metrics::write(path, &text)
+        {
             self.say_once(format!("the metrics are not written: {error:#}"));
         }
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = text.into();
     }
 }
 

@@ -120,12 +120,9 @@ fn check(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let mounted = |path: &Path| {
         mounts.as_ref().map(|mounts| mounts.iter().any(|mount| mount.mount_point == path))
     };
-    let metrics = config.as_ref().and_then(|config| config.metrics.as_deref());
-    let unwritable = metrics.and_then(|path| daemon::metrics::check(path).err());
-    let unwritable = unwritable.map(|error| ConfigProblem {
-        line: 0,
-        text: format!("{}: metrics: {}", args.config.display(), one_line(&error)),
-    });
+    let unusable = config.as_ref().map(unusable_metrics).into_iter().flatten();
+    let unusable = unusable
+        .map(|text| ConfigProblem { line: 0, text: format!("{}: {text}", args.config.display()) });
     let rules = config
         .iter()
         .flat_map(|config| &config.rules)
@@ -138,7 +135,7 @@ fn check(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
         errors: error
             .iter()
             .map(|error| ConfigProblem { line: error.line, text: error.to_string() })
-            .chain(unwritable)
+            .chain(unusable)
             .collect(),
     };
     if context.json {
@@ -154,6 +151,16 @@ fn check(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
         Some(_) if checked.errors.is_empty() => ExitCode::SUCCESS,
         Some(_) => ExitCode::FAILURE,
     })
+}
+
+/// The metrics that cannot be written or served, each by its key.
+fn unusable_metrics(config: &Config) -> Vec<String> {
+    let file = config.metrics.as_deref().map(daemon::metrics::check);
+    let socket = config.metrics_socket.as_deref().map(daemon::socket::check);
+    let failed = |key, checked: Option<anyhow::Result<()>>| {
+        checked?.err().map(|error| format!("{key}: {}", one_line(&error)))
+    };
+    failed("metrics", file).into_iter().chain(failed("metrics-socket", socket)).collect()
 }
 
 fn checked(rule: &Rule, mounted: Option<bool>) -> RuleCheck {

@@ -57,7 +57,9 @@ pub struct Config {
     pub state: PathBuf,
     /// The Prometheus text file, if configured.
     pub metrics: Option<PathBuf>,
-    /// Interval between writes of the metrics.
+    /// The socket that serves the metrics, if configured.
+    pub metrics_socket: Option<PathBuf>,
+    /// Interval between updates of the metrics.
     pub metrics_every: Nanos,
     /// One rule for each named filesystem; a rule without a path covers the rest.
     pub rules: Vec<Rule>,
@@ -142,11 +144,12 @@ impl Config {
             rules.push(Rule { path: Some(path), policy: policy.0 });
         }
         rules.extend(file.default.map(|section| Rule { path: None, policy: section.policy.0 }));
-        let DaemonSection { state, metrics, metrics_every } = file.daemon;
+        let DaemonSection { state, metrics, metrics_socket, metrics_every } = file.daemon;
         Ok(Self {
             state: state
                 .map_or_else(trimtab_linux::trim::resume::state_directory, |state| state.0.0),
             metrics: metrics.map(|metrics| metrics.0.0.0),
+            metrics_socket: metrics_socket.map(|socket| socket.0.0),
             metrics_every: metrics_every.map_or(Nanos::from_secs(60), |every| every.0.0),
             rules,
             ignore: file.doctor.ignore.into_iter().map(|finding| finding.0).collect(),
@@ -178,6 +181,7 @@ struct ConfigFile {
 struct DaemonSection {
     state: Option<Parsed<AbsolutePath>>,
     metrics: Option<Parsed<MetricsFile>>,
+    metrics_socket: Option<Parsed<AbsolutePath>>,
     metrics_every: Option<Parsed<Interval>>,
 }
 

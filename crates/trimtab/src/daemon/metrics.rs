@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use trimtab_drive::discards::Amount;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::usage::UsageError;
@@ -66,6 +67,9 @@ pub struct Figures {
     /// The filesystem does not answer.
     pub silent: bool,
 }
+
+/// The text of the last metrics, for the thread that serves them.
+pub type Published = Arc<Mutex<Arc<str>>>;
 
 /// A metric of a `T`: name, kind, help, value. `None` gives no sample.
 pub(crate) type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> Option<f64>);

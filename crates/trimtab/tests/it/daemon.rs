@@ -2,13 +2,14 @@
 //! machine events such as suspend and crashes.
 
 use crate::attached_drive::{Attached, Mounted, ok};
-use crate::support::{LoopMount, have_root, process, skip, trimtab, unavailable};
+use crate::support::{LoopMount, have_root, have_tool, process, skip, trimtab, unavailable};
 use predicates::prelude::*;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -770,6 +771,57 @@ fn verdict_metric_names_layer_and_accepted_finding() {
     daemon.signal(Signal::HUP);
     wait_for(&blocked, "accepted");
     daemon.end();
+}
+
+#[test]
+fn metrics_socket_serves_the_file_to_any_user() {
+    let _one = ONE.lock();
+    if !have_root() || !have_tool("curl") || !have_tool("setpriv") {
+        return skip("root, curl and setpriv");
+    }
+    let set = Set::new();
+    let directory = set.directory.path();
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    let socket = directory.join("metrics.sock");
+    let config = set.config("");
+    let keys = format!("metrics-every = \"1h\"\nmetrics-socket = \"{}\"", socket.display());
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace("metrics-every = \"1s\"", &keys)).unwrap();
+    // A killed daemon leaves its socket.
+    drop(UnixListener::bind(&socket).unwrap());
+    let daemon = Daemon::start(&config);
+    let until = Instant::now() + Duration::from_secs(90);
+    while UnixStream::connect(&socket).is_err() {
+        assert!(Instant::now() < until, "no socket");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let _silent = [(); 2].map(|()| UnixStream::connect(&socket).unwrap());
+    let curl = |path: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "curl", "-sSi"]);
+        let url = format!("http://localhost{path}");
+        let output = command.arg("--unix-socket").arg(&socket).arg(url).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let answer = curl("/metrics");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.0 200 OK\r\n"), "{head}");
+    assert_eq!(body, set.metrics());
+    assert!(body.contains("\ntrimtab_build_info{"), "{body}");
+    crate::mixin::require_clean_metrics(body);
+    assert!(curl("/etc/passwd").starts_with("HTTP/1.0 404 "));
+    daemon.end();
+    assert!(!socket.exists(), "the daemon removes its socket");
+
+    fs::write(&socket, "mine").unwrap();
+    let why = "metrics.sock' exists and is not a socket";
+    let check = trimtab().args(["daemon", "--check", "--config"]).arg(&config).assert();
+    check.code(1).stderr(predicate::str::contains(why).and(predicate::str::contains("-socket: ")));
+    let mut daemon = Daemon::start(&config);
+    daemon.wait_for(why);
+    daemon.end();
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "mine");
 }
 
 #[test]
