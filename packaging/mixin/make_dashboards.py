@@ -74,6 +74,8 @@ def dashboard(name, title, choices, panels):
 
 
 def fleet():
+    waits = "sum by (le) (rate(trimtab_foreground_wait_seconds_bucket[$__rate_interval]))"
+    latency = {name: f"histogram_quantile({share}, {waits})" for name, share in (("median", 0.5), ("p99", 0.99))}
     longest = 'topk(20, mountpoint:trimtab_last_pass_age:seconds{policy!~"none|online"})'
     return dashboard(
         "fleet",
@@ -94,6 +96,7 @@ def fleet():
             panel("table", "Most used drives", {"": "topk(20, trimtab_drive_life_used_ratio)"}, "percentunit"),
             panel("table", "Shortest life left", {"": "bottomk(20, trimtab_drive_life_left_seconds)"}, "s"),
             panel("table", "Highest write amplification in 7 days", {"": "topk(20, device:trimtab_drive_waf:increase7d)"}),
+            panel("timeseries", "Foreground latency during trim requests, all hosts", latency, "s"),
         ],
     )
 

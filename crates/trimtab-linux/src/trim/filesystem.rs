@@ -12,7 +12,7 @@ use super::free_space::{ExtentFilter, FreeSpaceCache, SendableSpace, first_comma
 use super::kernel_log::KernelLog;
 use super::layout::{WindowLayout, binary};
 use super::limit::CommandLimit;
-use super::watch::{ForegroundActivity, ForegroundWatch};
+use super::watch::{ForegroundActivity, ForegroundWatch, LatencyClasses};
 use crate::doctor::{Diagnosis, Doctor};
 use crate::host::block::Stack;
 use crate::host::discards::{LayerCounts, Meter};
@@ -544,6 +544,11 @@ impl Filesystem {
             }
             _ => Ok(first),
         }
+    }
+
+    /// Foreground latencies during requests since the last call.
+    pub fn take_latencies(&self) -> LatencyClasses {
+        self.watch.take_latencies()
     }
 
     fn request(

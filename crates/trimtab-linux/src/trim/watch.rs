@@ -39,11 +39,46 @@ struct SharedPollerState {
     /// Worst mean latency of foreground requests in one polling interval, in nanoseconds.
     wait_max: AtomicU64,
     requests: AtomicU64,
+    /// Latencies since they were last taken.
+    latencies: Mutex<LatencyClasses>,
     /// Time of the last poll, in nanoseconds since `began`.
     looked: AtomicU64,
     gap: AtomicBool,
     /// The counters at the last poll, or at the start of the request.
     last: Mutex<Option<DiskStat>>,
+}
+
+/// Foreground requests by latency class: the mean latency of their polling interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencyClasses {
+    counts: [u64; Self::BOUNDS_MS.len() + 1],
+    /// Sum of the latencies.
+    pub total: Nanos,
+}
+
+impl LatencyClasses {
+    /// Upper bounds of the classes; the last class has none.
+    const BOUNDS_MS: [u64; 10] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
+
+    /// Adds the requests of one interval, with the sum of their latencies.
+    pub fn add(&mut self, requests: u64, total: Nanos) {
+        let Some(mean) = total.0.checked_div(requests) else { return };
+        let class = Self::BOUNDS_MS.partition_point(|ms| Nanos::from_millis(*ms).0 < mean);
+        self.counts[class] += requests;
+        self.total = self.total.saturating_add(total);
+    }
+
+    /// Adds other requests.
+    pub fn merge(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(sum, count)| *sum += count);
+        self.total = self.total.saturating_add(other.total);
+    }
+
+    /// Upper bound and number of requests of every class; the last has no bound.
+    pub fn classes(&self) -> impl Iterator<Item = (Option<Nanos>, u64)> {
+        let bounds = Self::BOUNDS_MS.into_iter().map(|ms| Some(Nanos::from_millis(ms)));
+        bounds.chain([None]).zip(self.counts)
+    }
 }
 
 /// Observations while a request ran.
@@ -79,6 +114,7 @@ impl ForegroundWatch {
             wake: Condvar::new(),
             wait_max: AtomicU64::new(0),
             requests: AtomicU64::new(0),
+            latencies: Mutex::default(),
             looked: AtomicU64::new(0),
             gap: AtomicBool::new(false),
             last: Mutex::new(None),
@@ -115,9 +151,11 @@ impl ForegroundWatch {
         let slept = boot.saturating_sub(self.clocks.0).saturating_sub(took);
         let requests = self.shared.requests.load(Ordering::Relaxed);
         let wait_max = (requests > 0).then(|| Nanos(self.shared.wait_max.load(Ordering::Relaxed)));
+        let behind = self.step_behind(took).unwrap_or_default();
+        self.shared.add(&behind);
         ForegroundActivity {
             wait_max,
-            wait_max_behind: wait_max.max(self.wait_behind(took)),
+            wait_max_behind: wait_max.max(mean_wait(&behind).map(Nanos)),
             requests,
             maybe_frozen: self.shared.gap.load(Ordering::Relaxed)
                 || unseen > FROZEN_GAP
@@ -125,18 +163,22 @@ impl ForegroundWatch {
         }
     }
 
-    /// Mean latency of the requests since the last poll, or just behind a trim of
-    /// duration `took`.
-    fn wait_behind(&self, took: Duration) -> Option<Nanos> {
+    /// Latencies since the last call, during trim requests and just behind them.
+    pub fn take_latencies(&self) -> LatencyClasses {
+        std::mem::take(&mut *self.shared.latencies())
+    }
+
+    /// Requests since the last poll, or just behind a trim of duration `took`.
+    fn step_behind(&self, took: Duration) -> Option<DiskStat> {
         let stat = self.stat.as_deref()?;
         let before = (*self.shared.last())?;
         let until = Instant::now() + TRAILING_WAIT_MAX.min(took / 4);
         loop {
             let now = stat.read()?;
-            let mean = mean_wait(&now.since(&before));
+            let step = now.since(&before);
             let left = until.saturating_duration_since(Instant::now());
-            if mean.is_some() || now.in_flight == 0 || left.is_zero() {
-                return mean.map(Nanos);
+            if mean_wait(&step).is_some() || now.in_flight == 0 || left.is_zero() {
+                return Some(step);
             }
             std::thread::sleep(left.min(Duration::from_millis(1)));
         }
@@ -164,6 +206,14 @@ impl SharedPollerState {
 
     fn last(&self) -> MutexGuard<'_, Option<DiskStat>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, step: &DiskStat) {
+        self.latencies().add(step.reads.saturating_add(step.writes), step.read_write_time);
+    }
+
+    fn latencies(&self) -> MutexGuard<'_, LatencyClasses> {
+        self.latencies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self, stat: Option<&StatFile>) {
@@ -203,6 +253,7 @@ impl SharedPollerState {
         if let Some(mean) = mean_wait(step) {
             self.wait_max.fetch_max(mean, Ordering::Relaxed);
             self.requests.fetch_add(step.reads.saturating_add(step.writes), Ordering::Relaxed);
+            self.add(step);
         }
     }
 }
@@ -259,6 +310,16 @@ mod tests {
         watch.shared.note(&step(2, 4));
         assert_eq!(watch.shared.wait_max.load(Ordering::Relaxed), 5_000_000);
         assert_eq!(watch.shared.requests.load(Ordering::Relaxed), 12);
+        // 10 requests of 5 ms and 2 of 2 ms, each at the upper bound of its class.
+        let mut latencies = watch.take_latencies();
+        let bound = |ms| Some(Nanos::from_millis(ms));
+        let found: Vec<_> = latencies.classes().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(found, [(bound(2), 2), (bound(5), 10)]);
+        assert_eq!(latencies.total, Nanos::from_millis(54));
+        watch.shared.note(&step(3, 9_000));
+        latencies.merge(&watch.take_latencies());
+        assert_eq!(latencies.classes().last(), Some((None, 3)));
+        assert_eq!(latencies.total, Nanos::from_millis(9_054));
     }
 
     /// Once, a write waited 414 ms behind a whole command, but no wait was reported.
@@ -285,6 +346,7 @@ mod tests {
         file.write_all_at(line(8, 484, 0).as_bytes(), 0).unwrap();
         let seen = watch.end();
         assert_eq!(seen.wait_max_behind, Some(Nanos::from_millis(414)), "{seen:?}");
+        assert_eq!(watch.take_latencies().total, Nanos::from_millis(414));
         // Immediately: earlier requests are excluded.
         watch.begin();
         std::thread::sleep(Duration::from_millis(20));

@@ -13,6 +13,7 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::plain;
 use trimtab_linux::sys::beneath::Dir;
 use trimtab_linux::sys::clock::unix_now;
+use trimtab_linux::trim::watch::LatencyClasses;
 
 /// Figures of the daemon.
 struct DaemonFigures {
@@ -55,6 +56,8 @@ pub struct Figures {
     pub trimming_seconds: f64,
     /// Longest foreground latency during a request, in seconds.
     pub wait_seconds_max: f64,
+    /// Foreground latencies during requests.
+    pub latencies: LatencyClasses,
     /// End of the last complete pass, in seconds since 1970; `None` if unknown.
     pub last_pass_unix_s: Option<u64>,
     /// Time since which the daemon knows the filesystem under this policy, in seconds
@@ -167,6 +170,32 @@ pub fn render(all: &[Figures]) -> String {
     of_table(&OF_DAEMON, &[daemon], |daemon| vec![("version", daemon.version)])
         + &of_table(&METRICS, all, labels)
         + &of_table(&VERDICT, all, labels_with_verdict)
+        + &histogram(all)
+}
+
+/// The histogram of foreground latency, which adds up over filesystems and hosts.
+fn histogram(all: &[Figures]) -> String {
+    const NAME: &str = "trimtab_foreground_wait_seconds";
+    let mut text = format!(
+        "# HELP {NAME} Foreground reads and writes during trim requests, by their mean latency \
+            within 5 ms.\n# TYPE {NAME} histogram\n"
+    );
+    for one in all {
+        let (labels, mut count) = (text_of(&labels(one)), 0);
+        for (bound, requests) in one.latencies.classes() {
+            count += requests;
+            let bound = bound.map_or_else(|| "+Inf".to_owned(), |b| b.as_secs_f64().to_string());
+            let _ = writeln!(text, "{NAME}_bucket{{{labels},le=\"{bound}\"}} {count}");
+        }
+        let total = one.latencies.total.as_secs_f64();
+        let _ = writeln!(text, "{NAME}_sum{{{labels}}} {total}\n{NAME}_count{{{labels}}} {count}");
+    }
+    text
+}
+
+fn text_of(labels: &[(&'static str, &str)]) -> String {
+    let label = |(key, value): &(_, &str)| format!("{key}=\"{}\"", escaped(value));
+    labels.iter().map(label).collect::<Vec<_>>().join(",")
 }
 
 fn labels(one: &Figures) -> Vec<(&'static str, &str)> {
@@ -189,14 +218,11 @@ pub(crate) fn of_table<T>(
     for (name, kind, help, value) in metrics {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for (one, value) in all.iter().filter_map(|one| Some((one, value(one)?))) {
-            let labels: Vec<String> = labels(one)
-                .iter()
-                .map(|(key, value)| format!("{key}=\"{}\"", escaped(value)))
-                .collect();
+            let labels = text_of(&labels(one));
             // A sum of fractions has digits without meaning. Whole numbers stay exact.
             let whole = value.fract() == 0.0;
             let value = if whole { value } else { (value * 1e6).round() / 1e6 };
-            let _ = writeln!(text, "{name}{{{}}} {value}", labels.join(","));
+            let _ = writeln!(text, "{name}{{{labels}}} {value}");
         }
     }
     text
@@ -294,7 +320,10 @@ mod tests {
                 "{line}"
             );
         }
-        assert_eq!(text.matches("# TYPE").count(), OF_DAEMON.len() + METRICS.len() + VERDICT.len());
+        assert_eq!(
+            text.matches("# TYPE").count(),
+            OF_DAEMON.len() + METRICS.len() + VERDICT.len() + 1
+        );
     }
 
     #[test]
@@ -329,6 +358,30 @@ mod tests {
                 format!("\ntrimtab_{name}{{mountpoint=\"\",fstype=\"\",policy=\"\"}} {value}\n");
             assert!(text.contains(&sample), "{sample}: {text}");
         }
+    }
+
+    #[test]
+    fn histogram_is_cumulative_with_sum_and_count() {
+        let mut figures = Figures { mount_point: "/a".into(), ..Figures::default() };
+        for (requests, ms) in [(10, 50), (2, 4), (3, 9000), (0, 7)] {
+            figures.latencies.add(requests, Nanos::from_millis(ms));
+        }
+        let text = histogram(&[figures]);
+        let samples: Vec<(&str, &str)> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("trimtab_foreground_wait_seconds_"))
+            .filter_map(|line| line.rsplit_once(' '))
+            .collect();
+        let labels = "mountpoint=\"/a\",fstype=\"\",policy=\"\"";
+        let bounds = "0.001 0.002 0.005 0.01 0.02 0.05 0.1 0.2 0.5 1 +Inf".split(' ');
+        let counts = "0 2 12 12 12 12 12 12 12 12 15".split(' ');
+        let buckets = bounds.map(|bound| format!("bucket{{{labels},le=\"{bound}\"}}"));
+        let ends = [(format!("sum{{{labels}}}"), "9.054"), (format!("count{{{labels}}}"), "15")];
+        let expected: Vec<(String, &str)> = buckets.zip(counts).chain(ends).collect();
+        assert!(
+            samples.iter().copied().eq(expected.iter().map(|(a, b)| (a.as_str(), *b))),
+            "{text}"
+        );
     }
 
     #[test]

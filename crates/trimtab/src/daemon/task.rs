@@ -500,6 +500,7 @@ impl Task {
         figures.trimming_seconds += self.account.trimming.saturating_sub(*trimming).as_secs_f64();
         figures.wait_seconds_max =
             figures.wait_seconds_max.max(self.account.wait_during.map_or(0.0, Nanos::as_secs_f64));
+        figures.latencies.merge(&self.fs.take_latencies());
     }
 
     fn end_pass(&mut self, ending: PassEnd) {
