@@ -6,6 +6,7 @@ use super::ata::Attribute;
 use super::names::{Side, write_name};
 use super::nvme::HEALTH_LOG;
 use super::value::{Fields, count};
+use crate::host::health::DATA_UNIT_BYTES;
 use crate::sys::interrupt;
 use anyhow::{Context as _, bail, ensure};
 use serde::Serialize;
@@ -246,8 +247,12 @@ fn unit(counter: &RawCount, samples: &[Sample]) -> CounterUnit {
         outcome.why = Some("it does not follow the bytes written");
     } else {
         outcome.bytes = Some([low, high]);
-        let usual = POWERS.map(|power| 1_u64 << power).chain(DECIMALS);
-        let mut fitting = usual.filter(|unit| (low..=high).contains(&(*unit as f64)));
+        let usual: Vec<u64> = match counter.id {
+            Some(_) => POWERS.map(|power| 1 << power).chain(DECIMALS).collect(),
+            // The specification's, which is too close to 2^19 to tell the two apart soon.
+            None => vec![DATA_UNIT_BYTES],
+        };
+        let mut fitting = usual.into_iter().filter(|unit| (low..=high).contains(&(*unit as f64)));
         outcome.unit_bytes = fitting.next().filter(|_| fitting.next().is_none());
         let is_nand = write_name(&counter.name).is_some_and(|name| name.side == Side::Nand);
         let line = |unit| Some(format!("\"-v {},raw48,{}\"", counter.id?, unit_name(unit)));

@@ -87,6 +87,22 @@ fn run_finds_unit_and_step_of_coarse_and_fine_counters() {
     }
 }
 
+/// The counter of an NVMe drive is the specification's or none. QEMU rounds it up.
+#[test]
+fn unit_of_nvme_counter_is_512000_or_none() {
+    for (unit, expected) in [(512_000, Some(512_000)), (MIB, None)] {
+        let mut samples = Vec::new();
+        for ours in (0..100 * MIB).step_by(MIB as usize) {
+            let raw = (777_777_777 + ours).div_ceil(unit);
+            let counters = vec![RawCount { id: None, name: "data_units_written".into(), raw }];
+            samples.push(Sample { ours, drive: [ours; 2], counters });
+        }
+        let found = &units(&samples)[0];
+        assert_eq!((found.unit_bytes, &found.drivedb), (expected, &None), "{found:?}");
+        assert_eq!(found.why.is_some(), expected.is_none(), "{found:?}");
+    }
+}
+
 /// The interval holds the truth, and no other unit is named, whatever else is written.
 #[test]
 fn interval_of_run_holds_the_unit() {
