@@ -138,6 +138,17 @@ fn make_uninstall_removes_installed_files() {
 }
 
 #[test]
+fn daemonset_names_the_image_that_is_built() {
+    let image = concat!("localhost/trimtab:", env!("CARGO_PKG_VERSION"));
+    let built = format!("podman build -f packaging/container/Containerfile -t {image} ");
+    let text = |path: &str| fs::read_to_string(packaging().join(path)).unwrap();
+    assert!(text("kubernetes/daemonset.yaml").contains(&format!("image: {image}\n")));
+    for path in ["container/Containerfile", "../docs/guide.md"] {
+        assert!(text(path).contains(&built), "{path}");
+    }
+}
+
+#[test]
 fn openrc_script_is_valid() {
     let script = packaging().join("openrc/trimtab");
     assert!(Command::new("sh").arg("-n").arg(&script).status().unwrap().success());
