@@ -14,7 +14,6 @@ pub mod invert;
 pub mod lab;
 pub mod learned;
 pub mod logs;
-pub mod predict;
 pub mod probes;
 pub mod rounds;
 pub mod summary;

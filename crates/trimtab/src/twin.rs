@@ -1,6 +1,5 @@
-//! Twins of real drives: learn one, check one.
+//! Twins of real drives.
 
-pub mod check;
 pub mod learn;
 mod logs;
 pub mod parameters;

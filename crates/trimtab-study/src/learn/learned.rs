@@ -263,8 +263,7 @@ fn doubts(fitted: &FitResult) -> Vec<String> {
     if fitted.is_explained() && misfit > OF_THE_RIGHT_KIND {
         doubts.push(format!(
             "the best drive fits worse (misfit {}) than a drive of the right kind: \
-                dies, rows or caches may be wrong and intervals too narrow; verify with \
-                'drive check'",
+                dies, rows or caches may be wrong and intervals too narrow",
             three_digits(misfit)
         ));
     }

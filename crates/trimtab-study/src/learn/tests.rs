@@ -1,13 +1,14 @@
 mod churn;
+mod predict;
 mod recovery;
 
 use super::candidate::{Candidate, at};
 use super::fit::{self, FitResult, SequentialEvaluator};
 use super::lab::ProbeSession;
-use super::predict::{self, Prediction, ResidualDeviation, What, WorkloadFigure};
 use super::probes::whole::{self, ProbeRegion};
 use super::probes::{self, Findings, ProbePlan};
 use super::{Budget, ReportedProperties, invert, summary};
+use self::predict::{Prediction, ResidualDeviation, What, WorkloadFigure};
 use crate::study::small::SmallDrive;
 use alloc::format;
 use trimtab_drive::data::DataClass;
@@ -432,74 +433,6 @@ fn reads_budget_leaves_writes_and_trims_typical() {
     );
 }
 
-#[test]
-fn real_drive_workloads_write_no_more_than_stated() {
-    for writes in [false, true] {
-        let area = predict::Area {
-            bytes: 16 << 20,
-            writes,
-            rest: trimtab_drive::units::Nanos::from_secs(1),
-        };
-        let mut target =
-            DriveTarget::new(model::build(&drive(|_| {}), 1).unwrap(), probes::DEPTH_MAX);
-        let shown = area.run(&mut ProbeSession::new(&mut target), 5).unwrap();
-        let written = target.drive().written().0;
-        assert!(
-            written <= area.written_max() && (written > 0) == writes,
-            "{written} of {}",
-            area.written_max()
-        );
-        assert_eq!(shown.len(), if writes { 21 } else { 9 });
-        if !writes {
-            // Nothing is mapped: 32 KiB link transfers in sequence; the processor works
-            // ahead.
-            let link = 32_768.0 / 0.43;
-            let rate = shown
-                .iter()
-                .find(|one| {
-                    one.workload == "reads of 32 KiB, 4 in flight" && one.what == What::Rate
-                })
-                .unwrap()
-                .value;
-            assert!((1e9 / rate / link - 1.0).abs() < 0.02, "{}, {link}", 1e9 / rate);
-        }
-    }
-}
-
-#[test]
-fn area_rounds_give_equal_figures() {
-    let area = predict::Area {
-        bytes: 32 << 20,
-        writes: true,
-        rest: trimtab_drive::units::Nanos::from_secs(1),
-    };
-    // Slow pages, so that the link does not limit reads.
-    let spec = drive(|flash| flash.nand.read_ns = 300_000);
-    let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
-    let mut lab = ProbeSession::new(&mut target);
-    lab.stream(
-        4,
-        (0..32).map(|nth| {
-            Command::Write(Extent { offset: nth << 20, len: 1 << 20 }, DataClass::Random)
-        }),
-    )
-    .unwrap();
-    let mut reads = || {
-        let shown = area.run(&mut lab, 5).unwrap();
-        shown
-            .iter()
-            .find(|one| one.workload == "reads of 32 KiB, 4 in flight" && one.what == What::Mean)
-            .unwrap()
-            .value
-    };
-    let first = reads();
-    for _ in 1..3 {
-        let mean = reads();
-        // With 1,750 random writes left over, a 32 KiB read would touch several rows.
-        assert!((mean / first - 1.0).abs() < 0.03, "{mean} for {first}");
-    }
-}
-
 /// The kernel sends no flush to a drive without a volatile cache.
 #[test]
 fn unsent_flushes_identify_no_times() {
@@ -557,46 +490,6 @@ fn prediction_interval_excludes_a_twentieth_per_side() {
             && !all[0].holds(96.5, 0.005)
     );
     assert!(predict::predictions(&[]).is_empty());
-}
-
-/// Data in an open superblock stay in the SLC cache, unless it is scaled down and
-/// therefore full.
-#[test]
-fn real_drive_is_predicted_with_full_size_superblocks() {
-    let slc = SlcCache {
-        size: SlcSize::Fixed { bytes: 3 << 30 },
-        program_ns: 300_000,
-        read_ns: 20_000,
-        when_full: SlcFull::WriteDirect,
-        idle_fold_ns: Some(2_000_000_000),
-    };
-    // Eight dies with rows of 32 KiB: 96 MiB of native cells, a third of it in SLC mode.
-    let mut spec = drive(|flash| flash.slc_cache = Some(slc));
-    spec.capacity_bytes = 240 << 30;
-    if let Medium::Flash(flash) = &mut spec.medium {
-        flash.geometry.bits_per_cell = 3;
-        flash.geometry.pages_per_block = 384;
-        flash.geometry = flash.geometry.clone().with_over_provisioning(240 << 30, 120);
-    }
-    let area = predict::Area {
-        bytes: 16 << 20,
-        writes: false,
-        rest: trimtab_drive::units::Nanos::from_secs(4),
-    };
-    let mean = |nth| {
-        let all = area.figures(&spec, 5, nth).unwrap();
-        all.iter()
-            .find(|one| one.workload == "reads, 4 in flight" && one.what == What::Mean)
-            .unwrap()
-            .value
-    };
-    // Of 32 MiB in SLC mode, the first member starts with none full: all 16 MiB are in
-    // the open superblock. The second starts with 61.8 %: 12.2 of the 16 MiB are in a
-    // closed one.
-    let (mean, moved) = (mean(0), mean(1));
-    assert!((120e3..170e3).contains(&moved) && moved > mean + 20e3, "{moved}");
-    // Host, link, 20 us per page and channel: 105 us, or more. From native cells: 168 us.
-    assert!((95e3..140e3).contains(&mean), "{mean}");
 }
 
 /// The minimum and maximum of eight draws exclude two in nine of the next draws. The

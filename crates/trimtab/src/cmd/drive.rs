@@ -1,7 +1,6 @@
 //! `trimtab drive …`: modelled drives.
 
 mod attach;
-pub mod check;
 mod detach;
 mod from_datasheet;
 pub mod learn;
@@ -38,8 +37,6 @@ enum DriveSubcommand {
     /// Learn a twin of a drive: probe it, and find the modelled drives that behave the
     /// same.
     Learn(learn::DriveLearnArgs),
-    /// Check a twin: predict workloads that no probe ran, then measure them.
-    Check(check::DriveCheckArgs),
     /// Attach a modelled drive as a block device.
     Attach(attach::DriveAttachArgs),
     /// Show attached drives: requests, latencies, discards, the model's counters.
@@ -56,8 +53,7 @@ impl DriveArgs {
     /// Mounts that the command works on.
     pub fn reach(&self) -> MountScope {
         match &self.command {
-            DriveSubcommand::Learn(learn::DriveLearnArgs { target, .. })
-            | DriveSubcommand::Check(check::DriveCheckArgs { target, .. }) => {
+            DriveSubcommand::Learn(learn::DriveLearnArgs { target, .. }) => {
                 MountScope::of_targets([target.as_str()])
             }
             _ => MountScope::Nothing,
@@ -73,7 +69,6 @@ pub fn run(args: DriveArgs, context: &Context) -> anyhow::Result<ExitCode> {
         DriveSubcommand::Show(args) => show::run(&args, context),
         DriveSubcommand::FromDatasheet(args) => from_datasheet::run(&args, context),
         DriveSubcommand::Learn(args) => twin::learn::run(&args, context),
-        DriveSubcommand::Check(args) => twin::check::run(&args, context),
         DriveSubcommand::Attach(args) => attach::run(&args, context),
         DriveSubcommand::Status(args) => status::run(&args, context),
         DriveSubcommand::Power(args) => power::run(&args, context),

@@ -86,86 +86,6 @@ fn learned_twin_file_is_a_drive_with_64_members() {
     assert_eq!(fs::read_to_string(directory.path().join("again.toml")).unwrap(), *text);
 }
 
-/// Predictions match the learned drive and miss another drive.
-#[test]
-fn drive_check_predicts_learned_drive_and_misses_another() {
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("odd.toml"), DRIVE).unwrap();
-    fs::write(directory.path().join("twin.toml"), &learned().0).unwrap();
-    let other = DRIVE
-        .replace("rate_bytes_per_s = 300_000_000", "rate_bytes_per_s = 90_000_000")
-        .replace("= 7_000_000", "= 70_000");
-    fs::write(directory.path().join("other.toml"), other.replace("\"odd\"", "\"other\"")).unwrap();
-    let check = |target: &str| -> serde_json::Value {
-        let args = ["drive", "check", "./twin.toml", target, "--members", "6", "--json"];
-        let out = trimtab()
-            .current_dir(directory.path())
-            .args(args)
-            .assert()
-            .success()
-            .get_output()
-            .stdout
-            .clone();
-        serde_json::from_slice(&out).unwrap()
-    };
-    let (own, foreign) = (check("drive:./odd.toml"), check("drive:./other.toml"));
-    let figures = own["figures"].as_array().unwrap();
-    assert_eq!((own["schema"].as_str(), figures.len()), (Some("trimtab.twin-check"), 20));
-    let near = |document: &serde_json::Value| {
-        document["figures"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|one| one["off"].as_f64().unwrap().abs() < 0.15)
-            .count()
-    };
-    assert!(
-        near(&own) >= 12 && near(&foreign) <= 8,
-        "{} and {}: {own:#} {foreign:#}",
-        near(&own),
-        near(&foreign)
-    );
-    let notes = own["notes"].as_array().unwrap();
-    assert!(
-        notes.len() == 1
-            && notes[0].as_str().unwrap().starts_with("intervals of 6 members are wide"),
-        "{notes:?}"
-    );
-    assert!(
-        foreign["notes"][0].as_str().unwrap().contains("learned from drive:odd"),
-        "{}",
-        foreign["notes"]
-    );
-    // The stored predictions equal the compared ones and are the same for both drives:
-    // they do not depend on the measurement.
-    let kept = |name: &str| -> serde_json::Value {
-        serde_json::from_slice(&fs::read(directory.path().join(name)).unwrap()).unwrap()
-    };
-    let first = kept("twin-of-odd-predictions.json");
-    let sums = run(
-        "sha256sum",
-        &[directory.path().join("twin-of-odd-predictions.json").to_str().unwrap()],
-    )
-    .unwrap();
-    assert!(
-        sums.starts_with(own["predictions"]["sha256"].as_str().unwrap()),
-        "{sums}: {}",
-        own["predictions"]
-    );
-    assert_eq!(own["predictions"]["sha256"], foreign["predictions"]["sha256"]);
-    for (one, figure) in first["predictions"].as_array().unwrap().iter().zip(figures) {
-        assert_eq!(
-            (&one["workload"], &one["predicted"], &one["low"]),
-            (&figure["workload"], &figure["predicted"], &figure["low"])
-        );
-    }
-    let args = ["drive", "check", "drive:x", "drive:./odd.toml"];
-    trimtab().current_dir(directory.path()).args(args).assert().failure();
-    let args = ["drive", "check", "./odd.toml", "drive:./odd.toml"];
-    let no_twin = predicate::str::contains("./odd.toml is not a twin: it has no ensemble");
-    trimtab().current_dir(directory.path()).args(args).assert().failure().stderr(no_twin);
-}
-
 #[test]
 fn drive_learn_refuses_unusable_target() {
     // On a disk, because memory is refused as no drive.
@@ -391,10 +311,9 @@ fn drive_learn_on_real_drive_leaves_nothing() {
     read_only.stderr(predicate::str::contains("it is mounted read-only"));
 }
 
-/// A twin saved without --output is found by the list, by a check in a directory on the
-/// drive, and by a study there.
+/// A twin saved without --output is found by the list and by a study on the drive.
 #[test]
-fn twin_of_drive_is_listed_checked_and_named_by_study() {
+fn twin_of_drive_is_listed_and_named_by_study() {
     if !have_root() {
         return skip("root, to attach a drive");
     }
@@ -455,49 +374,6 @@ fn twin_of_drive_is_listed_checked_and_named_by_study() {
         .arg(&drive.device));
     let mounted = Mounted::new(&drive.device, "noatime").unwrap();
     let path = mounted.path().to_str().unwrap();
-    let names = || {
-        fs::read_dir(mounted.path())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect::<Vec<_>>()
-    };
-    let before = names();
-    let check = [
-        "drive",
-        "check",
-        file,
-        path,
-        "--members",
-        "2",
-        "--rest",
-        "10ms",
-        "--reserve",
-        "1MiB",
-        "--yes",
-        "--json",
-    ];
-    let checked = document(&check);
-    let figures = checked["figures"].as_array().unwrap();
-    assert_eq!(
-        (figures.len(), names()),
-        (21, before),
-        "three figures of seven workloads, and nothing left"
-    );
-    // Reads of 4 KiB with 4 in flight: each takes one of eight dies for 3 ms, so at most
-    // four complete in 3 ms. A busy machine completes fewer.
-    let rate = figures
-        .iter()
-        .find(|one| one["workload"] == "reads, 4 in flight" && one["figure"] == "operations/s")
-        .unwrap();
-    let measured = rate["measured"].as_f64().unwrap();
-    assert!(measured < 4.0 / 3e-3 * 1.02 && measured > 4.0 / 3e-3 / 8.0, "{measured}");
-    assert!(
-        fs::read_dir(directory.path()).unwrap().any(|entry| entry
-            .unwrap()
-            .file_name()
-            .to_string_lossy()
-            .ends_with("-predictions.json"))
-    );
     // A study that cannot start names the twin first.
     let said =
         predicate::str::contains("This drive has a twin").and(predicate::str::contains(file));
@@ -514,8 +390,6 @@ fn twin_of_drive_is_listed_checked_and_named_by_study() {
     run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"])
         .failure()
         .stderr(said);
-    let noticed = document(&check)["notes"].to_string();
-    assert!(noticed.contains("learned from another unit of loop device over drive"), "{noticed}");
     fs::remove_file(file).unwrap();
     let said =
         predicate::str::contains("Months of use on this drive: unknown; a twin cannot be learned");

@@ -1,6 +1,6 @@
 //! Months of use under trim policies, as in `study::ageing` but shorter.
 
-use crate::learn::predict::{What, WorkloadFigure};
+use super::predict::{What, WorkloadFigure};
 use crate::study::ageing::{Ageing, RATE_STEADY, WAF_STEADY};
 use crate::study::metrics::mean;
 use crate::study::modelled::{self, Setup};

@@ -14,7 +14,7 @@ use super::churn;
 use crate::learn::candidate::{Candidate, DriveKind, at};
 use crate::learn::fit::{self, SequentialEvaluator};
 use crate::learn::lab::ProbeSession;
-use crate::learn::predict::{
+use super::predict::{
     Prediction, ResidualDeviation, What, WorkloadFigure, figures, predictions,
 };
 use crate::learn::probes::whole::{ProbeRegion, SIZE};

@@ -3,9 +3,9 @@
 //! They run on a drive of the same design with less capacity (`study::small`). The twin
 //! and the drive it represents are scaled down alike.
 
-use super::fit::FitResult;
-use super::lab::{ProbeSession, Stream};
-use super::probes::DEPTH_MAX;
+use crate::learn::fit::FitResult;
+use crate::learn::lab::{ProbeSession, Stream};
+use crate::learn::probes::DEPTH_MAX;
 use crate::study::small::SmallDrive;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -14,8 +14,7 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::model::{self, Model};
 use trimtab_drive::named;
 use trimtab_drive::rng::Stream as Random;
-use trimtab_drive::spec::twin::Origin;
-use trimtab_drive::spec::{DriveSpec, Medium, SlcSize};
+use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::{Command, Extent, Ranges};
 use trimtab_sim::analysis;
@@ -66,7 +65,6 @@ named! {
 
 /// Figures of a drive of `spec` under all workloads. `None` if it cannot be scaled down,
 /// or fails.
-#[must_use]
 pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<WorkloadFigure>> {
     let small = SmallDrive::of(spec, SIZE).ok()?.spec;
     let mut all = Vec::new();
@@ -75,135 +73,6 @@ pub fn figures(spec: &DriveSpec, seed: u64) -> Option<Vec<WorkloadFigure>> {
     postmark(&small, &mut all)?;
     Some(all)
 }
-
-/// Part of a real drive that runs workloads no probe runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Area {
-    /// Size in bytes. All of it has been written before.
-    pub bytes: u64,
-    /// True if it may be written to.
-    pub writes: bool,
-    /// Idle time before each workload.
-    pub rest: Nanos,
-}
-
-impl Area {
-    /// Maximum number of bytes that [`Area::run`] writes.
-    #[must_use]
-    pub const fn written_max(&self) -> u64 {
-        if self.writes {
-            self.bytes + (MIXED as u64 / 4) * 3 * SMALL + LARGE_COUNT as u64 * LARGE
-        } else {
-            0
-        }
-    }
-
-    /// Runs the workloads. If writes are permitted, first writes the whole area
-    /// sequentially: random writes of an earlier round make longer reads touch many rows,
-    /// and members of an ensemble had no earlier round.
-    ///
-    /// # Errors
-    /// The target fails.
-    pub fn run(&self, lab: &mut ProbeSession<'_>, seed: u64) -> TargetResult<Vec<WorkloadFigure>> {
-        if self.writes {
-            write(lab, 0, self.bytes)?;
-        }
-        let mut all = Vec::new();
-        let mut mix = |name: &'static str, depth: u32, len: u64, count: usize, reads: f64| {
-            lab.idle(self.rest);
-            let mut random = Random::new(seed, name);
-            let commands = (0..count).map(|_| {
-                let extent = Extent { offset: random.below(self.bytes / len) * len, len };
-                if random.chance(reads) {
-                    Command::Read(extent)
-                } else {
-                    Command::Write(extent, DataClass::Random)
-                }
-            });
-            let stream = lab.stream(depth, commands)?;
-            if self.writes {
-                lab.one(Command::Flush)?;
-            }
-            add(&mut all, name, &stream);
-            TargetResult::Ok(())
-        };
-        for (name, depth) in [("reads, 4 in flight", 4), ("reads, 16 in flight", 16)] {
-            mix(name, depth, SMALL, MIXED / 4, 1.0)?;
-        }
-        mix("reads of 32 KiB, 4 in flight", 4, 32 << 10, MIXED / 8, 1.0)?;
-        if self.writes {
-            for (name, depth) in
-                [("mixed, 1 in flight", 1), ("mixed, 4 in flight", 4), ("mixed, 32 in flight", 32)]
-            {
-                mix(name, depth, SMALL, MIXED / 4, 0.7)?;
-            }
-            mix("mixed, 32 KiB, 8 in flight", 8, LARGE, LARGE_COUNT, 0.5)?;
-        }
-        Ok(all)
-    }
-
-    /// Figures of `spec` as member `nth` of an ensemble. `None` if impossible or failing.
-    ///
-    /// The fill of the open superblock in the SLC cache before the area was written is
-    /// unknown for a real drive. It decides which data move to native cells when that
-    /// superblock is closed. Each member therefore starts with a different fill.
-    #[must_use]
-    pub fn figures(&self, spec: &DriveSpec, seed: u64, nth: usize) -> Option<Vec<WorkloadFigure>> {
-        let small = area_drive(spec)?;
-        let before = (open_slc_bytes(&small) * phase(nth)) as u64;
-        let mut target = DriveTarget::new(model::build(&small, seed).ok()?, DEPTH_MAX);
-        let mut lab = ProbeSession::new(&mut target);
-        write(&mut lab, self.bytes, self.bytes + before).ok()?;
-        write(&mut lab, 0, self.bytes).ok()?;
-        self.run(&mut lab, seed).ok()
-    }
-}
-
-/// Low-discrepancy sequence over 0 to 1: the fractional parts of multiples of the golden
-/// ratio.
-fn phase(nth: usize) -> f64 {
-    let turned = nth as f64 * 0.618_033_988_749_895;
-    turned - libm::floor(turned)
-}
-
-/// Bytes of an SLC cache superblock; 0 without an SLC cache.
-fn open_slc_bytes(spec: &DriveSpec) -> f64 {
-    let slc = spec.flash().filter(|flash| flash.slc_cache.is_some());
-    slc.map_or(0.0, |flash| {
-        flash.geometry.superblock_bytes() as f64 / f64::from(flash.geometry.bits_per_cell.max(1))
-    })
-}
-
-/// A drive of `spec` with less capacity that never collects garbage. Superblocks and
-/// write cache keep their size: data in an open superblock stay in the SLC cache, however
-/// long the drive is idle.
-fn area_drive(spec: &DriveSpec) -> Option<DriveSpec> {
-    let mut to = spec.clone();
-    to.capacity_bytes = AREA_SIZE.0.min(spec.capacity_bytes);
-    let Medium::Flash(flash) = &mut to.medium else { return None };
-    if let Some(slc) = &mut flash.slc_cache {
-        slc.size = SlcSize::Fixed { bytes: AREA_SIZE.0 / 8 };
-    }
-    flash.geometry = flash.geometry.clone().with_over_provisioning(to.capacity_bytes, 1000);
-    for _ in 0..MORE_BLOCKS_MAX {
-        if to.validate().is_ok() {
-            return Some(to);
-        }
-        if let Medium::Flash(flash) = &mut to.medium {
-            flash.geometry.blocks_per_plane += 1;
-        }
-    }
-    Some(SmallDrive::of(spec, AREA_SIZE).ok()?.spec)
-}
-
-/// Maximum number of blocks added per plane if large superblocks leave too few.
-const MORE_BLOCKS_MAX: u32 = 32;
-
-/// Capacity for [`Area::figures`]. An eighth is SLC cache, which holds the area.
-const AREA_SIZE: Bytes = Bytes(8 << 30);
-/// Bytes of a large operation, and the number of them.
-const LARGE: u64 = 32 << 10;
-const LARGE_COUNT: usize = 400;
 
 /// Nine in ten values lie within this many standard deviations.
 const NINE_OF_TEN: f64 = 1.645;
@@ -220,17 +89,8 @@ pub struct ResidualDeviation {
 
 impl ResidualDeviation {
     /// Residual deviation of `fitted`.
-    #[must_use]
     pub fn of(fitted: &FitResult) -> Self {
         Self { part: fitted.off, whole: fitted.whole.map_or(fitted.off, |whole| whole.off) }
-    }
-
-    /// Residual deviation recorded in a twin.
-    #[must_use]
-    pub fn said(origin: &Origin) -> Self {
-        let part = origin.off_permille as f64 / 1000.0;
-        let whole = origin.off_of_whole_permille as f64 / 1000.0;
-        Self { part, whole: if whole > 0.0 { whole } else { part } }
     }
 }
 
@@ -253,7 +113,6 @@ impl Prediction {
     /// Widens the interval by the residual deviation of the model. The spread of the
     /// members only covers what is unknown about a drive that the model reproduces
     /// perfectly.
-    #[must_use]
     pub fn widened(self, unexplained: ResidualDeviation) -> Self {
         let Self { median, low, high, .. } = self;
         let more = NINE_OF_TEN * if self.collects() { unexplained.whole } else { unexplained.part };
@@ -273,14 +132,12 @@ impl Prediction {
     }
 
     /// True if `value` lies in the interval, extended by `share` for clock resolution.
-    #[must_use]
     pub fn holds(&self, value: f64, share: f64) -> bool {
         value >= self.low * (1.0 - share) && value <= self.high * (1.0 + share)
     }
 }
 
 /// Predictions from the figures of the members; empty without members.
-#[must_use]
 pub fn predictions(shown: &[Vec<WorkloadFigure>]) -> Vec<Prediction> {
     let Some(first) = shown.first() else { return Vec::new() };
     let one = |(nth, figure): (usize, &WorkloadFigure)| {
