@@ -4,9 +4,7 @@ pub mod device;
 mod open;
 pub mod purge;
 mod signature;
-mod verifier;
 
-use self::verifier::Verifier;
 use super::null::{since, sleep_until};
 use crate::sys::descriptor;
 use crate::sys::fiemap;
@@ -47,8 +45,6 @@ pub struct BlockOptions {
     pub bytes_in_flight_max: u64,
     /// Seed of the data written.
     pub seed: u64,
-    /// Verify on every read that it returns the data last written.
-    pub verify: bool,
     /// The I/O engine.
     pub engine: EngineChoice,
     /// Bypass the page cache; a file that cannot uses the page cache, with a warning.
@@ -61,7 +57,6 @@ impl Default for BlockOptions {
             queue_depth_max: 32,
             bytes_in_flight_max: 32 << 20,
             seed: 0,
-            verify: false,
             engine: EngineChoice::Auto,
             direct: true,
         }
@@ -110,7 +105,6 @@ pub struct BlockFile {
     started: Instant,
     content: ContentGenerator,
     sequence: u64,
-    verifier: Option<Box<Verifier>>,
     trims: Trims,
     slots: Vec<TransferSlot>,
     /// Tags handed to the engine that it has not submitted to the kernel yet.
@@ -150,11 +144,6 @@ impl BlockFile {
     /// Name of the engine, for the settings.
     pub fn engine(&self) -> &'static str {
         if self.transfers.is_ring() { "io_uring" } else { "threads" }
-    }
-
-    /// Bytes read and verified; `None` without verification.
-    pub fn verified(&self) -> Option<Bytes> {
-        self.verifier.as_ref().map(|verifier| verifier.checked())
     }
 
     /// The extents of the file in the address space of its filesystem.
@@ -300,7 +289,7 @@ impl BlockFile {
             done.push(completion);
         });
         self.in_flight -= (done.len() - from) as u32;
-        if unhappy || self.verifier.is_some() {
+        if unhappy {
             self.inspect(&mut done[from..]);
         }
         Ok(())
@@ -315,7 +304,7 @@ impl BlockFile {
         let unhappy = completion.result.is_err();
         done.push(completion);
         self.in_flight = 0;
-        if unhappy || self.verifier.is_some() {
+        if unhappy {
             let last = done.len() - 1;
             self.inspect(&mut done[last..]);
         }
@@ -331,19 +320,6 @@ impl BlockFile {
                 completion.result = self.explain(&op, result).map_err(Box::new);
                 // A trim may have been repeated with a blocking call.
                 completion.completed = since(self.started);
-            }
-            if let Some(verifier) = &mut self.verifier {
-                let read = match op {
-                    Command::Read(extent) if completion.result.is_ok() => {
-                        Some(&*self.transfers.bytes(completion.tag, extent.len as usize))
-                    }
-                    _ => None,
-                };
-                if let Err((offset, problem)) = verifier.end(completion.tag, &self.content, read) {
-                    let object = format!("4096 bytes at {offset} of {}", self.label);
-                    completion.result =
-                        Err(Box::new(TargetError::new("verify", object, problem, None)));
-                }
             }
         }
     }
@@ -404,9 +380,6 @@ impl BlockFile {
         offset: u64,
         len: u64,
     ) -> TargetResult {
-        if let Some(verifier) = &mut self.verifier {
-            verifier.begin_trim(tag, offset, len);
-        }
         let action = match self.trims {
             Trims::Queued(action) => action,
             Trims::Blocking => {
@@ -420,9 +393,6 @@ impl BlockFile {
                     completed,
                     result,
                 });
-                if let Some(verifier) = &mut self.verifier {
-                    verifier.end_unread(tag);
-                }
                 return Ok(());
             }
             Trims::Unsupported => return Err(self.error(&op, libc::EOPNOTSUPP)),
@@ -460,18 +430,12 @@ impl BlockTarget for BlockFile {
         self.check(&op)?;
         let (action, offset, len) = match op {
             Command::Read(Extent { offset, len }) => {
-                if let Some(verifier) = &mut self.verifier {
-                    verifier.begin_read(tag, offset, len);
-                }
                 self.place(tag, &op)?;
                 (TransferAction::Read, offset, len)
             }
             Command::Write(Extent { offset, len }, class) => {
                 self.place(tag, &op)?;
-                self.sequence = match &mut self.verifier {
-                    Some(verifier) => verifier.begin_write(tag, offset, len, class),
-                    None => self.sequence.wrapping_add(1),
-                };
+                self.sequence = self.sequence.wrapping_add(1);
                 self.content.fill(
                     class,
                     offset,

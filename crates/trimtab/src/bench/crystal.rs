@@ -71,7 +71,8 @@ impl BenchCrystalArgs {
             Field::new("data", settings.data.to_string()),
             Field::new("tests", tests),
             Field::new("direct", if self.buffered { "no" } else { "yes" }),
-            Field::new("verify", if self.verify { "yes" } else { "no" }),
+            // In the ids of stored runs.
+            Field::new("verify", "no"),
         ]
     }
 }
@@ -138,7 +139,6 @@ fn conclude_run(
     } else {
         None
     };
-    let verified = target.real().and_then(|real| real.file.verified());
     let (warnings, counters) = target.facts();
     let (steady_size, real) = (target::steady_size(&target, settings), target.real().is_some());
     let (observer, workspace) = target.close();
@@ -146,9 +146,6 @@ fn conclude_run(
     run.warnings.extend(warnings);
     run.counters.extend(counters);
     worn_out::describe(&mut run);
-    if let Some(verified) = verified {
-        run.counters.push(("verified.bytes".to_owned(), verified.0));
-    }
     if let Some(share) = found {
         note_compressed_share(&mut run, settings.data, share);
     }

@@ -44,8 +44,7 @@ fn metric<'a>(run: &'a serde_json::Value, name: &str) -> Option<&'a serde_json::
 #[test]
 fn bench_crystal_on_directory_removes_its_test_file() {
     let (dir, store) = (scratch(), scratch());
-    let run =
-        json(small(store.path(), &["--json", "--verify", "--yes", dir.path().to_str().unwrap()]));
+    let run = json(small(store.path(), &["--json", "--yes", dir.path().to_str().unwrap()]));
     let rates = metric(&run, "rnd4k-q32.write.rate").unwrap()["samples"].as_array().unwrap();
     assert_eq!(rates.len(), 2);
     assert!(
@@ -54,12 +53,6 @@ fn bench_crystal_on_directory_removes_its_test_file() {
     );
     let found = metric(&run, "data.compressed").unwrap()["samples"][0].as_f64().unwrap();
     assert!((99.5..101.0).contains(&found), "random data compresses to {found} %");
-    let counters = run["counters"].as_object().unwrap();
-    assert_eq!(
-        counters["verified.bytes"],
-        4 * 2 * (1 << 20),
-        "four tests of two passes read what was written"
-    );
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
@@ -167,7 +160,7 @@ fn bench_crystal_refuses_mounted_or_formatted_device() {
     run("umount", &[mount.path().to_str().unwrap()]).unwrap();
     let told = small(
         store.path(),
-        &["--json", "--verify", "--yes", &device, "--destroy", &device, "--overwrite", "ext2/3/4"],
+        &["--json", "--yes", &device, "--destroy", &device, "--overwrite", "ext2/3/4"],
     );
     assert_eq!(json(told)["target"], "block-device");
 }

@@ -189,7 +189,6 @@ fn bench_and_study_run_on_attached_drive() {
             "4MiB",
             "--interval",
             "0ms",
-            "--verify",
             "--destroy",
         ]);
         command.arg(&drive.device).arg(&drive.device).args(more);
@@ -197,7 +196,6 @@ fn bench_and_study_run_on_attached_drive() {
     };
     let run = json(crystal(&[]));
     assert_eq!((&run["complete"], &run["target"]), (&true.into(), &"block-device".into()));
-    assert!(run["counters"]["verified.bytes"].as_u64() >= Some(16 << 20), "{}", run["counters"]);
     let written = drive.status()["requests"]["write"]["bytes"].as_u64().unwrap();
     assert!(written >= (64 << 20) + 4 * (4 << 20), "the drive has seen it: {written}");
 }

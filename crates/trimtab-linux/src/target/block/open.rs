@@ -1,7 +1,6 @@
 //! Opens files and devices as block targets, and samples their contents.
 
 use super::device::Claim;
-use super::verifier::Verifier;
 use super::{BlockFile, BlockOptions, EngineChoice, TransferSlot, Trims};
 use crate::sys::pool::Pool;
 use crate::sys::transfer::{TransferAction, Transfers};
@@ -169,7 +168,6 @@ impl BlockFile {
             started: Instant::now(),
             content: ContentGenerator::new(options.seed),
             sequence: 0,
-            verifier: options.verify.then(|| Box::new(Verifier::new(size))),
             trims,
             slots: vec![idle; depth as usize],
             queued: Vec::with_capacity(depth as usize),

@@ -35,7 +35,6 @@ pub fn open(
         queue_depth_max,
         bytes_in_flight_max,
         seed: request.seed,
-        verify: request.verify,
         direct: !request.buffered,
         ..BlockOptions::default()
     };

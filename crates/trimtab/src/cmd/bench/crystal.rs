@@ -63,9 +63,6 @@ pub struct BenchCrystalArgs {
         value_parser = clap::value_parser!(u8).range(0..=100)
     )]
     pub compressible: Option<u8>,
-    /// Check the data of every read. Slows the tests down a little.
-    #[arg(long)]
-    pub verify: bool,
     /// Use the page cache, which measures memory as much as the drive.
     #[arg(long)]
     pub buffered: bool,
