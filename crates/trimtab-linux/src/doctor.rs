@@ -4,9 +4,7 @@
 
 mod accepted;
 mod answer;
-mod command;
 mod conditions;
-mod cron;
 mod crypt;
 mod disk;
 mod drives;
@@ -31,7 +29,6 @@ mod refine;
 mod remedy;
 mod scsi;
 mod scsi_pages;
-mod shell;
 mod survey;
 mod systemd;
 mod thin_pool;

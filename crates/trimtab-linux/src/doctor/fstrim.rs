@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
-use types::{is_network, is_pseudo, matches_type};
+use types::{is_network, is_pseudo};
 
 /// Code of the finding about a filesystem that a table lists and fstrim skips.
 const SKIPPED: &str = "fstrim.skipped";
@@ -40,22 +40,16 @@ pub fn of_fstab(root: &Root) -> std::io::Result<Vec<(PathBuf, Option<String>)>> 
     let visited = VisitCache::new(&mounts);
     let machine = Machine { root, mounts: &mounts, visited: &visited };
     let files = [FSTAB.to_owned()];
-    let visits = machine
-        .table(&files)
-        .ok()
-        .flatten()
-        .map(|(file, entries)| machine.fates(file, entries, None));
+    let visits =
+        machine.table(&files).ok().flatten().map(|(file, entries)| machine.fates(file, entries));
     let visits = visits.into_iter().flatten().filter(|visit| visit.entry.target.is_absolute());
     Ok(visits.map(|visit| (visit.entry.target, visit.skipped.map(|reason| reason.text))).collect())
 }
 
 /// A call of fstrim.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Call {
     subject: FstrimSubject,
-    types: Option<String>,
-    /// `--offset`, `--length` or `--minimum` is given.
-    in_part: bool,
     /// Missing discard support does not count as a failure.
     pub is_quiet: bool,
 }
@@ -68,120 +62,37 @@ enum FstrimSubject {
     Directory(PathBuf),
 }
 
-impl Default for FstrimSubject {
-    fn default() -> Self {
-        Self::Tables(Vec::new())
-    }
-}
-
 /// Fixed paths of findfs: never searched in a PATH that another user may have set.
 const FINDFS: [&str; 2] = ["/usr/sbin/findfs", "/sbin/findfs"];
 
-/// Options: long name, letter, whether it takes a value.
-const OPTIONS: [(&str, char, bool); 12] = [
-    ("all", 'a', false),
-    ("fstab", 'A', false),
-    ("help", 'h', false),
-    ("version", 'V', false),
-    ("offset", 'o', true),
-    ("length", 'l', true),
-    ("minimum", 'm', true),
-    ("verbose", 'v', false),
-    ("dry-run", 'n', false),
-    // Called --quiet until 2.35; the newer name may be abbreviated to that.
-    ("quiet-unsupported", 'q', false),
-    ("listed-in", 'I', true),
-    ("types", 't', true),
-];
-
-/// Reads arguments as getopt_long(3) does. The error is the reason why fstrim trims
-/// nothing.
-pub fn parse(arguments: &[String]) -> Result<Call, String> {
-    let (mut call, mut plain, mut tables) = (Call::default(), Vec::new(), Vec::new());
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        if word == "--" {
-            plain.extend(words.by_ref().cloned());
-            break;
-        }
-        for (letter, value) in options(word, &mut words, &mut plain)? {
-            match letter {
-                'a' | 'A' | 'I' => tables.push((letter, value)),
-                'h' | 'V' | 'n' => return Err(format!("fstrim {word} trims nothing")),
-                't' => call.types = Some(value),
-                'o' | 'l' | 'm' => call.in_part = true,
-                'q' => call.is_quiet = true,
-                _ => {}
-            }
-        }
-    }
-    let mut letters: Vec<char> = tables.iter().map(|(letter, _)| *letter).collect();
-    letters.dedup();
-    call.subject = match (letters.as_slice(), plain.as_slice()) {
-        ([], [directory]) => FstrimSubject::Directory(PathBuf::from(directory)),
-        ([], []) => return Err("fstrim is given no mount point".to_owned()),
-        ([], _) => return Err("fstrim takes one mount point only, and refuses several".to_owned()),
-        ([one], []) => FstrimSubject::Tables(match one {
-            'a' => vec!["/proc/self/mountinfo".to_owned()],
-            'A' => vec![FSTAB.to_owned()],
-            _ => tables
-                .pop()
-                .unwrap_or_default()
-                .1
-                .split(':')
-                .filter(|f| !f.is_empty())
-                .map(str::to_owned)
-                .collect(),
-        }),
-        ([_], _) => return Err("fstrim takes either a table or a mount point".to_owned()),
-        _ => return Err("fstrim takes one of --all, --fstab and --listed-in".to_owned()),
+/// Reads the arguments of fstrim. `None` for those that no service of util-linux has.
+pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<Call> {
+    let tables = |files: &str| {
+        let files = files.split(':').filter(|file| !file.is_empty());
+        FstrimSubject::Tables(files.map(str::to_owned).collect())
     };
-    Ok(call)
-}
-
-/// Parses the options in one word, with their values; other words are positional.
-fn options<'a>(
-    word: &str,
-    words: &mut impl Iterator<Item = &'a String>,
-    plain: &mut Vec<String>,
-) -> Result<Vec<(char, String)>, String> {
-    let unknown = || format!("fstrim does not know {word}");
-    let mut found = Vec::new();
-    if let Some(long) = word.strip_prefix("--") {
-        let (name, value) = long
-            .split_once('=')
-            .map_or((long, None), |(name, value)| (name, Some(value.to_owned())));
-        let mut matching = OPTIONS.iter().filter(|option| option.0.starts_with(name));
-        let exact = OPTIONS.iter().find(|option| option.0 == name);
-        let Some(option) = exact.or(matching.next().filter(|_| matching.next().is_none())) else {
-            return Err(unknown());
-        };
-        let value = match (option.2, value) {
-            (false, Some(_)) => return Err(unknown()),
-            (true, None) => words.next().cloned().ok_or_else(unknown)?,
-            (_, value) => value.unwrap_or_default(),
-        };
-        found.push((option.1, value));
-    } else if word.len() > 1 && word.starts_with('-') {
-        let letters: Vec<char> = word.chars().skip(1).collect();
-        for (at, letter) in letters.iter().enumerate() {
-            let option = OPTIONS
-                .iter()
-                .find(|option| option.1 == *letter && *letter != 'q')
-                .ok_or_else(unknown)?;
-            if option.2 {
-                let rest: String = letters.iter().skip(at + 1).collect();
-                let value =
-                    if rest.is_empty() { words.next().cloned().ok_or_else(unknown)? } else { rest };
-                found.push((*letter, value));
-                break;
+    let (mut subject, mut is_quiet) = (None, false);
+    let mut words = arguments.into_iter();
+    while let Some(word) = words.next() {
+        let one = match word {
+            "-v" | "--verbose" => continue,
+            // Called --quiet until 2.35.
+            "--quiet" | "--quiet-unsupported" => {
+                is_quiet = true;
+                continue;
             }
-            found.push((*letter, String::new()));
+            "-a" | "-av" | "--all" => tables("/proc/self/mountinfo"),
+            "-A" | "-Av" | "--fstab" => tables(FSTAB),
+            "-I" | "--listed-in" => tables(words.next()?),
+            path if path.starts_with('/') => FstrimSubject::Directory(PathBuf::from(path)),
+            _ => return None,
+        };
+        // fstrim refuses several mount points, and a table with one.
+        if subject.replace(one).is_some() {
+            return None;
         }
-    } else {
-        plain.push(word.to_owned());
     }
-    Ok(found)
+    Some(Call { subject: subject?, is_quiet })
 }
 
 /// The machine that fstrim runs on.
@@ -240,7 +151,7 @@ impl<'a> Machine<'a> {
     /// Returns whether a call trims the filesystem whose mounts `is_same` recognises.
     pub fn trims(&self, call: &Call, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
         let is_ours = |at: &usize| is_same(&self.mounts[*at]);
-        let answer = match (&*self.visits(call), &call.subject) {
+        match (&*self.visits(call), &call.subject) {
             (Visits::Directory(Some(at)), _) if is_ours(at) => Answer::Yes,
             (Visits::Directory(_), FstrimSubject::Directory(directory)) => {
                 Answer::no(OTHER_PATH, format!("fstrim.service trims {} only", shown(directory)))
@@ -255,12 +166,6 @@ impl<'a> Machine<'a> {
             (Visits::Nothing, FstrimSubject::Directory(_)) => {
                 Answer::no(OTHER_PATH, "fstrim is given another directory")
             }
-        };
-        match answer {
-            Answer::Yes if call.in_part => Answer::maybe(
-                "fstrim is given --offset, --length or --minimum, and trims a part only",
-            ),
-            answer => answer,
         }
     }
 
@@ -276,7 +181,7 @@ impl<'a> Machine<'a> {
                 Err(file) => Visits::Unknown(file.to_owned()),
                 Ok(None) => Visits::Nothing,
                 Ok(Some((file, entries))) => {
-                    let visits = self.fates(file, entries, call.types.as_deref());
+                    let visits = self.fates(file, entries);
                     let places = visits.into_iter().flat_map(|visit| self.places(visit)).collect();
                     Visits::Listed { file: file.to_owned(), places }
                 }
@@ -297,17 +202,6 @@ impl<'a> Machine<'a> {
 
     fn reached(&self, path: &Path) -> Option<usize> {
         self.visited.index.reached(self.mounts, path)
-    }
-
-    /// Returns whether the call as a whole is known to fail.
-    pub fn fails(&self, call: &Call) -> bool {
-        match &call.subject {
-            FstrimSubject::Directory(directory) => {
-                let mount = self.reached(&self.canonical(directory));
-                !call.is_quiet && mount.is_none_or(|at| !self.discards(&self.mounts[at].source))
-            }
-            FstrimSubject::Tables(files) => matches!(self.table(files), Ok(None)),
-        }
     }
 
     /// The first table with a line; `Err` with the name of an unknown table.
@@ -348,7 +242,7 @@ impl<'a> Machine<'a> {
 
     /// Determines the outcome of each line: keeps one line per target, adds the root
     /// filesystem to fstab, then applies the filters and keeps one line per source.
-    fn fates(&self, file: &str, entries: Vec<FstabEntry>, types: Option<&str>) -> Vec<Visit> {
+    fn fates(&self, file: &str, entries: Vec<FstabEntry>) -> Vec<Visit> {
         let mut targets = HashSet::new();
         let mut unique: Vec<FstabEntry> = entries
             .into_iter()
@@ -361,7 +255,7 @@ impl<'a> Machine<'a> {
         }
         let visit = |entry: FstabEntry| Visit { mount: self.landing(&entry), entry, skipped: None };
         let mut visits: Vec<Visit> = unique.into_iter().map(visit).collect();
-        each(&mut visits, |visit| self.unwanted(visit, types));
+        each(&mut visits, |visit| self.unwanted(visit));
         each(&mut visits, |visit| self.unreachable(visit));
         self.one_for_each_source(&mut visits);
         visits
@@ -405,8 +299,8 @@ impl<'a> Machine<'a> {
         (named && leads() || number(spec) || hexadecimal).then(entry)
     }
 
-    /// Filters by the line alone, and by the type of the target.
-    fn unwanted(&self, visit: &Visit, types: Option<&str>) -> Option<Reason> {
+    /// Filters by the line alone.
+    fn unwanted(&self, visit: &Visit) -> Option<Reason> {
         let entry = &visit.entry;
         let skipped = |text: String| Some(Reason::new(SKIPPED, text));
         let target = shown(&entry.target);
@@ -427,13 +321,6 @@ impl<'a> Machine<'a> {
         }
         if entry.has_option("ro") {
             return skipped(format!("{target} is read-only (ro)"));
-        }
-        if types.is_some_and(|types| !matches_type(&entry.fs_type, types)) {
-            return skipped(format!(
-                "--types {} leaves out {}",
-                types.unwrap_or_default(),
-                entry.fs_type
-            ));
         }
         (leads_to_a_device(self.root, &entry.source) == Some(false)).then(|| {
             Reason::new(

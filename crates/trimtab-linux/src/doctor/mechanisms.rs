@@ -1,17 +1,14 @@
-//! Mechanisms that currently trim the filesystem: online discard, fstrim.timer, cron,
+//! Mechanisms that currently trim the filesystem: online discard, fstrim.timer,
 //! trimtab's own daemon; and the filesystems that they skip.
 
 use super::answer::{Answer, Reason};
 use super::conditions;
-use super::cron;
 use super::filesystem::{self, OnlineDiscardMode};
 use super::fstrim;
 use super::keeper::MountManager;
 use super::systemd::{self, Unit, UnitState, WantsDirectories};
 use super::timer::Timer;
-use super::{
-    DiscardVerdict, Doctor, Finding, Remedy, RemedyAction, Severity, VerdictKind, shown, word,
-};
+use super::{DiscardVerdict, Doctor, Finding, Remedy, RemedyAction, Severity, VerdictKind, word};
 use crate::host::block::{Bus, Stack, bus, device_of_source};
 use crate::host::fstab::{self, FstabEntry};
 use crate::host::mountinfo::{self, Mount};
@@ -20,7 +17,7 @@ use std::path::{Path, PathBuf};
 use trimtab_drive::usage::quoted;
 
 /// Text of the finding in a container: the host's mechanisms are out of sight.
-const IN_CONTAINER: &str = "nothing in this container trims this filesystem; the host may";
+const IN_CONTAINER: &str = "nothing known in this container trims this filesystem; the host may";
 /// Code of the finding about a filesystem that nothing trims.
 pub const NOTHING_TRIMS: &str = "nothing-trims";
 /// Code of the finding about a filesystem type without FITRIM, which fstrim therefore
@@ -31,9 +28,6 @@ const NO_FITRIM: &str = "fstrim.no-fitrim";
 #[derive(Clone, Debug)]
 pub struct TrimMechanisms {
     timer: Timer,
-    others: Vec<Timer>,
-    /// Scripts and tables of cron that name a trim.
-    cron: Vec<PathBuf>,
     own: UnitState,
     fstab: Vec<FstabEntry>,
 }
@@ -48,8 +42,6 @@ impl TrimMechanisms {
         let wants = WantsDirectories::read(root);
         Self {
             timer: if systemd { Timer::read(root, &wants) } else { Timer::missing() },
-            others: if systemd { Timer::others(root, &wants) } else { Vec::new() },
-            cron: cron::jobs(root),
             own: if systemd {
                 Unit::read(root, &wants, "trimtab.service").state
             } else {
@@ -135,20 +127,14 @@ pub fn judge(
         OnlineDiscardMode::Async => by.push("online: btrfs discard=async".to_owned()),
         OnlineDiscardMode::Thread => by.push("online: the discard thread of f2fs".to_owned()),
     }
-    let others =
-        configured.others.iter().map(|timer| (timer.shown(), timer_trims(doctor, timer, mount)));
-    let cron =
-        configured.cron.iter().map(|job| (format!("cron: {}", shown(job)), cron_trims(mount)));
-    let own = (configured.own == UnitState::Enabled)
-        .then(|| ("trimtab.service".to_owned(), own_trims(doctor, mount)));
     let mut open = false;
-    for (name, answer) in own.into_iter().chain(others).chain(cron) {
-        match answer {
-            Answer::Yes => by.push(name),
+    if configured.own == UnitState::Enabled {
+        match own_trims(doctor, mount) {
+            Answer::Yes => by.push("trimtab.service".to_owned()),
             Answer::No(_) => {}
             Answer::Maybe(doubt) => {
                 open = true;
-                let text = format!("{name} may trim this filesystem: {doubt}");
+                let text = format!("trimtab.service may trim this filesystem: {doubt}");
                 findings.push(Finding::new("fstrim.may-be", Severity::Note, text));
             }
         }
@@ -179,7 +165,7 @@ pub fn judge(
     } else {
         stacked(online, configured, &by, &mut findings);
     }
-    if in_vain && configured.timer.is_quiet && configured.timer.state == UnitState::Enabled {
+    if in_vain && configured.timer.is_quiet() && configured.timer.state == UnitState::Enabled {
         let text = "fstrim.service runs with --quiet-unsupported and does not report that this \
             filesystem cannot be trimmed";
         findings.push(Finding::new("fstrim.quiet", Severity::Note, text));
@@ -198,11 +184,6 @@ fn is_same(mount: &Mount, other: &Mount) -> bool {
 /// Returns whether a timer, once enabled, trims a filesystem through any of its mounts.
 fn timer_trims(doctor: &Doctor<'_>, timer: &Timer, mount: &Mount) -> Answer {
     with_fitrim(mount, || timer.trims(doctor.machine(), &|other| is_same(mount, other)))
-}
-
-/// The same for a cron job, whose commands are not interpreted.
-fn cron_trims(mount: &Mount) -> Answer {
-    with_fitrim(mount, || Answer::maybe("its commands are not interpreted"))
 }
 
 /// Returns whether trimtab's own service trims a filesystem through any of its mounts.
@@ -295,7 +276,7 @@ fn nothing_trims(
     verdict: &DiscardVerdict,
 ) -> Finding {
     let is_in_container = is_in_container(doctor.root);
-    let text = if is_in_container { IN_CONTAINER } else { "nothing trims this filesystem" };
+    let text = if is_in_container { IN_CONTAINER } else { "nothing known trims this filesystem" };
     if !mount.is_writable() {
         return Finding::new(NOTHING_TRIMS, Severity::Note, format!("{text} (mounted read-only)"));
     }
@@ -369,39 +350,5 @@ mod tests {
         assert_eq!(TrimMechanisms::with(&root, true).enabled(), (false, true));
         let without = TrimMechanisms::with(&root, false);
         assert_eq!((without.enabled(), without.timer.state), ((false, false), UnitState::Missing));
-    }
-
-    /// Number of names looked up and listed to read the timers of a machine with `timers`
-    /// timers.
-    fn work(timers: usize) -> usize {
-        use crate::host::root::WORK;
-        let tree = tempfile::tempdir().unwrap();
-        let units = tree.path().join("etc/systemd/system");
-        let wants = units.join("timers.target.wants");
-        std::fs::create_dir_all(&wants).unwrap();
-        for number in 0..timers {
-            std::fs::write(units.join(format!("t{number}.timer")), "[Timer]\nOnCalendar=weekly\n")
-                .unwrap();
-            std::fs::write(
-                units.join(format!("t{number}.service")),
-                "[Service]\nExecStart=/sbin/fstrim -A\n",
-            )
-            .unwrap();
-            std::os::unix::fs::symlink(
-                format!("../t{number}.timer"),
-                wants.join(format!("t{number}.timer")),
-            )
-            .unwrap();
-        }
-        let root = Root::recorded(tree.path()).unwrap();
-        let before = WORK.get();
-        assert_eq!(TrimMechanisms::with(&root, true).others.len(), timers);
-        WORK.get() - before
-    }
-
-    #[test]
-    fn timer_reads_grow_linearly_with_timers() {
-        let (few, many) = (work(50), work(200));
-        assert!(many < 5 * few, "{few} reads for 50 timers, {many} for 200");
     }
 }

@@ -2,7 +2,7 @@
 //! settings in force.
 
 use crate::host::root::{Root, TABLE_BYTES_MAX, printable};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// This directory exists exactly if systemd is running (sd_booted(3)).
@@ -57,28 +57,6 @@ pub fn runs(root: &Root) -> bool {
     root.exists(SYSTEMD_RUNS) || !(root.is_live() || root.exists("/run"))
 }
 
-/// The names of all timers, including template instances that exist only as links.
-pub fn timers(root: &Root) -> BTreeSet<String> {
-    let wanted = |directory: &str| {
-        let wants = root
-            .list(directory)
-            .into_iter()
-            .filter(|name| name.ends_with(".wants") || name.ends_with(".requires"));
-        wants.flat_map(|wants| root.list(Path::new(directory).join(wants))).collect::<Vec<_>>()
-    };
-    let names = DIRECTORIES
-        .iter()
-        .flat_map(|directory| root.list(directory).into_iter().chain(wanted(directory)));
-    names.filter(|name| name.ends_with(".timer") && !name.ends_with("@.timer")).collect()
-}
-
-/// The template of an instance: `trim@.timer` of `trim@home.timer`.
-fn template(name: &str) -> Option<String> {
-    let (stem, kind) = name.rsplit_once('.')?;
-    let (prefix, instance) = stem.split_once('@')?;
-    (!instance.is_empty()).then(|| format!("{prefix}@.{kind}"))
-}
-
 impl Unit {
     pub fn missing() -> Self {
         Self { state: UnitState::Missing, doubt: None, settings: Vec::new() }
@@ -89,9 +67,7 @@ impl Unit {
         let find = |name: &str| {
             DIRECTORIES.iter().map(|directory| Path::new(directory).join(name)).find(exists)
         };
-        let Some(file) = find(name).or_else(|| find(&template(name)?)) else {
-            return Self::missing();
-        };
+        let Some(file) = find(name) else { return Self::missing() };
         if is_masked(root, &file) {
             return Self { state: UnitState::Masked, ..Self::missing() };
         }

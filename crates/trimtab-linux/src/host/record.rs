@@ -18,7 +18,6 @@ const IDENTIFY_SERIAL_WORDS: [std::ops::Range<usize>; 3] = [10..20, 108..112, 17
 pub struct SysrootRecorder {
     files: BTreeMap<PathBuf, Vec<u8>>,
     directories: BTreeSet<PathBuf>,
-    executable: BTreeSet<PathBuf>,
     links: BTreeMap<PathBuf, PathBuf>,
 }
 
@@ -29,14 +28,11 @@ impl SysrootRecorder {
     }
 
     /// Records a directory, or an object whose content has not been read yet.
-    pub fn found(&mut self, path: &Path, directory: bool, executable: bool) {
+    pub fn found(&mut self, path: &Path, directory: bool) {
         if directory {
             self.directories.insert(path.to_owned());
-            return;
-        }
-        self.files.entry(path.to_owned()).or_default();
-        if executable {
-            self.executable.insert(path.to_owned());
+        } else {
+            self.files.entry(path.to_owned()).or_default();
         }
     }
 
@@ -78,9 +74,7 @@ impl SysrootRecorder {
         };
         for (path, bytes) in &self.files {
             let (directory, name) = place(path)?;
-            let mode =
-                if self.executable.contains(path) { PRIVATE_FILE | 0o100 } else { PRIVATE_FILE };
-            directory.create_new(name, mode)?.write_all(bytes)?;
+            directory.create_new(name, PRIVATE_FILE)?.write_all(bytes)?;
         }
         // Links come last, so that no path is written through a link.
         for (path, target) in &self.links {
@@ -151,27 +145,11 @@ mod tests {
     fn write_refuses_directory_with_files() {
         let directory = tempfile::tempdir().unwrap();
         let mut recorder = SysrootRecorder::default();
-        recorder.found(Path::new("/a/b"), false, true);
+        recorder.found(Path::new("/a/b"), false);
         recorder.file(Path::new("/a/b"), b"x");
         recorder.link(Path::new("/l"), Path::new("/a"));
         assert_eq!(recorder.write(&directory.path().join("new")).unwrap(), 1);
         assert_eq!(std::fs::read(directory.path().join("new/a/b")).unwrap(), b"x");
         assert!(recorder.write(directory.path()).is_err());
-    }
-
-    #[test]
-    fn write_keeps_the_execute_permission() {
-        use crate::host::root::Root;
-        let directory = tempfile::tempdir().unwrap();
-        let mut recorder = SysrootRecorder::default();
-        for (path, executable) in [("/etc/run", true), ("/etc/data", false)] {
-            recorder.found(Path::new(path), false, executable);
-        }
-        recorder.write(&directory.path().join("t")).unwrap();
-        let root = Root::recorded(&directory.path().join("t")).unwrap();
-        assert_eq!(
-            ["/etc/run", "/etc/data"].map(|path| root.is_executable(path)),
-            [Some(true), None]
-        );
     }
 }

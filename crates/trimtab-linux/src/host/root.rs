@@ -27,18 +27,10 @@ const ATTRIBUTE_BYTES_MAX: u64 = 64 << 10;
 /// Maximum size of a table such as mountinfo.
 pub const TABLE_BYTES_MAX: u64 = 16 << 20;
 const ENTRIES_MAX: usize = 65_536;
-/// Permission bits for execution; root needs one of them.
-const EXECUTABLE: u32 = 0o111;
 
 thread_local! {
     /// Recording is paused for reads of this thread.
     static PAUSED: Cell<bool> = const { Cell::new(false) };
-}
-
-#[cfg(test)]
-thread_local! {
-    /// Names looked up and names listed by this thread.
-    pub static WORK: Cell<usize> = const { Cell::new(0) };
 }
 
 /// A tree to read from.
@@ -151,13 +143,6 @@ impl Root {
         self.find(path.as_ref()).ok().map(|found| found.kind() == FileType::Directory)
     }
 
-    /// The file is executable (links are followed). `None` if only the machine itself
-    /// shows it: most ways to copy a tree lose permissions.
-    pub fn is_executable(&self, path: impl AsRef<Path>) -> Option<bool> {
-        let is_marked = self.find(path.as_ref()).is_ok_and(|found| found.mode & EXECUTABLE != 0);
-        (is_marked || self.is_this_machine()).then_some(is_marked)
-    }
-
     /// The text of an attribute, trimmed, at most 64 KiB. Invalid UTF-8 and control
     /// characters other than line ends and tabs are replaced, so that the text can be
     /// shown.
@@ -239,8 +224,6 @@ impl Root {
             }
         }
         names.sort_unstable();
-        #[cfg(test)]
-        WORK.set(WORK.get() + names.len());
         if self.recorder.is_some() && found.path.starts_with("/sys") {
             // Records that each entry exists.
             names.iter().for_each(|name| {
@@ -253,8 +236,6 @@ impl Root {
     /// Walks `path` one component at a time below the root and holds a descriptor of each
     /// directory, so that neither links nor concurrent renames lead outside.
     fn find(&self, path: &Path) -> Result<ResolvedPath, Errno> {
-        #[cfg(test)]
-        WORK.set(WORK.get() + 1);
         let mut todo: Vec<OsString> = components_reversed(path);
         let mut above: Vec<(OwnedFd, OsString, u32)> = Vec::new();
         let mut links = 0;
@@ -291,11 +272,7 @@ impl Root {
         let path = joined(&above);
         let mode = above.last().map_or(FileType::Directory.as_raw_mode(), |(.., mode)| *mode);
         self.record(|recorder| {
-            recorder.found(
-                &path,
-                FileType::from_raw_mode(mode) == FileType::Directory,
-                mode & EXECUTABLE != 0,
-            )
+            recorder.found(&path, FileType::from_raw_mode(mode) == FileType::Directory)
         });
         match above.pop() {
             Some((object, ..)) => Ok(ResolvedPath { object, mode, path }),

@@ -2,13 +2,13 @@ mod churn;
 mod predict;
 mod recovery;
 
+use self::predict::{Prediction, ResidualDeviation, What, WorkloadFigure};
 use super::candidate::{Candidate, at};
 use super::fit::{self, FitResult, SequentialEvaluator};
 use super::lab::ProbeSession;
 use super::probes::whole::{self, ProbeRegion};
 use super::probes::{self, Findings, ProbePlan};
 use super::{Budget, ReportedProperties, invert, summary};
-use self::predict::{Prediction, ResidualDeviation, What, WorkloadFigure};
 use crate::study::small::SmallDrive;
 use alloc::format;
 use trimtab_drive::data::DataClass;

@@ -292,14 +292,12 @@ fn doctor_reports_a_mount_that_does_not_answer() {
     assert!(refused.status.code() == Some(1) && stderr.contains("does not answer"), "{stderr}");
 }
 
-/// The program with a copy of `/etc` in which fstab lists `target` and cron trims the
-/// filesystems that fstab lists.
+/// The program with a copy of `/etc` in which fstab lists `target`.
 fn with_fstab(mount: &FuseMount, target: &Path, args: &[&str]) -> Command {
     let etc = mount.scratch.path().join("etc");
     run("cp", &["--archive", "/etc", etc.to_str().unwrap()]).unwrap();
     fs::write(etc.join("fstab"), format!("/dev/none {} ext4 defaults 0 0\n", target.display()))
         .unwrap();
-    fs::write(etc.join("crontab"), "0 3 * * 0 root fstrim --fstab\n").unwrap();
     let mut command = Command::new("unshare");
     command
         .args([

@@ -40,7 +40,6 @@ const PARSERS: &[(&str, Make, usize)] = &[
     ("recorded tree, devices", devices, 60),
     ("recorded tree, mounts that fstrim visits", visits, 1000),
     ("recorded tree, mounts that fstab lists", listed, 600),
-    ("recorded tree, timers", timers, 60),
     ("journal of a sweep", journal, 1),
 ];
 
@@ -338,21 +337,6 @@ fn listed(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
         "root/etc/fstab",
         (0..n).map(|n| format!("/dev/d0 /m{n} ext4 rw 0 0\n")).collect::<String>(),
     );
-    doctor
-}
-
-fn timers(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
-    let doctor = timed(at, 0, "--all");
-    let units = "root/usr/lib/systemd/system";
-    for n in 0..n {
-        write(at, &format!("{units}/t{n}.timer"), "[Timer]\nOnCalendar=weekly\n");
-        write(at, &format!("{units}/t{n}.service"), "[Service]\nExecStart=/sbin/fstrim /\n");
-        std::os::unix::fs::symlink(
-            format!("../t{n}.timer"),
-            at.join(units).join(format!("timers.target.wants/t{n}.timer")),
-        )
-        .unwrap();
-    }
     doctor
 }
 

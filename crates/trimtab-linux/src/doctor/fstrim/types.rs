@@ -2,21 +2,6 @@
 
 use crate::doctor::is_listed;
 
-/// Matches a list of types: a leading `no` inverts the whole list, `no` before one entry
-/// excludes that type.
-pub fn matches_type(fs_type: &str, pattern: &str) -> bool {
-    let (inverted, list) = pattern.strip_prefix("no").map_or((false, pattern), |list| (true, list));
-    for one in list.split(',') {
-        if one.strip_prefix("no").is_some_and(|one| one.eq_ignore_ascii_case(fs_type)) {
-            return false;
-        }
-        if one.eq_ignore_ascii_case(fs_type) {
-            return !inverted;
-        }
-    }
-    inverted
-}
-
 /// True for types that libmount treats as filesystems without a device.
 pub fn is_pseudo(fs_type: &str) -> bool {
     const TYPES: &str = "

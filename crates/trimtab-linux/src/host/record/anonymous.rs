@@ -69,7 +69,6 @@ impl SysrootRecorder {
         secrets.names = found.filter(|name| !known.contains(name.as_str())).collect();
         let mut path = |old: &Path| PathBuf::from(secrets.replace(&old.to_string_lossy(), ""));
         self.directories = self.directories.iter().map(|old| path(old)).collect();
-        self.executable = self.executable.iter().map(|old| path(old)).collect();
         self.links = self.links.iter().map(|(old, target)| (path(old), path(target))).collect();
         for (old, bytes) in std::mem::take(&mut self.files) {
             let bytes = match old.ends_with("dm/uuid") {

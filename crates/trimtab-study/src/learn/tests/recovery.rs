@@ -11,12 +11,10 @@
 //! seeds, which is the upper bound of accuracy.
 
 use super::churn;
+use super::predict::{Prediction, ResidualDeviation, What, WorkloadFigure, figures, predictions};
 use crate::learn::candidate::{Candidate, DriveKind, at};
 use crate::learn::fit::{self, SequentialEvaluator};
 use crate::learn::lab::ProbeSession;
-use super::predict::{
-    Prediction, ResidualDeviation, What, WorkloadFigure, figures, predictions,
-};
 use crate::learn::probes::whole::{ProbeRegion, SIZE};
 use crate::learn::probes::{self, DEPTH_MAX, Findings, ProbePlan};
 use crate::learn::{Budget, ReportedProperties, TrimLimits, classes};
