@@ -292,15 +292,12 @@ fn write_table(html: &mut String, table: &Table, stacks: bool) {
             };
             let is_text = is_remark(i) || cell.chars().count() > FIGURE_CHARS;
             let cell = format!("{}{hung}", prose(cell));
-            let shade =
-                i.checked_sub(1).and_then(|behind| table.shades.get(at)?.get(behind).copied());
             let of =
                 if stacks { format!(" data-of=\"{}\"", escape(&names[i])) } else { String::new() };
-            let _ = match (i, shade) {
-                (0, _) => write!(html, "<th scope=\"row\">{cell}</th>"),
-                (_, None) if is_text => write!(html, "<td class=\"text\"{of}>{cell}</td>"),
-                (_, None) => write!(html, "<td{of}>{cell}</td>"),
-                (_, Some(shade)) => write!(html, "<td class=\"shade{shade}\"{of}>{cell}</td>"),
+            let _ = match i {
+                0 => write!(html, "<th scope=\"row\">{cell}</th>"),
+                _ if is_text => write!(html, "<td class=\"text\"{of}>{cell}</td>"),
+                _ => write!(html, "<td{of}>{cell}</td>"),
             };
         }
         html.push_str("</tr>\n");

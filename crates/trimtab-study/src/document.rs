@@ -155,13 +155,7 @@ pub struct Table {
     pub remarks: bool,
     /// Rows that may be left out on a small screen.
     pub dispensable: Vec<usize>,
-    /// A heat map: shades of all cells but the first, up to [`SHADES`]; none, or one
-    /// entry per row.
-    pub shades: Vec<Vec<u8>>,
 }
-
-/// The darkest shade of a cell.
-pub const SHADES: u8 = 8;
 
 /// Layout of a table that is wider than the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,9 +7,7 @@
 pub mod cell;
 pub mod design;
 mod hash;
-mod indices;
 pub mod plan;
-pub mod report;
 pub mod settings;
 pub mod table;
 #[cfg(test)]

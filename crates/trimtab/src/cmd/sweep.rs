@@ -11,10 +11,9 @@ use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_drive::units::grouped;
-use trimtab_drive::usage::{UsageError, suggest};
+use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt::{self, InterruptError};
-use trimtab_study::sweep::report::document;
 use trimtab_study::sweep::table::{self, SweepRow};
 
 /// Arguments of `trimtab sweep`.
@@ -43,7 +42,6 @@ Examples:
   trimtab sweep run plan.toml --output out         run the cells; run it again to continue
   trimtab sweep run plan.toml --output a --shard 1/2       run half of them; run 2/2 elsewhere
   trimtab sweep merge a b --output all
-  trimtab sweep report out                          write trimtab-sweep.html, which opens offline
   trimtab sweep export out --output cells.csv")]
 pub struct SweepArgs {
     #[command(subcommand)]
@@ -60,9 +58,6 @@ enum SweepAction {
     Merge(MergeArgs),
     /// Show the progress of a sweep.
     Status(StatusArgs),
-    /// Write a page that opens offline: the best policy by axis values, the effect of
-    /// each axis, and which axes matter most.
-    Report(ReportArgs),
     /// Write a table of a sweep as CSV. Its directory has the tables as Parquet.
     Export(ExportArgs),
 }
@@ -123,23 +118,6 @@ pub struct ExportArgs {
     force: bool,
 }
 
-/// Arguments of `trimtab sweep report`.
-#[derive(Debug, clap::Args)]
-pub struct ReportArgs {
-    /// The directory of the sweep, finished or not.
-    #[arg(value_name = "DIR")]
-    directory: PathBuf,
-    /// Show this column of the table instead of the usual figures. Repeat for more.
-    #[arg(long = "figure", value_name = "COLUMN")]
-    figures: Vec<String>,
-    /// Write to this file; - for standard output.
-    #[arg(long, short, value_name = "FILE.html", default_value = "trimtab-sweep.html")]
-    output: PathBuf,
-    /// Overwrite an existing file.
-    #[arg(long)]
-    force: bool,
-}
-
 /// Runs the subcommand.
 pub fn run(args: &SweepArgs, context: &Context) -> anyhow::Result<ExitCode> {
     interrupt::install().context("cannot install signal handlers")?;
@@ -148,7 +126,6 @@ pub fn run(args: &SweepArgs, context: &Context) -> anyhow::Result<ExitCode> {
         SweepAction::Run(args) => run_cells(args, context),
         SweepAction::Merge(args) => merge(args, context),
         SweepAction::Status(args) => status(args, context),
-        SweepAction::Report(args) => write_report(args, context),
         SweepAction::Export(args) => export(args, context),
     }
 }
@@ -221,36 +198,15 @@ fn status(args: &StatusArgs, context: &Context) -> anyhow::Result<ExitCode> {
     say(context, &args.directory, &directory, &directory.rows()?).map(|_| ExitCode::SUCCESS)
 }
 
-/// Opens a sweep and reads its finished cells, of which there is at least one.
-fn begun(path: &Path) -> anyhow::Result<(Directory, Vec<SweepRow>)> {
-    let directory = Directory::open(path)?;
-    let rows = directory.rows()?;
-    match rows.is_empty() {
-        true => {
-            Err(UsageError::missing(format!("no cell of {} is finished", path.display())).into())
-        }
-        false => Ok((directory, rows)),
-    }
-}
-
 fn export(args: &ExportArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let (directory, rows) = begun(&args.directory)?;
+    let directory = Directory::open(&args.directory)?;
+    let rows = directory.rows()?;
+    if rows.is_empty() {
+        let what = format!("no cell of {} is finished", args.directory.display());
+        return Err(UsageError::missing(what).into());
+    }
     let columns = table::table(&directory.plan, &rows);
     let what =
         format!("{} of {} cells", grouped(rows.len() as u64), grouped(directory.about.cells));
     write_to(&args.output, &csv::file(&columns)?, args.force, context, &what)
-}
-
-fn write_report(args: &ReportArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let (directory, rows) = begun(&args.directory)?;
-    let columns = table::table(&directory.plan, &rows);
-    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-    if let Some(unknown) = args.figures.iter().find(|figure| {
-        !rows.iter().any(|row| row.figures().is_some_and(|has| has.contains_key(*figure)))
-    }) {
-        let error = UsageError::new(format!("no cell has a figure '{unknown}'"));
-        return Err(error.hint(suggest(unknown, "columns", &names)).into());
-    }
-    let page = trimtab_report::html::render(&document(&directory.plan, &rows, &args.figures));
-    write_to(&args.output, page.as_bytes(), args.force, context, "report")
 }
