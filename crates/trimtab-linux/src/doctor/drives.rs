@@ -3,7 +3,7 @@
 use super::disk::{hard_disk, is_rotational, note_identify};
 use super::faults::{self, Fault};
 use super::limits::Limits;
-use super::provider::{Provider, machine_without_discards};
+use super::provider::{Provider, ProviderKind, machine_without_discards};
 use super::provisioning::Mode;
 use super::remedy::limit_path;
 use super::scsi;
@@ -267,7 +267,9 @@ fn virtio(root: &Root, layer: &Layer, report: &mut LayerReport) {
 /// Notes that a guest sees only its virtual disk, and an initiator only its LUN.
 fn beyond_the_guest(root: &Root, layer: &Layer, bus: Bus, report: &mut LayerReport) {
     if report.gate == Gate::Passes
-        && matches!(Provider::of(root, layer, bus), Some(Provider::Hypervisor(_) | Provider::Array))
+        && Provider::of(root, layer, bus).is_some_and(|provider| {
+            matches!(provider.kind, ProviderKind::Hypervisor | ProviderKind::Array)
+        })
     {
         let text = "what the host or the array makes of it cannot be seen from here; run \
             trimtab doctor there too";
