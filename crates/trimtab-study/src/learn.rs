@@ -74,8 +74,6 @@ named! {
     /// Extent of the probes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Budget {
-        /// Reads existing data only; writes nothing.
-        Reads = "reads",
         /// Writes little, and trims only what it wrote.
         Small = "small",
         /// As `Small`, then writes as much of the drive as is permitted.

@@ -59,7 +59,6 @@ pub fn shown(candidate: &Candidate, plan: &ProbePlan) -> Option<Vec<f64>> {
     let drive = model::build(&candidate.laboratory(plan), plan.seed).ok()?;
     let mut target = DriveTarget::new(drive, probes::DEPTH_MAX);
     let mut lab = ProbeSession::new(&mut target);
-    probes::there_already(&mut lab, plan).ok()?;
     let found = probes::run(&mut lab, plan, &mut ()).ok()?;
     Some(found.observations.iter().map(|one| libm::log(one.value_ns)).collect())
 }

@@ -2,9 +2,8 @@
 
 use super::candidate::{Candidate, UNIT_MAX};
 use super::fit::{self, CandidateEvaluator, FitResult, OF_THE_RIGHT_KIND};
-use super::lab::ProbeSession;
 use super::probes::whole::{ProbeRegion, SIZE};
-use super::probes::{self, AREA_MIN, AREA_WRITES, DEPTH_MAX, Findings, ProbePlan};
+use super::probes::{AREA_MIN, AREA_WRITES, DEPTH_MAX, Findings, ProbePlan};
 use super::{Budget, Observation, ReportedProperties, summary};
 use crate::study::small::SmallDrive;
 use alloc::borrow::ToOwned as _;
@@ -87,7 +86,6 @@ impl LearnMeasurements {
         let mut plan = ProbePlan::new(budget, reported, limit, seed)
             .ok_or_else(|| too_little(called, limit, AREA_MIN * AREA_WRITES))?;
         let mut target = DriveTarget::new(model::build(spec, plan.seed)?, DEPTH_MAX);
-        probes::there_already(&mut ProbeSession::new(&mut target), &plan)?;
         let found = super::probe(&mut target, &plan, observer)?;
         let (mut whole, mut notes) = (None, Vec::new());
         if budget == Budget::Full {

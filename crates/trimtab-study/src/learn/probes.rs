@@ -96,12 +96,7 @@ impl ProbePlan {
         write_limit: u64,
         seed: u64,
     ) -> Option<Self> {
-        let most = match budget {
-            Budget::Reads => reported.capacity_bytes / 2,
-            Budget::Small | Budget::Full => {
-                (write_limit / AREA_WRITES).min(reported.capacity_bytes / 2)
-            }
-        };
+        let most = (write_limit / AREA_WRITES).min(reported.capacity_bytes / 2);
         if most < AREA_MIN {
             return None;
         }
@@ -203,9 +198,6 @@ const fn probe(name: &'static str, run: RunProbe, identifies: &'static [&'static
     Probe { name, identifies, run }
 }
 
-/// The only probe that writes nothing.
-const READS: &str = "reads";
-
 /// Probes of an area in order.
 static OF_AREAS: [Probe; 7] = [
     probe(
@@ -230,7 +222,7 @@ static OF_AREAS: [Probe; 7] = [
     ),
     probe("just written", area::just_written, &["flash.slc_cache", "flash.slc_cache.read_ns"]),
     probe(
-        READS,
+        "reads",
         area::existing,
         &[
             "interface.rate_bytes_per_s",
@@ -317,9 +309,7 @@ pub fn every() -> impl Iterator<Item = &'static Probe> {
 
 /// Small probes of a plan in order.
 pub fn of(plan: &ProbePlan) -> impl Iterator<Item = &'static Probe> {
-    let writes = plan.budget != Budget::Reads;
-    let trims = if writes && plan.trims().is_some() { OF_TRIMS.as_slice() } else { &[] };
-    OF_AREAS.iter().filter(move |probe| writes || probe.name == READS).chain(trims)
+    OF_AREAS.iter().chain(if plan.trims().is_some() { OF_TRIMS.as_slice() } else { &[] })
 }
 
 /// All probes of a plan, including those of the whole drive.
@@ -327,7 +317,7 @@ pub fn all_of(plan: &ProbePlan) -> impl Iterator<Item = &'static Probe> {
     of(plan).chain(if plan.whole.is_some() { OF_WHOLES.as_slice() } else { &[] })
 }
 
-/// Runs the small probes of the plan. On a modelled drive, call [`there_already`] first.
+/// Runs the small probes of the plan.
 pub fn run(
     lab: &mut ProbeSession<'_>,
     plan: &ProbePlan,
@@ -367,21 +357,6 @@ fn run_these(
     }
     (found.written, found.read) = (lab.written - before.0, lab.read - before.1);
     Ok(found)
-}
-
-/// Writes the data that a drive in use holds to a new modelled drive, if the probes only
-/// read.
-///
-/// # Errors
-/// The target fails.
-pub fn there_already(lab: &mut ProbeSession<'_>, plan: &ProbePlan) -> TargetResult {
-    if plan.budget != Budget::Reads {
-        return Ok(());
-    }
-    lab.stream(4, sequential(plan.part(0, 16), DataClass::Random))?;
-    lab.one(Command::Flush)?;
-    lab.idle(plan.reach.rest);
-    Ok(())
 }
 
 fn sequential(extent: Extent, class: DataClass) -> impl Iterator<Item = Command<'static>> {

@@ -215,7 +215,7 @@ mod tests {
         let (what, _) = whole(&["drive", "learn", "x", "--budget", "nonsense"]);
         assert_eq!(
             what,
-            "invalid value 'nonsense' for '--budget <BUDGET>': expected reads, small or full"
+            "invalid value 'nonsense' for '--budget <BUDGET>': expected small or full"
         );
         assert!(
             said(&["drive", "learn", "x", "--budget"]).is_none(),

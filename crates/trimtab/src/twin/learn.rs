@@ -28,8 +28,7 @@ use trimtab_study::learn::candidate::Candidate;
 use trimtab_study::learn::fit::{CandidateEvaluator, FitResult, ProbeFunction};
 use trimtab_study::learn::learned::{LearnError, LearnMeasurements};
 
-const TAKES: &str =
-    "drive learn takes a directory, a file, a device, drive:NAME or drive:FILE.toml";
+const TAKES: &str = "drive learn takes a directory, a device, drive:NAME or drive:FILE.toml";
 
 /// Probes, fits, writes the twin and prints the result.
 pub fn run(request: &DriveLearnArgs, context: &Context) -> anyhow::Result<ExitCode> {

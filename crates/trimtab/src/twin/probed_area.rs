@@ -1,5 +1,4 @@
-//! The probed part of a real drive: a new file, a file or device that is only read, or a
-//! device that may be overwritten.
+//! The probed part of a real drive: a new file, or a device that may be overwritten.
 
 use crate::drives::below::UnderlyingDrive;
 use crate::drives::probed::{PIECE, ProbedDrive};
@@ -26,10 +25,6 @@ use trimtab_study::learn::probes::{AREA_MIN, DEPTH_MAX};
 const IN_FLIGHT: u64 = 64 << 20;
 /// Extra bytes of the file, so that enough of it is aligned on the drive.
 const SLACK_MIN: u64 = 4 * PIECE;
-/// Bytes read to check for data.
-const LOOKED_AT: Bytes = Bytes(8 << 20);
-/// Data that compresses to less is regarded as empty.
-const EMPTY: f64 = 0.01;
 /// File name.
 const FILE: &str = "data";
 
@@ -115,21 +110,17 @@ pub struct AreaRequest<'a> {
     pub destroy: DestroyConsent,
     /// Bytes of the area.
     pub area: u64,
-    /// Largest number of bytes to write in total; `None` to write nothing.
-    pub most: Option<u64>,
+    /// Largest number of bytes to write in total.
+    pub most: u64,
 }
 
 impl AreaRequest<'_> {
     /// Checks everything first, then opens the target of `spec`.
     pub fn open(&self, context: &Context, spec: &TargetSpec) -> anyhow::Result<ProbedArea> {
-        match (spec, self.most) {
-            (TargetSpec::Directory(path), Some(most)) => self.in_directory(context, path, most),
-            (TargetSpec::File(path), None) => self.on_file(path),
-            (TargetSpec::Device(path), _) => self.on_device(context, path),
-            (other, Some(_)) => Err(not_written(other)),
-            (other, None) => Err(other
-                .refused(format!("{other} is neither a file nor a device, so it cannot be read"))
-                .into()),
+        match spec {
+            TargetSpec::Directory(path) => self.in_directory(context, path),
+            TargetSpec::Device(path) => self.on_device(context, path),
+            other => Err(not_written(other)),
         }
     }
 
@@ -140,16 +131,15 @@ impl AreaRequest<'_> {
         context: &Context,
         spec: &TargetSpec,
     ) -> anyhow::Result<ProbedArea> {
-        let most = self.most.unwrap_or_default();
         match spec {
             TargetSpec::Directory(path) => {
-                let (drive, workspace) = self.new_file(context, path, self.area, most)?;
+                let (drive, workspace) = self.new_file(context, path, self.area)?;
                 Ok(ProbedArea { drive, workspace: Some(workspace), written: 0 })
             }
             TargetSpec::Device(path) => {
                 let own = device::OwnData { seed: self.seed, class: DataClass::Random };
                 let claim = device::claim(path, true, &self.destroy, Some(own))?;
-                self.announce(context, path, most)?;
+                self.announce(context, path)?;
                 let drive = ProbedDrive::new(
                     BlockFile::open_claim(claim, &self.options())?,
                     pieces(self.area),
@@ -170,14 +160,9 @@ impl AreaRequest<'_> {
     }
 
     /// Creates a file and writes it once, so that its blocks are allocated and known.
-    fn in_directory(
-        &self,
-        context: &Context,
-        path: &Path,
-        most: u64,
-    ) -> anyhow::Result<ProbedArea> {
+    fn in_directory(&self, context: &Context, path: &Path) -> anyhow::Result<ProbedArea> {
         let size = file_size(self.area);
-        let (mut drive, workspace) = self.new_file(context, path, size, most)?;
+        let (mut drive, workspace) = self.new_file(context, path, size)?;
         write_all(&mut drive, size)?;
         let extents = drive
             .file()
@@ -204,9 +189,9 @@ impl AreaRequest<'_> {
         context: &Context,
         path: &Path,
         size: u64,
-        most: u64,
     ) -> anyhow::Result<(ProbedDrive, Workspace)> {
-        let amount = workload::WorkloadPlan { written: Bytes(most), space: Bytes(size), ops: None };
+        let amount =
+            workload::WorkloadPlan { written: Bytes(self.most), space: Bytes(size), ops: None };
         let workspace = safety::prepare(context, self.reserve, path, self.what, &amount)?;
         workspace.require_on(self.below.mount.as_ref())?;
         let (dir, dir_path) = workspace.subdirectory("run")?;
@@ -226,33 +211,11 @@ impl AreaRequest<'_> {
         areas.find_map(|area| ProbedDrive::pieces(extents, self.below.start, size, area))
     }
 
-    /// Opens a file of the user for reading.
-    fn on_file(&self, path: &Path) -> anyhow::Result<ProbedArea> {
-        let file = BlockFile::open_file(path, false, &self.options())?;
-        let size = file.info().size.0;
-        let extents = file
-            .extents()
-            .with_context(|| format!("cannot map {} to the drive", path.display()))?;
-        let pieces = self.largest(&extents, size).ok_or_else(|| {
-            let what = format!(
-                "{} does not have {} in whole pieces of 1 MiB on the drive",
-                path.display(),
-                Bytes(AREA_MIN)
-            );
-            UsageError::missing(what)
-                .hint("name a larger file, or one that is neither compressed nor shared nor sparse")
-        })?;
-        holding(ProbedDrive::new(file, pieces), size, path)
-    }
-
-    /// Opens a device for reading, or for writing with --destroy.
+    /// Opens a device, whose content is destroyed.
     fn on_device(&self, context: &Context, path: &Path) -> anyhow::Result<ProbedArea> {
-        let writes = self.most.is_some();
         let own = device::OwnData { seed: self.seed, class: DataClass::Random };
-        let claim = device::claim(path, writes, &self.destroy, Some(own))?;
-        if let Some(most) = self.most {
-            self.announce(context, path, most)?;
-        }
+        let claim = device::claim(path, true, &self.destroy, Some(own))?;
+        self.announce(context, path)?;
         let file = BlockFile::open_claim(claim, &self.options())?;
         let size = file.info().size.0;
         let whole = fiemap::FileExtent { logical: 0, physical: 0, len: size, flags: 0 };
@@ -265,16 +228,13 @@ impl AreaRequest<'_> {
                 ))
             })?;
         let mut drive = ProbedDrive::new(file, pieces);
-        if !writes {
-            return holding(drive, size, path);
-        }
         // Fills the area, so that the drive holds data everywhere as in use.
         write_all(&mut drive, self.area)?;
         Ok(ProbedArea { drive, workspace: None, written: self.area })
     }
 
-    fn announce(&self, context: &Context, path: &Path, most: u64) -> anyhow::Result<()> {
-        consent::to_destroy(context, self.what, path, Bytes(most), Some(self.below.capacity()))
+    fn announce(&self, context: &Context, path: &Path) -> anyhow::Result<()> {
+        consent::to_destroy(context, self.what, path, Bytes(self.most), Some(self.below.capacity()))
     }
 }
 
@@ -300,16 +260,4 @@ fn write_all(drive: &mut ProbedDrive, size: u64) -> anyhow::Result<()> {
     interrupt::check()?;
     written?;
     Ok(())
-}
-
-/// The area for reading. Fails without data, because many drives answer reads of empty
-/// blocks without flash access.
-fn holding(mut drive: ProbedDrive, size: u64, path: &Path) -> anyhow::Result<ProbedArea> {
-    let share = drive.file().compressed_share(Bytes(size), LOOKED_AT)?;
-    if share < EMPTY {
-        let what =
-            format!("{} holds zeros, which a drive may return without reading", path.display());
-        return Err(UsageError::missing(what).hint("name a file or device that holds data").into());
-    }
-    Ok(ProbedArea { drive, workspace: None, written: 0 })
 }

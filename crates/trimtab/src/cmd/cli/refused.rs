@@ -80,7 +80,7 @@ fn more(path: &[String]) -> String {
     format!("'{} --help' says more", path.join(" "))
 }
 
-/// "reads, small or full".
+/// "idle, online or none".
 fn listed(all: &[String]) -> String {
     match all {
         [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),

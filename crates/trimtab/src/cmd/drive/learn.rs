@@ -7,8 +7,7 @@ use trimtab_study::learn::Budget;
 use trimtab_study::learn::logs::load::Pattern;
 use trimtab_study::learn::logs::repeat::Start;
 
-const BUDGETS: &[(&str, Budget)] =
-    &[("reads", Budget::Reads), ("small", Budget::Small), ("full", Budget::Full)];
+const BUDGETS: &[(&str, Budget)] = &[("small", Budget::Small), ("full", Budget::Full)];
 
 const STATES: &[(&str, Start)] = &[
     ("trimmed", Start::Empty),
@@ -108,8 +107,6 @@ fn pattern(text: &str) -> Result<Pattern, String> {
 #[command(after_help = "\
 Examples:
   trimtab drive learn /mnt/ssd                                 probe a temporary file there
-  trimtab drive learn --budget reads /dev/nvme0n1              read only; as root, or with read permission
-  trimtab drive learn --budget reads ~/large-file
   trimtab drive learn /dev/sdb --destroy /dev/sdb              also probe the cost of TRIM; destroys all data on the device
   trimtab drive learn --budget full --yes /mnt/ssd             also probe SLC cache and spare space; fills the free space repeatedly
   trimtab drive learn drive:sata-tlc-500gb --output twin.toml
@@ -123,11 +120,11 @@ filesystem. --budget full writes two and a half times the free space outside the
 hours. A modelled drive is probed in virtual time. The probes use only what any drive reports (its capacity, queue and TRIM limits), not its \
 specification. For --budget full, the model is scaled down with the same proportions.")]
 pub struct DriveLearnArgs {
-    /// Probe this drive: a directory or a large file on it, the device itself, or a model
-    /// (drive:NAME, drive:FILE.toml). With --from, the drive file to start from.
+    /// Probe this drive: a directory on it, the device itself, or a model (drive:NAME,
+    /// drive:FILE.toml). With --from, the drive file to start from.
     pub target: String,
-    /// Probe to this extent: reads (write nothing: read existing data), small (write
-    /// little, and trim only blocks that the probes wrote) or full (the same, then
+    /// Probe to this extent: small (write little, and trim only blocks that the probes
+    /// wrote) or full (the same, then
     /// overwrite all free space: measures the SLC cache, the rate behind it, recovery,
     /// and start and cost of garbage collection).
     #[arg(long, default_value = "small", value_parser = one_of(BUDGETS))]

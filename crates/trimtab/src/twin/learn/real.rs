@@ -71,7 +71,7 @@ pub fn measure(
         reserve: request.safety.reserve,
         destroy: request.destroy.named(),
         area: plan.area,
-        most: (budget != Budget::Reads).then_some(most),
+        most,
     };
     let mut probed = access.open(context, spec)?;
     let wanted = plan.area;
@@ -82,7 +82,7 @@ pub fn measure(
     probed.require_on(observer.place().mount.as_ref())?;
     let direct = DirectWatch::start(&observer).ok();
     let until = Instant::now() + Duration::from_nanos(request.time.0);
-    let each = if budget == Budget::Reads { 0 } else { AREA_WRITES * plan.area };
+    let each = AREA_WRITES * plan.area;
     let mut made: Vec<Round> = Vec::new();
     for _ in 0..ROUNDS + AGAIN {
         let clean = made.iter().filter(|round| round.disturbed.is_none()).count() as u64;
@@ -111,7 +111,7 @@ pub fn measure(
     notes.extend(memory);
     let together = together_of(&made, &mut notes);
     let no_trims_there = plan.reach.trim_ranges_max.is_none() || plan.reported.trim.is_none();
-    notes.extend((no_trims_there && budget != Budget::Reads).then(|| no_trims(&below)));
+    notes.extend(no_trims_there.then(|| no_trims(&below)));
     let mut whole = None;
     if budget == Budget::Full {
         whole = Some(super::whole::on_a_drive(
@@ -132,26 +132,16 @@ pub fn measure(
     })
 }
 
-/// The path to probe; fails if the budget does not suit it.
+/// The path to probe.
 fn probed_path<'a>(request: &DriveLearnArgs, spec: &'a TargetSpec) -> anyhow::Result<&'a Path> {
-    let path = match spec {
-        TargetSpec::Directory(path) | TargetSpec::File(path) | TargetSpec::Device(path) => path,
-        other => return Err(UsageError::new(format!("{other} cannot be learned")).into()),
-    };
     check_only_devices_are_destroyed(&request.target, spec, &request.destroy.named())?;
-    match (spec, request.budget) {
-        (TargetSpec::Directory(_), Budget::Reads) => {
-            let what = format!(
-                "--budget reads writes nothing to {}, and a directory has nothing to read",
-                request.target
-            );
-            Err(UsageError::new(what).hint("name a large readable file, or the device").into())
-        }
-        (TargetSpec::File(_), Budget::Small | Budget::Full) => {
+    match spec {
+        TargetSpec::Directory(path) | TargetSpec::Device(path) => Ok(path),
+        TargetSpec::File(_) => {
             let what = format!("{} is a file, which is never written to", request.target);
-            Err(UsageError::new(what).hint("use --budget reads, or name its directory").into())
+            Err(UsageError::new(what).hint("name its directory").into())
         }
-        _ => Ok(path),
+        other => Err(UsageError::new(format!("{other} cannot be learned")).into()),
     }
 }
 

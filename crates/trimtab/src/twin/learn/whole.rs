@@ -46,7 +46,7 @@ pub fn on_a_drive(
         reserve: request.safety.reserve,
         destroy: request.destroy.named(),
         area: part.bytes,
-        most: Some(part.written_max()),
+        most: part.written_max(),
     };
     let mut probed = access.open_unwritten(context, spec)?;
     let path = match spec {
