@@ -5,11 +5,9 @@
 //! ([`open_directories`]): other users of the same directory can make an operation fail,
 //! but cannot redirect it to other files.
 
-pub mod direct;
 mod nfs;
 mod open_directories;
 
-use self::direct::AlignedBuffer;
 use self::open_directories::OpenDirectories;
 use crate::sys::descriptor::close;
 use crate::sys::interrupt;
@@ -62,37 +60,8 @@ pub struct DirOptions {
     pub calls: Calls,
     /// Durability of single files.
     pub fsync: Fsync,
-    /// Bypass the page cache for whole aligned blocks. Requires [`Calls::Blocks`] and
-    /// block sizes that are multiples of [`direct::ALIGNMENT`].
-    pub direct: bool,
     /// Seed of the generated data.
     pub seed: u64,
-}
-
-impl DirOptions {
-    /// Fails if two options cannot be combined.
-    pub fn check(&self) -> Result<(), String> {
-        if !self.direct {
-            return Ok(());
-        }
-        if self.calls == Calls::Stdio {
-            return Err(
-                "direct I/O and the C library's buffer exclude each other: switch buffering off"
-                    .to_owned(),
-            );
-        }
-        match [("read", self.read_block), ("write", self.write_block)]
-            .iter()
-            .find(|(_, size)| *size == 0 || !size.is_multiple_of(direct::ALIGNMENT))
-        {
-            Some((which, size)) => Err(format!(
-                "direct I/O needs blocks of a multiple of {} bytes, and the {which} \
-                    blocks have {size}",
-                direct::ALIGNMENT
-            )),
-            None => Ok(()),
-        }
-    }
 }
 
 impl Default for DirOptions {
@@ -102,7 +71,6 @@ impl Default for DirOptions {
             read_block: 128 << 10,
             calls: Calls::Blocks { empty_remainder: false },
             fsync: Fsync::Never,
-            direct: false,
             seed: 0,
         }
     }
@@ -117,8 +85,8 @@ pub struct DirTarget {
     epoch: Instant,
     data: Stream,
     buffer: Vec<u8>,
-    /// Buffer for reads and for direct writes.
-    aligned: AlignedBuffer,
+    /// Buffer for reads.
+    read: Vec<u8>,
 }
 
 impl DirTarget {
@@ -129,7 +97,7 @@ impl DirTarget {
         Self {
             dirs: OpenDirectories::new(dir),
             path: path.to_owned(),
-            aligned: AlignedBuffer::new(buffer),
+            read: vec![0; buffer],
             options,
             epoch: Instant::now(),
             data: Stream::new(options.seed, "file-data"),
@@ -171,7 +139,7 @@ impl DirTarget {
         let opened = self.at(path, |dir, name| {
             rustix::fs::openat(dir, name, flags | OFlags::NOFOLLOW, Mode::from_raw_mode(mode))
         });
-        opened.map_err(|errno| self.open_error(action, path, errno))
+        opened.map_err(|errno| self.error(action, path, errno))
     }
 
     /// Runs `operation` on the last component of `path` in its parent directory.
@@ -185,15 +153,6 @@ impl DirTarget {
         operation(dir, name)
     }
 
-    #[cold]
-    fn open_error(&self, action: &'static str, path: &str, errno: Errno) -> TargetError {
-        let mut error = self.error(action, path, errno);
-        if self.options.direct && errno == Errno::INVAL {
-            error.reason = "this filesystem does not support direct I/O".to_owned();
-        }
-        error
-    }
-
     #[inline]
     fn write(
         &mut self,
@@ -205,10 +164,9 @@ impl DirTarget {
     ) -> TargetResult {
         let file = self.open(action, path, flags, mode)?;
         if !flags.contains(OFlags::EXCL) {
-            self.dirs.check_file(&file).map_err(|errno| self.open_error(action, path, errno))?;
+            self.dirs.check_file(&file).map_err(|errno| self.error(action, path, errno))?;
         }
         let written = match self.options.calls {
-            Calls::Blocks { .. } if self.options.direct => self.write_direct(&file, flags, payload),
             Calls::Blocks { empty_remainder } => self.write_blocks(&file, payload, empty_remainder),
             Calls::Stdio => {
                 self.append_check(&file, flags).and_then(|()| self.write_stdio(&file, payload))
@@ -228,29 +186,6 @@ impl DirTarget {
             return Err(Errno::NOENT);
         }
         Ok(())
-    }
-
-    fn write_direct(
-        &mut self,
-        file: &OwnedFd,
-        flags: OFlags,
-        payload: &Payload<'_>,
-    ) -> Result<(), Errno> {
-        let end = if flags.contains(OFlags::APPEND) {
-            rustix::fs::seek(file, SeekFrom::End(0))?
-        } else {
-            0
-        };
-        let Self { options, data, buffer, aligned, .. } = self;
-        direct::write(
-            file,
-            flags,
-            end,
-            payload,
-            options.write_block.into(),
-            data,
-            (buffer, aligned),
-        )
     }
 
     fn write_blocks(
@@ -325,9 +260,6 @@ impl DirTarget {
     fn read_file(&mut self, file: &OwnedFd, len: u64) -> Result<(), ReadError> {
         let block = u64::from(self.options.read_block.max(1));
         let whole = STDIO_BUFFER as u64;
-        if self.options.direct {
-            return direct::read(file, len, block, &mut self.aligned);
-        }
         let mut at = 0;
         let mut ready = 0;
         let mut looked = 0;
@@ -335,7 +267,7 @@ impl DirTarget {
             let mut want = block.min(len - at);
             at += want;
             match self.options.calls {
-                Calls::Blocks { .. } => read_exact(file, self.aligned.bytes(want as usize))?,
+                Calls::Blocks { .. } => read_exact(file, &mut self.read[..want as usize])?,
                 Calls::Stdio => loop {
                     let taken = want.min(ready);
                     ready -= taken;
@@ -345,10 +277,10 @@ impl DirTarget {
                     }
                     if want >= whole {
                         let direct = want - want % whole;
-                        read_exact(file, self.aligned.bytes(direct as usize))?;
+                        read_exact(file, &mut self.read[..direct as usize])?;
                         want -= direct;
                     } else {
-                        ready = read_some(file, self.aligned.bytes(STDIO_BUFFER))? as u64;
+                        ready = read_some(file, &mut self.read[..STDIO_BUFFER])? as u64;
                     }
                 },
             }
@@ -409,7 +341,6 @@ impl DirTarget {
 
     fn create(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
         let (flags, mode) = match self.options.calls {
-            Calls::Blocks { .. } if self.options.direct => (OFlags::RDWR | OFlags::DIRECT, 0o644),
             Calls::Blocks { .. } => (OFlags::RDWR, 0o644),
             Calls::Stdio => (OFlags::WRONLY | OFlags::TRUNC, 0o666),
         };
@@ -419,9 +350,6 @@ impl DirTarget {
 
     fn append(&mut self, path: &str, payload: &Payload<'_>) -> TargetResult {
         let (flags, mode) = match self.options.calls {
-            Calls::Blocks { .. } if self.options.direct => {
-                (OFlags::RDWR | OFlags::APPEND | OFlags::DIRECT, 0)
-            }
             Calls::Blocks { .. } => (OFlags::RDWR | OFlags::APPEND, 0),
             // Does not create a missing file, unlike buffered streams.
             Calls::Stdio => (OFlags::WRONLY | OFlags::APPEND, 0),
@@ -430,12 +358,7 @@ impl DirTarget {
     }
 
     fn read(&mut self, path: &str, len: u64) -> TargetResult {
-        let file = self.open(
-            "open",
-            path,
-            if self.options.direct { OFlags::DIRECT } else { OFlags::empty() } | OFlags::RDONLY,
-            0,
-        )?;
+        let file = self.open("open", path, OFlags::RDONLY, 0)?;
         self.read_file(&file, len).map_err(|error| match error {
             ReadError::System(errno) => self.error("read", path, errno),
             ReadError::TooShort => {
@@ -525,15 +448,9 @@ fn read_exact(file: &OwnedFd, buffer: &mut [u8]) -> Result<(), ReadError> {
 }
 
 fn read_some(file: &OwnedFd, buffer: &mut [u8]) -> Result<usize, ReadError> {
-    match read_once(file, buffer)? {
-        0 => Err(ReadError::TooShort),
-        n => Ok(n),
-    }
-}
-
-fn read_once(file: &OwnedFd, buffer: &mut [u8]) -> Result<usize, ReadError> {
     loop {
         match rustix::io::read(file, &mut *buffer) {
+            Ok(0) => return Err(ReadError::TooShort),
             Ok(n) => return Ok(n),
             Err(Errno::INTR) => check_interrupt()?,
             Err(errno) => return Err(errno.into()),
@@ -603,42 +520,6 @@ mod tests {
             target.remove_dir("d").unwrap();
             target.sync().unwrap();
             assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        }
-    }
-
-    #[test]
-    fn direct_io_writes_and_reads_files_of_any_size() {
-        let content: Vec<u8> = (0..60_000_u32).map(|i| (i % 251) as u8).collect();
-        for block in [4096, 8192] {
-            let (dir, mut target) = open(DirOptions {
-                direct: true,
-                write_block: block,
-                read_block: block,
-                ..DirOptions::default()
-            });
-            for len in [1, 999, 4096, 12_288, 20_000] {
-                match target.create("f", &bytes(&content[..len])) {
-                    Err(error) if error.errno == Some(libc::EINVAL) => {
-                        return assert!(error.reason.contains("direct"), "{error}");
-                    }
-                    result => result.unwrap(),
-                }
-                let mut end = len;
-                for more in [5000, 1, 8192, 40] {
-                    target.append("f", &bytes(&content[end..end + more])).unwrap();
-                    end += more;
-                    assert_eq!(
-                        std::fs::read(dir.path().join("f")).unwrap(),
-                        content[..end],
-                        "{len} to {end}"
-                    );
-                    target.read("f", end as u64).unwrap();
-                    assert!(
-                        target.read("f", end as u64 + 1).unwrap_err().reason.contains("shorter")
-                    );
-                }
-                target.delete("f").unwrap();
-            }
         }
     }
 

@@ -36,7 +36,7 @@ impl PostmarkJob<'_> {
     }
 
     fn header(&self, kind: TargetKind) -> Run {
-        let mut fields = details::fields(&self.settings, self.request.fsync, self.request.direct);
+        let mut fields = details::fields(&self.settings, self.request.fsync);
         fields.push(Field::new("tries", self.request.tries.to_string()));
         starts_now(
             "postmark",
@@ -87,10 +87,10 @@ impl PostmarkJob<'_> {
 
     /// Runs in virtual time: the modelled filesystem has no system calls.
     fn on_drive(&self, context: &Context, name: &str) -> anyhow::Result<(Run, RunEnd)> {
-        if self.request.direct || self.request.fsync != Fsync::Never {
+        if self.request.fsync != Fsync::Never {
             let problem =
                 "on a modelled drive, postmark runs through the page cache, without fsync";
-            return Err(UsageError::new(problem).hint("leave --direct and --fsync out").into());
+            return Err(UsageError::new(problem).hint("leave --fsync out").into());
         }
         let mut tries = self.tries()?;
         let header = self.header(TargetKind::ModelledVolume);
@@ -113,9 +113,7 @@ pub fn run(request: &BenchPostmarkArgs, context: &Context) -> anyhow::Result<Exi
     request.model.check(&spec)?;
     let settings = request.workload.settings();
     settings.check().map_err(|error| UsageError::new(error.to_string()))?;
-    let options =
-        DirOptions { fsync: request.fsync, direct: request.direct, ..dir_options(&settings) };
-    options.check().map_err(UsageError::new)?;
+    let options = DirOptions { fsync: request.fsync, ..dir_options(&settings) };
     check_memory(&settings)?;
     let job = PostmarkJob { request, settings, options };
     let ((mut run, end), workspace) = match &spec {

@@ -6,10 +6,11 @@ use trimtab_sim::run::{Field, Run, Severity, Warning};
 use trimtab_sim::workload::postmark::{PostmarkCounts, PostmarkSettings, metrics};
 
 /// The settings, including those of the target.
-pub fn fields(settings: &PostmarkSettings, fsync: Fsync, direct: bool) -> Vec<Field> {
+pub fn fields(settings: &PostmarkSettings, fsync: Fsync) -> Vec<Field> {
     let mut fields = settings.fields();
     fields.push(Field::new("fsync", if fsync == Fsync::Close { "close" } else { "never" }));
-    fields.push(Field::new("direct", direct.to_string()));
+    // In the ids of stored runs.
+    fields.push(Field::new("direct", "false"));
     fields
 }
 

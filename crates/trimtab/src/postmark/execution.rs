@@ -57,7 +57,7 @@ impl PostmarkRunRecord {
                 .collect::<Vec<_>>()
                 .join(", "),
         };
-        let fields = details::fields(&settings, Fsync::Never, false);
+        let fields = details::fields(&settings, Fsync::Never);
         let mut header = starts_now(
             "postmark",
             fields,

@@ -107,7 +107,7 @@ fn bench_options_without_effect_are_refused() {
         "--trim is for modelled drives, but null: is not one",
     );
     refused(&["postmark", "--fill", "60", "."], "--fill is for modelled drives");
-    refused(&["postmark", "--direct", DRIVE], "through the page cache");
+    refused(&["postmark", "--fsync", "close", DRIVE], "through the page cache");
     refused(&["tree", "--trim", "onlin", DRIVE], "onlin");
     trimtab()
         .args(["bench", "tree", "drive:ocz-vertx"])

@@ -30,9 +30,6 @@ pub struct BenchPostmarkArgs {
     /// Make written files durable: never, or before closing each one.
     #[arg(long, default_value = "never", value_parser = one_of(FSYNC))]
     pub fsync: Fsync,
-    /// Bypass the page cache, except for parts that are not whole aligned blocks.
-    #[arg(long, conflicts_with = "buffered")]
-    pub direct: bool,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]
