@@ -25,9 +25,6 @@ pub const NOT_PROVED: u8 = 4;
 /// Exit status after standard output was closed (128 + SIGPIPE), as shells report it.
 const CLOSED_PIPE: u8 = 141;
 
-/// Exit status of a comparison with a result worse than allowed.
-pub const WORSE: u8 = 5;
-
 /// TRIM is blocked (exit status 3) by a layer or by the mount options of the filesystem.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]

@@ -12,9 +12,8 @@ mod wrap;
 const EXAMPLES: &str = "Exit status: 0 done; 1 failed, or a named file, drive or run does not exist or \
     cannot be used; 2 wrong usage (an unknown option, a bad value, an unknown policy); 130 \
     interrupted (SIGINT, SIGTERM or SIGHUP). doctor, trim and verify also report their \
-    verdict: 3 TRIM is blocked, lost or does damage; 4 unknown or not proved; 'results \
-    compare --fail-above' 4 and 5. The same fault has the \
-    same status in every command. With --json, an error is a JSON document on standard \
+    verdict: 3 TRIM is blocked, lost or does damage; 4 unknown or not proved. The same fault has \
+    the same status in every command. With --json, an error is a JSON document on standard \
     output (schema trimtab.error), unless the result was printed before it. Run 'trimtab \
     COMMAND --help' for details.";
 
@@ -145,7 +144,7 @@ mod tests {
         for args in [
             &["drive", "simulate", "--drive", "x", "--fill", "-5"][..],
             &["bench", "tree", "--files", "-5"],
-            &["results", "compare", "a", "b", "--fail-above", "-5"],
+            &["wear", "--years", "-5"],
             &["study", "--repeats", "-5"],
         ] {
             let said = refused(args);

@@ -219,7 +219,6 @@ const FAULTS: &[(&str, i32, &[&[&str]])] = &[
         &[
             &["bench", "tree", "--files", "-5"],
             &["drive", "simulate", "--drive", "x", "--fill", "-5"],
-            &["results", "compare", "a", "b", "--fail-above", "x"],
         ],
     ),
 ];
