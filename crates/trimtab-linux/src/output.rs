@@ -213,7 +213,7 @@ pub fn write_stdout(bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 /// Standard output for file contents.
-pub fn stdout() -> Box<dyn std::io::Write> {
+fn stdout() -> Box<dyn std::io::Write> {
     let out = std::io::stdout();
     if out.is_terminal() { Box::new(PrintableWriter(out.lock())) } else { Box::new(out.lock()) }
 }

@@ -43,7 +43,7 @@ enum DriveSubcommand {
     Status(status::DriveStatusArgs),
     /// Cut the power of an attached drive, or restore it.
     Power(power::DrivePowerArgs),
-    /// Describe a recording or another trace, or print it for fio.
+    /// Describe a recording or another trace.
     Trace(trace::DriveTraceArgs),
     /// Detach a drive.
     Detach(detach::DriveDetachArgs),

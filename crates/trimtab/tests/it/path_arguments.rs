@@ -294,13 +294,12 @@ fn store_in_directory_writable_by_others_is_refused() {
 }
 
 /// Argument lists for every input file that the user names.
-const INPUTS: [&[&str]; 17] = [
+const INPUTS: [&[&str]; 16] = [
     &["drive", "show", "@"],
     &["drive", "simulate", "--drive", "@"],
     &["drive", "attach", "@", "--no-block", "--nbd", "%/nbd", "--detach-with", "1"],
     &["drive", "simulate", "--trace", "@", "--drive", "ocz-vertex-le-100gb"],
     &["drive", "trace", "@"],
-    &["drive", "trace", "@", "--to", "fio"],
     &["bench", "postmark", "drive:@"],
     &["bench", "tree", "--tar", "@", "null:"],
     &["study", "--quick", "--yes", "drive:@"],

@@ -58,15 +58,6 @@ fn replayed(trace: &Path, more: &[&str]) -> Value {
     json(&args)
 }
 
-fn summed(trace: &Path) -> Value {
-    json(&["drive", "trace", trace.to_str().unwrap()])
-}
-
-/// Count and bytes of each kind of request.
-fn requests(of: &Value) -> Vec<(&Value, &Value)> {
-    ["read", "write", "trim"].iter().map(|kind| (&of[kind]["count"], &of[kind]["bytes"])).collect()
-}
-
 #[test]
 fn online_recording_replays_under_every_policy() {
     if !have_root() || !have(&["mkfs.ext4"]) {
@@ -116,52 +107,6 @@ fn online_recording_replays_under_every_policy() {
             count(&later, "trim.effective.bytes") + count(&later, "trim.never-told.bytes"),
             untold,
             "{policy}: all of it is accounted for"
-        );
-    }
-}
-
-#[test]
-fn exported_trace_has_same_requests_and_fio_replays_it() {
-    if !have_root() || !have(&["mkfs.ext4", "fio"]) {
-        return skip("root, e2fsprogs and fio");
-    }
-    let scratch = tempfile::tempdir().unwrap();
-    let trace = scratch.path().join("trace");
-    recorded(&trace);
-    let original = summed(&trace);
-    let text = scratch.path().join("fio");
-    let from = trace.to_str().unwrap();
-    let printed = trimtab().args(["drive", "trace", from, "--to", "fio"]).output().unwrap().stdout;
-    std::fs::write(&text, printed).unwrap();
-    assert_eq!(requests(&summed(&text)), requests(&original));
-    let run = replayed(&text, &[]);
-    for kind in ["read", "write", "trim"] {
-        assert_eq!(run["phases"][0]["ops"][kind], original[kind]["count"], "{kind}");
-    }
-    let mut args = DRIVE.to_vec();
-    args.extend(["7", "--speed", "off"]);
-    let drive = Attached::new(&args);
-    let before = drive.status();
-    let iolog = format!("--read_iolog={}", scratch.path().join("fio").display());
-    let device = format!("--replay_redirect={}", drive.device.display());
-    ok(Command::new("fio")
-        .args([
-            "--name=replay",
-            "--ioengine=psync",
-            "--direct=1",
-            "--replay_no_stall=1",
-            &iolog,
-            &device,
-        ])
-        .current_dir(scratch.path()));
-    let after = drive.status();
-    // fio 3.33 skips the trims in an iolog ("bad ddir: 2").
-    for kind in ["write", "read"] {
-        let bytes = |status: &Value| status["requests"][kind]["bytes"].as_u64().unwrap();
-        assert_eq!(
-            bytes(&after) - bytes(&before),
-            original[kind]["bytes"].as_u64().unwrap(),
-            "fio did every {kind}"
         );
     }
 }
@@ -231,13 +176,8 @@ fn replay_refuses_damaged_traces_and_bad_options() {
         let said = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
         assert!(!said.contains("panicked"), "{args:?}: {said}");
     }
-    for (args, code, expected) in
-        [(&["odd"][..], 1, "line 4"), (&["big", "--to", "pcap"], 2, "expected fio")]
-    {
-        let assert =
-            trimtab().current_dir(scratch.path()).args(["drive", "trace"]).args(args).assert();
-        assert.code(code).stdout("").stderr(predicate::str::contains(expected));
-    }
+    let odd = trimtab().current_dir(scratch.path()).args(["drive", "trace", "odd"]).assert();
+    odd.code(1).stdout("").stderr(predicate::str::contains("line 4"));
     for timing in [["--rate", "10"], ["--closed-loop", "1"]] {
         let args = [
             "drive",

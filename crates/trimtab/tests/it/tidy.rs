@@ -258,7 +258,6 @@ const PRINTS_ALLOWED: &[(&str, &str)] = &[
     ("trimtab/cmd/cli.rs", "what the parser of the command line refuses, and help"),
     ("trimtab/daemon/task.rs", "lines for the journal"),
     ("linux/session/safety/consent.rs", "a question, and what the answer is about"),
-    ("trimtab/cmd/drive/trace.rs", "a recording into a pipe, through output"),
     ("trimtab/cmd/drive/attach.rs", "what the server says to who waits for it"),
     ("trimtab/postmark/session.rs", "where other programs that the user's script starts print to"),
 ];

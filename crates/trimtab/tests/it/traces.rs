@@ -2,7 +2,6 @@
 //! replay` read them.
 
 use crate::support::{have_tool, run, skip, trimtab};
-use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 use std::fs;
@@ -164,7 +163,6 @@ fn cut_last_line_is_a_warning() {
     trace(&[])
         .stderr(contains("the last line, 5, is cut off and left out"))
         .stdout(contains("read as fio"));
-    trace(&["--to", "fio"]).stderr(contains("cut off")).stderr(contains("cut.log is read as fio"));
     let replay =
         ["drive", "simulate", "--trace", "cut.log", "--drive", "ocz-vertex-le-100gb", "--json"];
     let replayed = trimtab()
@@ -221,24 +219,6 @@ fn iolog_requests_and_duration_match_fio() {
 }
 
 #[test]
-fn exported_iologs_name_no_file_of_the_trace() {
-    let scratch = tempfile::tempdir().unwrap();
-    let text = "fio version 3 iolog\n0 /etc/passwd add\n5 /etc/passwd write 0 4096\n";
-    fs::write(scratch.path().join("log"), text).unwrap();
-    let exported = trimtab()
-        .current_dir(scratch.path())
-        .args(["drive", "trace", "log", "--to", "fio"])
-        .output()
-        .unwrap()
-        .stdout;
-    let exported = String::from_utf8(exported).unwrap();
-    assert!(
-        exported.lines().skip(1).all(|line| line.split(' ').nth(1) == Some("trimtab-replay")),
-        "{exported}"
-    );
-}
-
-#[test]
 fn trace_skipped_and_reordered_lines_are_reported() {
     let text = "20000,hm,1,Write,0,512,1\n10000,hm,1,Write,0,512,1\n30000,hm,1,Write,0,0,1\n\
         40000,hm,1,Write,0,512,1\n";
@@ -252,14 +232,6 @@ fn trace_skipped_and_reordered_lines_are_reported() {
     );
     let scratch = tempfile::tempdir().unwrap();
     fs::write(scratch.path().join("msr"), text).unwrap();
-    let exported = trimtab()
-        .current_dir(scratch.path())
-        .args(["drive", "trace", "msr", "--to", "fio"])
-        .assert()
-        .success();
-    exported
-        .stdout(contains("\n0 trimtab-replay write").and(contains("\n3000 trimtab-replay write")))
-        .stderr(contains("goes back in time"));
     let store = scratch.path().join("store");
     let mut replay = trimtab();
     replay

@@ -2,19 +2,18 @@
 
 use crate::cmd::options::ReadingArgs;
 use serde::Serialize;
-use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::output::Context;
 use trimtab_report::layout::on_screen;
 use trimtab_study::document::Table;
-use trimtab_vssd::trace::{TraceOpKind, TraceSource, export};
+use trimtab_vssd::trace::{TraceOpKind, TraceSource};
 
 const EXAMPLES: &str = "\
 Examples:
-  trimtab drive trace recording                       summarise it
-  trimtab drive trace recording --to fio > iolog      for fio --read_iolog=iolog --replay_redirect=/dev/...";
+  trimtab drive trace recording
+  trimtab drive trace msr.csv --volume 1";
 
 /// Arguments of `trimtab drive trace`.
 #[derive(Debug, clap::Args)]
@@ -24,9 +23,6 @@ pub struct DriveTraceArgs {
     /// --format).
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Print the trace in another tool's format: fio (iolog version 3).
-    #[arg(long, value_name = "FORMAT", conflicts_with = "json", value_parser = ["fio"])]
-    to: Option<String>,
     #[command(flatten)]
     reading: ReadingArgs,
 }
@@ -50,17 +46,9 @@ struct Summary {
     warnings: Vec<String>,
 }
 
-/// Summarises a trace, or prints it in another format.
+/// Summarises a trace.
 pub fn run(args: &DriveTraceArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let mut source = TraceSource::open(&args.file, &args.reading.reading())?;
-    if args.to.is_some() {
-        args.reading.announce(&args.file, context)?;
-        let mut out = BufWriter::new(trimtab_linux::output::stdout());
-        export(&mut source, &mut out)?;
-        out.flush()?;
-        source.warnings().iter().for_each(|warning| context.remark(warning));
-        return Ok(ExitCode::SUCCESS);
-    }
     let summary = summed(&mut source)?;
     summary.warnings.iter().for_each(|warning| context.remark(warning));
     context.report("drive-trace", 1, &summary, || in_words(&summary))?;
