@@ -22,15 +22,6 @@ macro_rules! counters {
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($field: self.$field.wrapping_sub(earlier.$field)),+ }
             }
-
-            /// Restores all counters from values in the order of
-            /// [`fields`](Self::fields); `None` if the number of values differs.
-            #[must_use]
-            pub fn from_values(values: &[u64]) -> Option<Self> {
-                let mut values = values.iter().copied();
-                let counters = Self { $($field: values.next()?),+ };
-                values.next().is_none().then_some(counters)
-            }
         }
     };
 }

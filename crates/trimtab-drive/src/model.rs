@@ -1,7 +1,6 @@
-//! The [`Model`] trait: a modelled SSD or disk with state, counters and snapshots.
+//! The [`Model`] trait: a modelled SSD or disk with state and counters.
 
 use super::spec::SpecError;
-use super::ssd::SnapshotError;
 use crate::hdd::Hdd;
 use crate::spec::{DriveSpec, Flash, Geometry, Medium, SlcSize, Thermal};
 use crate::ssd::Ssd;
@@ -174,16 +173,7 @@ pub fn build(spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
     Ok(model)
 }
 
-/// Restores a drive of `spec` from a [`Model::snapshot`].
-pub fn resume(spec: &DriveSpec, saved: &[u8]) -> Result<Box<dyn Model>, SnapshotError> {
-    let model: Box<dyn Model> = match &spec.medium {
-        Medium::Disk(_) => Box::new(Hdd::new(spec).map_err(SnapshotError::Spec)?),
-        Medium::Flash(_) => Box::new(Ssd::restore(spec, saved)?),
-    };
-    Ok(model)
-}
-
-/// A modelled drive with counters, snapshots and power cuts.
+/// A modelled drive with counters and power cuts.
 pub trait Model: Device + Send {
     /// All counters and the current occupancy of the medium, by name.
     fn counters(&self) -> BTreeMap<String, u64>;
@@ -207,16 +197,6 @@ pub trait Model: Device + Send {
     /// Current state that may slow the drive down later; default if not modelled.
     fn strain(&self) -> ThrottleState {
         ThrottleState::default()
-    }
-
-    /// State that must survive a detach; empty if there is none.
-    fn snapshot(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
-    /// Upper bound on the size of a snapshot, in bytes.
-    fn snapshot_bytes_max(&self) -> u64 {
-        0
     }
 
     /// Enables durability tracking. Call it before the first write if power cuts may
@@ -408,14 +388,6 @@ impl Model for Ssd {
             life_credit_bytes: now.life_credit_bytes,
             throttled_for_life: now.throttled_for_life,
         }
-    }
-
-    fn snapshot(&self) -> Vec<u8> {
-        self.snapshot()
-    }
-
-    fn snapshot_bytes_max(&self) -> u64 {
-        self.snapshot_bytes_max()
     }
 
     fn boxed_clone(&self) -> Box<dyn Model> {

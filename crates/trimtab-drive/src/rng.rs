@@ -70,8 +70,8 @@ impl Stream {
     }
 }
 
-/// A random stream whose state is two numbers, for models with snapshots. The n-th value
-/// is SplitMix64's mix of seed and n (Steele, Lea and Flood 2014).
+/// A random stream whose state is two numbers. The n-th value is SplitMix64's mix of seed
+/// and n (Steele, Lea and Flood 2014).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedStream {
     /// Seed.

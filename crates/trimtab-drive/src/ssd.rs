@@ -2,7 +2,6 @@
 
 mod check;
 mod clock;
-mod codec;
 mod commands;
 mod ftl;
 mod gc;
@@ -17,13 +16,11 @@ mod partial;
 mod place;
 mod pool;
 mod reads;
-mod snapshot;
 mod transfers;
 mod trim;
 mod victims;
 
 pub use journal::WriteFate;
-pub use snapshot::SnapshotError;
 
 use super::counters::Counters;
 use super::prefetch::prefetch;

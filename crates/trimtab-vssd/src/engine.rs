@@ -14,7 +14,6 @@ use crate::trace::{TraceEvent, TraceOpKind};
 use counts::Seconds;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,7 +26,7 @@ use trimtab_drive::trim_shape::TrimShape;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Extent, Refusal};
 
-/// A drive with its data, new or resumed.
+/// A drive with its data.
 pub struct EngineDrive {
     /// The model.
     pub model: Box<dyn Model>,
@@ -35,19 +34,6 @@ pub struct EngineDrive {
     pub store: Store,
     /// The units that hold data.
     pub ledger: Ledger,
-    /// Model time of the drive.
-    pub now: Nanos,
-}
-
-/// The state of a drive that is stored in addition to its data.
-#[derive(Debug)]
-pub struct PersistentState {
-    /// Size of a unit of `mapped` in bytes.
-    pub unit: u64,
-    /// The units that hold data.
-    pub mapped: Vec<Range<u64>>,
-    /// The model's own snapshot.
-    pub model: Vec<u8>,
     /// Model time of the drive.
     pub now: Nanos,
 }
@@ -142,19 +128,6 @@ impl Engine {
         }
     }
 
-    /// Flushes the drive's cache and returns the state to store.
-    pub fn lasting(&self) -> PersistentState {
-        let mut modelled = self.lock();
-        let flushed = modelled.submit(&Command::Flush);
-        modelled.device.idle(flushed.done);
-        PersistentState {
-            unit: modelled.ledger.unit(),
-            mapped: modelled.ledger.map().runs().collect(),
-            model: modelled.device.snapshot(),
-            now: flushed.done,
-        }
-    }
-
     /// Ends a second of the time series. Call once per second.
     pub fn tick(&self) {
         let mut modelled = self.lock();
@@ -175,16 +148,6 @@ impl Engine {
     /// The reason why the recording ended early.
     pub fn recording_failure(&self) -> Option<String> {
         self.lock().recorder.as_ref().and_then(RequestRecorder::failure)
-    }
-
-    /// The model has failed, and every request fails.
-    pub fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Relaxed)
-    }
-
-    /// Parameters that the host needs.
-    pub const fn interface(&self) -> &Interface {
-        &self.interface
     }
 
     fn lock(&self) -> MutexGuard<'_, ModelState> {
@@ -274,7 +237,7 @@ impl RequestServer for Engine {
     }
 
     fn serve(&self, request: Request<'_>) -> RequestResult {
-        if self.is_broken() {
+        if self.broken.load(Ordering::Relaxed) {
             return RequestResult::refused(Errno::IO);
         }
         // A panic would end the thread and leave the host's request unanswered forever.
@@ -444,7 +407,7 @@ const fn errno_of(refusal: Refusal) -> Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::persist;
+    use crate::drive;
     use trimtab_drive::model;
     use trimtab_drive::spec::Medium;
     use trimtab_drive::units::Bytes;
@@ -463,7 +426,7 @@ mod tests {
             flash.trim.reads = reads;
             let interface = Interface::of(&spec);
             let engine = Engine::new(
-                persist::in_memory(&spec, &interface, 1).unwrap(),
+                drive::in_memory(&spec, &interface, 1).unwrap(),
                 interface,
                 Speed::Unpaced,
                 None,

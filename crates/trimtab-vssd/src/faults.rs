@@ -431,8 +431,8 @@ fn pieces_of(extent: Extent) -> impl Iterator<Item = Extent> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive;
     use crate::engine::Engine;
-    use crate::persist;
     use trimtab_drive::interface::Interface;
     use trimtab_drive::model;
 
@@ -444,7 +444,7 @@ mod tests {
         let spec = model::sized(spec, Some(trimtab_drive::units::Bytes(SIZE))).unwrap();
         let interface = Interface::of(&spec);
         let engine = Arc::new(Engine::new(
-            persist::in_memory(&spec, &interface, 1).unwrap(),
+            drive::in_memory(&spec, &interface, 1).unwrap(),
             interface,
             Speed::Unpaced,
             None,

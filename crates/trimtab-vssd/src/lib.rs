@@ -15,12 +15,12 @@ mod claim;
 pub mod classify;
 pub mod control;
 mod cpu_latency;
+pub mod drive;
 pub mod engine;
 pub mod faults;
 pub mod fuse;
 pub mod nbd;
 pub mod pace;
-pub mod persist;
 mod rate_limited_log;
 pub mod recording;
 pub mod request;
@@ -29,7 +29,6 @@ pub mod server;
 #[cfg(test)]
 #[path = "../../trimtab/tests/it/skip.rs"]
 mod skip;
-pub mod state;
 pub mod status;
 pub mod store;
 pub mod trace;

@@ -2,15 +2,14 @@
 
 use crate::block::{AttachContext, ServedBlockDevice};
 use crate::control::{self, ControlCommand, ControlRequest, ControlResponse};
+use crate::drive;
 use crate::engine::Engine;
 use crate::faults::{Fault, FaultInjector};
 use crate::nbd::NbdFront;
 use crate::pace::{Pacer, Speed};
-use crate::persist;
 use crate::recording::RequestRecorder;
 use crate::request::{PowerCutSupport as _, RequestServer};
 use crate::runtime::{self, Runtime, RuntimeDirectory, ServerRecord};
-use crate::state::UseFlag;
 use crate::status::{RequestsByKind, Status};
 use crate::transport::{Transport, TransportChoice};
 use anyhow::Context as _;
@@ -21,6 +20,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trimtab_drive::interface::Interface;
 use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::units::Bytes;
 use trimtab_linux::host::{memory, processes};
 use trimtab_linux::sys::interrupt;
 
@@ -34,7 +34,7 @@ pub struct AttachOptions {
     pub speed: Speed,
     /// The data file; `None` keeps the data in memory.
     pub data: Option<PathBuf>,
-    /// Data without a state file become the initial content of a new drive.
+    /// The content of the data file is written to the new drive.
     pub adopt: bool,
     /// Attach a block device over this transport.
     pub block: Option<TransportChoice>,
@@ -54,7 +54,6 @@ pub struct AttachOptions {
 pub struct Server {
     home: RuntimeDirectory,
     record: ServerRecord,
-    spec: DriveSpec,
     engine: Arc<Engine>,
     detach_with: Option<u32>,
     /// The fault filter around the engine.
@@ -79,12 +78,14 @@ impl Server {
         let interface = Interface::of(&options.spec);
         let drive = match &options.data {
             Some(data) => {
-                let (drive, remark) =
-                    persist::in_file(&options.spec, &interface, options.seed, data, options.adopt)?;
-                remarks.extend(remark);
+                let (drive, written) =
+                    drive::in_file(&options.spec, &interface, options.seed, data, options.adopt)?;
+                remarks.extend((written > Bytes::ZERO).then(|| {
+                    format!("{written} of {} were written to the new drive", data.display())
+                }));
                 drive
             }
-            None => persist::in_memory(&options.spec, &interface, options.seed)?,
+            None => drive::in_memory(&options.spec, &interface, options.seed)?,
         };
         // Memory allocation while writing back to our own device must not wait for
         // writeback.
@@ -101,9 +102,6 @@ impl Server {
             None => None,
         };
         let engine = Arc::new(Engine::new(drive, interface, options.speed, recorder));
-        if let Some(data) = &options.data {
-            persist::keep(&engine, &options.spec, data, UseFlag::InUse)?;
-        }
         let (id, home) = runtime.claim(options.id.as_deref(), &options.spec.name)?;
         let (pid, pid_started, boot_id) = runtime::own_process();
         let record = ServerRecord {
@@ -131,7 +129,6 @@ impl Server {
         let mut server = Self {
             home,
             record,
-            spec: options.spec,
             engine,
             detach_with: options.detach_with,
             faults,
@@ -279,16 +276,13 @@ impl Server {
         Ok(())
     }
 
-    /// After a detach, stores the drive's state and removes the rest. The error lists
-    /// what failed.
+    /// After a detach, syncs the data and removes the rest. The error lists what failed.
     fn finish(&mut self) -> anyhow::Result<()> {
         if let Err(error) = self.engine.finish_recording() {
             self.problems.push(format!("{error:#}"));
         }
-        if let Some(data) = &self.record.data
-            && let Err(error) = persist::keep(&self.engine, &self.spec, data, UseFlag::Detached)
-        {
-            self.problems.push(format!("{error:#}"));
+        if let Err(error) = self.engine.store().sync() {
+            self.problems.push(format!("cannot write the data file: {error}"));
         }
         if let Err(error) = self.home.remove() {
             self.problems.push(format!("cannot remove the runtime directory: {error}"));

@@ -106,17 +106,6 @@ impl Store {
         if self.in_memory { Ok(()) } else { self.file.sync_data() }
     }
 
-    /// Identity of the file: inode number and creation time; `None` if not reported.
-    pub fn identity(&self) -> Option<String> {
-        use rustix::fs::{AtFlags, StatxFlags, statx};
-        let stat = statx(&self.file, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)
-            .ok()?;
-        let made = StatxFlags::from_bits_retain(stat.stx_mask)
-            .contains(StatxFlags::BTIME)
-            .then_some(stat.stx_btime)?;
-        Some(format!("{}-{}.{:09}", stat.stx_ino, made.tv_sec, made.tv_nsec))
-    }
-
     /// Storage that the data occupy, in bytes.
     pub fn allocated(&self) -> u64 {
         rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_blocks as u64 * 512)

@@ -1,5 +1,4 @@
-//! Invariants of an SSD's state. Checking them scans all tables, so it is only for tests
-//! and for states loaded from snapshots.
+//! Invariants of an SSD's state. Checking them scans all tables, so it is only for tests.
 
 use super::clock::FILLING;
 use super::lane::FlashLanes;

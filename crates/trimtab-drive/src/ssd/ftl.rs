@@ -9,7 +9,7 @@ use super::journal::DurabilityJournal;
 use super::packed::CompressionState;
 use super::pool::Pool;
 use super::victims::{UNLISTED, Victims};
-use super::{NEVER, SuperblockState, TRIMMED};
+use super::{NEVER, SuperblockState};
 use crate::counters::Counters;
 use crate::spec::layout::SsdLayout;
 use crate::spec::{Flash, GarbageCollection, SlcCache};
@@ -315,48 +315,5 @@ impl Ftl {
         if let Some(journal) = &mut self.journal {
             journal.programmed(at, end, 0);
         }
-    }
-
-    /// Rebuilds derived state from map, frontiers and wear, with `listed` as the victim
-    /// order. Returns `None` if they are inconsistent.
-    pub(super) fn rebuild(&mut self, listed: &[u32]) -> Option<()> {
-        let shift = self.layout.shift;
-        let mask = (1_u32 << shift) - 1;
-        for (unit, address) in (0_u32..).zip(&self.map) {
-            if *address <= TRIMMED {
-                self.trimmed += u64::from(*address == TRIMMED);
-                continue;
-            }
-            self.mapped += 1;
-            let (block, slot) = (address >> shift, address & mask);
-            let slots = match &mut self.packed {
-                None => {
-                    let at = (block as usize - 1) * self.layout.superblock_slots as usize
-                        + slot as usize;
-                    *self.back.get_mut(at).filter(|_| slot < self.layout.superblock_slots)? = unit;
-                    1
-                }
-                Some(packed) => packed.list_again(block, unit),
-            };
-            let valid = &mut self.blocks[block as usize].valid;
-            *valid = valid.checked_add(slots)?;
-        }
-        if let Some(packed) = &mut self.packed {
-            packed.sort(&self.map);
-        }
-        let good = u64::from(self.layout.superblocks.checked_sub(self.pool.worn_out)?);
-        self.free_slots = u64::from(self.pool.free()) * u64::from(self.layout.superblock_slots);
-        for frontier in self.frontiers.iter().filter(|frontier| frontier.is_open()) {
-            let unwritten = frontier.end - frontier.next;
-            self.free_slots += u64::from(unwritten);
-            let valid = &mut self.blocks[(frontier.next >> shift) as usize].valid;
-            *valid = valid.checked_add(unwritten)?;
-        }
-        if self.blocks.iter().any(|block| block.valid > self.layout.superblock_slots)
-            || self.free_slots > good * u64::from(self.layout.superblock_slots)
-        {
-            return None;
-        }
-        self.victims.fill(&mut self.blocks, listed)
     }
 }

@@ -62,22 +62,6 @@ impl CompressionState {
         self.contents[block as usize].shrink_to_fit();
     }
 
-    /// Lists `unit`, which maps to `block`, in any order; returns its slots.
-    pub(super) fn list_again(&mut self, block: u32, unit: u32) -> u32 {
-        self.contents[block as usize].push(unit);
-        self.listed += 1;
-        let slots = u32::from(self.sizes[unit as usize]);
-        self.valid_slots += u64::from(slots);
-        slots
-    }
-
-    /// Sorts the lists by write order.
-    pub(super) fn sort(&mut self, map: &[u32]) {
-        for units in &mut self.contents {
-            units.sort_unstable_by_key(|unit| map[*unit as usize]);
-        }
-    }
-
     /// Removes and returns the valid units of `block`, in write order, before it is
     /// erased.
     pub(super) fn take(&mut self, block: u32, map: &[u32]) -> Vec<u32> {

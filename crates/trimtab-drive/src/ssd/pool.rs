@@ -115,6 +115,7 @@ impl Pool {
         u32::try_from(u64::from(limit) - spread + drawn).unwrap_or(u32::MAX).max(1)
     }
 
+    #[cfg(test)]
     pub(super) const fn released(&self) -> u64 {
         self.released
     }
@@ -125,14 +126,5 @@ impl Pool {
             self.heaps.iter().flatten().map(|Reverse(entry)| *entry).collect();
         entries.sort_unstable();
         entries
-    }
-
-    pub(super) fn refill(&mut self, released: u64, entries: &[(u32, u64, u32)]) {
-        self.heaps.iter_mut().for_each(BinaryHeap::clear);
-        for entry in entries {
-            let group = self.group(entry.2);
-            self.heaps[group as usize].push(Reverse(*entry));
-        }
-        (self.free, self.released) = (entries.len() as u32, released);
     }
 }

@@ -3,9 +3,11 @@
 mod arithmetic;
 mod effects;
 mod extremes;
+mod fingerprint;
 mod mechanisms;
 mod reference;
 
+use self::fingerprint::fingerprint;
 use super::*;
 use crate::data::DataClass;
 use crate::spec::*;
@@ -346,57 +348,6 @@ fn apply_unchecked(ssd: &mut Ssd, now: Nanos, step: &Step) -> Nanos {
 
 proptest! {
     #![proptest_config(
-        ProptestConfig { cases: 200, max_shrink_iters: 4000, ..ProptestConfig::default() }
-    )]
-
-    /// A restored drive behaves exactly like the original, to the nanosecond and byte.
-    #[test]
-    fn restored_snapshot_behaves_like_original(spec in any_spec(), before in proptest::collection::vec(any_step(), 0..150), after in proptest::collection::vec(any_step(), 0..80)) {
-        let mut ssd = Ssd::new(&spec, 7).unwrap();
-        let mut now = before.iter().fold(Nanos(0), |now, step| apply_unchecked(&mut ssd, now, step));
-        let saved = ssd.snapshot();
-        let mut resumed = Ssd::restore(&spec, &saved).map_err(|error| TestCaseError::fail(std::format!("{error}")))?;
-        prop_assert!(resumed.snapshot() == saved, "snapshot changed by restore");
-        for step in &after {
-            let done = apply_unchecked(&mut ssd, now, step);
-            prop_assert_eq!(apply_unchecked(&mut resumed, now, step), done);
-            now = done;
-        }
-        prop_assert_eq!(ssd.counters(), resumed.counters());
-        prop_assert!(ssd.snapshot() == resumed.snapshot(), "the restored drive diverged");
-    }
-
-    /// No input makes the model panic, and modified snapshots are refused.
-    #[test]
-    fn restore_refuses_damaged_snapshot(steps in proptest::collection::vec(any_step(), 0..40), at in any::<prop::sample::Index>(), change in 1_u8..=255, cut in any::<prop::sample::Index>()) {
-        let spec = small(|_, _| {});
-        let mut ssd = Ssd::new(&spec, 7).unwrap();
-        steps.iter().fold(Nanos(0), |now, step| apply_unchecked(&mut ssd, now, step));
-        let saved = ssd.snapshot();
-        let mut damaged = saved.clone();
-        damaged[at.index(saved.len())] ^= change;
-        prop_assert!(Ssd::restore(&spec, &damaged).is_err());
-        prop_assert!(Ssd::restore(&spec, &saved[..cut.index(saved.len())]).is_err());
-        // With a valid checksum, the snapshot is either refused or yields a consistent
-        // drive.
-        let sum = codec::checksum(&damaged[14..]).to_le_bytes();
-        damaged[6..14].copy_from_slice(&sum);
-        if let Ok(mut drive) = Ssd::restore(&spec, &damaged) {
-            let now = drive.now;
-            steps.iter().fold(Nanos(now), |now, step| apply_unchecked(&mut drive, now, step));
-        }
-    }
-
-    #[test]
-    fn restore_refuses_other_specification(blocks in 49_u32..60) {
-        let saved = Ssd::new(&small(|_, _| {}), 7).unwrap().snapshot();
-        let other = small(|_, flash| flash.geometry.blocks_per_plane = blocks);
-        prop_assert_eq!(Ssd::restore(&other, &saved).unwrap_err(), SnapshotError::OtherSpec);
-    }
-}
-
-proptest! {
-    #![proptest_config(
         ProptestConfig { cases: 400, max_shrink_iters: 4000, ..ProptestConfig::default() }
     )]
 
@@ -455,7 +406,7 @@ fn ssd_results_match_golden_fingerprints() {
         lines += &std::format!(
             "{name}: {:016x} at {} ns, WAF {:.4}, {} collected, {} folded, {} \
                 levelled, {} worn out\n",
-            ssd.fingerprint(),
+            fingerprint(&ssd),
             now.0,
             ssd.waf().unwrap(),
             counters.gc_superblocks,

@@ -82,17 +82,11 @@ impl Transfers {
     }
 
     /// Start and end times of all intervals in order.
+    #[cfg(test)]
     pub(super) fn instants(&self) -> impl ExactSizeIterator<Item = u64> + Clone {
         let spans: alloc::vec::Vec<u64> =
             self.0.iter().flat_map(|(from, to)| [*from, *to]).collect();
         spans.into_iter()
-    }
-
-    /// Rebuilds the intervals from [`instants`](Self::instants); `None` if invalid.
-    pub(super) fn from_instants(instants: &[u64]) -> Option<Self> {
-        let (pairs, rest) = instants.as_chunks::<2>();
-        (rest.is_empty() && instants.is_sorted())
-            .then(|| Self(pairs.iter().map(|pair| (pair[0], pair[1])).collect()))
     }
 }
 
@@ -122,7 +116,6 @@ mod tests {
                 prop_assert_eq!(transfers.after(committed, ns), passed);
                 let instants: Vec<u64> = transfers.instants().collect();
                 prop_assert!(instants.is_sorted());
-                prop_assert_eq!(Transfers::from_instants(&instants), Some(transfers.clone()));
             }
             while let Some((from, to)) = transfers.pop_until(150) {
                 prop_assert!(from < to && to <= 150);

@@ -128,21 +128,6 @@ impl Victims {
         }
     }
 
-    /// Fills the empty list with `listed`, in the order returned by
-    /// [`listed`](Self::listed). Returns `None` if the order is invalid.
-    pub(super) fn fill(&mut self, blocks: &mut [SuperblockState], listed: &[u32]) -> Option<()> {
-        if let Self::Greedy(buckets) = self {
-            return buckets.fill(blocks, listed);
-        }
-        for block in listed {
-            if *block == 0 || blocks[*block as usize].pos != UNLISTED {
-                return None;
-            }
-            self.insert(blocks, *block);
-        }
-        Some(())
-    }
-
     pub(super) fn remove(&mut self, blocks: &mut [SuperblockState], block: u32) {
         match self {
             Self::Greedy(buckets) => buckets.remove(blocks, block),
@@ -294,31 +279,6 @@ impl Buckets {
             }
         }
         blocks[block as usize].pos = UNLISTED;
-    }
-
-    fn fill(&mut self, blocks: &mut [SuperblockState], listed: &[u32]) -> Option<()> {
-        let mut count = 0;
-        for (at, block) in (0_u32..).zip(listed) {
-            let entry = blocks[*block as usize];
-            if *block == 0
-                || entry.pos != UNLISTED
-                || entry.valid + 1 < count
-                || at as usize >= self.ring.len()
-            {
-                return None;
-            }
-            // Buckets with more valid slots than the previous superblocks start here.
-            while count <= entry.valid {
-                *self.starts.get_mut(count as usize)? = at;
-                count += 1;
-            }
-            self.put(blocks, *block, at);
-        }
-        (self.begin, self.end) = (0, listed.len() as u32);
-        for start in self.starts.get_mut(count as usize..)? {
-            *start = self.end;
-        }
-        Some(())
     }
 
     /// Renumbers positions from 0; needed once in four thousand million superblocks.

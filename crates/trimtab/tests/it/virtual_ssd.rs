@@ -57,13 +57,6 @@ impl Model for Quick {
     fn heat(&self) -> Option<(&Thermal, i32)> {
         None
     }
-    fn snapshot(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn snapshot_bytes_max(&self) -> u64 {
-        0
-    }
     fn boxed_clone(&self) -> Box<dyn Model> {
         Box::new(Self)
     }

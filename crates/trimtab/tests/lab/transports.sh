@@ -149,7 +149,7 @@ if wants recovery; then for transport in $TRANSPORTS; do
   sleep 1; timeout 60 $T drive detach --force $DRIVE > /tmp/detach 2>&1 || { cat /tmp/detach; say "WRONG: not detached by force"; }
   wait $writer; is "the writer gets an error" 1 "$(cat /tmp/dd.status)"
   umount -l $M; sleep 1; is "what is left" "" "$(left)"
-  attach $DRIVE --size 512MiB --speed off --transport $transport --data /tmp/disk; e2fsck -fy $device > /tmp/fsck 2>&1; say "e2fsck -y of the data then: $?"
+  attach $DRIVE --size 512MiB --speed off --transport $transport --data /tmp/disk --adopt; e2fsck -fy $device > /tmp/fsck 2>&1; say "e2fsck -y of the data then: $?"
   mount $device $M; is "what was written before" "$(cat /tmp/sum)" "$(sha256sum < $M/before)"; umount $M; detach
 done; fi
 

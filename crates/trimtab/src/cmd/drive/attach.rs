@@ -30,8 +30,8 @@ Examples:
   mkfs.ext4 $(trimtab drive attach crucial-m4-128gb --size 4GiB)
 
 The drive is served in the background until 'trimtab drive detach'. Data is kept in memory unless --data
-names a file; the file then keeps the data and the state of the drive between attachments. While a
-reply waits for its modelled latency, processors are kept out of deep sleep (/dev/cpu_dma_latency).";
+names a file. With --adopt, a later attachment writes these data to a new drive first. While a reply
+waits for its modelled latency, processors are kept out of deep sleep (/dev/cpu_dma_latency).";
 
 const TRANSPORTS: &[(&str, TransportChoice)] = &[
     ("auto", TransportChoice::Best),
@@ -48,11 +48,11 @@ pub struct DriveAttachArgs {
     /// Use another capacity with the same over-provisioning.
     #[arg(long)]
     size: Option<Bytes>,
-    /// Keep the data in this file and the drive's state next to it.
+    /// Keep the data in this file.
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
-    /// Take over the --data file, a raw image of another disk, as the content of a new
-    /// drive.
+    /// Write the content of the --data file, of an earlier attachment or a raw image, to
+    /// the new drive.
     #[arg(long, requires = "data")]
     adopt: bool,
     /// Name of the attached drive [default: the drive's name].

@@ -201,8 +201,6 @@ fn exhausted_write_credit_throttles_until_restored() {
     assert!(!host.ssd.occupancy().throttled() && rate(&mut host) > 0.9 * fresh);
     host.sequential(0, 32 * MIB, DataClass::Random);
     assert!(host.ssd.occupancy().throttled());
-    let copy = Ssd::restore(host.ssd.spec(), &host.ssd.snapshot()).unwrap();
-    assert_eq!(copy.snapshot(), host.ssd.snapshot());
 }
 
 #[test]
