@@ -9,7 +9,7 @@ use trimtab_study::document::{Section, SectionBlock, Table};
 use trimtab_study::study::ensemble::{Ensemble, PolicyResult, Range};
 use trimtab_study::study::metrics::distinct;
 use trimtab_study::study::recommendation::Recommendation;
-use trimtab_study::study::sensitivity::{Assumption, AssumptionResult, Sensitivity};
+use trimtab_study::study::sensitivity::{Assumption, Sensitivity, SensitivityRow};
 use trimtab_study::study::verdict::{Confidence, Verdict};
 
 /// The name of an assumption, and its plural for several values: `TRIM costs`.
@@ -59,14 +59,15 @@ fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
     let mut parts = Vec::new();
     let (mut kinds, mut except, mut close) =
         (Vec::new(), Vec::new(), Vec::<(Recommendation, Vec<&str>)>::new());
+    let mut same = false;
     for (name, verdict) in answers {
         let Confidence::Assumptions { otherwise, .. } = &verdict.confidence else { continue };
         let Some(sensitivity) = &verdict.study().sensitivity else { continue };
+        let own = verdict.own();
         if let Some(ensemble) = &sensitivity.ensemble {
-            let gains = ranges(ensemble, verdict.own())
-                .map(|gains| format!(": {gains}"))
-                .unwrap_or_default();
-            parts.push(format!("{}{gains}", drives(ensemble, verdict.own())));
+            let gains =
+                ranges(ensemble, own).map(|gains| format!(": {gains}")).unwrap_or_default();
+            parts.push(format!("{}{gains}", drives(ensemble, own)));
         }
         if let Some(otherwise) = otherwise {
             match close.iter_mut().find(|(other, _)| other == otherwise) {
@@ -75,7 +76,9 @@ fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
             }
         }
         kinds.extend(sensitivity.rows.iter().map(|row| assumption(row.assumption).1));
-        except.extend(flips(name, sensitivity, verdict.own()));
+        let tried = |row: &SensitivityRow| row.tried.iter().any(|one| one.recommended == own);
+        same |= sensitivity.rows.iter().any(tried);
+        except.extend(flips(name, sensitivity, own));
     }
     for (otherwise, names) in close {
         let of = if names == [""] { String::new() } else { format!(" of {}", listed(&names)) };
@@ -87,29 +90,39 @@ fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
         1 | 2 => format!("other {}", listed(&kinds)),
         count => format!("{count} other assumptions"),
     };
-    let except = distinct(except);
-    let except =
-        if except.is_empty() { String::new() } else { format!(", except {}", except.join(", ")) };
-    parts.push(format!("same answer under {under}{except}"));
+    let except = except.join(", ");
+    parts.push(match (same, except.is_empty()) {
+        (false, _) => format!("another answer {except}"),
+        (true, true) => format!("same answer under {under}"),
+        (true, false) => format!("same answer under {under}, except {except}"),
+    });
     parts
 }
 
 /// Assumptions that change the recommendation: `OCZ at 30 % full (then no trimming)`.
-/// Without those that give what the small study gives with nothing changed.
 fn flips(short: &str, sensitivity: &Sensitivity, recommended: Recommendation) -> Vec<String> {
-    let changing = sensitivity
-        .rows
-        .iter()
-        .flat_map(|row| row.changing(recommended).map(move |tried| (row.assumption, tried)))
-        .filter(|(_, tried)| Some(tried.recommended) != sensitivity.recommended);
-    let flip = |(assumption, tried): (Assumption, &AssumptionResult)| {
-        let when = match assumption {
-            Assumption::Fill => format!("at {} full", spaced(&tried.value)),
-            other => format!("with other {}", self::assumption(other).1),
+    let of_row = |row: &SensitivityRow| -> Vec<String> {
+        let changing: Vec<_> = row.changing(recommended).collect();
+        let flip = |then: Recommendation| {
+            let values: Vec<_> = changing
+                .iter()
+                .filter(|tried| tried.recommended == then)
+                .map(|tried| spaced(&tried.value))
+                .collect();
+            let how_many = match (values.len(), row.tried.len()) {
+                (_, 1) => "",
+                (some, all) if some == all => "all ",
+                _ => "some ",
+            };
+            let when = match row.assumption {
+                Assumption::Fill => format!("at {} full", values.join(" and ")),
+                other => format!("with {how_many}other {}", assumption(other).1),
+            };
+            format!("{short} {when} (then {})", name(then)).trim_start().to_owned()
         };
-        format!("{short} {when} (then {})", name(tried.recommended)).trim_start().to_owned()
+        distinct(changing.iter().map(|tried| tried.recommended)).into_iter().map(flip).collect()
     };
-    changing.map(flip).collect()
+    sensitivity.rows.iter().flat_map(of_row).collect()
 }
 
 /// What the smaller models recommend with nothing changed, if it differs.

@@ -623,7 +623,27 @@ mod tests {
         sensitivity.rows = vec![row(vec![tried("30%", third), tried("90%", smaller)])];
         let sure = text_of(&shown(&study), "How sure");
         assert!(sure.contains("smaller models give adaptive"), "{sure}");
-        assert!(sure.contains("except at 30 % full (then no trimming)"), "{sure}");
+        assert!(
+            sure.contains(
+                "another answer at 30 % full (then no trimming), at 90 % full (then adaptive)"
+            ),
+            "{sure}"
+        );
+        // One answer under every value, although the smaller model gives it unchanged.
+        let sensitivity = study.sensitivity.as_mut().unwrap();
+        let costs = SensitivityRow {
+            assumption: Assumption::TrimCost,
+            ..row(vec![tried("0.1", smaller), tried("10", smaller)])
+        };
+        sensitivity.rows = vec![costs, row(vec![tried("30%", third), tried("90%", recommended)])];
+        let sure = text_of(&shown(&study), "How sure");
+        assert!(
+            sure.contains(
+                "same answer under other TRIM costs and fills, except with all other TRIM \
+                    costs (then adaptive), at 30 % full (then no trimming)"
+            ),
+            "{sure}"
+        );
         // All that is tried gives the recommendation: only the smaller model differs.
         study.sensitivity.as_mut().unwrap().rows = vec![row(vec![tried("30%", recommended)])];
         let sure = text_of(&shown(&study), "How sure");
