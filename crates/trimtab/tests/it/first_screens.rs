@@ -397,17 +397,11 @@ fn check_time_trimming(screen: &str, studies: &[(&str, &Value)]) {
         let Some(policy) = study["use"].as_str().filter(|policy| *policy != "none") else {
             continue;
         };
-        let number = |key: &str| {
-            aged(study, policy, "60%").unwrap()["settings"][key]
-                .as_str()
-                .unwrap()
-                .parse::<f64>()
-                .unwrap()
-        };
+        let aged = aged(study, policy, "60%").unwrap();
+        let number =
+            |key: &str| aged["settings"][key].as_str().unwrap().parse::<f64>().unwrap();
         let seconds = number("drive-writes") / number("drive-writes-a-day") * 86_400.0;
-        let trimming = of(study, "ageing", policy)
-            .filter_map(|run| metric(run, "trim.seconds"))
-            .fold(0.0, f64::max);
+        let trimming = metric(aged, "trim.seconds").unwrap_or(0.0);
         let said = if name.is_empty() {
             " % of all time".to_owned()
         } else {

@@ -104,14 +104,9 @@ impl TrimTimeShare {
     }
 }
 
-/// Largest share of time that `policy` spends trimming at any fill level; `None` if
-/// unknown.
+/// Share of time that `policy` spends trimming at the first fill level; `None` if unknown.
 pub fn time_trimming(metrics: &Metrics<'_>, policy: &str) -> Option<TrimTimeShare> {
     let of_seconds = metrics.days? * 86_400.0;
-    let all = metrics
-        .ageing
-        .iter()
-        .filter(|figures| figures.policy == policy)
-        .filter_map(|figures| figures.trim_seconds);
-    Some(TrimTimeShare { seconds: all.reduce(f64::max)?, of_seconds })
+    let seconds = metrics.aged(policy, metrics.fills.first()?)?.trim_seconds?;
+    Some(TrimTimeShare { seconds, of_seconds })
 }
