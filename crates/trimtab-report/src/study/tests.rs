@@ -251,7 +251,7 @@ fn first_screen_answers_reader_questions() {
 #[test]
 fn first_screen_of_incomplete_study_has_an_answer() {
     let empty = Study { target: "/mnt/x".into(), ..Study::default() };
-    assert!(screen(&empty, 80).contains("USE  no policy yet"), "{}", screen(&empty, 80));
+    assert!(screen(&empty, 80).contains("USE  no answer"), "{}", screen(&empty, 80));
     let mut only = whole();
     only.ageing.clear();
     only.sensitivity = None;

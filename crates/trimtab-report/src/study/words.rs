@@ -216,7 +216,11 @@ pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
         {
             ("no policy yet", "the cost of trimming was not studied (--questions deleting)")
         }
-        Recommendation::Unknown => ("no policy yet", "too few policies could be tried to compare"),
+        Recommendation::Unknown => {
+            let only = verdict.findings.iter().find(|one| matches!(one, Finding::OnlyPolicy { .. }));
+            let why = only.map_or_else(|| "too few policies were tried to compare".into(), sentence);
+            return ("no answer", why);
+        }
     };
     (choice, meaning.to_owned())
 }
@@ -267,9 +271,6 @@ pub(super) fn headline(verdict: &Verdict<'_>) -> String {
     }
     let advice = match (verdict.recommendation, verdict.rule) {
         (Recommendation::TooFewRepeats, _) => "No policy is recommended; keep what you have.",
-        (Recommendation::Use(policy::BATCHED), Rule::OnlineUntried) => {
-            "Trim in batches: deletes then cost nothing extra."
-        }
         (Recommendation::Use(policy), _) => words(policy).map_or("", |words| words.advice),
         (Recommendation::Blocked, _) => "TRIM does not reach the device.",
         (Recommendation::NoDifference, Rule::GainsNothing) => {
@@ -390,7 +391,7 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
         }
         Finding::OnlyPolicy { policy, discard } => {
             format!(
-                "only '{}' could be tried, so there is nothing to compare it with",
+                "only '{}' was tried, so there is nothing to compare it with",
                 title(policy, *discard)
             )
         }

@@ -10,7 +10,9 @@ mod tests;
 use super::comparison::gains::{self, Gain, TrimTimeShare};
 use super::comparison::latency::{BLINK_SECONDS, TestResult};
 use super::comparison::{Comparison, PolicyLatency};
-use super::metrics::{AppendLoad, DiscardCount, REPEATS_MIN, discard_count, samples};
+use super::metrics::{
+    AppendLoad, DiscardCount, REPEATS_MIN, discard_count, effective_policy, samples,
+};
 use super::recommendation::Recommendation;
 use super::sensitivity::Assumption;
 use super::untried::OmissionReason as UntriedReason;
@@ -20,7 +22,7 @@ use alloc::vec::Vec;
 pub use decision::Rule;
 use finding::{Finding, RecommendationReason, UntestedPolicy};
 use serde::Serialize;
-use trimtab_sim::run::{Provenance, metrics};
+use trimtab_sim::run::{Provenance, Run, metrics};
 
 /// Smallest percentage of time spent trimming that is reported before anything is
 /// applied.
@@ -271,14 +273,20 @@ fn findings<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> 
             });
             vec![few, trim_time]
         }
-        Recommendation::Unknown if metrics.has(BATCHED) => {
+        Recommendation::Unknown if metrics.has(BATCHED) && !metrics.has(NONE) => {
             vec![Some(Finding::NoBaseline), trim_time]
         }
         Recommendation::Unknown => {
-            vec![metrics.study.runs.first().map(|run| Finding::OnlyPolicy {
+            let trims = |run: &&Run| effective_policy(run) != NONE;
+            let runs = &metrics.study.runs;
+            let only = runs.iter().find(trims).or(runs.first()).filter(|only| {
+                runs.iter().filter(trims).all(|run| run.policy == only.policy)
+            });
+            let only = only.map(|run| Finding::OnlyPolicy {
                 policy: &run.policy,
                 discard: evidence::mounted(run),
-            })]
+            });
+            vec![only, trim_time]
         }
         Recommendation::NeverDone | Recommendation::Blocked | Recommendation::Undecided => {
             Vec::new()

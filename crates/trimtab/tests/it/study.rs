@@ -259,7 +259,7 @@ fn study_reuses_only_runs_of_same_mount_fill_and_options() {
 #[test]
 fn study_without_fitrim_measures_as_mounted_only() {
     let Some(mount) = LoopMount::tmpfs(512) else { return skip("root") };
-    let expected = contains("Only 'as-mounted (nodiscard)' could be tried")
+    let expected = contains("Only 'as-mounted (nodiscard)' was tried")
         .and(contains("no FITRIM"))
         .and(contains("tree: delete-sync"))
         .and(

@@ -45,8 +45,6 @@ pub enum Rule {
     NeverDone,
     /// Online discard has a cost, batched trims do not.
     OnlineCosts,
-    /// Online discard could not be compared.
-    OnlineUntried,
     /// Drives that fit the twin's measurements do not support its own recommendation.
     Undecided {
         /// Recommendation for the twin itself.
@@ -86,6 +84,9 @@ pub(super) fn by_months(comparison: &Comparison<'_>, fill: &str) -> (Recommendat
     let aged = |name: &'static str| Some((name, metrics.aged(name, fill)?));
     let candidates: Vec<(&'static str, &AgeingFigures<'_>)> =
         SIMPLEST_FIRST.into_iter().filter_map(aged).collect();
+    if candidates.len() < 2 {
+        return (Recommendation::Unknown, Rule::TooLittle);
+    }
     let trims = |name: &str| name != policy::NONE;
     // A modelled drive accepts every discard, and small studies do not wait for it.
     let counted =
@@ -157,12 +158,11 @@ fn by_costs(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
     if none && online && !online_costs {
         return either(comparison);
     }
-    match (metrics.has(ONLINE), metrics.has(BATCHED), metrics.is_counted(BATCHED)) {
+    match metrics.has(ONLINE) || metrics.has(BATCHED) && !metrics.is_counted(BATCHED) {
         _ if !none => (Recommendation::Unknown, Rule::TooLittle),
         _ if online => take(BATCHED, Rule::OnlineCosts),
-        (false, _, true) => take(BATCHED, Rule::OnlineUntried),
-        (true, ..) | (_, true, _) => (Recommendation::NotTested, Rule::NotCounted),
-        (false, false, false) => (Recommendation::Unknown, Rule::TooLittle),
+        true => (Recommendation::NotTested, Rule::NotCounted),
+        false => (Recommendation::Unknown, Rule::TooLittle),
     }
 }
 

@@ -226,7 +226,11 @@ fn verdict_without_discard_counters_is_not_tested() {
     assert_eq!(rule(&alone), (Recommendation::NotTested, Rule::NotCounted));
     assert_eq!(Verdict::of(&alone).untested().policy, policy::BATCHED);
     // A policy that could not be run is a different case.
-    assert_eq!(rule(&study(vec![none(), batched()])), take(policy::BATCHED, Rule::OnlineUntried));
+    let only = study(vec![none(), batched()]);
+    assert_eq!(rule(&only), (Recommendation::Unknown, Rule::TooLittle));
+    assert!(
+        matches!(Verdict::of(&only).findings[0], Finding::OnlyPolicy { policy: "batched", .. })
+    );
 }
 
 /// No trimming, batched and online at the same speed; foreground appends as
