@@ -28,9 +28,9 @@ const READ_SHARE: f64 = 0.06;
 /// Sequential over random write rate: 2 % of spare flash gives WAF 25, and a relocated page
 /// costs at most 1.6 writes.
 const SLOWDOWN_MAX: f64 = 40.0;
-/// Flash that the rated random writes need over the flash of the drive: further apart,
-/// they contradict each other.
-const FLASH_FACTOR: f64 = 1.05;
+/// Sustained over rated random writes of measured drives. A rate outside this range
+/// contradicts the rated one.
+const OVER_RATED: [f64; 2] = [0.96, 1.19];
 
 /// Spread of erasures at which levelling of the class starts.
 const STATIC_SPREAD: u32 = 64;
@@ -167,14 +167,17 @@ impl DataSheet {
     #[must_use]
     pub fn contradictions(&self) -> Vec<String> {
         let Some(iops) = self.random_write_iops else { return Vec::new() };
-        let (raw, needed) = self.raw(&Prior::MEDIAN, self.write_mbs(), READ_SHARE);
-        let apart = needed / raw as f64;
-        if (1.0 / FLASH_FACTOR..FLASH_FACTOR).contains(&apart) {
+        let of = |over_rated| {
+            self.raw(&Prior { over_rated, ..Prior::MEDIAN }, self.write_mbs(), READ_SHARE)
+        };
+        let (raw, needed) = of(Prior::MEDIAN.over_rated);
+        let [least, most] = OVER_RATED.map(|over_rated| of(over_rated).1);
+        if (least..=most).contains(&(raw as f64)) {
             return Vec::new();
         }
-        let of = if self.raw_bytes.is_some() { "the data sheet states" } else { "the drive has" };
+        let of = if self.raw_bytes.is_some() { "the data sheet states" } else { "its class has" };
         let gib = |bytes: f64| bytes / GIB as f64;
-        let direction = if apart > 1.0 { "lower" } else { "higher" };
+        let direction = if needed > raw as f64 { "lower" } else { "higher" };
         alloc::vec![format!(
             "{iops} random writes per second at {:.0} MB/s of sequential writes need {:.0} GiB of \
              flash, but {of} {:.0} GiB; the predicted rate is {direction}",
@@ -289,9 +292,10 @@ impl DataSheet {
             "read latency of the data sheet, less command, link and the host's part",
             class,
         );
+        let (raw, needed) = self.raw(&Prior::MEDIAN, self.write_mbs(), READ_SHARE);
         let spare = if self.random_write_iops.is_none() {
             "the next power of two of flash, less blocks that the drive keeps"
-        } else if self.contradictions().is_empty() {
+        } else if (needed - raw as f64).abs() < 1.0 {
             "with blocks_per_plane, the flash with which the model shows 1.08 times the rated \
              random writes, as the median of measured drives does"
         } else {
@@ -457,6 +461,13 @@ mod tests {
         assert!(text(&sheet(), flash).contains("1.08 times"));
         let fast = DataSheet { random_write_iops: Some(300_000.0), ..sheet() };
         assert!(text(&fast, flash).contains("nearest"));
+        // 75,000 of 3000 MB/s need 985 GiB, and the class has 992: 1.13 times the rated writes.
+        let bounded = DataSheet {
+            sequential_write_mbs: Some(3000.0),
+            random_write_iops: Some(75_000.0),
+            ..sheet()
+        };
+        assert!(bounded.contradictions().is_empty() && text(&bounded, flash).contains("nearest"));
     }
 
     #[test]

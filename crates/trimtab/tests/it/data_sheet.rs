@@ -92,6 +92,14 @@ fn from_datasheet_names_contradictions() {
     assert!(stdout.starts_with("# The data sheet contradicts itself: 70000"), "{stdout}");
     // 2000 GB are 1863 GiB.
     assert!(stdout.contains("the data sheet states 1863 GiB"), "{stdout}");
+    // The flash of the class is too much for the rated writes: the model exceeds them.
+    let sheet = ["--sequential-write", "3000", "--random-write", "70000", "--draws", "1", "--json"];
+    let run = ["drive", "from-datasheet", "some", "--capacity", "960GB"];
+    let assert = trimtab().args(run).args(sheet).assert().success();
+    let document: serde_json::Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
+    let median = document["prediction"]["steady_mbs"]["median"].as_f64().unwrap();
+    let warned = document["contradictions"][0].as_str().unwrap();
+    assert!(median / (70_000.0 * 4096.0 / 1e6) > 1.19 && warned.ends_with("higher"), "{document}");
 }
 
 #[test]
