@@ -34,7 +34,11 @@ pub fn whole(drive: &Drive) -> String {
 /// Complete drive file; for a twin, including all members.
 #[must_use]
 pub fn file(drive: &Drive) -> String {
-    drive.twin.as_ref().map_or_else(|| whole(drive), |known| twin::text::text(&drive.spec, known))
+    let best = whole(drive);
+    match &drive.twin {
+        Some(twin) => twin::text::text(&best, &drive.spec, twin),
+        None => best,
+    }
 }
 
 /// An `[[uncertain]]` table with the values that differ in `alternative`.

@@ -63,6 +63,9 @@ fn log_with_nand_counters_gives_a_twin_that_shows_them() {
     let text = fs::read_to_string(directory.path().join("twin.toml")).unwrap();
     let drive = trimtab_drive::spec::file::parse(&text).unwrap();
     assert_eq!(drive.spec.name, "twin-of-some-960gb");
+    // No drive was opened: what the log does not show is known as in the data sheet.
+    assert!(!text.contains("reported by the drive"), "{text}");
+    assert_eq!(drive.sources["capacity_bytes"].shown(), "published: data sheet");
     let members = document["members"].as_u64().unwrap();
     assert_eq!(drive.twin.unwrap().members.len() as u64, members);
     assert!(members >= 8, "{document}");

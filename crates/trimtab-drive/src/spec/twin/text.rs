@@ -15,20 +15,12 @@ const HEAD: &str = "\
 # equally well; 'none' marks a field that a member does not have.
 ";
 
-/// Serialises `twin`, with `spec` as the best estimate.
+/// Serialises `twin`, with `best` as the best estimate and its sources.
 #[must_use]
-pub fn text(spec: &DriveSpec, twin: &Twin) -> String {
-    let mut table = table(spec);
-    let sources = twin
-        .sources()
-        .into_iter()
-        .map(|(field, source)| (field, source.shown().into()))
-        .collect::<toml::Table>();
-    table.insert("sources".to_owned(), sources.into());
-    let body = text_of(&table);
+pub fn text(best: &str, spec: &DriveSpec, twin: &Twin) -> String {
     [
         HEAD,
-        &body,
+        best,
         &origin(&twin.origin),
         &parameters(&twin.parameters),
         &members(spec, &twin.members),
