@@ -112,6 +112,14 @@ impl Prior {
     }
 }
 
+/// Share of the flash that user data take at `waf`: greedy collection of large superblocks
+/// under uniform writes has u = (x - 1) / ln x with x = 1 - 1 / WAF (Desnoyers 2012).
+#[must_use]
+pub fn used_share(waf: f64) -> f64 {
+    let valid = 1.0 - 1.0 / waf;
+    (valid - 1.0) / libm::log(valid)
+}
+
 impl DataSheet {
     /// The drive with the class values `prior`.
     ///
@@ -198,8 +206,7 @@ impl DataSheet {
     }
 
     /// Flash in bytes, and the flash that the rated random writes need. They tell WAF,
-    /// and WAF tells the spare space: greedy collection of large superblocks under
-    /// uniform writes has u = (x - 1) / ln x with x = 1 - 1 / WAF (Desnoyers 2012).
+    /// and WAF tells the spare space.
     fn raw(&self, prior: &Prior, write_mbs: f64, read_share: f64) -> (u64, f64) {
         let capacity = self.capacity_bytes as f64;
         let nominal = ((self.capacity_bytes / GIB).max(1).next_power_of_two() * GIB) as f64;
@@ -216,9 +223,7 @@ impl DataSheet {
                 (1.02 + 1.4 * read_share) * (1.0 + f64::from(prior.die_wait_permille) / 1000.0);
             let slowdown = write_mbs * MB / (iops * UNIT * prior.over_rated);
             let waf = (1.0 + (slowdown - 1.0) / relocation).max(1.02);
-            let valid = 1.0 - 1.0 / waf;
-            let used = (valid - 1.0) / libm::log(valid);
-            capacity / used * (1.0 + OPEN / prior.superblocks)
+            capacity / used_share(waf) * (1.0 + OPEN / prior.superblocks)
         });
         // Rated values are rounded and some are minimums; the flash of the class bounds
         // them.

@@ -71,6 +71,36 @@ fn log_with_nand_counters_gives_a_twin_that_shows_them() {
     assert!(members >= 8, "{document}");
 }
 
+/// Uniform writes at WAF 2 need 1 / 0.721 - 1 = 38.6 % of spare space: with x = 1 - 1 / 2,
+/// u = (x - 1) / ln x (Desnoyers 2012). The data sheet states 14 %.
+#[test]
+fn log_that_no_spare_space_explains_names_the_pattern() {
+    let directory = tempfile::tempdir().unwrap();
+    let sheet = ["drive", "from-datasheet", "mini", "--capacity", "1GiB", "--raw", "1167MiB"];
+    let rates = ["--sequential-write", "500", "--draws", "0"];
+    let assert = trimtab().args(sheet).args(rates).assert().success();
+    fs::write(directory.path().join("mini.toml"), &assert.get_output().stdout).unwrap();
+    let mut log = "time_s,host_write_bytes,nand_write_bytes\n".to_owned();
+    let mut time_s = 0.0;
+    for nth in 1..=300 {
+        let (rate, waf) = if nth <= 20 { (500e6, 1.0) } else { (230e6, 2.0) };
+        time_s += 1e7 / rate;
+        writeln!(log, "{time_s:.4},10000000,{:.0}", 1e7 * 1.037 * waf).unwrap();
+    }
+    fs::write(directory.path().join("log.csv"), log).unwrap();
+    let args = ["drive", "learn", "drive:./mini.toml", "--output", "twin.toml", "--json"];
+    let mut command = trimtab();
+    command.current_dir(directory.path()).args(args).args(["--from", "log.csv"]).args(LOAD);
+    let assert = command.assert().success();
+    let document: serde_json::Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
+    let notes = document["origin"]["notes"].to_string();
+    assert!(notes.contains("uniform writes at WAF 2.0 of collection need about 39 %"), "{document}");
+    assert!(notes.contains("the drive file has 14 %"), "{notes}");
+    for wrong in ["the log ends before collection starts", "needs NAND writes in bytes"] {
+        assert!(!notes.contains(wrong), "{notes}");
+    }
+}
+
 /// One rate cannot tell two parameters, however few drives of the search show it.
 #[test]
 fn single_rate_leaves_intervals_of_parameters_wide() {

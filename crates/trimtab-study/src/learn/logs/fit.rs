@@ -20,7 +20,7 @@ use figures::{figures, shown};
 use knobs::{Knob, change, knobs, spec_at};
 use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::DriveSpec;
-use trimtab_drive::spec::datasheet::Prior;
+use trimtab_drive::spec::datasheet::{Prior, used_share};
 use trimtab_drive::spec::file::Drive;
 use trimtab_drive::spec::source::SourceKind;
 use trimtab_sim::runner::Observer;
@@ -279,6 +279,21 @@ fn learned(slopes: &[Vec<f64>], wider: f64) -> Vec<f64> {
     )
 }
 
+/// The spare space that the WAF of the log needs under uniform writes.
+fn spare_needed(figures: &[LogFigure], start: &DriveSpec, used_bytes: f64) -> Option<String> {
+    let of = |kind| figures.iter().find(|one| one.kind == kind).map(|one| one.measured);
+    let moving = of(FigureKind::Waf).map(|waf| waf / of(FigureKind::Floor).unwrap_or(1.0));
+    let waf = moving.or(of(FigureKind::Collection)).filter(|waf| *waf > 1.0)?;
+    let percent = |share: f64| 100.0 * (1.0 / share - 1.0);
+    let raw = start.flash()?.geometry.raw_bytes() as f64;
+    Some(format!(
+        "uniform writes at WAF {waf:.1} of collection need about {:.0} % spare space, and the \
+         drive file has {:.0} %: check --pattern and --used",
+        percent(used_share(waf)),
+        percent(used_bytes / raw)
+    ))
+}
+
 /// Fits `start` to `log`. `None` if stopped, or if the model cannot run.
 ///
 /// # Errors
@@ -337,6 +352,9 @@ pub fn fit(
         misfit,
         figures: &figures,
     };
+    if !found.explains() && run.pattern == Pattern::Uniform {
+        notes.extend(spare_needed(&figures, &start.spec, used_bytes));
+    }
     let drive = found.twin(notes, day, seed);
     Ok(Some(LogFit { drive, figures, tried }))
 }

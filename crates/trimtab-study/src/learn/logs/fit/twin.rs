@@ -37,6 +37,10 @@ impl Found<'_> {
         offs.get(offs.len() * 2 / 3).or(offs.last()).copied().unwrap_or(0.0)
     }
 
+    pub(super) fn explains(&self) -> bool {
+        explains(self.misfit, self.off())
+    }
+
     fn has_few_members(&self) -> bool {
         self.members.len() < MEMBERS_MIN
     }
@@ -73,7 +77,9 @@ impl Found<'_> {
             .zip(self.knobs)
             .filter(|(one, _)| one.known == Known::Typical)
             .map(|(one, knob)| {
-                format!("the log does not tell {}: {}", one.field, knob.parameter.hidden)
+                let reason =
+                    if self.explains() { knob.parameter.hidden } else { "no drive explains it" };
+                format!("the log does not tell {}: {reason}", one.field)
             })
             .collect();
         notes.push(
@@ -98,7 +104,7 @@ impl Found<'_> {
         let mut parameters: Vec<Parameter> =
             knobs.map(|(knob, learned)| self.parameter(knob, *learned)).collect();
         let off = self.off();
-        if self.has_few_members() || !explains(self.misfit, off) {
+        if self.has_few_members() || !self.explains() {
             bound(&mut parameters);
         }
         notes.extend(self.unknown(&parameters));
