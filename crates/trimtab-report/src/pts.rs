@@ -101,7 +101,15 @@ fn points(run: &Run, plan: &PtsPlan) -> Vec<SectionBlock> {
 /// Mean of one figure, marked if its range is above the limit.
 fn value(run: &Run, point: &PtsPoint, figure: PtsFigure) -> Option<String> {
     let name = format!("{}.{figure}", point.job.name);
-    let metric = run.metrics.iter().find(|metric| metric.name == name)?;
+    let of = |name: &str| run.metrics.iter().find(|metric| metric.name == name);
+    let metric = of(&name)?;
+    // Fewer than 100,000 requests have no such percentile: it is their largest latency.
+    if figure == PtsFigure::LatencyTail
+        && let Some(largest) = of(&format!("{}.{}", point.job.name, PtsFigure::LatencyMax))
+        && metric.samples.iter().zip(&largest.samples).all(|(tail, largest)| tail >= largest)
+    {
+        return Some("-".to_owned());
+    }
     let (low, high) = metric
         .samples
         .iter()

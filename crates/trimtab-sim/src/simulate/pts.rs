@@ -18,6 +18,8 @@ use alloc::vec::Vec;
 use trimtab_drive::histogram::Histogram;
 use trimtab_drive::named;
 use trimtab_drive::rng::derive_seed;
+use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::spec::layout::SsdLayout;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 
@@ -152,6 +154,8 @@ const ROUNDS_MAX: u64 = 25;
 const DEMAND_LATENCY_MAX_NS: f64 = 5e6;
 /// Threads, and requests in flight of each, of the demand tests.
 const DEMANDS: [u32; 7] = [32, 16, 8, 6, 4, 2, 1];
+/// A minute is short with fewer times as many requests as in flight.
+const ROUND_REQUESTS: u64 = 20;
 const KIB: u32 = 1024;
 /// Size of random writes that decide most steady states, as the specification writes it.
 const TRACKED: (u32, &str) = (4 * KIB, "4KiB");
@@ -527,6 +531,13 @@ impl PtsPlan {
         depth_max(&self.all_jobs())
     }
 
+    /// Largest number of requests in flight at a test point.
+    #[must_use]
+    pub fn point_depth(&self) -> u32 {
+        let points = self.stages.iter().flat_map(|stage| &stage.points);
+        points.map(|point| point.job.depth).max().unwrap_or(1)
+    }
+
     /// Upper bound on the bytes written.
     #[must_use]
     pub fn written_max(&self) -> Bytes {
@@ -657,6 +668,38 @@ fn chosen_depth(plan: &PtsPlan, done: &[StageRounds], demand: Demand) -> u32 {
             .min_by(|a, b| distance(a).total_cmp(&distance(b)))
             .map_or(least.0, |(depth, ..)| *depth),
     }
+}
+
+/// A warning if the caches of the modelled drive hold three quarters of the writes of a
+/// round that also reads, or if a demand has few requests for those in flight.
+#[must_use]
+pub fn short_rounds(plan: &PtsPlan, spec: &DriveSpec) -> Option<Warning> {
+    let flash = spec.flash()?;
+    let layout = SsdLayout::new(spec, flash).ok()?;
+    let slc = u64::from(layout.slc_superblocks_min) * u64::from(layout.slc_superblock_slots);
+    let cache = slc * layout.slot_bytes + flash.write_cache.bytes;
+    let reads = |stage: &&PtsStage| {
+        stage.tracked.is_some() && stage.points.iter().any(|one| one.job.mix != JobMix::Write)
+    };
+    let written = |stage: &PtsStage| written_max(&plan.jobs(stage).1, plan.capacity).0;
+    let least = plan.stages.iter().filter(reads).map(written).min();
+    let requests = plan.minute_bytes().0 / u64::from(TRACKED.0);
+    let problem = if let Some(least) = least.filter(|least| cache >= least / 4 * 3) {
+        format!(
+            "a round writes {}, and the drive's caches hold {}, so its rates are too high",
+            Bytes(least),
+            Bytes(cache)
+        )
+    } else if requests < ROUND_REQUESTS * u64::from(plan.point_depth()) {
+        format!(
+            "a minute has {requests} requests of 4 KiB, less than {ROUND_REQUESTS} times those in \
+             flight, so its first and last requests count"
+        )
+    } else {
+        return None;
+    };
+    let text = format!("{problem}; use a larger --capacity");
+    Some(Warning::new("pts.short-rounds", Severity::Caution, text))
 }
 
 /// Runs the stages on a purged drive. Keeps the phases of preconditioning and of the

@@ -74,7 +74,7 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
     let mut fields = vec![
         Field::new(pts::CAPACITY, capacity.0.to_string()),
         minute,
-        Field::new("queue-depth", request.queue_depth.to_string()),
+        Field::new("queue-depth", plan.point_depth().to_string()),
         Field::new("data", request.data.to_string()),
     ];
     fields.extend(target.settings());
@@ -89,7 +89,7 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
     let mut device =
         Device { context, target, modelled, data: request.data, seed: request.seed, watch };
     let (rounds, outcome) = pts::measure(&plan, request.seed, &mut device)?;
-    let Device { target, watch, .. } = device;
+    let Device { target, watch, modelled: device_spec, .. } = device;
     drop(watch);
     let (warnings, counters) = target.facts();
     let (observer, workspace) = target.close();
@@ -98,7 +98,8 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
     run.counters.extend(counters);
     worn_out::describe(&mut run);
     pts::describe(&mut run, &plan, &rounds);
-    run.warnings.extend(shortened(request).into_iter().chain(few));
+    let short = device_spec.as_ref().and_then(|spec| pts::short_rounds(&plan, spec));
+    run.warnings.extend(shortened(request).into_iter().chain(few).chain(short));
     let concluded = finish::conclude_as(context, &run, end, |run| {
         let mut document = document(run);
         // 'trimtab results show' prints the rest.
