@@ -291,10 +291,14 @@ fn describe(run: &mut Run, settings: &LoadSettings, max: f64) {
     let again = rate_of(CLOSED_AGAIN, &run.metrics);
     let changed = run.complete && (again / max - 1.0).abs() > CHANGED;
     if changed {
+        // A drive that speeds up empties its cache at low loads, however much was written.
+        let (how, advice) = if again < max {
+            ("slowed", ". Write more of it first (--precondition)")
+        } else {
+            ("sped up", "")
+        };
         let text = format!(
-            "the target {} from {} to {} IOPS while it was measured; no knee is stated. Write \
-                more of it first (--precondition)",
-            if again < max { "slowed" } else { "sped up" },
+            "the target {how} from {} to {} IOPS while it was measured; no knee is stated{advice}",
             three_digits(max),
             three_digits(again)
         );

@@ -185,7 +185,9 @@ fn target_that_slows_down_has_no_knee() {
     assert!(!run.to_string().contains("knee.percent"), "{run}");
     let screen = String::from_utf8(load(&["--precondition", "1x"]).stdout).unwrap();
     assert!(
-        screen.contains("the target slowed from ") && screen.contains("No knee is stated"),
+        screen.contains("the target slowed from ")
+            && screen.contains("Write more of it first")
+            && screen.contains("No knee is stated"),
         "{screen}"
     );
     let refused = String::from_utf8(load(&["--precondition", "steady"]).stderr).unwrap();
