@@ -544,7 +544,7 @@ mod tests {
         let row =
             answer.table.as_ref().unwrap().rows.iter().find(|row| row[0] == policy::IDLE).unwrap();
         assert_eq!(row[1], "161");
-        assert!(text_of(&answer, "Rule").contains("stall up to 321 ms"), "twice as long");
+        assert!(text_of(&answer, "Rule").contains("stalls up to 321 ms"), "twice as long");
         let headline = words::headline(&Verdict::of(&study));
         assert!(
             headline.contains("680 ms during a batched trim, 161 ms during an idle one"),

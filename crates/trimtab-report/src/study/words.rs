@@ -250,7 +250,7 @@ pub(super) fn confidence(confidence: &Confidence) -> String {
         Confidence::None => String::new(),
         Confidence::NotTried { policy } => format!("{policy} was not tried"),
         Confidence::Repeats { repeats: count, enough: false } => {
-            format!("{} cannot show more", repeats(*count))
+            format!("{}: no confidence", repeats(*count))
         }
         Confidence::Repeats { repeats: count, .. } => {
             format!(
@@ -580,7 +580,7 @@ pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
     let line = match verdict.rule {
         Rule::MostWrites { limit_seconds } => {
             format!(
-                "stall up to {}; most writes, least wear, simplest; under 5 %: tie",
+                "highest write rate with stalls up to {}; within 5 %, least wear",
                 seconds(limit_seconds)
             )
         }

@@ -278,7 +278,7 @@ fn check_gain(study: &Value, policy: &str, fill: &str, writes: &str, wear: &str)
 fn check_rule(screen: &str, rows: &[(String, Vec<String>)], used: &str) {
     let number =
         |cell: &str| cell.trim_end_matches(['~', '×']).replace(',', "").parse::<f64>().unwrap();
-    let limit = number(between(&paragraph(screen, "Rule"), "stall up to ", " ms"));
+    let limit = number(between(&paragraph(screen, "Rule"), "stalls up to ", " ms"));
     let excluded =
         if screen.contains("Excluded ") { paragraph(screen, "Excluded") } else { String::new() };
     let all = rows.iter().map(|(name, cells)| (name.trim_end_matches(" <-"), cells));
