@@ -194,7 +194,7 @@ impl SsdLayout {
                 "flash.geometry.blocks_per_plane",
                 flash.geometry.blocks_per_plane,
                 format!(
-                    "this gives {} superblocks of {superblock}; {needed} are needed: \
+                    "superblocks of {superblock}: {} given, {needed} needed: \
                         {} for the user capacity ({}), {} open for writing, {free} kept \
                         free, {} for the SLC cache",
                     self.superblocks,

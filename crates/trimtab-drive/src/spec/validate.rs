@@ -99,7 +99,7 @@ impl DriveSpec {
     pub fn validate(&self) -> Result<(), SpecError> {
         if !is_identifier(&self.name) {
             let shown: String =
-                self.name.chars().take(IDENTIFIER_MAX + 1).flat_map(char::escape_default).collect();
+                self.name.chars().take(IDENTIFIER_MAX + 1).flat_map(char::escape_debug).collect();
             return Err(wrong(
                 "name",
                 format!("'{shown}'"),

@@ -65,8 +65,7 @@ fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
         let Some(sensitivity) = &verdict.study().sensitivity else { continue };
         let own = verdict.own();
         if let Some(ensemble) = &sensitivity.ensemble {
-            let gains =
-                ranges(ensemble, own).map(|gains| format!(": {gains}")).unwrap_or_default();
+            let gains = ranges(ensemble, own).map(|gains| format!(": {gains}")).unwrap_or_default();
             parts.push(format!("{}{gains}", drives(ensemble, own)));
         }
         if let Some(otherwise) = otherwise {

@@ -217,8 +217,10 @@ pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
             ("no policy yet", "the cost of trimming was not studied (--questions deleting)")
         }
         Recommendation::Unknown => {
-            let only = verdict.findings.iter().find(|one| matches!(one, Finding::OnlyPolicy { .. }));
-            let why = only.map_or_else(|| "too few policies were tried to compare".into(), sentence);
+            let only =
+                verdict.findings.iter().find(|one| matches!(one, Finding::OnlyPolicy { .. }));
+            let why =
+                only.map_or_else(|| "too few policies were tried to compare".into(), sentence);
             return ("no answer", why);
         }
     };

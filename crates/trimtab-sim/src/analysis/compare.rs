@@ -115,7 +115,7 @@ impl ComparisonVerdict {
             (Self::Worse, true) => "slower",
             (Self::Worse, false) => "worse",
             (Self::Different, _) => "different",
-            (Self::Negligible, _) => "does not matter",
+            (Self::Negligible, _) => "negligible",
             (Self::NoDifference, _) => "no measurable difference",
             (Self::Same, _) => "exactly the same",
             (Self::CannotTell, _) => "cannot tell",
@@ -139,7 +139,7 @@ pub struct MetricComparison {
 }
 
 impl MetricComparison {
-    /// Verdict as text; if negligible with its size: `0.020 % more: does not matter`.
+    /// Verdict as text; if negligible with its size: `0.020 % more: negligible`.
     #[must_use]
     pub fn in_words(&self, unit: Unit) -> String {
         let words = self.verdict.words(unit);
@@ -232,7 +232,7 @@ const fn direction(better: Better, more: bool) -> ComparisonVerdict {
 }
 
 /// Compares deterministic figures: any difference is real, and one below [`MATTERS_FROM`]
-/// does not matter. Both are non-empty. Repeats are rounds of one history.
+/// is negligible. Both are non-empty. Repeats are rounds of one history.
 #[must_use]
 pub fn exactly(a: &[f64], b: &[f64], better: Better) -> MetricComparison {
     let (sa, sb) = (mean(a), mean(b));
@@ -535,8 +535,8 @@ mod tests {
     #[test]
     fn negligible_difference_has_its_own_verdict() {
         let said = |a: f64, b: f64| exactly(&[a], &[b], Better::Lower).in_words(Unit::Ratio);
-        assert_eq!(said(1.0, 1.0002), "0.020 % more: does not matter");
-        assert_eq!(said(1.0, 1.0 - 1e-9), "less than 0.001 % less: does not matter");
+        assert_eq!(said(1.0, 1.0002), "0.020 % more: negligible");
+        assert_eq!(said(1.0, 1.0 - 1e-9), "less than 0.001 % less: negligible");
         assert_eq!([said(1.0, 1.02), said(1.0, 1.0)], ["worse", "exactly the same"]);
     }
 

@@ -279,9 +279,11 @@ fn findings<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> 
         Recommendation::Unknown => {
             let trims = |run: &&Run| effective_policy(run) != NONE;
             let runs = &metrics.study.runs;
-            let only = runs.iter().find(trims).or(runs.first()).filter(|only| {
-                runs.iter().filter(trims).all(|run| run.policy == only.policy)
-            });
+            let only = runs
+                .iter()
+                .find(trims)
+                .or(runs.first())
+                .filter(|only| runs.iter().filter(trims).all(|run| run.policy == only.policy));
             let only = only.map(|run| Finding::OnlyPolicy {
                 policy: &run.policy,
                 discard: evidence::mounted(run),

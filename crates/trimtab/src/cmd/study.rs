@@ -284,10 +284,13 @@ fn twin_below(context: &Context, path: &Path, reserve: Option<Bytes>) -> Option<
     let below = UnderlyingDrive::of_path(&Root::live().ok()?, path).ok()?;
     let learn = || match crate::twin::learn::command(&below, path, reserve) {
         Ok(command) => {
-            format!("Months of use on this drive: unknown; learn a twin with '{command}'")
+            format!(
+                "Months of use on this drive: unknown; learn its model (a twin) with '{command}'"
+            )
         }
         Err(why) => format!(
-            "Months of use on this drive: unknown; a twin cannot be learned on {}: {why}",
+            "Months of use on this drive: unknown; its model (a twin) cannot be learned on {}: \
+                {why}",
             path.display()
         ),
     };

@@ -213,14 +213,12 @@ fn say(
             ]);
         }
         let head = format!(
-            "{} of writes in the log; {} drives were tried, {} {}.",
+            "{} of writes in the log; {}.",
             Bytes(series.bytes() as u64),
-            found.tried,
-            twin.members.len(),
             if twin.origin.is_explained() {
-                "explain it"
+                format!("{} of {} drives tried explain it", twin.members.len(), found.tried)
             } else {
-                "come closest, but none explains it"
+                format!("no candidate fits; best {} of {} kept", twin.members.len(), found.tried)
             }
         );
         let notes: String =

@@ -398,8 +398,7 @@ fn check_time_trimming(screen: &str, studies: &[(&str, &Value)]) {
             continue;
         };
         let aged = aged(study, policy, "60%").unwrap();
-        let number =
-            |key: &str| aged["settings"][key].as_str().unwrap().parse::<f64>().unwrap();
+        let number = |key: &str| aged["settings"][key].as_str().unwrap().parse::<f64>().unwrap();
         let seconds = number("drive-writes") / number("drive-writes-a-day") * 86_400.0;
         let trimming = metric(aged, "trim.seconds").unwrap_or(0.0);
         let said = if name.is_empty() {

@@ -382,14 +382,16 @@ fn twin_of_drive_is_listed_and_named_by_study() {
     let text = fs::read_to_string(file).unwrap();
     let which = text.lines().find(|line| line.starts_with("which = ")).unwrap();
     fs::write(file, text.replace(which, "which = \"another one\"")).unwrap();
-    let said =
-        predicate::str::contains("Months of use on this drive: unknown; a twin cannot be learned");
+    let said = predicate::str::contains(
+        "Months of use on this drive: unknown; its model (a twin) cannot be learned",
+    );
     run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"])
         .failure()
         .stderr(said);
     fs::remove_file(file).unwrap();
-    let said =
-        predicate::str::contains("Months of use on this drive: unknown; a twin cannot be learned");
+    let said = predicate::str::contains(
+        "Months of use on this drive: unknown; its model (a twin) cannot be learned",
+    );
     run(&["study", path, "--quick", "--reserve", "1TB", "--policies", "none"])
         .failure()
         .stderr(said);

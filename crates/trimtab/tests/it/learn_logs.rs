@@ -94,7 +94,10 @@ fn log_that_no_spare_space_explains_names_the_pattern() {
     let assert = command.assert().success();
     let document: serde_json::Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
     let notes = document["origin"]["notes"].to_string();
-    assert!(notes.contains("uniform writes at WAF 2.0 of collection need about 39 %"), "{document}");
+    assert!(
+        notes.contains("uniform writes at WAF 2.0 of collection need about 39 %"),
+        "{document}"
+    );
     assert!(notes.contains("the drive file has 14 %"), "{notes}");
     for wrong in ["the log ends before collection starts", "needs NAND writes in bytes"] {
         assert!(!notes.contains(wrong), "{notes}");

@@ -296,7 +296,7 @@ pub fn entry(measured: &CatalogueRates, tries: &dyn CandidateEvaluator) -> Optio
 fn plain(measured: &CatalogueRates, plan: &ProbePlan, fitted: &RateFit) -> Drive {
     let shown: Vec<&str> = measured.model.split('_').collect();
     let description = format!(
-        "{}, as six published rates show it; its SLC cache and its TRIM were not measured",
+        "{}, fitted to six published rates; its SLC cache and its TRIM were not measured",
         shown.join(" ")
     );
     let spec = fitted.best.spec(&measured.name(), &description, &plan.reported);

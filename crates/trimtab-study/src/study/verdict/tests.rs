@@ -228,9 +228,10 @@ fn verdict_without_discard_counters_is_not_tested() {
     // A policy that could not be run is a different case.
     let only = study(vec![none(), batched()]);
     assert_eq!(rule(&only), (Recommendation::Unknown, Rule::TooLittle));
-    assert!(
-        matches!(Verdict::of(&only).findings[0], Finding::OnlyPolicy { policy: "batched", .. })
-    );
+    assert!(matches!(
+        Verdict::of(&only).findings[0],
+        Finding::OnlyPolicy { policy: "batched", .. }
+    ));
 }
 
 /// No trimming, batched and online at the same speed; foreground appends as

@@ -16,7 +16,7 @@ Examples:
   trimtab bench age --total 2GB --rounds 4 .
   trimtab bench age --total 300GB --trim online drive:ocz-vertex-le-100gb    in virtual time, without wear")]
 pub struct BenchAgeArgs {
-    /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the
+    /// Measure on a directory, on a modelled drive (drive:NAME), or on 'null:' for the
     /// tool's own cost.
     #[arg(default_value = ".")]
     pub target: String,

@@ -29,7 +29,7 @@ Examples:
   trimtab bench crystal drive:ocz-vertex-le-100gb                  on a modelled drive")]
 pub struct BenchCrystalArgs {
     /// Measure on a directory, on a file or block device (with --destroy), on a modelled
-    /// drive (drive:NAME), or on null: for the tool's own cost.
+    /// drive (drive:NAME), or on 'null:' for the tool's own cost.
     #[arg(default_value = ".")]
     pub target: String,
     /// Run the tests of this profile.

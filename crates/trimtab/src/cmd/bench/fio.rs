@@ -20,7 +20,7 @@ pub struct BenchFioArgs {
     /// also readwrite, blocksize, rwmixwrite and fdatasync.
     pub file: PathBuf,
     /// Measure on a block device or a file (with --destroy), on a modelled drive
-    /// (drive:NAME), or on null: for the tool's own cost.
+    /// (drive:NAME), or on 'null:' for the tool's own cost.
     pub target: String,
     /// Write this kind of data in jobs that do not set one: random, zero, text, or a
     /// compressible share such as 40%.

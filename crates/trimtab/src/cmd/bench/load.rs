@@ -22,7 +22,7 @@ Examples:
   trimtab bench load /dev/sdb --destroy /dev/sdb --steps 25,50,75,100 --time 30s")]
 pub struct BenchLoadArgs {
     /// Measure on a block device or a file (with --destroy), on a modelled drive
-    /// (drive:NAME), or on null: for the tool's own cost.
+    /// (drive:NAME), or on 'null:' for the tool's own cost.
     pub target: String,
     /// Percentage of reads.
     #[arg(

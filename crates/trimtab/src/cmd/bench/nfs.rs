@@ -18,7 +18,7 @@ Examples:
   trimtab bench nfs --peak 2000 --seconds 30 --repeats 3 /mnt/ssd
   trimtab bench nfs --files 2000 --points 5 --seconds 2 --warm-up 1 .")]
 pub struct BenchNfsArgs {
-    /// Measure on this directory, or on null: for the tool's own cost.
+    /// Measure on this directory, or on 'null:' for the tool's own cost.
     #[arg(default_value = ".")]
     pub target: String,
     /// Highest load, in operations a second over all streams [default: the rate of a

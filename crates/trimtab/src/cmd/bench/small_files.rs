@@ -18,7 +18,7 @@ Examples:
   trimtab bench postmark --rate 2000 --tries 1 /mnt/ssd      latency at 2000 transactions a second
   trimtab bench postmark null:                               what the tool itself costs")]
 pub struct BenchPostmarkArgs {
-    /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the
+    /// Measure on a directory, on a modelled drive (drive:NAME), or on 'null:' for the
     /// tool's own cost.
     #[arg(default_value = ".")]
     pub target: String,

@@ -16,7 +16,7 @@ Examples:
   trimtab bench tree --tries 5 --tar linux-6.1.tar.xz /mnt/ssd
   trimtab bench tree --files 3670 --size 49MB .")]
 pub struct BenchTreeArgs {
-    /// Measure on a directory, on a modelled drive (drive:NAME), or on null: for the
+    /// Measure on a directory, on a modelled drive (drive:NAME), or on 'null:' for the
     /// tool's own cost.
     #[arg(default_value = ".")]
     pub target: String,

@@ -50,7 +50,7 @@ pub fn run(args: &ResultsCompareArgs, context: &Context) -> anyhow::Result<ExitC
     for reference in args.sides.iter().flat_map(|References(side)| side) {
         if super::study(&store, reference)?.is_some() {
             return Err(UsageError::new("runs are compared, not studies")
-                .hint("their runs are in 'trimtab results list --study study:last'")
+                .hint(format!("their runs are in 'trimtab results list --study {reference}'"))
                 .into());
         }
     }

@@ -4,6 +4,7 @@ use crate::report::stored_runs::table;
 use crate::store::{self, Filter, Reference, RunId, Summary};
 use serde::Serialize;
 use serde_json::json;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_report::escape::clean;
@@ -30,7 +31,7 @@ pub struct ResultsListArgs {
     studies: bool,
     /// Only the last N kept.
     #[arg(long, short = 'n', value_name = "N")]
-    limit: Option<usize>,
+    limit: Option<NonZeroUsize>,
 }
 
 #[derive(Serialize)]
@@ -48,7 +49,8 @@ pub fn run(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode
         None => None,
     };
     let label = context.label.clone();
-    let filter = Filter { label, study, limit: args.limit, ..Filter::default() };
+    let filter =
+        Filter { label, study, limit: args.limit.map(NonZeroUsize::get), ..Filter::default() };
     let found = match store::open_to_read(context)? {
         Some(store) => store.list(&filter)?,
         None => Vec::new(),
@@ -95,7 +97,7 @@ fn studies(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode
             });
         }
     }
-    let skipped = args.limit.map_or(0, |limit| rows.len().saturating_sub(limit));
+    let skipped = args.limit.map_or(0, |limit| rows.len().saturating_sub(limit.get()));
     let studies = rows.split_off(skipped);
     if studies.is_empty() && !context.json {
         context.remark("no studies are stored");

@@ -48,7 +48,7 @@ pub fn run(args: &ResultsReportArgs, context: &Context) -> anyhow::Result<ExitCo
             trimtab_report::study::document(&Verdict::all(&kept.studies), &kept.around())
         }
         all if all.iter().any(Option::is_some) => {
-            let hint = "their runs are in 'trimtab results list --study study:last'";
+            let hint = "their runs are in 'trimtab results list --study study:ID'";
             return Err(UsageError::new("a report shows one study").hint(hint).into());
         }
         _ => {
