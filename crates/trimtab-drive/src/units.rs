@@ -249,7 +249,9 @@ impl FromStr for Bytes {
             let (letter, base) =
                 prefix.strip_suffix('i').map_or((prefix, 1000_u64), |letter| (letter, 1024));
             let power = ["", "k", "m", "g", "t", "p"].iter().position(|known| *known == letter)?;
-            (power > 0 || prefix.is_empty()).then(|| base.pow(power as u32))
+            // A fraction of a byte lacks its unit.
+            let whole = power > 0 || prefix.is_empty() && !text.contains('.');
+            whole.then(|| base.pow(power as u32))
         };
         scaled(text, factor).map(Self).map_err(|too_large| ParseQuantityError {
             text: text.to_string(),
@@ -333,7 +335,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Bytes>(), Ok(Bytes(bytes)), "{text}");
         }
-        for text in ["", "x", "-1", "1.2.3", "4QB", "99999999999TB", "1e9", "."] {
+        for text in ["", "x", "-1", "1.2.3", "4QB", "99999999999TB", "1e9", ".", "1.8"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
     }

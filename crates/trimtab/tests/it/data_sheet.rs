@@ -36,6 +36,23 @@ fn from_datasheet_file_is_a_drive_with_marked_sources() {
     assert_eq!(source("flash.ftl.gc.die_wait_permille"), "assumed");
 }
 
+/// Oracle: the sources that `drive show` states, value by value.
+#[test]
+fn drive_list_counts_the_values_of_drive_show() {
+    let json = |args: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&trimtab().args(args).output().unwrap().stdout).unwrap()
+    };
+    let name = "ocz-vertex-le-100gb";
+    let list = json(&["drive", "list", "--json"]);
+    let listed = list["drives"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap();
+    let shown = json(&["drive", "show", name, "--json"]);
+    for kind in ["published", "fitted", "assumed", "measured"] {
+        let fields = shown["fields"].as_array().unwrap().iter();
+        let count = fields.filter(|one| one["source"]["kind"] == kind).count();
+        assert_eq!(listed[kind], count, "{kind}");
+    }
+}
+
 #[test]
 fn from_datasheet_prediction_lies_in_its_interval() {
     let assert = trimtab().args(SHEET).args(["--draws", "2", "--json"]).assert().success();

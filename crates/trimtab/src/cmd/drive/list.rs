@@ -1,32 +1,34 @@
 //! `trimtab drive list`.
 
 use crate::drives::twins::{self, StoredTwin, TwinDirectory};
-use crate::drives::{self, Drive, SourceKind};
+use crate::drives::{self, Drive};
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use trimtab_drive::spec::Medium;
+use trimtab_drive::spec::{Medium, text};
 use trimtab_drive::units::Bytes;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
 use trimtab_report::layout::on_screen;
+use trimtab_report::sources;
 use trimtab_study::document::{NarrowLayout, Table};
 
-/// Number of sources of a kind.
-fn sources(drive: &Drive, kind: SourceKind) -> usize {
-    drive.sources.values().filter(|source| source.kind == kind).count()
+/// Number of values of each kind: published, fitted, measured, assumed.
+fn counts(drive: &Drive) -> [usize; 4] {
+    sources::counts(&text::whole(drive)).map_or([0; 4], |all| all.map(|(count, _)| count))
 }
 
 fn entries(drives: &[Drive]) -> Value {
     let entry = |drive: &Drive| {
+        let [published, fitted, measured, assumed] = counts(drive);
         json!({
             "name": drive.spec.name,
             "description": drive.spec.description,
             "capacity_bytes": drive.spec.capacity_bytes,
             "medium": if matches!(drive.spec.medium, Medium::Flash(_)) { "flash" } else { "disk" },
-            "published": sources(drive, SourceKind::Published),
-            "fitted": sources(drive, SourceKind::Fitted),
-            "assumed": sources(drive, SourceKind::Assumed),
-            "measured": sources(drive, SourceKind::Measured),
+            "published": published,
+            "fitted": fitted,
+            "assumed": assumed,
+            "measured": measured,
         })
     };
     drives.iter().map(entry).collect()
@@ -87,18 +89,17 @@ pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
             Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"])
                 .when_narrow(NarrowLayout::Records);
         for drive in drives::shipped().iter().chain(drives::data_center()) {
-            let kinds = [SourceKind::Published, SourceKind::Fitted, SourceKind::Assumed];
-            let sources = kinds.map(|kind| sources(drive, kind).to_string()).join("/");
+            let [published, fitted, _, assumed] = counts(drive);
             let Drive { spec, .. } = drive;
             table.row([
                 spec.name.clone(),
                 Bytes(spec.capacity_bytes).to_string(),
-                sources,
+                format!("{published}/{fitted}/{assumed}"),
                 spec.description.clone(),
             ]);
         }
-        let hint = "The third column counts sources, each of one or more values; 'trimtab drive show \
-            NAME' lists them.\nUse a drive as drive:NAME, or your own file as \
+        let hint = "The third column counts values; 'trimtab drive show NAME' lists them.\n\
+            Use a drive as drive:NAME, or your own file as \
             drive:FILE.toml ('trimtab drive show NAME --toml' prints a template).";
         [on_screen(&table), prose(hint), of_rates(), learned(&twins), noticed(&odd)].concat()
     })?;
