@@ -414,7 +414,7 @@ fn commands(verdicts: &[&Verdict<'_>], around: &Surroundings) -> Vec<Note> {
                 PREVIEW,
             )
         })),
-        several => {
+        several if several.iter().any(|verdict| verdict.policy().is_some()) => {
             let policy = match distinct(several.iter().map(|verdict| verdict.policy()))[..] {
                 [Some(only)] => only,
                 _ => "POLICY",
@@ -425,8 +425,9 @@ fn commands(verdicts: &[&Verdict<'_>], around: &Surroundings) -> Vec<Note> {
                 PREVIEW,
             ));
         }
+        _ => {}
     }
-    if verdicts.len() > 1 || verdicts.iter().any(|verdict| verdict.policy().is_some()) {
+    if verdicts.iter().any(|verdict| verdict.policy().is_some()) {
         notes.push(command(
             "Undo",
             "trimtab apply --undo".to_owned(),
@@ -521,6 +522,16 @@ mod tests {
         let marked: Vec<&String> =
             table.rows.iter().flatten().filter(|cell| cell.contains('~')).collect();
         assert_eq!(marked, ["36,200~"], "no other cell, and neither WAF nor life");
+        // A drive without a policy has nothing to apply.
+        let mut none = three();
+        for study in &mut none {
+            study.runs.retain(|run| run.policy == policy::NONE);
+            study.ageing.retain(|run| run.policy == policy::NONE);
+        }
+        let verdicts = Verdict::all(&none);
+        let answer = super::answer(&verdicts.iter().collect::<Vec<_>>(), &Surroundings::default());
+        assert!(answer.notes.iter().all(|note| note.label != "Apply"), "{answer:?}");
+        assert!(answer.uses[0].meaning.contains("only 'none' was tried"), "{answer:?}");
     }
 
     #[test]

@@ -24,7 +24,8 @@ pub(super) fn reasons<'a>(
     if let Some(policy) = comparison.blocked {
         return vec![RecommendationReason::Blocked { policy }];
     }
-    if comparison.has_months() || recommendation == Recommendation::TooFewRepeats {
+    let open = [Recommendation::TooFewRepeats, Recommendation::Unknown];
+    if comparison.has_months() || open.contains(&recommendation) {
         return Vec::new();
     }
     let chosen = recommendation.policy();
