@@ -227,7 +227,7 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let (policies, remarks) = possibilities.named(&args.policies);
     remarks.iter().for_each(|remark| context.remark(remark));
     possibilities.ask(context, &policies)?;
-    possibilities.lock(context, &path, &policies);
+    possibilities.lock(&path, &policies);
     let is_wanted = |policy: &String| policies.is_empty() || policies.contains(policy);
     let tried = possibilities
         .offers()
@@ -253,6 +253,7 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let workspace =
         safety::prepare(context, args.safety.reserve, &path, "study", &scale.plan(&jobs, tried))?;
     possibilities.require_of(&workspace)?;
+    possibilities.announce(context);
     let mut rig = RealRig::new(context, target, &path, workspace, possibilities, scale != QUICK);
     let asked = MeasuredRequest {
         target: target.to_owned(),

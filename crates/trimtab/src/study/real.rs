@@ -117,14 +117,21 @@ impl Possibilities {
             && self.offers().iter().any(is_batched)
     }
 
-    /// Announces that free space will be trimmed, if so, and locks the drives until the
-    /// end. If another process is trimming them, policies that trim are not tried.
-    pub fn lock(&mut self, context: &Context, path: &Path, wanted: &[String]) {
+    /// Announces that free space will be trimmed, if so.
+    pub fn announce(&self, context: &Context) {
+        if self.locks.is_some() {
+            let point = self.mount.mount_point.display();
+            let text = format!("All free space of {point} will be trimmed, also between runs.");
+            context.remark(&text);
+        }
+    }
+
+    /// Locks the drives until the end, if a policy trims. If another process is trimming
+    /// them, such policies are not tried.
+    pub fn lock(&mut self, path: &Path, wanted: &[String]) {
         if !self.trims(wanted) {
             return;
         }
-        let point = self.mount.mount_point.display();
-        context.remark(&format!("All free space of {point} will be trimmed, also between runs."));
         match lock_drives(path) {
             Ok(locks) => self.locks = Some(locks),
             Err(error) => self.trim_obstacle = Some(format!("{error:#}")),
