@@ -140,8 +140,8 @@ pub struct IdlePolicy {
     next_takes_ns: Option<f64>,
     /// Until then a request may follow one that had nothing to send.
     goes_on_until: Option<Nanos>,
-    /// The deadline of the pass has expired.
-    overdue: bool,
+    /// The deadline of the pass has expired, in this round. The next one is the last.
+    overdue: Option<u32>,
     /// Start of the previous pass; `None` before the first.
     pass_before: Option<Nanos>,
     /// Time spent in commands by the previous pass and by this one.
@@ -165,7 +165,7 @@ impl IdlePolicy {
             began: None,
             next_takes_ns: None,
             goes_on_until: None,
-            overdue: false,
+            overdue: None,
             pass_before: None,
             spent: [Nanos::ZERO; 2],
             at_once: false,
@@ -192,7 +192,9 @@ impl IdlePolicy {
     /// Minimum extent of each round of a pass.
     fn rounds(&self, by_size: bool) -> impl Iterator<Item = Bytes> {
         let least = self.settings.min_extent;
-        ROUNDS.into_iter().filter(move |round| by_size && *round > least).chain([least])
+        let until_overdue = self.overdue.map_or(usize::MAX, |round| round as usize + 1);
+        let rounds = ROUNDS.into_iter().filter(move |round| by_size && *round > least);
+        rounds.take(until_overdue).chain([least])
     }
 
     /// Starts a pass, or restarts it with a new deadline.
@@ -201,7 +203,9 @@ impl IdlePolicy {
         (self.pass_before, self.spent) = (self.trigger.last_pass(), [self.spent[1], Nanos::ZERO]);
         self.trigger.fired(now);
         self.gain.begin(written);
-        (self.began, self.overdue) = (Some(now), false);
+        self.began = Some(now);
+        // After its first round, an overdue pass continues to its end.
+        self.overdue = self.overdue.filter(|_| self.pass.round() > 0);
     }
 
     /// Processes the result of the last request and the observed foreground I/O.
@@ -252,11 +256,15 @@ impl IdlePolicy {
         if self.pass.round() != round {
             self.gain.next_round();
         }
+        if self.pass.round() < round {
+            // Another pass follows.
+            self.overdue = None;
+        }
         match step {
             PassStep::Done => {
                 self.quiet.forget(&self.settings);
                 self.gaps.rest();
-                (self.began, self.overdue) = (None, false);
+                (self.began, self.overdue) = (None, None);
                 None
             }
             PassStep::Later(instant) => Some(Action::WaitUntil(instant)),
@@ -264,9 +272,12 @@ impl IdlePolicy {
                 self.pass.end_here();
                 self.next_piece(observation)
             }
-            PassStep::Window(window) if self.overdue => {
+            PassStep::Window(window) if self.overdue.is_some() => {
                 self.pace.sent(window, None);
-                Some(self.pass.send(TrimRequest::whole(window, self.settings.min_extent)))
+                let (min_extent, sizes) = self.selection(observation.by_size);
+                Some(
+                    self.pass.send(TrimRequest { sizes, ..TrimRequest::whole(window, min_extent) }),
+                )
             }
             // Checking for work needs no waiting.
             PassStep::Window(_)
@@ -295,17 +306,13 @@ impl IdlePolicy {
         self.gain.should_stop(observation, share_percent, below)
     }
 
-    /// After the deadline, sends the rest at once: whole windows, without a limit on
-    /// commands. In rounds by size every window is incomplete, so all are visited again.
+    /// After the deadline, sends the rest at once, without a limit on commands. In rounds
+    /// by size, this round continues and one more sends everything smaller.
     fn look_whether_overdue(&mut self, observation: &Observation<'_>) {
         let within = self.settings.finish_within;
         let elapsed = self.began.map_or(Nanos::ZERO, |began| observation.now.saturating_sub(began));
-        if within == Nanos::ZERO || self.overdue || !self.pass.running() || elapsed < within {
-            return;
-        }
-        self.overdue = true;
-        if observation.by_size {
-            self.pass.go_over_again();
+        if within > Nanos::ZERO && self.pass.running() && elapsed >= within {
+            self.overdue = self.overdue.or(Some(self.pass.round()));
         }
     }
 
@@ -363,6 +370,13 @@ impl IdlePolicy {
         (least, below)
     }
 
+    /// Minimum extent and size class of this round.
+    fn selection(&self, by_size: bool) -> (Bytes, Option<ExtentSizeClasses>) {
+        let (min_extent, below) = self.sizes(by_size);
+        let (round, rounds) = (self.pass.round(), self.rounds(by_size).count() as u32);
+        (min_extent, by_size.then_some(ExtentSizeClasses { below, round, rounds }))
+    }
+
     /// Sends the next piece; the caller has checked that one exists.
     fn send_piece(&mut self, observation: &Observation<'_>) -> Action {
         let by_size = observation.by_size;
@@ -383,13 +397,12 @@ impl IdlePolicy {
         if let Some(trial) = trial {
             return Action::Trim(TrimRequest { commands_max: commands_max.max(1), ..trial });
         }
-        let (min_extent, below) = self.sizes(by_size);
+        let (min_extent, sizes) = self.selection(by_size);
+        let below = sizes.map_or(Bytes::MAX, |sizes| sizes.below);
         let command_max = match piece {
             Some(piece) if by_size => piece,
             _ => self.pace.command_max(&self.settings, window, below),
         };
-        let (round, rounds) = (self.pass.round(), self.rounds(by_size).count() as u32);
-        let sizes = by_size.then_some(ExtentSizeClasses { below, round, rounds });
         self.pass.send(TrimRequest {
             command_max,
             commands_max,
@@ -468,8 +481,6 @@ impl Policy for IdlePolicy {
         self.at_once = self.pace.decide_at_once(self.may_go_at_once(observation));
         self.pass.settle(observation);
         self.look_whether_overdue(observation);
-        let observation =
-            &Observation { by_size: observation.by_size && !self.overdue, ..observation.clone() };
         self.trigger.observe(observation);
         if observation.forced {
             self.begin(observation.now);

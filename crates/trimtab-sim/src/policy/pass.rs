@@ -107,11 +107,6 @@ impl Pass {
         }
     }
 
-    /// Restarts with a single round over all windows.
-    pub(super) const fn go_over_again(&mut self) {
-        (self.next, self.round, self.rounds_more) = (Some(0), 0, 0);
-    }
-
     /// If `asked`, starts a pass for the user or queues another after the current one.
     pub(super) fn request(&mut self, asked: bool) {
         if asked && self.running() {
