@@ -37,6 +37,9 @@ pub struct WindowLayout {
     /// Windows from here on may be beyond the end of the filesystem, where FITRIM returns
     /// EINVAL.
     pub sure_until: u64,
+    /// A request may send space that no window bounds: the whole filesystem, or the
+    /// unallocated space of btrfs.
+    pub unbounded: bool,
     /// A layout that could not be determined, and the fallback used.
     pub remark: Option<String>,
 }
@@ -86,7 +89,8 @@ impl WindowLayout {
     /// Windows that are trimmed as wholes.
     fn of(windows: Vec<TrimWindow>, unit: String) -> Self {
         let (granule, tail) = (Bytes::MAX, Bytes::MAX);
-        Self { windows, granule, tail, unit, group: None, sure_until: u64::MAX, remark: None }
+        let (group, sure_until, unbounded, remark) = (None, u64::MAX, false, None);
+        Self { windows, granule, tail, unit, group, sure_until, unbounded, remark }
     }
 
     /// Whole block groups, merged if there are too many.
@@ -135,7 +139,7 @@ impl WindowLayout {
             .map(|c| TrimWindow { start: c.logical, len: c.len })
             .collect();
         windows.sort_unstable_by_key(|window| window.start);
-        Self::of(windows, "chunks by logical address".to_owned())
+        Self { unbounded: true, ..Self::of(windows, "chunks by logical address".to_owned()) }
     }
 
     fn ranges(size: u64, device: u64) -> Self {
@@ -147,7 +151,11 @@ impl WindowLayout {
 
     fn whole(remark: String) -> Self {
         let windows = vec![TrimWindow { start: 0, len: u64::MAX }];
-        Self { remark: Some(remark), ..Self::of(windows, "the whole filesystem".to_owned()) }
+        Self {
+            unbounded: true,
+            remark: Some(remark),
+            ..Self::of(windows, "the whole filesystem".to_owned())
+        }
     }
 }
 

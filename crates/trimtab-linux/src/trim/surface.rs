@@ -149,9 +149,10 @@ impl Surface for FilesystemSurface<'_> {
         if let Some(sizes) = request.sizes {
             return self.trim_by_size(&request, sizes, Instant::now());
         }
-        // If the limit is not writable (container), commands are as long as the device
-        // accepts.
-        let _ = self.fs.limit_commands(request.command_max);
+        // Small commands over unbounded space would take minutes. If the limit is not
+        // writable (container), commands are as long as the device accepts.
+        let unbounded = self.fs.layout().unbounded;
+        let _ = self.fs.limit_commands(if unbounded { Bytes::MAX } else { request.command_max });
         let window = self.fs.first_commands(&request);
         match self.fs.trim(window, request.min_extent) {
             Ok(mut done) => {

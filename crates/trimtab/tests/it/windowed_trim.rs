@@ -285,6 +285,45 @@ fn btrfs_windows_follow_chunks_after_a_balance() {
     assert!(by_size.1 < ours.1 / 10, "{by_size:?} of {ours:?}");
 }
 
+/// The first request of a pass also sends the unallocated space. The policy once split it
+/// into commands of 64 KiB.
+#[test]
+fn idle_trim_of_btrfs_sends_as_few_commands_as_fstrim() {
+    let Some(mount) = LoopMount::new("btrfs", 1024, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
+    let (path, device) = (mount.path(), mount.device());
+    let fstrim = counted(&path, || drop(run("fstrim", &[path.to_str().unwrap()]).unwrap()));
+    // btrfs sends that space once for each mount.
+    run("umount", &[path.to_str().unwrap()]).unwrap();
+    run("mount", &["-o", "nodiscard", &device, path.to_str().unwrap()]).unwrap();
+    let idle = counted(&path, || drop(trim(&path, &["--policy", "idle:quiet=0s"])));
+    assert!(fstrim.1 > 512 << 20, "{fstrim:?}");
+    assert!(idle.0 <= 2 * fstrim.0 && idle.1 >= fstrim.1 / 100 * 99, "{idle:?} for {fstrim:?}");
+}
+
+/// The deadline is over before anything is sent. The rest is then sent once.
+#[test]
+fn overdue_idle_trim_sends_each_extent_once() {
+    for fs_type in ["xfs", "ext4"] {
+        let Some(mount) = LoopMount::new(fs_type, 1024, "nodiscard") else {
+            return skip("root, loop devices and mkfs");
+        };
+        let path = mount.path();
+        holes(&path, 500);
+        for within in ["1ms", "300ms"] {
+            let late = ["--policy", "idle", "--finish-within", within, "--sync", "--restart"];
+            let sent = counted(&path, || drop(trim(&path, &late)));
+            let free = free(&path);
+            eprintln!("{fs_type}, {within}: {sent:?} of {free} B free");
+            assert!(sent.1 <= free + (64 << 20), "{fs_type}: {sent:?} of {free}");
+            if fs_type == "xfs" || within == "1ms" {
+                assert!(sent.1 >= free / 100 * 97, "{fs_type}: {sent:?} of {free}");
+            }
+        }
+    }
+}
+
 #[test]
 fn interrupted_trim_is_not_resumed_on_a_copy() {
     let Some(mount) = LoopMount::new("ext4", 512, "nodiscard") else {
