@@ -22,7 +22,7 @@ pub fn judge(doctor: &Doctor<'_>, stack: &Stack, index: usize) -> LayerReport {
     let layer = &stack.layers[index];
     let mut report = LayerReport::blank(layer.title(), kind_name(&layer.kind), layer.below.clone());
     if let LayerKind::File { fs_type, mount_point } = &layer.kind {
-        file(layer, fs_type, mount_point, &mut report);
+        file(doctor, layer, fs_type, mount_point, &mut report);
         return report;
     }
     let limits = Limits::read(doctor.root, layer);
@@ -170,7 +170,18 @@ fn from_scratch(layer: &Layer) -> Remedy {
     }
 }
 
-fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mut LayerReport) {
+fn file(
+    doctor: &Doctor<'_>,
+    layer: &Layer,
+    fs_type: &str,
+    mount_point: &std::path::Path,
+    report: &mut LayerReport,
+) {
+    let discards_online = doctor.mounts.iter().rfind(|m| m.mount_point == mount_point);
+    let discards_online = discards_online.is_some_and(|mount| {
+        let stack = Stack::of_mount(doctor.root, &doctor.mounts, mount);
+        super::discards_online(doctor.root, mount, &stack)
+    });
     let mount_point = super::shown(mount_point);
     report.set(Gate::Passes, "discards punch holes into the file");
     report.evidence.add("filesystem", fs_type);
@@ -207,8 +218,8 @@ fn file(layer: &Layer, fs_type: &str, mount_point: &std::path::Path, report: &mu
             )
         }
         _ => format!(
-            "what becomes free on {mount_point} reaches the drive when that \
-                filesystem is trimmed: trimtab doctor {}",
+            "what becomes free on {mount_point} reaches the drive {}: trimtab doctor {}",
+            if discards_online { "at once" } else { "when that filesystem is trimmed" },
             quoted(&mount_point)
         ),
     };

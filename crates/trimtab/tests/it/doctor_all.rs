@@ -251,12 +251,14 @@ fn fuse_filesystem_is_placed_by_its_type() {
 #[test]
 fn loop_device_on_a_file_in_memory_frees_memory() {
     let dir = "/sys/devices/virtual/block/loop3";
-    for (fs_type, source, is_second) in
-        [("tmpfs", "tmpfs", false), ("ext4", "/dev/nvme0n1p3", true)]
-    {
+    for (fs_type, source, option, is_second) in [
+        ("tmpfs", "tmpfs", "", false),
+        ("ext4", "/dev/nvme0n1p3", "", true),
+        ("ext4", "/dev/nvme0n1p3", ",discard", true),
+    ] {
         let tree = format!(
             "{BASE}/proc/self/mountinfo = 26 1 0:22 / /run/images rw - {fs_type} \
-                {source} rw\\n27 1 7:3 / /mnt rw,relatime - ext4 /dev/loop3 rw\n\
+                {source} rw{option}\\n27 1 7:3 / /mnt rw,relatime - ext4 /dev/loop3 rw\n\
                 disk {dir} 7:3 131072\nqueue {dir} discard_granularity=4096 \
                 discard_max_bytes=4294966784 rotational=0 physical_block_size=512\n\
                 {dir}/loop/backing_file = /run/images/disk\n"
@@ -265,6 +267,8 @@ fn loop_device_on_a_file_in_memory_frees_memory() {
         let layers = document["diagnoses"][0]["layers"].to_string();
         assert_eq!(layers.contains("file.second-filesystem"), is_second, "{fs_type}: {layers}");
         assert_eq!(layers.contains("frees memory"), !is_second, "{fs_type}: {layers}");
+        let on_delete = layers.contains("reaches the drive at once");
+        assert_eq!(on_delete, option == ",discard", "{fs_type}: {layers}");
     }
 }
 
