@@ -203,6 +203,9 @@ fn file(
         {
             report.name = id.to_string_lossy().into_owned();
         }
+        if layer.has_lost_its_server(doctor.root) {
+            report.set(Gate::Unknown, block::SERVER_CRASHED);
+        }
         return;
     }
     let text = match NonBlockStorage::of(fs_type, std::path::Path::new("")) {

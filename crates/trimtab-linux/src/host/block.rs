@@ -61,6 +61,9 @@ impl Bus {
 
 /// Filesystem type of the FUSE mount that serves a virtual SSD as a file.
 pub const VIRTUAL_SSD: &str = "fuse.trimtab";
+/// The state of a virtual SSD that answers no request.
+pub const SERVER_CRASHED: &str = "the server of this virtual SSD has crashed; 'trimtab drive \
+    status' shows how to clean up";
 
 /// The type of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,6 +172,12 @@ impl Layer {
     /// The kernel refuses writes to the device, and therefore every discard.
     pub fn is_read_only(&self, root: &Root) -> bool {
         root.read_u64(self.sys.join("ro")) == Some(1)
+    }
+
+    /// The file of a virtual SSD that answers no request: its server has ended.
+    pub fn has_lost_its_server(&self, root: &Root) -> bool {
+        matches!(&self.kind, LayerKind::File { fs_type, mount_point }
+            if fs_type == VIRTUAL_SSD && root.is_disconnected(mount_point))
     }
 
     /// A zoned block device.

@@ -133,6 +133,12 @@ impl Root {
         self.find(path.as_ref()).ok().map(|found| found.path)
     }
 
+    /// The object belongs to a FUSE filesystem whose server has ended.
+    pub fn is_disconnected(&self, path: &Path) -> bool {
+        let asked = self.find(path).and_then(|found| rustix::fs::fstatvfs(&found.object));
+        asked.is_err_and(|errno| errno == Errno::NOTCONN)
+    }
+
     /// The object exists (links are followed).
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.find(path.as_ref()).is_ok()

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::host::block::SERVER_CRASHED;
 use trimtab_linux::host::discards::{LayerDiscards, Meter};
 use trimtab_linux::host::fstab;
 use trimtab_linux::host::root::Root;
@@ -91,6 +92,12 @@ fn obstructed(
     request: &ManualTrimRequest,
     fs: &mut Filesystem,
 ) -> anyhow::Result<Option<FilesystemOutcome>> {
+    let mut outcome = blank(request, fs);
+    if fs.stack().layers.iter().any(|layer| layer.has_lost_its_server(fs.root())) {
+        outcome.delivery = Some(Delivery::NotProved);
+        outcome.remarks.push(SERVER_CRASHED.to_owned());
+        return Ok(Some(outcome));
+    }
     let Some(obstacle) =
         fs.obstacle().filter(|obstacle| !request.dry_run || *obstacle != Obstacle::Permission)
     else {
@@ -98,7 +105,6 @@ fn obstructed(
     };
     let why =
         delivery::not_needed(fs, obstacle).ok_or_else(|| delivery::obstructed(fs, obstacle))?;
-    let mut outcome = blank(request, fs);
     outcome.complete = true;
     outcome.delivery = Some(Delivery::NothingToSend);
     outcome.remarks.push(why);

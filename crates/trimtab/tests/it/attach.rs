@@ -339,7 +339,8 @@ fn server_crash_under_mount_is_cleaned_after_unmount() {
     let drive = Attached::new(&with(&["--transport", "device"]));
     run(EXT4.make, &drive.device);
     let mounted = Mounted::new(&drive.device, "noatime").unwrap();
-    let pid = drive.status()["pid"].as_i64().unwrap();
+    let status = drive.status();
+    let (id, pid) = (status["id"].as_str().unwrap(), status["pid"].as_i64().unwrap());
     rustix::process::kill_process(
         rustix::process::Pid::from_raw(pid as i32).unwrap(),
         rustix::process::Signal::KILL,
@@ -360,6 +361,16 @@ fn server_crash_under_mount_is_cleaned_after_unmount() {
         .args(["drive", "detach"])
         .assert()
         .code(1)
+    // Until it is cleaned up, no command takes it for a drive that works.
+    for (args, code, said) in [
+        (vec!["drive", "status"], 1, format!("{id}: its server has crashed")),
+        (vec!["drive", "status", "--json"], 1, format!("\"id\": \"{id}\"")),
+        (vec!["doctor", mounted.path().to_str().unwrap()], 4, "has crashed".to_owned()),
+        (vec!["trim", mounted.path().to_str().unwrap()], 4, "has crashed".to_owned()),
+    ] {
+        let run = drive.command().args(&args).assert().code(code);
+        run.stdout(predicate::str::contains(&said));
+    }
         .stderr(predicate::str::contains("no drive is attached"));
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
     assert!(!mounts.contains(drive.runtime().to_str().unwrap()), "{mounts}");

@@ -1,11 +1,13 @@
 //! `trimtab drive status`.
 
 use crate::report::virtual_ssd;
+use serde::Serialize;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_linux::output::Context;
 use trimtab_vssd::control::{Client, ControlCommand};
-use trimtab_vssd::runtime::{self, Runtime, RuntimeEntry, RuntimeState};
+use trimtab_vssd::runtime::{self, Runtime, RuntimeEntry, RuntimeState, ServerRecord};
 use trimtab_vssd::status::Status;
 
 const EXAMPLES: &str = "\
@@ -24,29 +26,42 @@ pub struct DriveStatusArgs {
     drive: Option<String>,
 }
 
-/// Status of the attached drives, and remarks about those whose server does not answer.
+/// Status of the attached drives, and those whose server does not answer.
+#[derive(Default, Serialize)]
 struct DriveStatusReport {
     drives: Vec<Status>,
+    crashed: Vec<CrashedDrive>,
+    #[serde(skip)]
     remarks: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct CrashedDrive {
+    id: String,
+    device: Option<PathBuf>,
 }
 
 impl DriveStatusReport {
     fn in_words(&self) -> String {
-        if self.drives.is_empty() {
-            "no drive is attached\n".to_owned()
-        } else {
-            self.drives.iter().map(virtual_ssd::render).collect()
+        if self.drives.is_empty() && self.crashed.is_empty() {
+            return "no drive is attached\n".to_owned();
         }
+        let crashed = |drive: &CrashedDrive| {
+            format!(
+                "{0}: its server has crashed; run 'trimtab drive detach {0}' to clean up\n",
+                drive.id
+            )
+        };
+        let running = self.drives.iter().map(virtual_ssd::render);
+        running.chain(self.crashed.iter().map(crashed)).collect()
     }
 }
 
 pub fn run(args: &DriveStatusArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let report = ask(args)?;
     report.remarks.iter().for_each(|remark| context.remark(remark));
-    context.report("drive-status", 1, &serde_json::json!({ "drives": &report.drives }), || {
-        report.in_words()
-    })?;
-    Ok(ExitCode::SUCCESS)
+    context.report("drive-status", 1, &report, || report.in_words())?;
+    Ok(if report.crashed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn ask(args: &DriveStatusArgs) -> anyhow::Result<DriveStatusReport> {
@@ -55,8 +70,12 @@ fn ask(args: &DriveStatusArgs) -> anyhow::Result<DriveStatusReport> {
         Some(drive) => vec![runtime.find(Some(drive))?],
         None => runtime.entries()?,
     };
-    let mut report = DriveStatusReport { drives: Vec::new(), remarks: Vec::new() };
+    let mut report = DriveStatusReport::default();
     for entry in &entries {
+        let crashed = |record: Option<&ServerRecord>| CrashedDrive {
+            id: entry.id.clone(),
+            device: record.and_then(|record| record.device.clone()),
+        };
         match &entry.state {
             RuntimeState::Running(record) => match status_of(entry) {
                 Ok(status) => report.drives.push(status),
@@ -64,22 +83,15 @@ fn ask(args: &DriveStatusArgs) -> anyhow::Result<DriveStatusReport> {
                 Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => {
                     return Err(error);
                 }
-                Err(_) => report.remarks.push(crashed(entry)),
+                Err(_) => report.crashed.push(crashed(Some(record))),
             },
             RuntimeState::Starting => {
                 report.remarks.push(format!("trimtab: {}: its server is still starting", entry.id))
             }
-            RuntimeState::Dead(_) => report.remarks.push(crashed(entry)),
+            RuntimeState::Dead(record) => report.crashed.push(crashed(record.as_ref())),
         }
     }
     Ok(report)
-}
-
-fn crashed(entry: &RuntimeEntry) -> String {
-    format!(
-        "trimtab: {0}: its server has crashed; run 'trimtab drive detach {0}' to clean up",
-        entry.id
-    )
 }
 
 fn status_of(entry: &RuntimeEntry) -> anyhow::Result<Status> {
