@@ -28,6 +28,12 @@ impl RequestTally {
         }
         self.latency.record(latency);
     }
+
+    /// Makes a request, counted as successful, a failed one.
+    pub const fn fail(&mut self, bytes: u64) {
+        self.failed += 1;
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
 }
 
 /// Completed requests by kind.

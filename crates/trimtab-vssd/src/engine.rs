@@ -46,6 +46,8 @@ struct ModelState {
     counts: RequestCounts,
     seconds: Seconds,
     recorder: Option<RequestRecorder>,
+    /// Number of requests that the data store failed, and the last error.
+    store_failures: Option<(u64, Errno)>,
     /// Model time when the engine was created, where recordings begin.
     origin: Nanos,
 }
@@ -79,6 +81,8 @@ pub struct EngineSnapshot {
     pub model_time: Nanos,
     /// The last seconds, oldest first.
     pub seconds: Vec<SecondCounts>,
+    /// Number of requests that the data store failed, and the last error.
+    pub store_failures: Option<(u64, Errno)>,
 }
 
 impl Engine {
@@ -97,6 +101,7 @@ impl Engine {
             counts: RequestCounts::default(),
             seconds: Seconds::default(),
             recorder,
+            store_failures: None,
             origin,
         };
         Self {
@@ -125,6 +130,7 @@ impl Engine {
             model: modelled.device.counters(),
             model_time: modelled.clock.now(),
             seconds: modelled.seconds.recent(),
+            store_failures: modelled.store_failures,
         }
     }
 
@@ -162,12 +168,23 @@ impl Engine {
         if end <= size && aligned { Ok(()) } else { Err(Errno::INVAL) }
     }
 
+    /// Counts the command as failed if the data store failed.
+    fn stored(&self, command: &Command<'_>, result: Result<(), Errno>) -> Result<(), Errno> {
+        result.inspect_err(|errno| {
+            let modelled = &mut *self.lock();
+            let failures = modelled.store_failures.map_or(0, |(failures, _)| failures);
+            modelled.store_failures = Some((failures + 1, *errno));
+            modelled.counts.of(command).fail(command.bytes());
+            modelled.seconds.current().of(command).fail(command.bytes());
+        })
+    }
+
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<RequestResult, Errno> {
         let extent = Extent { offset, len: into.len() as u64 };
         self.valid(extent)?;
         let mut served = self.lock().read(extent);
         if served.result.is_ok() {
-            served.result = self.store.read(offset, into);
+            served.result = self.stored(&Command::Read(extent), self.store.read(offset, into));
         }
         Ok(served)
     }
@@ -178,7 +195,8 @@ impl Engine {
         let class = if self.interface.classify { classify(data) } else { DataClass::Random };
         let mut served = self.lock().write(extent, class, fua);
         if served.result.is_ok() {
-            served.result = self.store.write(offset, data);
+            let stored = self.store.write(offset, data);
+            served.result = self.stored(&Command::Write(extent, class), stored);
         }
         Ok(served)
     }
@@ -203,11 +221,12 @@ impl Engine {
         extents.iter().try_for_each(|extent| self.valid(*extent))?;
         let mut served = self.lock().trim(extents, self.interface.trim);
         if served.result.is_ok() {
-            served.result = extents.iter().try_for_each(|extent| match reads {
+            let stored = extents.iter().try_for_each(|extent| match reads {
                 TrimmedReads::Zeros => self.store.discard(*extent),
                 TrimmedReads::Ones => self.store.overwrite_data(*extent, 0xFF),
                 TrimmedReads::OldData => Ok(()),
             });
+            served.result = self.stored(&Command::trim(extents), stored);
         }
         Ok(served)
     }
@@ -225,7 +244,8 @@ impl Engine {
         let mut served = self.lock().write(extent, DataClass::Zero, fua);
         if served.result.is_ok() {
             // Zeros occupy no space in the store, whatever they cost in the drive.
-            served.result = self.store.discard(extent);
+            let command = Command::Write(extent, DataClass::Zero);
+            served.result = self.stored(&command, self.store.discard(extent));
         }
         Ok(served)
     }

@@ -314,6 +314,12 @@ impl Server {
                 .map(|reason| format!("the recording ended early: {reason}")),
         );
         let snapshot = self.engine.snapshot();
+        faults.extend(snapshot.store_failures.map(|(failures, errno)| {
+            let place = self.record.data.as_ref();
+            let place = place.map_or("memory".to_owned(), |file| file.display().to_string());
+            let why = std::io::Error::from(errno);
+            format!("{place} could not store the data ({failures} requests failed): {why}")
+        }));
         Status {
             record: self.record.clone(),
             speed: self.speed.to_string(),

@@ -330,6 +330,21 @@ fn attach_after_server_crash_cleans_up_and_keeps_data() {
     assert_eq!(status["model"]["now_mapped_bytes"], 8 << 20, "the model has been told");
 }
 
+/// A tmpfs of 8 MiB holds the data, so the kernel refuses the write of 16 MiB.
+#[test]
+fn write_beyond_space_of_data_file_counts_as_failed() {
+    let Some(full) = support::LoopMount::tmpfs(8) else { return skip("root and mount") };
+    let data = full.path().join("disk");
+    let drive = Attached::new(&with(&["--data", data.to_str().unwrap()]));
+    let to = format!("of={}", drive.device.display());
+    let dd = ["if=/dev/urandom", &to, "bs=1M", "count=16", "oflag=direct"];
+    assert!(!Command::new("dd").args(dd).output().unwrap().status.success());
+    let status = drive.status();
+    assert!(status["requests"]["write"]["failed"].as_u64().unwrap() > 0, "{status}");
+    assert!(status["requests"]["write"]["bytes"].as_u64().unwrap() <= 8 << 20, "{status}");
+    assert!(status["faults"].to_string().contains("No space left on device"), "{status}");
+}
+
 #[test]
 fn server_crash_under_mount_is_cleaned_after_unmount() {
     if !have_root() || !have(&["mkfs.ext4"]) {
@@ -346,6 +361,16 @@ fn server_crash_under_mount_is_cleaned_after_unmount() {
         rustix::process::Signal::KILL,
     )
     .unwrap();
+    // Until it is cleaned up, no command takes it for a drive that works.
+    for (args, code, said) in [
+        (vec!["drive", "status"], 1, format!("{id}: its server has crashed")),
+        (vec!["drive", "status", "--json"], 1, format!("\"id\": \"{id}\"")),
+        (vec!["doctor", mounted.path().to_str().unwrap()], 4, "has crashed".to_owned()),
+        (vec!["trim", mounted.path().to_str().unwrap()], 4, "has crashed".to_owned()),
+    ] {
+        let run = drive.command().args(&args).assert().code(code);
+        run.stdout(predicate::str::contains(&said));
+    }
     let held = format!("mounted on {}", mounted.path().display());
     drive
         .command()
@@ -361,16 +386,6 @@ fn server_crash_under_mount_is_cleaned_after_unmount() {
         .args(["drive", "detach"])
         .assert()
         .code(1)
-    // Until it is cleaned up, no command takes it for a drive that works.
-    for (args, code, said) in [
-        (vec!["drive", "status"], 1, format!("{id}: its server has crashed")),
-        (vec!["drive", "status", "--json"], 1, format!("\"id\": \"{id}\"")),
-        (vec!["doctor", mounted.path().to_str().unwrap()], 4, "has crashed".to_owned()),
-        (vec!["trim", mounted.path().to_str().unwrap()], 4, "has crashed".to_owned()),
-    ] {
-        let run = drive.command().args(&args).assert().code(code);
-        run.stdout(predicate::str::contains(&said));
-    }
         .stderr(predicate::str::contains("no drive is attached"));
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
     assert!(!mounts.contains(drive.runtime().to_str().unwrap()), "{mounts}");
