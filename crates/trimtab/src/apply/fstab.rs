@@ -125,6 +125,26 @@ pub fn with_discard(
     Ok(with_option(text, &entry.options, wanted))
 }
 
+/// `now` with the discard options from before a change of discard options; other edits
+/// of the same lines stay. `None` if the change was another one, or if its options or
+/// lines were changed since.
+pub fn undo_discard(before: &str, after: &str, now: &str) -> Option<String> {
+    let undo = |now: &str| {
+        let mut text = now.to_owned();
+        for entry in entries(after) {
+            let option = |text: &str| discard_option(text, &entry.mount_point);
+            let (old, new, current) = (option(before), option(after), option(&text));
+            if old != new && current != old {
+                let changed = with_discard(&text, &entry.mount_point, old.as_deref());
+                text = changed.ok().filter(|_| current == new)?;
+            }
+        }
+        Some(text)
+    };
+    undo(after).filter(|text| text == before)?;
+    undo(now)
+}
+
 /// The text with `wanted` as the only discard option in the range `options`.
 fn with_option(text: &str, options: &Range<usize>, wanted: Option<&str>) -> String {
     let before = &text[options.clone()];
@@ -193,6 +213,25 @@ mod tests {
         assert_eq!(at(&["/home", "/srv"]), [Path::new("/"), Path::new("/home"), Path::new("/srv")]);
         assert_eq!(at(&["/data", "/var/www"]), [Path::new("/data")]);
         assert!(at(&["/var/www"]).is_empty());
+    }
+
+    #[test]
+    fn undo_discard_keeps_other_options_of_the_line() {
+        let before = "/dev/a / ext4 rw 0 1\n/dev/b /b xfs discard,rw 0 2\n";
+        let after = "/dev/a / ext4 rw,discard 0 1\n/dev/b /b xfs discard,rw 0 2\n";
+        let undo = |now: &str| undo_discard(before, after, now);
+        assert_eq!(undo(after).as_deref(), Some(before));
+        assert_eq!(
+            undo("/dev/b /b xfs rw 0 2\nUUID=1 / ext4 noatime,rw,discard 0 0\n").as_deref(),
+            Some("/dev/b /b xfs rw 0 2\nUUID=1 / ext4 noatime,rw 0 0\n")
+        );
+        let by_hand = "/dev/a / ext4 rw,noatime 0 1\n";
+        assert_eq!(undo(by_hand).as_deref(), Some(by_hand), "undone by hand");
+        for changed in ["/dev/a / ext4 nodiscard 0 1\n", &format!("{after}{after}")] {
+            assert_eq!(undo(changed), None, "{changed}");
+        }
+        // Another change than that of a discard option.
+        assert_eq!(undo_discard(before, &after.replace("rw", "ro"), after), None);
     }
 
     #[test]

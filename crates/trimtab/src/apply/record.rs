@@ -2,13 +2,14 @@
 //! ([`trimtab_linux::session::journal`]) contains both texts before the first file
 //! changes. If the process is killed, the next command rolls the change back.
 
-use super::{ApplyPlan, BYTES_MAX, Edit, SHIPPED, System, line_undo};
+use super::{ApplyPlan, BYTES_MAX, Edit, FSTAB, SHIPPED, System, fstab, line_undo};
 use anyhow::{Context as _, ensure};
 use rustix::fs::AtFlags;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use trimtab_drive::usage::quoted;
 use trimtab_linux::session::journal::{Entry, Journal};
 use trimtab_linux::sys::beneath::Dir;
 
@@ -174,10 +175,7 @@ pub fn undo(system: &System, dry_run: bool) -> anyhow::Result<ApplyPlan> {
     let last = journal.records::<AppliedPolicy>(KIND)?.pop().context("nothing to undo")?;
     let path = journal.path(&last.name);
     let (mut entry, mut record) = journal.resume(last)?;
-    let undo = |edit| {
-        undo_edit(system, edit)
-            .with_context(|| format!("cannot undo; {} has the earlier text", path.display()))
-    };
+    let undo = |edit| undo_edit(system, edit).with_context(|| cannot_undo(&path));
     let edits = record.files.iter().map(undo).collect::<anyhow::Result<Vec<_>>>()?;
     if !dry_run {
         record.finished = false;
@@ -192,6 +190,14 @@ pub fn undo(system: &System, dry_run: bool) -> anyhow::Result<ApplyPlan> {
         log(&journal, PolicyChangeKind::Undone, &record.policy, &record.path, &edits);
     }
     Ok(rollback(record, edits))
+}
+
+fn cannot_undo(record: &Path) -> String {
+    format!(
+        "cannot undo; restore the lines by hand from the field 'before' of {0}, then remove \
+            that record (rm {0}), so that --undo reaches the older ones",
+        quoted(&record.display().to_string())
+    )
 }
 
 fn rollback(record: AppliedPolicy, edits: Vec<Edit>) -> ApplyPlan {
@@ -209,8 +215,8 @@ fn rollback(record: AppliedPolicy, edits: Vec<Edit>) -> ApplyPlan {
     }
 }
 
-/// The change that undoes an edit and keeps later edits elsewhere in the file. Fails if
-/// the changed lines were edited since.
+/// The change that undoes an edit and keeps later edits elsewhere in the file, and those
+/// of other options in a line of fstab. Fails if the changed lines were edited since.
 pub fn undo_edit(system: &System, edit: &Edit) -> anyhow::Result<Edit> {
     let now = system.read(&edit.file)?;
     let after = if now == edit.after {
@@ -219,7 +225,11 @@ pub fn undo_edit(system: &System, edit: &Edit) -> anyhow::Result<Edit> {
         // A new file was created from the shipped text.
         let began = edit.before.as_deref().unwrap_or(SHIPPED);
         let changed = edit.after.as_deref().unwrap_or_default();
-        let undone = now.as_deref().and_then(|now| line_undo::undo(began, changed, now));
+        let undone = now.as_deref().and_then(|now| {
+            let discard = || fstab::undo_discard(began, changed, now);
+            let is_fstab = edit.file == Path::new(FSTAB);
+            line_undo::undo(began, changed, now).or_else(|| is_fstab.then(discard)?)
+        });
         let refused =
             || format!("the changed part of {} was edited since", system.shown(&edit.file));
         Some(undone.with_context(refused)?)
