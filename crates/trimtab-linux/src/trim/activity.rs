@@ -103,6 +103,7 @@ impl ActivityDetector {
             idle_since: self.idle_since,
             idle_unsure: self.idle_unsure,
             wait: step
+                .filter(|_| requests > 0)
                 .and_then(|s| s.read_write_time.0.checked_div(s.reads.saturating_add(s.writes)))
                 .map(Nanos),
         }
@@ -124,8 +125,9 @@ impl ActivityDetector {
     }
 
     /// Excludes the filesystem's own writes for a trim (a log) from foreground use.
-    pub(super) fn after_trim(&mut self) {
-        let Some(now) = self.read() else { return };
+    /// Returns the number of foreground requests since the last look.
+    pub(super) fn after_trim(&mut self) -> u64 {
+        let Some(now) = self.read() else { return 0 };
         let own_writes = match self.own_writes {
             OwnWrites::None => 0,
             OwnWrites::UpTo(most) => most,
@@ -135,6 +137,7 @@ impl ActivityDetector {
         let others =
             self.reads_of_others(&step).saturating_add(step.writes.saturating_sub(own_writes));
         self.note(now, others);
+        others
     }
 
     /// Stores the counters `stat`; `requests` is the number of new foreground requests.
@@ -214,7 +217,7 @@ mod tests {
             activity.before_trim();
             machine.counts(0, writes, 0);
             machine.logs(7 + logged);
-            activity.after_trim();
+            assert_eq!(activity.after_trim(), others);
             let look = activity.look();
             assert_eq!(look.requests, Some(others), "{own:?}, {writes} writes, {logged} logged");
             assert_eq!(

@@ -570,8 +570,12 @@ impl Filesystem {
         self.drain();
         let counts = self.meter.take();
         let took = nanos(started.elapsed());
-        let seen = self.watch.end();
-        self.activity.after_trim();
+        let mut seen = self.watch.end();
+        if self.activity.after_trim() == 0 {
+            // The trim itself reads bitmaps, and writes a log.
+            let maybe_frozen = seen.maybe_frozen;
+            seen = ForegroundActivity { maybe_frozen, ..ForegroundActivity::default() };
+        }
         let failed = self.kernel_log.failed_discards();
         let returned = match result {
             Ok(returned) => returned,
