@@ -21,6 +21,8 @@ use trimtab_sim::analysis::student::t_quantile;
 const MIB: u64 = 1 << 20;
 /// Passes that sent less than this measure the start of a request, not TRIM.
 const PASS_BYTES_MIN: u64 = MIB;
+/// A value whose interval over the passes spans more than this factor is not stated.
+const INTERVAL_MAX: f64 = 10.0;
 /// Number of newest passes used.
 const PASSES_MAX: usize = 30;
 
@@ -465,7 +467,15 @@ impl Evidence {
             Rule::Switch(words) => self.switch(words, program, wait_s),
             Rule::Fixed(value, why) => (Value::Fixed(value), why.to_owned()),
         };
-        Setting::new(name, value, why)
+        match value {
+            Value::Number(Figure(_, Some([low, high])), _)
+                if !self.passes.is_empty() && high > low * INTERVAL_MAX =>
+            {
+                let why = "the trims disagree; run trimtab trim again on an idle drive";
+                Setting::new(name, Value::Unknown, why.to_owned())
+            }
+            value => Setting::new(name, value, why),
+        }
     }
 
     /// Seconds of TRIM of an extent, in words.

@@ -218,12 +218,20 @@ fn filesystem_is_not_measured_until_it_was_trimmed() {
         let limit = setting(&after, "rate_bytes_per_sec");
         let (n, share) = (times.len() as f64, 0.05 * (64 * MIB) as f64);
         let mean = times.iter().sum::<f64>() / n;
-        leads(&limit["value"], share / mean, 0);
         // The drive is busy for the share of the time at this rate. Student's t for 95 %, from a
         // table.
         let t = [f64::NAN, 12.706_204_736, 4.302_652_730][times.len() - 1];
         let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / (n - 1.0);
         let half = t * (variance / n).sqrt() / mean;
+        // The ratio of the ends, before they are rounded to two digits.
+        let ratio = (2.0 * half).exp();
+        if ratio > 9.0 && limit["value"].is_null() || ratio > 11.0 {
+            let why = limit["why"].as_str().unwrap();
+            assert!(limit["value"].is_null() && limit["interval"].is_null(), "{limit:#}");
+            assert!(why.starts_with("the trims disagree"), "{limit:#}");
+            continue;
+        }
+        leads(&limit["value"], share / mean, 0);
         if times.len() == 1 {
             assert_eq!(limit["interval"], Value::Null, "one trim gives no interval");
         } else {
