@@ -71,7 +71,7 @@ pub fn whole(
         let windows = fs.layout().windows.clone();
         if let Some(remark) = fs
             .would_send(&windows, request.least())
-            .and_then(|(sendable, _)| duration(settings, &sendable))
+            .and_then(|(sendable, _)| amount(settings, &sendable))
         {
             context.remark(&format!("{}: {remark}", outcome.path));
         }
@@ -96,17 +96,16 @@ fn other_settings(began: &str, now: &str) -> Option<String> {
     })
 }
 
-/// Estimates the longest duration of an idle pass; `None` if it is bounded or has nothing
-/// to send.
-fn duration(settings: &IdleSettings, sendable: &SendableSpace) -> Option<String> {
+/// Amount of an idle pass whose duration is not known; `None` if it is limited or has
+/// nothing to send.
+fn amount(settings: &IdleSettings, sendable: &SendableSpace) -> Option<String> {
     if settings.finish_within > Nanos::ZERO || sendable.extents == 0 {
         return None;
     }
-    let busy = Nanos(settings.patience.0.saturating_mul(sendable.extents));
     Some(format!(
         "up to {} in {} free extents; cheap commands are sent at once, expensive \
-            ones in idle moments. The first commands show which they are. Worst case \
-            {busy}: each extent waits {} for an idle moment; --finish-within TIME limits it",
+            ones in idle moments, after a wait of at most {} each. The first commands show \
+            which they are; --finish-within TIME limits the duration",
         Bytes(sendable.bytes),
         grouped(sendable.extents),
         settings.patience
@@ -223,25 +222,19 @@ mod tests {
     }
 
     #[test]
-    fn duration_of_unbounded_idle_pass_is_reported() {
+    fn amount_of_unlimited_idle_pass_has_no_duration() {
         let sendable = SendableSpace { bytes: 3_000_000_000, extents: 24 };
-        let said = duration(&IdleSettings::default(), &sendable).unwrap();
+        let said = amount(&IdleSettings::default(), &sendable).unwrap();
         assert!(
             said.contains("3.00 GB in 24 free extents")
-                && said.contains("Worst case 24 min")
+                && !said.contains("24 min")
                 && said.contains("--finish-within"),
             "{said}"
         );
         assert_eq!(
-            duration(
-                &IdleSettings { finish_within: Nanos(1), ..IdleSettings::default() },
-                &sendable
-            ),
+            amount(&IdleSettings { finish_within: Nanos(1), ..IdleSettings::default() }, &sendable),
             None
         );
-        assert_eq!(
-            duration(&IdleSettings::default(), &SendableSpace { bytes: 0, extents: 0 }),
-            None
-        );
+        assert_eq!(amount(&IdleSettings::default(), &SendableSpace { bytes: 0, extents: 0 }), None);
     }
 }
