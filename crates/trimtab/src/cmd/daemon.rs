@@ -140,7 +140,7 @@ fn check(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
     };
     if context.json {
         context.report("daemon-check", 2, &checked, String::new)?;
-    } else if config.is_some() {
+    } else if checked.errors.is_empty() {
         output::print(&text(&checked))?;
     }
     for error in &checked.errors {
