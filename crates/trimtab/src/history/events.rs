@@ -5,13 +5,14 @@ use crate::apply::{self, PolicyChangeKind, System};
 use crate::store::{Filter, Store, StoreError};
 use anyhow::{Context as _, bail};
 use serde::Serialize;
+use std::io;
 use std::path::{Path, PathBuf};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::fstab;
 use trimtab_linux::host::mountinfo::{self, Mount};
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
-use trimtab_linux::sys::beneath::ResolvedObject;
+use trimtab_linux::sys::beneath::{Dir, ResolvedObject};
 use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::resume::state_directory;
 use trimtab_sim::run::{Field, Run};
@@ -213,7 +214,12 @@ fn trimmed(
     since_unix_ms: Option<u64>,
     limit: usize,
 ) -> anyhow::Result<Vec<HistoryEvent>> {
-    if !store.try_exists().with_context(|| format!("cannot access {}", store.display()))? {
+    // A link of another user's is refused, whether or not it leads to a history.
+    let is_missing = match Dir::sheltered_file(store) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        found => !found.with_context(|| format!("cannot use {}", store.display()))?.try_exists()?,
+    };
+    if is_missing {
         return Ok(Vec::new());
     }
     let store = match Store::open(store) {

@@ -979,6 +979,20 @@ fn root_creates_nothing_in_home_of_another_user() {
 }
 
 #[test]
+fn history_below_foreign_link_is_refused_without_history() {
+    if !have_root() {
+        return skip("root");
+    }
+    let directory = directory_of(0, 0o1777);
+    let (link, target) = (directory.path().join("state"), tempfile::tempdir().unwrap());
+    symlink(target.path(), &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(ATTACKER), Some(ATTACKER)).unwrap();
+    let run = trimtab().arg("history").env("TRIMTAB_STATE_DIR", &link).assert().code(1);
+    let said = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+    assert!(said.contains("is a link of another user's"), "{said}");
+}
+
+#[test]
 fn report_onto_foreign_link_is_refused_before_the_run() {
     if !have_root() {
         return skip("root");
