@@ -13,6 +13,7 @@ pub use plain::{is_text, json, plain, plain_bytes, plain_line, styled};
 
 use self::progress::TaskList;
 use crate::sys::descriptor::ClosedPipe;
+use anyhow::Context as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -193,23 +194,25 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     print_checked(&plain(text))
 }
 
+/// Prints coloured text whose outside parts passed [`plain()`].
+pub fn print_styled(text: &str) -> anyhow::Result<()> {
+    print_checked(&styled(text))
+}
+
 /// Prints colours only on a terminal that shows them (`NO_COLOR` is honoured).
 fn print_checked(text: &str) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    if !text.ends_with('\n') {
-        out.write_all(b"\n")?;
-    }
-    out.flush()?;
-    Ok(())
+    let end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(end));
+    written.and_then(|()| out.flush()).context(UNWRITABLE)
 }
+
+const UNWRITABLE: &str = "cannot write standard output";
 
 /// Writes file contents to standard output, without control sequences for a terminal.
 pub fn write_stdout(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = stdout();
-    out.write_all(bytes)?;
-    out.flush()?;
-    Ok(())
+    out.write_all(bytes).and_then(|()| out.flush()).context(UNWRITABLE)
 }
 
 /// Standard output for file contents.

@@ -44,8 +44,10 @@ pub fn explain(error: &clap::Error) -> ExitCode {
         }
         return ExitCode::from(trimtab_linux::output::error::USAGE);
     }
-    anstream::print!("{}", output::styled(&text.ansi().to_string()));
-    ExitCode::SUCCESS
+    match output::print_styled(&text.ansi().to_string()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => trimtab_linux::output::error::print_and_exit_code(&error, false),
+    }
 }
 
 /// The error message for `words` that `whole` refuses: as text and as a JSON document's

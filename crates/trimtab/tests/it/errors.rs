@@ -624,6 +624,18 @@ fn unwritable_report_is_named_and_result_is_printed() {
         .stderr(predicates::str::contains("cannot write /dev/full: No space left on device"));
 }
 
+#[test]
+fn full_standard_output_is_named() {
+    for args in [&["drive", "list"][..], &["drive", "list", "--json"], &["trim", "--help"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = process().args(args).stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+        let expected = "trimtab: cannot write standard output: No space left on device";
+        assert!(said.starts_with(expected) && said.lines().count() == 1, "{args:?}: {said}");
+    }
+}
+
 /// Every row of docs/errors.md: invocation, status and a part of the answer.
 #[test]
 fn errors_page_quotes_actual_messages() {
