@@ -144,6 +144,11 @@ impl TrimMode {
                 .hint("add --policy idle")
                 .into());
         }
+        if finish_within == Some(Nanos::ZERO) {
+            return Err(UsageError::new("--finish-within 0s leaves no time")
+                .hint("omit it for no limit, or use --policy now")
+                .into());
+        }
         if policy == "now" {
             return Ok(Self::AtOnce);
         }

@@ -6,6 +6,7 @@ use crate::target_spec::TargetSpec;
 use serde::Serialize;
 use std::process::ExitCode;
 use trimtab_drive::units::{Nanos, grouped};
+use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::session::journal::MountScope;
@@ -69,6 +70,11 @@ struct Report<'a> {
 /// Prints the settings.
 pub fn run(args: &AdviseArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let takes = "PATH is a directory, a file, a block device or drive:NAME";
+    if args.wait == Nanos::ZERO {
+        return Err(UsageError::new("--wait 0s allows no TRIM")
+            .hint("give 10ms, for example")
+            .into());
+    }
     let target = TargetSpec::resolve_as(&args.target, takes)?;
     let evidence = Evidence::of(&target, context)?;
     let limits = Limits { share_percent: args.share, wait_ns: args.wait.0 };

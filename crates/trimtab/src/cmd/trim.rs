@@ -67,11 +67,11 @@ pub struct TrimArgs {
     finish_within: Option<Nanos>,
     /// Write out pending changes first, so that recent deletes are trimmed. The default,
     /// except with --policy idle.
-    #[arg(long, overrides_with = "no_sync")]
+    #[arg(long, conflicts_with = "no_sync")]
     sync: bool,
     /// Do not write out pending changes first: quicker, but deletes of the last seconds
     /// wait for the next trim.
-    #[arg(long, overrides_with = "sync")]
+    #[arg(long)]
     no_sync: bool,
     /// Only show the requests and (ext4, XFS) the amount that would be sent. Proves
     /// nothing about the device.

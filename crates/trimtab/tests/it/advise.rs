@@ -258,6 +258,7 @@ fn advise_refuses_what_has_no_drive() {
         (&["/", "--for", "mysql"], 2, "mysql"),
         (&["/"], 2, "--for"),
         (&["/", "--for", "zfs", "--share", "0"], 2, "from 0.01% to 100%"),
+        (&["/", "--for", "zfs", "--wait", "0s"], 2, "allows no TRIM"),
     ] {
         let output = trimtab().arg("advise").args(args).assert().code(code).stdout("");
         let stderr = String::from_utf8(output.get_output().stderr.clone()).unwrap();
