@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use trimtab_drive::usage::UsageError;
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 use trimtab_sim::trace::recording::{HEADER, line_of};
 
@@ -37,9 +38,13 @@ impl RequestRecorder {
     pub fn start(path: &Path, source: &str) -> anyhow::Result<Self> {
         let (directory, name) =
             Dir::of_file(path).with_context(|| format!("cannot record to {}", path.display()))?;
-        let file = directory
-            .create_new(name, PRIVATE_FILE)
-            .with_context(|| format!("cannot record to {}", path.display()))?;
+        let file = match directory.create_new(name, PRIVATE_FILE) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                let what = format!("cannot record to {}: it exists", path.display());
+                return Err(UsageError::missing(what).hint("name a new file").into());
+            }
+            made => made.with_context(|| format!("cannot record to {}", path.display()))?,
+        };
         let (pieces, receiver) = channel();
         let failure = Arc::new(Mutex::new(None));
         let noted = Arc::clone(&failure);

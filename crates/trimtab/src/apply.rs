@@ -302,6 +302,11 @@ pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<ApplyP
 /// The filesystem mounted at `path`.
 fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<ApplySubject> {
     let mounts = mountinfo::read(&system.root).unwrap_or_default();
+    if !system.root.is_live() && path.is_relative() {
+        let what = format!("'{}' is not an absolute path", path.display());
+        let hint = "with --sysroot, give the mount point as that system names it, such as /home";
+        return Err(UsageError::new(what).hint(hint).into());
+    }
     if system.root.is_live() || !mounts.is_empty() {
         let mount = mountinfo::of_path(&system.root, &mounts, path)
             .with_context(|| format!("cannot find '{}'", path.display()))?;

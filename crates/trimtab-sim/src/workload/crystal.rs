@@ -247,7 +247,7 @@ impl Crystal {
             settings.pass,
             Limit::Stream | Limit::Ops(0) | Limit::Bytes(Bytes(0)) | Limit::Time(Nanos(0))
         ) {
-            "a pass must end after some time or some bytes"
+            "a pass must end: give a time or bytes above 0 (--time, --bytes)"
         } else {
             ""
         };

@@ -125,7 +125,7 @@ impl Args {
         match (self.tbw, self.dwpd) {
             (Some(limit), _) if limit < TBW_MIN => {
                 Err(UsageError::new(format!("--tbw {limit} is no limit of a drive"))
-                    .hint("give a unit, such as 600TB"))
+                    .hint("give the whole limit with its unit, such as 600TB"))
             }
             (Some(limit), _) => Ok(Some(Warranty::Tbw(limit))),
             (None, writes) => Ok(writes.map(|writes| Warranty::Dwpd { writes, years: self.years })),

@@ -236,7 +236,7 @@ fn wear_refuses_bad_documents_with_one_line() {
         .args(["wear", "--tbw", "600"])
         .assert()
         .code(2)
-        .stderr(contains("--tbw 600 B").and(contains("give a unit, such as 600TB")));
+        .stderr(contains("--tbw 600 B").and(contains("with its unit, such as 600TB")));
     for usage in [
         &["--dwpd", "-1"][..],
         &["--tbw", "0"],

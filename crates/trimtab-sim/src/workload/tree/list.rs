@@ -123,7 +123,7 @@ pub enum TreeError {
     #[error("{0} files are too many; the limit is 20 million")]
     TooManyFiles(u64),
     /// No files.
-    #[error("it contains no files")]
+    #[error("a tree needs at least one file")]
     Empty,
 }
 
