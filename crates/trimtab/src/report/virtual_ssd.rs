@@ -105,10 +105,11 @@ fn ledger_in_words(status: &Status) -> String {
     )
 }
 
-/// The counters of the model by name; a value with its unit replaces that of the name.
+/// The counters of the model above 0 by name; a value with its unit replaces that of the
+/// name.
 fn counters_in_words(model: &BTreeMap<String, u64>) -> String {
     let mut table = Table::new("", &["counter", "value"]);
-    for (name, value) in model {
+    for (name, value) in model.iter().filter(|(_, value)| **value > 0) {
         let (name, shown) = match name.rsplit_once('_') {
             Some((name, "bytes")) => (name, Bytes(*value).to_string()),
             Some((name, "ns")) => (name, Nanos(*value).to_string()),
@@ -125,8 +126,12 @@ mod tests {
 
     #[test]
     fn counters_have_the_unit_of_their_name() {
-        let model =
-            [("stall_trim_ns", 15_800_000_000), ("host_read_bytes", 3_000_000), ("erases", 12_345)];
+        let model = [
+            ("stall_trim_ns", 15_800_000_000),
+            ("host_read_bytes", 3_000_000),
+            ("erases", 12_345),
+            ("stall_gc_ns", 0),
+        ];
         let text = counters_in_words(&model.map(|(name, value)| (name.to_owned(), value)).into());
         let row = |name: &str| {
             text.lines()
@@ -138,5 +143,6 @@ mod tests {
             [row("stall_trim"), row("host_read"), row("erases")],
             ["15.8 s", "3.00 MB", "12,345"]
         );
+        assert!(!text.contains("stall_gc"), "{text}");
     }
 }
