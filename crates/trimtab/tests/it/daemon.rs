@@ -282,7 +282,7 @@ fn discard_limit_is_restored_after_pass_and_crash() {
     drop(daemon);
     assert!(limit() < own);
     let mut daemon = Daemon::start(&config);
-    daemon.wait_for("a process that was killed had left it");
+    daemon.wait_for("again: a killed process had set");
     daemon.wait_for("[ext4]: idle");
     assert!(limit() > own, "{}", limit());
     daemon.end();

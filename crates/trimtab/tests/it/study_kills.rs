@@ -174,7 +174,7 @@ fn killed_study_other_command_names_the_restoring_one() {
     let Some(killed) = Killed::new() else { return skip("root, loop devices and mkfs") };
     let other = tempfile::tempdir().unwrap();
     let elsewhere = other.path().to_str().unwrap().to_owned();
-    let remedy = format!("'trimtab doctor {}' puts it back", killed.path().display());
+    let remedy = format!("run 'trimtab doctor {}' to restore nodiscard", killed.path().display());
     let others: [&[&str]; 4] = [
         &["results", "list"],
         &["drive", "list"],
@@ -305,7 +305,7 @@ fn killed_study_in_namespace_is_restored_from_any_mount() {
     killed.again();
     run("umount", &[shown]).unwrap();
     let output = killed.trimtab(&["results", "list"]).output().unwrap();
-    let remedy = format!("'nsenter -t {pid} -m trimtab doctor {shown}' puts it back");
+    let remedy = format!("run 'nsenter -t {pid} -m trimtab doctor {shown}' to restore nodiscard");
     assert!(said(&output).contains(&remedy), "{}", said(&output));
     assert_eq!((options_seen_by(pid, &path).contains("discard"), killed.notes().len()), (true, 1));
     let mut there = Command::new("nsenter");

@@ -80,7 +80,7 @@ impl Change {
         let (before, set) = option.values();
         Some(format!(
             "{option} is {set} for a while and was {before} before: a process of \
-                trimtab changed it, and puts it back when it ends"
+                trimtab changed it, and restores it when it ends"
         ))
     }
 
@@ -104,17 +104,14 @@ fn undo_attribute(file: &Path, before: &str, set: &[String]) -> ChangeSettlement
         Ok(Some(now)) if !set.contains(&now) => (
             UndoResult::Changed,
             format!(
-                "{shown} was changed from {before} by a process that was killed, and \
-                    to {now} by another process since: it stays as it is"
+                "a killed process changed {shown} from {before}, and another process to {now} \
+                    since: it stays as it is"
             ),
         ),
         Ok(Some(now)) => put_back_attribute(file, before, &now),
         Err(error) => (
             UndoResult::Failed,
-            format!(
-                "{shown} was {before} before a process changed it that was killed, \
-                    and cannot be read: {error}"
-            ),
+            format!("a killed process changed {shown} from {before}: cannot read it: {error}"),
         ),
     };
     ChangeSettlement { undone, text }
@@ -128,17 +125,14 @@ fn put_back_attribute(file: &Path, before: &str, now: &str) -> (UndoResult, Stri
             let nearest = if after == before { "" } else { " (the nearest that the kernel takes)" };
             (
                 UndoResult::PutBack,
-                format!(
-                    "{shown} is {after} again{nearest}: a process that was killed \
-                        had left it at {now}"
-                ),
+                format!("{shown} is {after} again{nearest}: a killed process had set {now}"),
             )
         }
         Err(error) => (
             UndoResult::Failed,
             format!(
-                "{shown} is {now} and was {before} before a process changed it that \
-                    was killed; any command of trimtab's puts it back as root ({error})"
+                "a killed process set {shown} to {now}; run 'trimtab doctor' as root to restore \
+                    {before} ({error})"
             ),
         ),
     }

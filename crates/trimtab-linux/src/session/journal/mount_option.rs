@@ -12,8 +12,6 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-const KILLED: &str = "a process changed it that was killed";
-
 /// The changed discard option of a mounted filesystem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -65,7 +63,10 @@ impl MountOption {
             Ok(Err(elsewhere)) => elsewhere,
             Err(error) => (
                 UndoResult::Failed,
-                format!("{self} was {} before {KILLED}, and cannot be read: {error}", self.before),
+                format!(
+                    "a killed process changed {self} from {}: cannot read it: {error}",
+                    self.before
+                ),
             ),
         };
         ChangeSettlement { undone, text }
@@ -78,19 +79,17 @@ impl MountOption {
         let (option, now, before) =
             (option_of(&mount.mount_point), DiscardOption::of(mount), &self.before);
         let remedy = remedy(&mount.mount_point);
-        let was = format!("{option} is {now} and was {before} before {KILLED}");
+        let was = format!("a killed process set {option} to {now}; run {remedy}");
         if !reach.includes(mount.dev) {
-            return (UndoResult::Left, format!("{was}; {remedy} puts it back"));
+            return (UndoResult::Left, format!("{was} to restore {before}"));
         }
         match self.put_back(mount) {
             Ok(()) => (
                 UndoResult::PutBack,
-                format!(
-                    "{option} is {before} again: a process that was killed had left it at {now}"
-                ),
+                format!("{option} is {before} again: a killed process had set {now}"),
             ),
             Err(error) => {
-                (UndoResult::Failed, format!("{was}; {remedy} puts it back as root ({error:#})"))
+                (UndoResult::Failed, format!("{was} as root to restore {before} ({error:#})"))
             }
         }
     }
@@ -103,8 +102,8 @@ impl MountOption {
             return Some((UndoResult::Nothing, format!("{shown} is {before}")));
         }
         let by_others = format!(
-            "{shown} was changed from {before} by a process that was killed, and to \
-                {now} by another process since: it stays as it is"
+            "a killed process changed {shown} from {before}, and another process to {now} \
+                since: it stays as it is"
         );
         (now != set).then_some((UndoResult::Changed, by_others))
     }
@@ -124,8 +123,8 @@ impl MountOption {
             return (UndoResult::Nothing, format!("{shown} is {now}"));
         }
         let text = format!(
-            "{shown} was changed from {before} to {set} by a process that was \
-                killed, but {why}: it stays as it is, {now}; it was {before} before"
+            "a killed process changed {shown} from {before} to {set}, but {why}: it stays as \
+                it is, {now}; it was {before} before"
         );
         (UndoResult::Changed, text)
     }
@@ -148,8 +147,8 @@ impl MountOption {
             Some(false) => mounted_again(),
             None if !identity.is_of_this_namespace() => {
                 let text = format!(
-                    "{self} was {before} before {KILLED} in another mount namespace; {} there \
-                        puts it back",
+                    "a killed process in another mount namespace changed {self}; run {} there \
+                        to restore {before}",
                     remedy(&self.mount_point)
                 );
                 Err((UndoResult::Left, text))
@@ -190,9 +189,8 @@ impl MountOption {
             .find_map(|(pid, mounts)| Some((pid, mounts.iter().find(is_of_it)?.clone())));
         let Some((pid, mount)) = elsewhere else {
             let text = format!(
-                "{self} was {before} before {KILLED}: what is mounted from {} is in use, but not \
-                    mounted where it can be seen from here; where it is, 'trimtab doctor' puts \
-                    it back",
+                "a killed process changed {self}: the filesystem on {} is in use, but mounted in \
+                    no visible place; run 'trimtab doctor' where it is to restore {before}",
                 self.device()
             );
             return Err((UndoResult::Left, text));
@@ -201,8 +199,8 @@ impl MountOption {
             let there =
                 format!("'nsenter -t {pid} -m trimtab doctor {}'", mount.mount_point.display());
             let text = format!(
-                "{self}, mounted in the mount namespace of process {pid} only, is {set} and was \
-                    {before} before {KILLED}; {there} puts it back"
+                "a killed process set {self} to {set}, mounted in the mount namespace of process \
+                    {pid} only; run {there} to restore {before}"
             );
             (UndoResult::Left, text)
         }))

@@ -89,7 +89,7 @@ fn settle(
     let left = match &found.content {
         Ok(change) => change.undo(reach),
         Err(why) => {
-            let text = format!("cannot undo a change of a process that was killed: {why}");
+            let text = format!("cannot undo the change of a killed process: {why}");
             ChangeSettlement { undone: UndoResult::Failed, text }
         }
     };
