@@ -202,7 +202,7 @@ fn cannot_undo(record: &Path) -> String {
 
 fn rollback(record: AppliedPolicy, edits: Vec<Edit>) -> ApplyPlan {
     let remarks = vec![format!(
-        "restores the files from before '{} {}'; mounts and services are not touched",
+        "this undoes '{} {}'; mounts and services are not touched",
         record.policy,
         record.path.display()
     )];

@@ -48,8 +48,8 @@ and says so.
 until nothing is left that it may change. It records each step in /var/lib/trimtab/journal before it
 makes it, and proves the result at the end, as 'trimtab verify' does. cryptsetup itself asks for the
 passphrase. What needs a reboot, an unmounted filesystem or another drive is only printed. --undo
-reverts the steps in reverse order, but keeps settings that were changed since. After a
-killed --fix, doctor reports the record, and --undo reverts it.
+reverts the steps in reverse order, but keeps settings that were changed since. If --fix is killed
+in a step, doctor reports the record; --undo reverts what it has done.
 
 --sysroot reads a recorded tree: copies of the files that doctor reads below /sys, /proc, /etc,
 /usr/lib/systemd and /run, links included, and the output of `dmsetup table` and `dmsetup status` in

@@ -564,10 +564,10 @@ impl Task {
             PassEnd::Complete => format!("pass over, {} requests refused", account.refusals.len()),
             PassEnd::Stopped(why) => format!("pass stopped ({why}), continues later"),
         };
-        let sent = account.discards.accepted.map_or("discards are not counted".to_owned(), |s| {
-            format!("{} in {} discards reached the drives", s.bytes, s.count)
+        let sent = account.discards.accepted.map_or("sent an uncounted amount".to_owned(), |s| {
+            let sent = format!("{} in {} discards reached the drives", s.bytes, s.count);
+            at_least(account.is_minimum, &sent)
         });
-        let sent = at_least(account.is_minimum, &sent);
         let wait = account
             .wait_during
             .map_or(String::new(), |w| format!(", foreground I/O waited up to {w}"));

@@ -139,7 +139,7 @@ pub struct MendUndo {
 /// Undoes the last run, last step first; reverts only settings that still have the value
 /// they were given. With `dry_run`, only describes the steps.
 pub fn take_back(dry_run: bool, say: &dyn Fn(&str)) -> anyhow::Result<MendUndo> {
-    const NOTHING: &str = "nothing to undo: nothing has been mended, or all of it is undone";
+    const NOTHING: &str = "nothing to undo: --fix has changed nothing, or all of it is undone";
     let journal = journal(false)?.context(NOTHING)?;
     let last = records(&journal)?.pop().context(NOTHING)?;
     let (entry, record) = journal.resume(last)?;

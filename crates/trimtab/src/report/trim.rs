@@ -31,7 +31,7 @@ fn table_text(report: &TrimReport) -> String {
             "filesystem",
             "reached the drives",
             "commands",
-            "free with reserve",
+            "free",
             "requests",
             "refused",
             "time",
@@ -40,7 +40,7 @@ fn table_text(report: &TrimReport) -> String {
     )
     .when_narrow(NarrowLayout::Records);
     for f in &report.filesystems {
-        let wait = match (f.others_waited_during_ms, f.others_waited_otherwise_ms) {
+        let wait = match (f.foreground_latency_during_ms, f.foreground_latency_otherwise_ms) {
             (Some(during), Some(otherwise)) => {
                 format!("{} (otherwise {})", of_ms(during), of_ms(otherwise))
             }

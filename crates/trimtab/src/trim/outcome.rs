@@ -66,8 +66,8 @@ pub struct FilesystemOutcome {
     pub seconds: f64,
     pub trimming_seconds: f64,
     pub longest_request_seconds: f64,
-    pub others_waited_during_ms: Option<f64>,
-    pub others_waited_otherwise_ms: Option<f64>,
+    pub foreground_latency_during_ms: Option<f64>,
+    pub foreground_latency_otherwise_ms: Option<f64>,
     pub remarks: Vec<String>,
 }
 
@@ -136,8 +136,8 @@ pub fn finish(outcome: &mut FilesystemOutcome, account: &Account, started: Insta
     outcome.seconds = started.elapsed().as_secs_f64();
     outcome.trimming_seconds = account.trimming.as_secs_f64();
     outcome.longest_request_seconds = account.longest.as_secs_f64();
-    outcome.others_waited_during_ms = ms(account.wait_during);
-    outcome.others_waited_otherwise_ms = ms(account.wait_otherwise);
+    outcome.foreground_latency_during_ms = ms(account.wait_during);
+    outcome.foreground_latency_otherwise_ms = ms(account.wait_otherwise);
     let refused = account.refusals.iter().map(|(w, r)| RefusedWindow {
         start: w.start,
         len: w.len,

@@ -143,7 +143,7 @@ fn doctor_fix_raises_limit_and_undo_restores_it() {
         .doctor(&["--undo"])
         .assert()
         .code(1)
-        .stderr(predicate::str::contains("nothing has been mended"));
+        .stderr(predicate::str::contains("nothing to undo: --fix has changed nothing"));
 }
 
 #[test]

@@ -120,11 +120,12 @@ pub fn is_full(path: &Path) -> Option<String> {
     );
     let writable = !stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
     let (full, shown) = (free.0 < total / FULL_SHARE, path.display());
-    let what_to_do = "the drive has next to nothing to work with beside its own spare; delete what is \
+    let what_to_do = "the drive has almost no spare space but its over-provisioning; delete what is \
         not needed, then trim";
     let trim = format!("trimtab trim {}", quoted(&shown.to_string()));
-    (writable && full)
-        .then(|| format!("{shown}: {free} of {} are free: {what_to_do} ({trim})", Bytes(total)))
+    (writable && full).then(|| {
+        format!("{shown}: {free} of {} can be written: {what_to_do} ({trim})", Bytes(total))
+    })
 }
 
 /// A filesystem with less free space than one part in this number counts as full.
