@@ -169,9 +169,11 @@ fn proof(run: &Run, plan: &PtsPlan, stage: &PtsStage) -> Vec<SectionBlock> {
         row("write amplification, all requests", shown::ratio(waf), String::new());
     }
     let verdict = if value(STEADY) == Some(1.0) { "Steady" } else { "Not steady" };
+    let each = stage.rounds_per_value(rounds as usize);
+    let means = if each > 1 { format!(" (means of {each})") } else { String::new() };
     let text = format!(
-        "{stage_name}{verdict} in rounds {} to {rounds}, the measurement window.",
-        rounds - WINDOW as f64 + 1.0
+        "{stage_name}{verdict} in rounds {} to {rounds}, the measurement window{means}.",
+        rounds - (WINDOW * each) as f64 + 1.0
     );
     vec![SectionBlock::Text(text), SectionBlock::Table(table)]
 }

@@ -134,14 +134,13 @@ pub const MINUTE_BYTES: &str = "minute.bytes";
 pub const MINUTE_TIME: &str = "minute.time";
 /// Metric: completed rounds.
 pub const ROUNDS: &str = "rounds";
-/// Metric: 1 if the last five rounds are steady, else 0.
+/// Metric: 1 if the window is steady, else 0.
 pub const STEADY: &str = "steady.reached";
-/// Metric: largest minus smallest value of the last five rounds, in percent of their
-/// mean.
+/// Metric: largest minus smallest value of the window, in percent of its mean.
 pub const RANGE: &str = "steady.range";
-/// Metric: slope of the linear fit, in units of the value per round.
+/// Metric: slope of the linear fit, in units of the value from one value to the next.
 pub const SLOPE: &str = "steady.slope";
-/// Metric: change of the linear fit over the last five rounds, in percent of their mean.
+/// Metric: change of the linear fit over the window, in percent of its mean.
 pub const EXCURSION: &str = "steady.excursion";
 /// Metric of a stage whose queue depth earlier figures chose.
 pub const QUEUE_DEPTH: &str = "queue-depth";
@@ -252,6 +251,17 @@ impl PtsStage {
     /// sixth of a stage without one.
     fn window(&self) -> usize {
         if self.tracked.is_some() { WINDOW } else { WINDOW.max(self.rounds_max as usize / 6) }
+    }
+
+    /// Rounds that each value of the window stands for, of `count`. Of a fixed amount of
+    /// writes, the window is the last capacity: a drive that slows evenly looks steady over
+    /// less.
+    #[must_use]
+    pub fn rounds_per_value(&self, count: usize) -> usize {
+        match self.end {
+            StageEnd::Written(capacities) => (count / capacities as usize / WINDOW).max(1),
+            _ => 1,
+        }
     }
 
     /// Name of one of its metrics.
@@ -623,10 +633,21 @@ impl StageRounds {
         self.rounds.iter().map(|round| round.figures[point][figure]).collect()
     }
 
-    /// The same in the last `window` rounds.
-    fn last(&self, point: usize, figure: usize, window: usize) -> Vec<f64> {
-        let mut values = self.of(point, figure);
-        values.split_off(values.len().saturating_sub(window))
+    /// Values of the window of `stage`: means, or the largest of tails.
+    fn last(&self, stage: &PtsStage, point: usize, test: PtsTest, figure: usize) -> Vec<f64> {
+        let values = self.of(point, figure);
+        let each = stage.rounds_per_value(values.len());
+        let window = &values[values.len().saturating_sub(each * stage.window())..];
+        let is_tail =
+            matches!(test.figures()[figure], PtsFigure::LatencyTail | PtsFigure::LatencyMax);
+        let value = |of: &[f64]| {
+            if is_tail {
+                of.iter().copied().fold(0.0, f64::max)
+            } else {
+                of.iter().sum::<f64>() / of.len() as f64
+            }
+        };
+        window.chunks(each).map(value).collect()
     }
 
     /// Write amplification of `rounds`.
@@ -647,7 +668,7 @@ fn chosen_depth(plan: &PtsPlan, done: &[StageRounds], demand: Demand) -> u32 {
     };
     let figure = |wanted| plan.test.figures().iter().position(|one| *one == wanted);
     let mean = |point, wanted| {
-        let values = done[at].last(point, figure(wanted).unwrap_or(0), WINDOW);
+        let values = done[at].last(stage, point, plan.test, figure(wanted).unwrap_or(0));
         values.iter().sum::<f64>() / values.len().max(1) as f64
     };
     let points: Vec<(u32, f64, f64)> = (1..stage.points.len())
@@ -803,15 +824,17 @@ fn ended(plan: &PtsPlan, stage: &PtsStage, done: &StageRounds, start: u64) -> bo
     let Some(last) = done.rounds.last() else { return false };
     done.rounds.len() as u64 >= stage.rounds_max
         || match (stage.end, stage.tracked) {
-            (StageEnd::Steady, Some(tracked)) => steady(&done.of(tracked, 0)).window().is_some(),
+            (StageEnd::Steady, Some(tracked)) => {
+                steady(&done.last(stage, tracked, plan.test, 0)).window().is_some()
+            }
             (StageEnd::Written(times), _) => last.host.1 - start >= times * plan.capacity.0,
             _ => false,
         }
 }
 
-/// The specification's rule for the last five rounds.
+/// The specification's rule for the values of a window.
 fn steady(values: &[f64]) -> SteadyState {
-    steady_state(&values[values.len().saturating_sub(WINDOW)..], &[], Bytes::ZERO, 0)
+    steady_state(values, &[], Bytes::ZERO, 0)
 }
 
 /// Adds figures of the last rounds of each stage, the proof of its steady state, and the
@@ -839,7 +862,7 @@ fn describe_stage(run: &mut Run, plan: &PtsPlan, stage: &PtsStage, done: &StageR
     for (at, point) in stage.points.iter().enumerate() {
         for (nth, figure) in plan.test.figures().iter().enumerate() {
             let (name, (unit, better)) = (format!("{}.{figure}", point.job.name), figure.unit());
-            let samples = done.last(at, nth, stage.window());
+            let samples = done.last(stage, at, plan.test, nth);
             run.metrics.push(Metric { name: name.clone(), unit, better, samples });
             let y = done.of(at, nth);
             run.series.push(Series { name, axis: Axis::BytesWritten, unit, x: x.clone(), y });
@@ -848,7 +871,8 @@ fn describe_stage(run: &mut Run, plan: &PtsPlan, stage: &PtsStage, done: &StageR
     let mut metric = |name: &str, unit, better, value| {
         run.metrics.push(Metric::single(stage.metric(name), unit, better, value));
     };
-    let window = &done.rounds[count.saturating_sub(stage.window())..];
+    let window = stage.window() * stage.rounds_per_value(count);
+    let window = &done.rounds[count.saturating_sub(window)..];
     if let Some(waf) = StageRounds::waf(window) {
         metric(metrics::WAF, Unit::Ratio, Better::Lower, waf);
     }
@@ -857,7 +881,7 @@ fn describe_stage(run: &mut Run, plan: &PtsPlan, stage: &PtsStage, done: &StageR
         metric(QUEUE_DEPTH, Unit::Count, Better::Neither, depth.into());
     }
     let Some(tracked) = stage.tracked else { return };
-    let state = steady(&done.of(tracked, 0));
+    let state = steady(&done.last(stage, tracked, plan.test, 0));
     let reached = f64::from(u8::from(state.window().is_some()));
     metric(STEADY, Unit::Count, Better::Neither, reached);
     let (SteadyState::Reached { window, .. } | SteadyState::NotSteady(Some(window))) = state else {
@@ -869,7 +893,7 @@ fn describe_stage(run: &mut Run, plan: &PtsPlan, stage: &PtsStage, done: &StageR
     if state.window().is_none() {
         let of = if stage.name.is_empty() { String::new() } else { format!("{}: ", stage.name) };
         let text = format!(
-            "{of}not steady after {count} rounds: the figures are the last five rounds, not a \
+            "{of}not steady after {count} rounds: the figures are those of the window, not a \
                 steady level"
         );
         run.warnings.push(Warning::new("steady-state.not-reached", Severity::Caution, text));
