@@ -32,6 +32,9 @@ const SLOWDOWN_MAX: f64 = 40.0;
 /// contradicts the rated one.
 const OVER_RATED: [f64; 2] = [0.96, 1.19];
 
+/// Time in nanoseconds in which a die suspends its work.
+const SUSPEND_NS: u64 = 50_000;
+
 /// Spread of erasures at which levelling of the class starts.
 const STATIC_SPREAD: u32 = 64;
 /// Drives whose user data take more than this share of the flash level wear statically.
@@ -78,7 +81,7 @@ pub struct Prior {
     pub raw_over_nominal: f64,
     /// Superblocks of a drive.
     pub superblocks: f64,
-    /// Step of a program that a read waits for, in nanoseconds.
+    /// Mean step of a program that a read waits for, in nanoseconds.
     pub suspend_step_ns: u32,
     /// Choice of victims.
     pub victim: VictimPolicy,
@@ -92,7 +95,7 @@ impl Prior {
         over_rated: 1.08,
         raw_over_nominal: 1.02,
         superblocks: 300.0,
-        suspend_step_ns: 300_000,
+        suspend_step_ns: 75_000,
         victim: VictimPolicy::Greedy,
     };
 
@@ -106,7 +109,7 @@ impl Prior {
             over_rated: between(2, 0.95, 1.2),
             raw_over_nominal: between(3, 0.98, 1.07),
             superblocks: 128.0 * libm::pow(550.0 / 128.0, at[4]),
-            suspend_step_ns: between(5, 200e3, 600e3) as u32,
+            suspend_step_ns: between(5, 50e3, 120e3) as u32,
             victim: if at[6] < 0.7 { VictimPolicy::Greedy } else { VictimPolicy::CostBenefit },
         }
     }
@@ -155,7 +158,8 @@ impl DataSheet {
         flash.ftl.victim = prior.victim;
         flash.ftl.gc.die_wait_permille = prior.die_wait_permille;
         flash.nand.channel_bytes_per_s = 1_600_000_000;
-        (flash.nand.suspend_ns, flash.nand.suspend_step_ns) = (Some(0), prior.suspend_step_ns);
+        (flash.nand.suspend_ns, flash.nand.suspend_step_ns) =
+            (Some(SUSPEND_NS), prior.suspend_step_ns);
         flash.write_cache.power_loss_protection = true;
         flash.write_cache.merge_bytes = 400 << 10;
         flash.trim.queued = true;

@@ -274,8 +274,9 @@ pub struct NandTiming {
     /// Delay in nanoseconds after which a read suspends a program or erase; `None` never
     /// does.
     pub suspend_ns: Option<u64>,
-    /// Length in nanoseconds of a step of a program, erase or relocation. A read suspends
-    /// it only at the end of a step, after `suspend_ns` more. 0 suspends at any time.
+    /// Mean length in nanoseconds of a step of a program, erase or relocation; lengths have
+    /// the exponential distribution. A read suspends it only at the end of a step, after
+    /// `suspend_ns` more. 0 suspends at any time.
     #[serde(skip_serializing_if = "is_zero")]
     pub suspend_step_ns: u32,
     /// Read-ahead in bytes for sequential reads.

@@ -1,6 +1,7 @@
 //! A serial resource: a die or a channel bus.
 
 use super::transfers::Transfers;
+use crate::rng::CountedStream;
 
 /// Minimum share of owed time per host operation, as a power of two: 1/4096.
 pub(super) const LEAST_SHARE_BITS: u32 = 12;
@@ -48,8 +49,8 @@ impl Lane {
     }
 
     /// Schedules a read at `ready` or later. It waits for all earlier work, or with
-    /// `ahead` only for the end of a step of `step` ns, that long after it and for other
-    /// reads. Returns its end. Delays later work by the same time, except for promised
+    /// `ahead` only for the end of a step of `step` ns in the mean, that long after it and
+    /// for other reads. Returns its end. Delays later work by the same time, except for promised
     /// completions.
     pub(super) fn read(&mut self, ready: u64, took: u64, ahead: Option<u64>, step: u64) -> u64 {
         self.settle(ready);
@@ -58,7 +59,7 @@ impl Lane {
             _ if busy_until <= ready => ready,
             None => self.free.max(ready),
             Some(wait) => {
-                let left = if step == 0 { 0 } else { (busy_until - ready) % step };
+                let left = rest(step, busy_until, ready);
                 ready.saturating_add(wait).saturating_add(left).max(self.reads_free).min(busy_until)
             }
         };
@@ -124,6 +125,16 @@ impl Lane {
     pub(super) fn restart(&mut self, now: u64) {
         *self = Self { free: now, reads_free: now, owed: self.owed, ..Self::default() };
     }
+}
+
+/// Rest at `at` of a step of work that ends at `until`. Operations and their parts differ
+/// in length: ends of steps are a Poisson process with one in `mean` ns.
+fn rest(mean: u64, until: u64, at: u64) -> u64 {
+    if mean == 0 {
+        return 0;
+    }
+    let drawn = CountedStream { seed: until, drawn: at }.next_u64();
+    (libm::log((drawn as f64 + 1.0) / (u64::MAX as f64)) * -(mean as f64)) as u64
 }
 
 /// Sum of owed time over `lanes`.
@@ -231,29 +242,34 @@ impl FlashLanes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
+    /// Oracle: the exponential distribution, of programs and of relocation.
     #[test]
-    fn read_suspends_at_the_end_of_a_step() {
-        let read = |ready, step| {
+    fn read_waits_for_the_end_of_a_step() {
+        const BUSY: u64 = 1_000_000;
+        let wait = |owed: bool, ready: u64, step: u64| {
             let mut lane = Lane::default();
-            assert_eq!(lane.serve(0, 1000, 0, 0), 1000);
-            lane.read(ready, 50, Some(10), step) - ready
+            if owed {
+                lane.owe(0, BUSY);
+            } else {
+                lane.serve(0, BUSY, 0, 0);
+            }
+            let wait = lane.read(ready, 50, Some(10), step) - 50 - ready;
+            assert!(!owed || lane.owed == BUSY - ready - wait);
+            wait
         };
-        // Steps end at 100, 400, 700 and 1000.
-        assert_eq!(
-            (read(250, 0), read(250, 300), read(100, 300), read(401, 300)),
-            (60, 210, 60, 359)
-        );
-        // A read waits no longer than the program.
-        assert_eq!((read(995, 300), read(1000, 300)), (55, 50));
-    }
-
-    #[test]
-    fn read_suspends_relocation_at_the_end_of_a_step() {
-        let mut lane = Lane::default();
-        lane.owe(0, 1000);
-        assert_eq!(lane.read(250, 50, Some(0), 300), 450);
-        assert_eq!(lane.owed, 600);
+        for owed in [false, true] {
+            let waits: Vec<f64> =
+                (0..20_000).map(|ready| (wait(owed, ready, 300) - 10) as f64).collect();
+            let mean = waits.iter().sum::<f64>() / 20_000.0;
+            assert!((mean / 300.0 - 1.0).abs() < 0.03, "{mean}");
+            let longer = waits.iter().filter(|wait| **wait > 900.0).count() as f64 / 20_000.0;
+            assert!((longer - (-3.0_f64).exp()).abs() < 0.006, "{longer}");
+            // It waits for a step only, and no longer than all work.
+            assert_eq!((wait(owed, 250, 0), wait(owed, BUSY, 300)), (10, 0));
+            assert!((0..100).all(|ago| wait(owed, BUSY - ago, 1 << 30) <= ago));
+        }
     }
 
     #[test]
