@@ -160,6 +160,8 @@ impl DataSheet {
         flash.nand.channel_bytes_per_s = 1_600_000_000;
         (flash.nand.suspend_ns, flash.nand.suspend_step_ns) =
             (Some(SUSPEND_NS), prior.suspend_step_ns);
+        // A row of each die, and those on the way.
+        flash.write_cache.bytes = layer / 8 * 9;
         flash.write_cache.power_loss_protection = true;
         flash.write_cache.merge_bytes = 400 << 10;
         flash.trim.queued = true;

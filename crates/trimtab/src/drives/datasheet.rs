@@ -47,10 +47,10 @@ pub const FIGURES: [Figure; 8] = [
     figure(
         "knee_iops",
         "commands per second at the knee of write p99, 10 % of them reads",
-        (0.12, 1.0),
+        (0.16, 1.0),
     ),
-    figure("read_p50_us", "us, read p50 at half the steady rate", (0.94, 2.14)),
-    figure("read_p99_us", "us, read p99 at half the steady rate", (0.87, 10.9)),
+    figure("read_p50_us", "us, read p50 at half the steady rate", (0.72, 2.14)),
+    figure("read_p99_us", "us, read p99 at half the steady rate", (0.84, 10.1)),
     figure("write_p50_us", "us, write p50 at half the steady rate", (0.87, 2.31)),
     figure("write_p99_us", "us, write p99 at half the steady rate", (1.0, 938.0)),
 ];
