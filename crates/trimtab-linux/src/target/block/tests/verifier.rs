@@ -126,11 +126,6 @@ impl Verifier {
         Ok(())
     }
 
-    /// Ends operation `tag` without verifying anything.
-    pub fn end_unread(&mut self, tag: u32) {
-        self.in_flight.retain(|op| op.tag != tag);
-    }
-
     fn check(
         &mut self,
         content: &ContentGenerator,
