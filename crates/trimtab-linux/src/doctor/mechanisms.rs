@@ -276,7 +276,11 @@ fn nothing_trims(
     verdict: &DiscardVerdict,
 ) -> Finding {
     let is_in_container = is_in_container(doctor.root);
-    let text = if is_in_container { IN_CONTAINER } else { "nothing known trims this filesystem" };
+    let text = if is_in_container {
+        IN_CONTAINER
+    } else {
+        "neither online discard, fstrim.timer nor trimtab trims this filesystem"
+    };
     if !mount.is_writable() {
         return Finding::new(NOTHING_TRIMS, Severity::Note, format!("{text} (mounted read-only)"));
     }

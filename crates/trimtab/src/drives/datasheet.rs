@@ -43,7 +43,7 @@ pub struct Figure {
 pub const FIGURES: [Figure; 8] = [
     figure("fresh_mbs", "MB/s of 4 KiB writes after a sequential fill", (0.79, 1.06)),
     figure("steady_mbs", "MB/s of 4 KiB writes in steady state", (0.83, 1.23)),
-    figure(metrics::WAF, "write amplification in steady state", (0.82, 1.21)),
+    figure(metrics::WAF, "write amplification in steady state", (0.81, 1.21)),
     figure(
         "knee_iops",
         "commands per second at the knee of write p99, 10 % of them reads",

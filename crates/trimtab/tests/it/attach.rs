@@ -308,8 +308,8 @@ fn attach_after_server_crash_cleans_up_and_keeps_data() {
         .command()
         .args(["drive", "status"])
         .assert()
-        .success()
-        .stderr(predicate::str::contains("has crashed"));
+        .code(1)
+        .stdout(predicate::str::contains("has crashed"));
 
     let mut attach = vec!["drive", "attach", "--adopt"];
     attach.extend(&args);

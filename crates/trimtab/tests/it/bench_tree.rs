@@ -120,7 +120,7 @@ fn bench_tree_refuses_unusable_target_or_size() {
         .arg(dir.path())
         .assert()
         .code(2)
-        .stderr(contains("no file").and(one_line()));
+        .stderr(contains("at least one file").and(one_line()));
     let absurd = ["bench", "tree", "--files", "18446744073709551615", "--size", "1"];
     trimtab().args(absurd).arg(dir.path()).assert().code(2).stderr(contains("too many"));
     let huge = ["bench", "tree", "--tries", "1", "--size", "1000PB", "--yes"];

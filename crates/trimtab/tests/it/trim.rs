@@ -176,7 +176,7 @@ fn idle_trim_interrupted_before_a_request_sent_nothing() {
 }
 
 #[test]
-fn discards_that_a_dead_server_failed_are_not_counted() {
+fn trim_on_a_crashed_virtual_ssd_is_not_proved() {
     if !have_root() || !have(&["mkfs.ext4"]) {
         return skip("root and e2fsprogs");
     }
