@@ -15,7 +15,8 @@ pub fn run(bytes: &[u8]) {
     assert!(reading.model.as_ref().is_none_or(|model| model.chars().count() <= 200));
     let warranty = Warranty::Dwpd { writes: 1.0, years: 5.0 };
     let drive = assess("drive".into(), reading.clone(), Some(&reading), Some(&warranty));
-    let since = drive.since.as_ref().expect("it has an earlier reading");
+    // A reading dated in the future is compared with none.
+    let Some(since) = drive.since.as_ref() else { return };
     assert!(
         !since.went_back && since.waf.is_none() && since.host_bytes.is_none_or(|bytes| bytes == 0)
     );
