@@ -22,6 +22,15 @@ fn learn(directory: &Path, log: &str, text: &str, more: &[&str]) -> assert_cmd::
 
 const LOAD: [&str; 4] = ["--pattern", "uniform", "--state", "sequential"];
 
+/// The JSON of a twin of `mini.toml` from `log`.
+fn learned_from_mini(directory: &Path, log: &str) -> serde_json::Value {
+    fs::write(directory.join("log.csv"), log).unwrap();
+    let args = ["drive", "learn", "drive:./mini.toml", "--output", "twin.toml", "--json"];
+    let mut command = trimtab();
+    command.current_dir(directory).args(args).args(["--from", "log.csv"]).args(LOAD);
+    serde_json::from_slice(&command.assert().success().get_output().stdout).unwrap()
+}
+
 /// 2.5 drive writes of 960 GB: 1400 MB/s up to 0.3, then 330 MB/s. Metadata 4 %, and in
 /// the end 2.19 moved bytes for each written one.
 fn log() -> String {
@@ -87,12 +96,7 @@ fn log_that_no_spare_space_explains_names_the_pattern() {
         time_s += 1e7 / rate;
         writeln!(log, "{time_s:.4},10000000,{:.0}", 1e7 * 1.037 * waf).unwrap();
     }
-    fs::write(directory.path().join("log.csv"), log).unwrap();
-    let args = ["drive", "learn", "drive:./mini.toml", "--output", "twin.toml", "--json"];
-    let mut command = trimtab();
-    command.current_dir(directory.path()).args(args).args(["--from", "log.csv"]).args(LOAD);
-    let assert = command.assert().success();
-    let document: serde_json::Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
+    let document = learned_from_mini(directory.path(), &log);
     let notes = document["origin"]["notes"].to_string();
     assert!(
         notes.contains("uniform writes at WAF 2.0 of collection need about 39 %"),
@@ -113,12 +117,7 @@ fn single_rate_leaves_intervals_of_parameters_wide() {
     fs::write(directory.path().join("mini.toml"), &assert.get_output().stdout).unwrap();
     let mut log = "time_s,host_write_bytes\n1,92000000\n".to_owned();
     (2..=50).for_each(|second| writeln!(log, "{second},28600000").unwrap());
-    fs::write(directory.path().join("log.csv"), log).unwrap();
-    let args = ["drive", "learn", "drive:./mini.toml", "--output", "twin.toml", "--json"];
-    let mut command = trimtab();
-    command.current_dir(directory.path()).args(args).args(["--from", "log.csv"]).args(LOAD);
-    let assert = command.assert().success();
-    let document: serde_json::Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
+    let document = learned_from_mini(directory.path(), &log);
     assert_eq!(document["figures"].as_array().unwrap().len(), 1, "{document}");
     for one in document["parameters"].as_array().unwrap() {
         let range = one["high"].as_f64().unwrap() / one["low"].as_f64().unwrap();

@@ -58,7 +58,7 @@ impl BlockTarget for VerifiedFile {
     }
 
     fn submit(&mut self, tag: u32, op: Command<'static>) -> TargetResult {
-        // The target moves the data of earlier reads when its memory is laid out anew.
+        // The target moves the data of earlier reads when it lays out its memory again.
         if !self.file.transfers.fits(tag, op.bytes() as usize) {
             let mut early = std::mem::take(&mut self.early);
             self.reap(self.file.in_flight, &mut early)?;
