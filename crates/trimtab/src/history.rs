@@ -108,7 +108,7 @@ impl History {
     }
 
     fn set_aside(&self, why: &StoreError) -> anyhow::Result<String> {
-        let kept = beneath::set_aside(&self.path, &["-journal"])
+        let kept = beneath::set_aside(&self.path)
             .with_context(|| format!("{why}, and it cannot be set aside"))?;
         Ok(format!("{why}; it is kept as {}, and a new history begins", kept.display()))
     }

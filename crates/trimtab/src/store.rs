@@ -1,12 +1,9 @@
-//! The result store: one SQLite file.
-//!
-//! Crash-safe at any moment: a rollback journal (no side files at rest, and safe on any
-//! filesystem with working locks), one transaction per change, and a full sync before a
-//! save returns.
+//! The result store: one file to which every change is appended ([`log`]).
 
 mod body;
 pub mod id;
 mod load;
+mod log;
 pub mod recipe;
 mod save;
 pub mod shape;
@@ -16,28 +13,18 @@ pub use id::{Reference, RunId};
 pub use load::{Filter, Summary};
 pub use studies::StudyRecord;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use log::Log;
 use rustix::fs::Access;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use trimtab_drive::units::Bytes;
 use trimtab_linux::output::Context;
-use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
+use trimtab_linux::sys::beneath::Dir;
 use trimtab_sim::run::Run;
 
-/// The tables of a store.
-const SCHEMA: &str = include_str!("store/schema.sql");
-/// Schema version. A file of another version is rejected.
-const VERSION: i64 = 4;
-
-/// "TRMT": identifies the file as a trimtab store.
-const APPLICATION_ID: i32 = 0x5452_4d54;
-
-/// Free space required for a result: a run with its series, plus the journal.
+/// Free space required for a result: a run with its series.
 const ROOM: Bytes = Bytes(4 << 20);
-
-/// Time limit for waiting on another writing process.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Error of a store operation.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +75,8 @@ pub enum StoreError {
 }
 
 /// The error for a reference that matches several runs or studies.
-fn ambiguous(reference: &Reference, ids: &[String]) -> StoreError {
+fn ambiguous(reference: &Reference, ids: &[RunId]) -> StoreError {
+    let ids: Vec<String> = ids.iter().take(9).map(RunId::to_string).collect();
     StoreError::Other(format!("'{reference}' could be any of {}; say more digits", ids.join(", ")))
 }
 
@@ -104,23 +92,53 @@ pub struct SaveOutcome {
     pub new: bool,
 }
 
+/// An entry of a change.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+enum Entry {
+    /// A new run: what lists show, and the length of its body.
+    Run { id: RunId, head: Box<RawValue>, bytes: u64 },
+    /// A stored run was saved again, so it is the newest.
+    Again(RunId),
+    /// The label of a run.
+    Label { run: RunId, label: Option<String> },
+    /// A study of stored runs.
+    Study { id: RunId, study: StudyRecord },
+    /// Deleted runs.
+    Delete(Vec<RunId>),
+}
+
+/// A stored run.
+#[derive(Debug)]
+struct StoredRun {
+    id: RunId,
+    head: Box<RawValue>,
+    /// Place and length of its body.
+    body: (u64, u64),
+    label: Option<String>,
+}
+
 /// An open store.
 #[derive(Debug)]
 pub struct Store {
-    connection: Connection,
-    path: PathBuf,
+    log: Log,
+    /// The one saved last comes last.
+    runs: Vec<StoredRun>,
+    studies: Vec<(RunId, StudyRecord)>,
+    /// Length of all bodies, also of deleted runs.
+    bodies: u64,
 }
 
 impl Store {
     /// Opens the store at `path`; creates it if it does not exist.
     pub fn create_or_open(path: &Path) -> Result<Self> {
-        Self::connect(path, OpenFlags::SQLITE_OPEN_CREATE)
+        Self::of(Log::open_or_create(path)?)
     }
 
-    /// Opens the store at `path`, which must exist.
+    /// Opens the store at `path`, which must exist, to read it.
     pub fn open(path: &Path) -> Result<Self> {
         match path.try_exists() {
-            Ok(true) => Self::connect(path, OpenFlags::empty()),
+            Ok(true) => Self::of(Log::open(path)?),
             Ok(false) => Err(StoreError::Missing(path.to_owned())),
             Err(source) => {
                 Err(StoreError::Io { action: "open store", path: path.to_owned(), source })
@@ -128,154 +146,76 @@ impl Store {
         }
     }
 
-    fn connect(path: &Path, create: OpenFlags) -> Result<Self> {
-        let problem =
-            |action| move |source| StoreError::Io { action, path: path.to_owned(), source };
-        // SQLite opens by name and replays any journal it finds, which may name files to
-        // delete.
-        let real = Dir::sheltered_file(path).map_err(problem("use store"))?;
-        if !create.is_empty() {
-            // SQLite would create the file with the umask's mode; the journal inherits
-            // the mode of the store.
-            make_private(&real).map_err(problem("make store"))?;
-        }
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX
-            | OpenFlags::SQLITE_OPEN_NOFOLLOW
-            | create;
-        let opened = Connection::open_with_flags(&real, flags);
-        let connection =
-            opened.map_err(|source| Self::explain("open", path, source, !create.is_empty()))?;
-        let mut store = Self { connection, path: path.to_owned() };
-        store
-            .prepare()
-            .map_err(|source| Self::explain("open", path, source, !create.is_empty()))??;
+    fn of(log: Log) -> Result<Self> {
+        let mut store = Self { log, runs: Vec::new(), studies: Vec::new(), bodies: 0 };
+        store.refresh()?;
         Ok(store)
     }
 
-    /// Configures the connection, and creates the tables in an empty file.
-    fn prepare(&mut self) -> rusqlite::Result<Result<()>> {
-        self.connection.busy_timeout(BUSY_TIMEOUT)?;
-        self.connection.pragma_update(None, "foreign_keys", true)?;
-        // EXTRA also syncs the directory after removing the journal: a completed save
-        // survives a power cut.
-        self.connection.pragma_update(None, "synchronous", "EXTRA")?;
-        let other = |found: i64| {
-            StoreError::Other(format!(
-                "store {} has version {found}, and this trimtab reads version {VERSION}; use \
-                    the trimtab that made it, or move it away and a new one is made",
-                self.path.display()
-            ))
-        };
-        let checked = |found| if found == VERSION { Ok(()) } else { Err(other(found)) };
-        // A user who may not write still learns the version.
-        if application_id(&self.connection)? == APPLICATION_ID {
-            return Ok(checked(version(&self.connection)?));
-        }
-        let transaction =
-            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Read again under the lock: another process may have created the tables.
-        let (found, application) = (version(&transaction)?, application_id(&transaction)?);
-        let tables: i64 =
-            transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-        if application == APPLICATION_ID {
-            return Ok(checked(found));
-        }
-        if application != 0 || found != 0 || tables != 0 {
-            return Ok(Err(StoreError::Foreign(self.path.clone())));
-        }
-        transaction.execute_batch(SCHEMA)?;
-        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", VERSION)?;
-        transaction.commit()?;
-        Ok(Ok(()))
+    fn path(&self) -> &Path {
+        self.log.path()
     }
 
-    fn error(&self, action: &'static str) -> impl Fn(rusqlite::Error) -> StoreError + '_ {
-        move |source| Self::explain(action, &self.path, source, false)
+    /// Reads what was written since the store was opened or last refreshed.
+    fn refresh(&mut self) -> Result<()> {
+        for change in self.log.read_new()? {
+            self.bodies += change.bodies_len;
+            let mut at = change.bodies_at;
+            for entry in serde_json::Deserializer::from_slice(&change.entries).into_iter() {
+                let entry = entry.map_err(|error| self.log.damaged(error.to_string()))?;
+                self.apply(entry, &mut at);
+            }
+            if at != change.bodies_at + change.bodies_len {
+                return Err(self.log.damaged(format!("no run ends at byte {at}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, entry: Entry, bodies_at: &mut u64) {
+        match entry {
+            Entry::Run { id, head, bytes } => {
+                self.runs.push(StoredRun { id, head, body: (*bodies_at, bytes), label: None });
+                *bodies_at = bodies_at.saturating_add(bytes);
+            }
+            Entry::Again(id) => {
+                if let Some(at) = self.runs.iter().position(|run| run.id == id) {
+                    let run = self.runs.remove(at);
+                    self.runs.push(run);
+                }
+            }
+            Entry::Label { run: id, label } => {
+                self.runs.iter_mut().filter(|run| run.id == id).for_each(|run| {
+                    run.label.clone_from(&label);
+                });
+            }
+            Entry::Study { id, mut study } => {
+                study.runs.retain(|(_, run)| self.run(*run).is_some());
+                self.studies.retain(|(of, earlier)| {
+                    let superseded = !earlier.complete
+                        && earlier.target == study.target
+                        && earlier.runs.iter().all(|(_, run)| study.contains(*run));
+                    *of != id && !superseded
+                });
+                self.studies.push((id, study));
+            }
+            Entry::Delete(ids) => {
+                self.runs.retain(|run| !ids.contains(&run.id));
+                for (_, study) in &mut self.studies {
+                    study.runs.retain(|(_, run)| !ids.contains(run));
+                }
+                self.studies.retain(|(_, study)| !study.runs.is_empty());
+            }
+        }
     }
 
     fn no_run(&self, reference: &str) -> StoreError {
-        let path = self.path.display();
+        let path = self.path().display();
         StoreError::Other(format!(
             "store {path} has no run '{reference}'; a run is named by the first \
                 digits of its id, study:ID, last, or last~1: see trimtab results list"
         ))
     }
-
-    fn damaged(&self, detail: impl Into<String>) -> StoreError {
-        StoreError::Damaged { path: self.path.clone(), detail: detail.into() }
-    }
-
-    /// Converts a SQLite error to one that says what to do.
-    fn explain(
-        action: &'static str,
-        path: &Path,
-        source: rusqlite::Error,
-        create: bool,
-    ) -> StoreError {
-        use rusqlite::Error::{
-            FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error,
-        };
-        let path = path.to_owned();
-        let detail = match &source {
-            rusqlite::Error::SqliteFailure(error, Some(message)) => {
-                format!("{message} (SQLite error {})", error.extended_code)
-            }
-            other => other.to_string(),
-        };
-        if matches!(
-            source,
-            FromSqlConversionFailure(..)
-                | IntegralValueOutOfRange(..)
-                | InvalidColumnType(..)
-                | Utf8Error(..)
-        ) {
-            return StoreError::Damaged { path, detail };
-        }
-        let sqlite =
-            || StoreError::Other(format!("cannot {action} store {}: {detail}", path.display()));
-        match source.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt) => StoreError::Damaged { path, detail },
-            Some(ErrorCode::NotADatabase) => StoreError::Foreign(path),
-            // SQLite does not report the cause; the operating system does.
-            Some(ErrorCode::CannotOpen) => {
-                let tried = Dir::of_file(&path).and_then(|(dir, name)| {
-                    if create {
-                        dir.open_or_create(name, PRIVATE_FILE).map(drop)
-                    } else {
-                        dir.open_write(name).map(drop)
-                    }
-                });
-                match tried {
-                    Err(source) => StoreError::Io { action: "open store", path, source },
-                    Ok(_) => sqlite(),
-                }
-            }
-            _ => sqlite(),
-        }
-    }
-}
-
-/// Creates an empty file that only its owner can access, unless the path already exists.
-fn make_private(path: &Path) -> std::io::Result<()> {
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        _ => return Ok(()),
-    }
-    let (directory, name) = Dir::of_file(path)?;
-    match directory.create_new(name, PRIVATE_FILE) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        made => made.map(drop),
-    }
-}
-
-fn version(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.pragma_query_value(None, "user_version", |row| row.get(0))
-}
-
-fn application_id(connection: &Connection) -> rusqlite::Result<i32> {
-    connection.pragma_query_value(None, "application_id", |row| row.get(0))
 }
 
 /// Path of the store: `--store`, or `trimtab/results.db` in the XDG data directory.

@@ -725,29 +725,18 @@ impl From<Dir> for OwnedFd {
     }
 }
 
-/// Renames an unusable file to `NAME.set-aside-N`, and likewise the files that belong to
-/// it (`NAME` followed by one of `endings`). Returns the new path of the first file.
-pub fn set_aside(path: &Path, endings: &[&str]) -> io::Result<PathBuf> {
+/// Renames an unusable file to `NAME.set-aside-N`. Returns the new path.
+pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let (dir, name) = Dir::of_file(path)?;
-    let with = |ending: &str| {
-        let mut whole = name.clone();
-        whole.push(ending);
-        whole
-    };
     for number in 1..=ATTEMPTS {
-        let aside = format!(".set-aside-{number}");
-        match dir.rename(&name, &dir, with(&aside)) {
+        let mut aside = name.clone();
+        aside.push(format!(".set-aside-{number}"));
+        match dir.rename(&name, &dir, &aside) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             moved => {
                 moved?;
-                for ending in endings {
-                    match dir.rename(with(ending), &dir, with(&format!("{aside}{ending}"))) {
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                        moved => moved?,
-                    }
-                }
                 dir.sync()?;
-                return Ok(path.with_file_name(with(&aside)));
+                return Ok(path.with_file_name(aside));
             }
         }
     }

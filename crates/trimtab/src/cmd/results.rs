@@ -113,7 +113,7 @@ impl StoredStudy {
 
 /// Loads the study that `reference` names, with its runs; `None` if it names no study.
 fn study(store: &Store, reference: &Reference) -> anyhow::Result<Option<StoredStudy>> {
-    let reference = &store.resolve(reference)?;
+    let reference = &store.resolve(reference);
     let found = match reference {
         Reference::Study(_) | Reference::LastStudy(_) => store.find_study(reference)?,
         Reference::Last(_) | Reference::Other(_) => return Ok(None),

@@ -99,7 +99,7 @@ impl StateFile {
             }
             Err(error) => error.to_string(),
         };
-        let aside = beneath::set_aside(&self.0, &[]);
+        let aside = beneath::set_aside(&self.0);
         let kept = aside.map_or_else(
             |error| format!("it cannot be set aside: {error}"),
             |to| format!("it is kept as {}", to.display()),

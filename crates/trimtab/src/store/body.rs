@@ -23,10 +23,14 @@ pub fn pack(run: &Run) -> Vec<u8> {
         .expect("memory takes what is written to it")
 }
 
-/// The JSON of what a list of runs shows: the run without most of its measurements.
-pub fn head(run: &Run) -> String {
+/// What a list of runs shows: the run without most of its measurements.
+pub fn head(run: &Run) -> Run {
     let fill = |field: &&Field| ["fill", "fs.fill"].contains(&field.key.as_str());
-    let head = Run {
+    Run {
+        workload: run.workload.clone(),
+        target_label: run.target_label.clone(),
+        policy: run.policy.clone(),
+        started_unix_ms: run.started_unix_ms,
         target: run.target,
         provenance: run.provenance,
         systems: run.systems,
@@ -36,8 +40,7 @@ pub fn head(run: &Run) -> String {
         metrics: headline(run.metrics.clone()).into_iter().collect(),
         warnings: run.warnings.clone(),
         ..Run::empty()
-    };
-    String::from_utf8(json(&head)).expect("JSON is UTF-8")
+    }
 }
 
 /// Unpacks a run; the error describes the damage.

@@ -1,7 +1,6 @@
 //! Reads runs from the store.
 
-use super::{Reference, Result, RunId, Store, StoreError, ambiguous, body};
-use rusqlite::{Params, Row, Transaction, TransactionBehavior, params};
+use super::{Reference, Result, RunId, Store, StoreError, StoredRun, ambiguous, body};
 use serde::{Serialize, Serializer};
 use trimtab_sim::run::json::entries;
 use trimtab_sim::run::shown::headline;
@@ -94,61 +93,58 @@ fn figure<S: Serializer>(metric: &Option<Metric>, serializer: S) -> Result<S::Ok
 impl Store {
     /// The matching runs, oldest first. Only [`Store::load`] checks a run against its id.
     pub fn list(&self, filter: &Filter) -> Result<Vec<Summary>> {
-        let _snapshot = self.snapshot()?;
-        let sql = "
-            SELECT id, workload, target_label, policy, started_unix_ms, label, head,
-                (SELECT studies.id FROM study_runs JOIN studies USING (study) WHERE study_runs.run = runs.run
-                 ORDER BY studies.saved DESC LIMIT 1) AS study
-            FROM runs
-            WHERE (?1 IS NULL OR workload = ?1)
-              AND (?2 IS NULL OR instr(lower(target_label), lower(?2)) > 0) AND (?3 IS NULL OR started_unix_ms >= ?3)
-              AND (?5 IS NULL OR instr(lower(coalesce(label, '')), lower(?5)) > 0)
-              AND (?6 IS NULL OR run IN (SELECT run FROM study_runs JOIN studies USING (study) WHERE studies.id = ?6))
-            ORDER BY saved DESC, run DESC LIMIT ?4";
-        let limit = filter.limit.map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX));
-        let study = filter.study.map(|id| id.to_string());
-        let since = filter.since_unix_ms.map(u64::cast_signed);
-        let params = params![filter.workload, filter.target, since, limit, filter.label, study];
-        let rows = self.rows(sql, params, |row| Ok(self.summary(row)))?;
-        rows.into_iter().rev().collect()
+        let is_in_study = |run: &StoredRun| {
+            filter.study.is_none_or(|id| {
+                self.studies.iter().any(|(of, study)| *of == id && study.contains(run.id))
+            })
+        };
+        let mut found = Vec::new();
+        for run in self.runs.iter().rev().filter(|run| is_in_study(run)) {
+            if filter.limit.is_some_and(|limit| found.len() >= limit) {
+                break;
+            }
+            let summary = self.summary(run)?;
+            if filter.fits(&summary) {
+                found.push(summary);
+            }
+        }
+        found.reverse();
+        Ok(found)
     }
 
     /// Resolves `last`, `last~1` … to the run or whole study that one command saved.
     /// Returns any other reference unchanged.
-    pub fn resolve(&self, reference: &Reference) -> Result<Reference> {
-        let Reference::Last(back) = reference else { return Ok(reference.clone()) };
+    pub fn resolve(&self, reference: &Reference) -> Reference {
+        let Reference::Last(back) = reference else { return reference.clone() };
+        let singles = self
+            .runs
+            .iter()
+            .enumerate()
+            .filter(|(_, run)| self.study_of(run.id).is_none())
+            .map(|(at, run)| (at, 0, Reference::Prefix(run.id.to_string())));
         // A study is as recent as its newest run.
-        let sql = "SELECT id, study FROM (
-                SELECT id, saved, 0 AS study, 0 AS nth FROM runs WHERE run NOT IN (SELECT run FROM study_runs)
-                UNION ALL
-                SELECT studies.id, max(runs.saved), 1, studies.saved FROM studies JOIN study_runs USING (study) JOIN runs USING (run) GROUP BY studies.study
-            ) ORDER BY saved DESC, nth DESC LIMIT 1 OFFSET ?1";
-        let found: Option<(String, bool)> =
-            self.rows(sql, [back], |row| Ok((row.get(0)?, row.get(1)?)))?.pop();
-        Ok(found.map_or_else(
-            || reference.clone(),
-            |(id, study)| if study { Reference::Study(id) } else { Reference::Prefix(id) },
-        ))
+        let studies = self.studies.iter().enumerate().filter_map(|(nth, (id, study))| {
+            let newest = self.runs.iter().rposition(|run| study.contains(run.id))?;
+            Some((newest, 1 + nth, Reference::Study(id.to_string())))
+        });
+        let mut all: Vec<_> = singles.chain(studies).collect();
+        all.sort_by_key(|(at, nth, _)| std::cmp::Reverse((*at, *nth)));
+        all.into_iter().nth(*back as usize).map_or_else(|| reference.clone(), |(_, _, found)| found)
     }
 
     /// Finds the run that `reference` names.
     pub fn find(&self, reference: &Reference) -> Result<RunId> {
-        let meant = self.resolve(reference)?;
-        let ids: Vec<String> = match &meant {
-            Reference::Study(_)
-            | Reference::LastStudy(_)
-            | Reference::Last(_)
-            | Reference::Other(_) => Vec::new(),
-            // A glob of hexadecimal digits and a star matches exactly as a prefix.
-            Reference::Prefix(prefix) => self.rows(
-                "SELECT id FROM runs WHERE id GLOB ?1 || '*' ORDER BY saved LIMIT 9",
-                [prefix],
-                |row| row.get(0),
-            )?,
+        let meant = self.resolve(reference);
+        let ids: Vec<RunId> = match &meant {
+            Reference::Prefix(prefix) => {
+                let ids = self.runs.iter().map(|run| run.id);
+                ids.filter(|id| id.to_string().starts_with(prefix.as_str())).collect()
+            }
+            _ => Vec::new(),
         };
         match &ids[..] {
             [] => Err(self.no_single_run(reference, &meant)),
-            [id] => id.parse().map_err(|detail: String| self.damaged(detail)),
+            [id] => Ok(*id),
             several => Err(ambiguous(reference, several)),
         }
     }
@@ -166,71 +162,49 @@ impl Store {
         }
     }
 
-    /// Loads the run with this id.
+    /// Loads the run with this id, if its content still has this id.
     pub fn load(&self, id: RunId) -> Result<Run> {
-        let _snapshot = self.snapshot()?;
-        match self.row_of(id)? {
-            Some(row) => self.load_row(row).and_then(|run| self.check(id, run)),
-            None => Err(self.no_run(&id.to_string())),
-        }
-    }
-
-    /// Returns the run if its content matches its id.
-    fn check(&self, id: RunId, run: Run) -> Result<Run> {
+        let stored = self.run(id).ok_or_else(|| self.no_run(&id.to_string()))?;
+        let run = self.unpack(stored)?;
         let found = RunId::of(&run);
         if found == id {
             return Ok(run);
         }
-        let path = self.path.display();
+        let path = self.path().display();
         Err(StoreError::Other(format!(
             "run {id} in store {path} was altered: its present content has the id \
                 {found}; remove it with trimtab results delete {id}"
         )))
     }
 
-    /// Keeps all reads consistent while the transaction lives.
-    fn snapshot(&self) -> Result<Transaction<'_>> {
-        Transaction::new_unchecked(&self.connection, TransactionBehavior::Deferred)
-            .map_err(self.error("read"))
+    pub(super) fn run(&self, id: RunId) -> Option<&StoredRun> {
+        self.runs.iter().find(|run| run.id == id)
     }
 
-    pub(super) fn row_of(&self, id: RunId) -> Result<Option<i64>> {
-        Ok(self
-            .rows("SELECT run FROM runs WHERE id = ?1", [id.to_string()], |row| row.get(0))?
-            .pop())
+    pub(super) fn unpack(&self, stored: &StoredRun) -> Result<Run> {
+        let (at, len) = stored.body;
+        body::unpack(&self.log.read_at(at, len)?)
+            .map_err(|detail| self.log.damaged(format!("run {}: {detail}", stored.id)))
     }
 
-    pub(super) fn rows<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>> {
-        let rows = || -> rusqlite::Result<_> {
-            self.connection.prepare_cached(sql)?.query_map(params, read)?.collect()
-        };
-        rows().map_err(self.error("read"))
+    /// The latest study that contains this run.
+    fn study_of(&self, run: RunId) -> Option<RunId> {
+        self.studies.iter().rev().find(|(_, study)| study.contains(run)).map(|(id, _)| *id)
     }
 
-    fn summary(&self, row: &Row<'_>) -> Result<Summary> {
-        let read = || -> rusqlite::Result<_> {
-            let strings = (row.get::<_, String>("id")?, row.get::<_, Option<String>>("study")?);
-            Ok((strings, with_columns(row)?, row.get::<_, String>("head")?, row.get("label")?))
-        };
-        let ((id, study), columns, head, label) = read().map_err(self.error("read"))?;
-        let head =
-            body::parse(&head).map_err(|detail| self.damaged(format!("run {id}: {detail}")))?;
-        let run = columns(head);
+    fn summary(&self, stored: &StoredRun) -> Result<Summary> {
+        let run = body::parse(stored.head.get())
+            .map_err(|detail| self.log.damaged(format!("run {}: {detail}", stored.id)))?;
         let known = |key: &str| {
             Field::find(&run.settings, key)
                 .or_else(|| Field::find(&run.environment, key))
                 .map(str::to_owned)
         };
         Ok(Summary {
-            label,
-            study: study.map(|id| self.id(&id)).transpose()?,
+            label: stored.label.clone(),
+            study: self.study_of(stored.id),
             fill: known("fill").or_else(|| known("fs.fill")),
-            id: self.id(&id)?,
+            id: stored.id,
             started_unix_ms: run.started_unix_ms,
             target: run.target,
             provenance: run.provenance,
@@ -244,28 +218,17 @@ impl Store {
             metric: headline(run.metrics),
         })
     }
-
-    /// Reads a run. Columns override the body; they differ only if either was altered, and
-    /// the hash detects that.
-    pub(super) fn load_row(&self, row: i64) -> Result<Run> {
-        let sql = "SELECT workload, target_label, policy, started_unix_ms, body FROM runs \
-            WHERE run = ?1";
-        let read = |row: &Row<'_>| Ok((row.get::<_, Vec<u8>>("body")?, with_columns(row)?));
-        let (body, columns) = self
-            .connection
-            .prepare_cached(sql)
-            .and_then(|mut sql| sql.query_row([row], read))
-            .map_err(self.error("read"))?;
-        let run =
-            body::unpack(&body).map_err(|detail| self.damaged(format!("run {row}: {detail}")))?;
-        Ok(columns(run))
-    }
 }
 
-/// Sets what a row of `runs` has as columns.
-fn with_columns(row: &Row<'_>) -> rusqlite::Result<impl FnOnce(Run) -> Run + use<>> {
-    let (workload, target_label) = (row.get("workload")?, row.get("target_label")?);
-    let policy = row.get("policy")?;
-    let started_unix_ms = row.get::<_, i64>("started_unix_ms")?.cast_unsigned();
-    Ok(move |run| Run { workload, target_label, policy, started_unix_ms, ..run })
+impl Filter {
+    /// True if the run fits, apart from the study and the limit.
+    fn fits(&self, run: &Summary) -> bool {
+        let contains = |text: &str, part: &Option<String>| {
+            part.as_ref().is_none_or(|part| text.to_lowercase().contains(&part.to_lowercase()))
+        };
+        self.workload.as_ref().is_none_or(|workload| run.workload == *workload)
+            && contains(&run.target_label, &self.target)
+            && contains(run.label.as_deref().unwrap_or_default(), &self.label)
+            && self.since_unix_ms.is_none_or(|since| run.started_unix_ms >= since)
+    }
 }

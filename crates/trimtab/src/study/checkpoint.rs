@@ -29,12 +29,12 @@ impl Checkpoints {
     pub fn open(context: &Context, target: &str, resume: bool) -> anyhow::Result<Self> {
         let store = store::open_to_write(context)?;
         let mut found: BTreeMap<String, (RunId, Run)> = BTreeMap::new();
-        let studies = if resume { store.studies()? } else { Vec::new() };
+        let studies = if resume { store.studies() } else { &[] };
         let sensitivities =
             studies.iter().flat_map(|(_, study)| record::sensitivities(study)).collect();
-        let complete = studies.into_iter().map(|(_, study)| study).filter(|study| study.complete);
+        let complete = studies.iter().filter(|(_, study)| study.complete);
         let ended: BTreeSet<RunId> =
-            complete.flat_map(|study| study.runs).map(|(_, id)| id).collect();
+            complete.flat_map(|(_, study)| &study.runs).map(|(_, id)| *id).collect();
         let filter = Filter { target: Some(target.to_owned()), ..Filter::default() };
         for summary in if resume { store.list(&filter)? } else { Vec::new() } {
             let run = store.load(summary.id)?;
@@ -75,7 +75,7 @@ impl Checkpoints {
     /// # Errors
     /// The store cannot be written.
     pub fn put(&self, run: &Run) -> anyhow::Result<()> {
-        // A thread that panicked left no unfinished transaction, so the lock is usable.
+        // A thread that panicked left no unfinished change, so the lock is usable.
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let saved = store.save(run)?;
         // A run that continues an earlier one contains and replaces it. A newly measured

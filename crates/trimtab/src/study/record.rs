@@ -164,11 +164,11 @@ mod tests {
         ];
         let id = keep(&context, &all).unwrap().unwrap();
         let store = store::open_to_read(&context).unwrap().unwrap();
-        let record = store.studies().unwrap().into_iter().find(|(of, _)| *of == id).unwrap().1;
-        let restored = restored(&record, |id| store.load(id)).unwrap();
+        let record = &store.studies().iter().find(|(of, _)| *of == id).unwrap().1;
+        let restored = restored(record, |id| store.load(id)).unwrap();
         // A series holds NaN, which never equals itself.
         assert_eq!(format!("{restored:?}"), format!("{:?}", all.to_vec()));
-        assert_eq!(sensitivities(&record).collect::<Vec<_>>(), [sensitivity]);
+        assert_eq!(sensitivities(record).collect::<Vec<_>>(), [sensitivity]);
         assert!(keep(&context, &all[1..2]).unwrap().is_none(), "there is no run");
     }
 }

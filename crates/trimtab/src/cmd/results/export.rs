@@ -73,11 +73,12 @@ fn results(store: &Store, runs: &[Run], ids: &BTreeSet<RunId>) -> anyhow::Result
         .map(|summary| (summary.id, summary.label))
         .collect();
     let label = |run: &Run| labels.get(&RunId::of(run)).cloned().flatten();
-    let studies = store.studies()?.into_iter().map(|(_, study)| study);
+    let studies = store.studies().iter().map(|(_, study)| study);
     Ok(Results {
         runs: runs.iter().map(|run| (run.clone(), label(run))).collect(),
         studies: studies
             .filter(|study| study.runs.iter().all(|(_, id)| ids.contains(id)))
+            .cloned()
             .collect(),
     })
 }

@@ -82,14 +82,14 @@ struct StudyRow {
 fn studies(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let mut rows = Vec::new();
     if let Some(store) = store::open_to_read(context)? {
-        for (id, record) in store.studies()? {
-            let runs = store.list(&Filter { study: Some(id), ..Filter::default() })?;
+        for (id, record) in store.studies() {
+            let runs = store.list(&Filter { study: Some(*id), ..Filter::default() })?;
             let mut policies: Vec<String> = runs.iter().map(|run| run.policy.clone()).collect();
             policies.sort();
             policies.dedup();
             rows.push(StudyRow {
-                id,
-                target: record.target,
+                id: *id,
+                target: record.target.clone(),
                 complete: record.complete,
                 began_unix_ms: runs.iter().map(|run| run.started_unix_ms).min().unwrap_or(0),
                 policies,

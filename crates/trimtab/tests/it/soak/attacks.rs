@@ -447,7 +447,7 @@ fn path_arguments_under_attack_keep_foreign_files() {
             None,
         )
     });
-    // Where other users may place a journal, the program must refuse to create a store.
+    // Where other users may replace files, the program must refuse to create a store.
     attack("a new store (refused)", &[], |ground, home| {
         let store = ground.path("r.db");
         !beside(
