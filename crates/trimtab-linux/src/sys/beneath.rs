@@ -185,7 +185,13 @@ impl Dir {
     fn open_to_others(&self, stat: &Stat) -> io::Error {
         let path = quoted(&self.path.to_string_lossy());
         let mode = stat.st_mode & 0o7777;
-        self.refused(&format!("others may write to it (mode {mode:o}); run 'chmod go-w {path}'"))
+        // Every user needs a sticky directory such as /tmp.
+        let remedy = if stat.st_mode & STICKY == 0 {
+            format!("run 'chmod go-w {path}'")
+        } else {
+            "choose a directory that only you can write to".to_owned()
+        };
+        self.refused(&format!("others may write to it (mode {mode:o}); {remedy}"))
     }
 
     /// Opens the directory of a user-named file, and returns the file's name in it.
