@@ -147,25 +147,29 @@ fn at_work(path: &Path) -> (&'static str, &'static str) {
     (online, work)
 }
 
-/// Kills a study started in `home` once `now` accepts its phase. Returns that phase, or
-/// `None` if the study ended first.
+/// Kills a study started in `home` after `from`, once it is in the `wanted` phase or in any.
+/// Returns that phase, or `None` if the study ended first.
 fn killed(
     home: &Home,
     path: &Path,
-    mut now: impl FnMut((&'static str, &'static str)) -> bool,
+    from: Duration,
+    wanted: Option<(&'static str, &'static str)>,
 ) -> Option<(&'static str, &'static str)> {
+    let began = Instant::now();
     let mut child =
         home.study(&["--quick"], path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    loop {
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() < from {
+            std::thread::sleep(Duration::from_millis(10));
+            continue;
+        }
         let at = at_work(path);
-        if now(at) {
+        if wanted.is_none_or(|wanted| wanted == at) {
             kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
             return (!child.wait().unwrap().success()).then_some(at);
         }
-        if child.try_wait().unwrap().is_some() {
-            return None;
-        }
     }
+    None
 }
 
 /// Kills studies `each` times in each phase. Phases that no study reached are absent from
@@ -187,8 +191,7 @@ fn kill_in_each_phase(
         while seen.get(&wanted).copied().unwrap_or(0) < each && missed < 3 {
             // Each try starts at another moment, spread over the study.
             share = (share + 0.618_034).fract();
-            let (began, from) = (Instant::now(), took.mul_f64(share * 0.9));
-            match killed(home, path, |at| began.elapsed() >= from && at == wanted) {
+            match killed(home, path, took.mul_f64(share * 0.9), Some(wanted)) {
                 Some(at) => {
                     *seen.entry(at).or_insert(0) += 1;
                     check(at);
@@ -227,9 +230,8 @@ fn killed_study_is_restored_by_next_command() {
             None => {
                 let mut seen = BTreeMap::new();
                 for kill in 0..3 {
-                    let (began, from) =
-                        (Instant::now(), took.mul_f64(f64::from(2 * kill + 1) / 6.0));
-                    if let Some(at) = killed(&home, &path, |_| began.elapsed() >= from) {
+                    let from = took.mul_f64(f64::from(2 * kill + 1) / 6.0);
+                    if let Some(at) = killed(&home, &path, from, None) {
                         *seen.entry(at).or_insert(0) += 1;
                         put_back(at);
                     }
