@@ -62,7 +62,8 @@ impl TargetSpec {
                 } else {
                     takes.to_owned()
                 };
-                return Err(UsageError::missing(format!("there is no {text}")).hint(hint).into());
+                let missing = format!("there is no {}", if text.is_empty() { "''" } else { text });
+                return Err(UsageError::missing(missing).hint(hint).into());
             }
             Err(error) => {
                 return Err(anyhow::Error::new(error).context(format!("cannot look at {text}")));

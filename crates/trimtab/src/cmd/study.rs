@@ -77,13 +77,13 @@ pub struct StudyArgs {
     /// and 20,000 transactions (PostMark).
     #[arg(long)]
     full: bool,
-    /// Repeat each run N times.
+    /// Repeat each run N times. Repeats of a modelled run are equal: vary --seed instead.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: Option<u32>,
     /// Try only these policies.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     policies: Vec<String>,
-    /// Seed of the tree.
+    /// Seed of files and writes.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Put this filesystem on a modelled drive: ext4 (current), ext4-2011 (Linux 2.6.39)

@@ -64,6 +64,7 @@ pub enum ImportError {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object with 'schema' and 'version'")]
 struct DocumentHead {
     schema: Option<String>,
     version: Option<u32>,
