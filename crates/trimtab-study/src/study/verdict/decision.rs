@@ -31,6 +31,8 @@ pub enum Rule {
     },
     /// No policy gains anything over months.
     GainsNothing,
+    /// The drive erased nothing in the time studied, under any policy.
+    NothingErased,
     /// Too few repeats to measure the cost of online discard.
     TooFewRepeats,
     /// Idle trimming avoids the stall of a batched trim.
@@ -86,6 +88,9 @@ pub(super) fn by_months(comparison: &Comparison<'_>, fill: &str) -> (Recommendat
         SIMPLEST_FIRST.into_iter().filter_map(aged).collect();
     if candidates.len() < 2 {
         return (Recommendation::Unknown, Rule::TooLittle);
+    }
+    if candidates.iter().all(|(_, figures)| figures.cycles == Some(0.0)) {
+        return (Recommendation::Unknown, Rule::NothingErased);
     }
     let trims = |name: &str| name != policy::NONE;
     // A modelled drive accepts every discard, and small studies do not wait for it.

@@ -415,6 +415,16 @@ fn months_of_use_decide_recommendation() {
     assert_eq!(rule(&with(11.0, adaptive)), take(policy::ADAPTIVE, WITHIN_LIMIT));
 }
 
+#[test]
+fn study_in_which_nothing_was_erased_has_no_answer() {
+    let with = |cycles: [f64; 2]| Study {
+        ageing: vec![aged("none", 30e3, cycles[0]), aged("batched", 36e3, cycles[1])],
+        ..study(vec![none(), batched()])
+    };
+    assert_eq!(rule(&with([0.0, 0.0])), (Recommendation::Unknown, Rule::NothingErased));
+    assert_eq!(rule(&with([1.0, 0.0])), take(policy::BATCHED, WITHIN_LIMIT));
+}
+
 /// A study of none and idle, which tripled the rate.
 #[test]
 fn policy_with_gain_over_none_alone_is_recommended() {
