@@ -54,54 +54,65 @@ pub(super) fn how_sure(named: &Named<'_>) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
+/// A verdict with the short name of its drive.
+type Answer<'a> = &'a (String, &'a Verdict<'a>);
+
 /// Results of other assumptions, and of other drives that fit a twin.
-fn varied(answers: &[&(String, &Verdict<'_>)]) -> Vec<String> {
+fn varied(answers: &[Answer<'_>]) -> Vec<String> {
     let mut parts = Vec::new();
-    let (mut kinds, mut except, mut close) =
-        (Vec::new(), Vec::new(), Vec::<(Recommendation, Vec<&str>)>::new());
-    let mut same = false;
-    for (name, verdict) in answers {
+    // Drives whose smaller models, with nothing varied, give the same: the study's answer
+    // first.
+    let mut groups: Vec<(Option<Recommendation>, Vec<Answer<'_>>)> = vec![(None, Vec::new())];
+    for answer in answers {
+        let (_, verdict) = answer;
         let Confidence::Assumptions { otherwise, .. } = &verdict.confidence else { continue };
-        let Some(sensitivity) = &verdict.study().sensitivity else { continue };
         let own = verdict.own();
-        if let Some(ensemble) = &sensitivity.ensemble {
-            let gains = ranges(ensemble, own).map(|gains| format!(": {gains}")).unwrap_or_default();
-            parts.push(format!("{}{gains}", drives(ensemble, own)));
+        let ensemble = verdict.study().sensitivity.as_ref().and_then(|all| all.ensemble.as_ref());
+        parts.extend(ensemble.map(|ensemble| {
+            let gains = ranges(ensemble, own).map(|gains| format!(": {gains}"));
+            format!("{}{}", drives(ensemble, own), gains.unwrap_or_default())
+        }));
+        match groups.iter_mut().find(|(other, _)| other == otherwise) {
+            Some((_, group)) => group.push(answer),
+            None => groups.push((*otherwise, vec![answer])),
         }
-        if let Some(otherwise) = otherwise {
-            match close.iter_mut().find(|(other, _)| other == otherwise) {
-                Some((_, names)) => names.push(name),
-                None => close.push((*otherwise, vec![name])),
-            }
-        }
-        kinds.extend(sensitivity.rows.iter().map(|row| assumption(row.assumption).1));
-        let tried = |row: &SensitivityRow| row.tried.iter().any(|one| one.recommended == own);
-        same |= sensitivity.rows.iter().any(tried);
-        except.extend(flips(name, sensitivity, own));
     }
-    for (otherwise, names) in close {
-        let of = if names == [""] { String::new() } else { format!(" of {}", listed(&names)) };
-        parts.push(format!("smaller models{of} give {}", self::name(otherwise)));
-    }
-    let kinds = distinct(kinds);
-    let under = match kinds.len() {
-        0 => return parts,
-        1 | 2 => format!("other {}", listed(&kinds)),
-        count => format!("{count} other assumptions"),
-    };
-    let except = except.join(", ");
-    parts.push(match (same, except.is_empty()) {
-        (false, _) => format!("another answer {except}"),
-        (true, true) => format!("same answer under {under}"),
-        (true, false) => format!("same answer under {under}, except {except}"),
-    });
+    parts.extend(groups.into_iter().filter_map(|(otherwise, group)| under(otherwise, &group)));
     parts
 }
 
+/// The answer of the smaller models of these drives under other assumptions: `same answer
+/// under other TRIM costs and fills, except OCZ at 30 % full (then no trimming)`.
+fn under(otherwise: Option<Recommendation>, group: &[Answer<'_>]) -> Option<String> {
+    let of = |verdict: &&Verdict<'_>| verdict.study().sensitivity.clone().unwrap_or_default();
+    let all: Vec<_> = group.iter().map(|(name, verdict)| (name.as_str(), of(verdict))).collect();
+    let rows = all.iter().flat_map(|(_, sensitivity)| &sensitivity.rows);
+    let kinds = distinct(rows.map(|row| assumption(row.assumption).1));
+    let kinds = match kinds.len() {
+        0 => return None,
+        1 | 2 => format!("other {}", listed(&kinds)),
+        count => format!("{count} other assumptions"),
+    };
+    let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+    let what = match otherwise {
+        None => "same answer".to_owned(),
+        Some(other) if names == [""] => format!("smaller models give {}, also", name(other)),
+        Some(other) => format!("smaller models of {} give {}, also", listed(&names), name(other)),
+    };
+    let except: Vec<String> =
+        all.iter().flat_map(|(name, sensitivity)| flips(name, sensitivity)).collect();
+    let except = except.join(", ");
+    Some(if except.is_empty() {
+        format!("{what} under {kinds}")
+    } else {
+        format!("{what} under {kinds}, except {except}")
+    })
+}
+
 /// Assumptions that change the recommendation: `OCZ at 30 % full (then no trimming)`.
-fn flips(short: &str, sensitivity: &Sensitivity, recommended: Recommendation) -> Vec<String> {
+fn flips(short: &str, sensitivity: &Sensitivity) -> Vec<String> {
     let of_row = |row: &SensitivityRow| -> Vec<String> {
-        let changing: Vec<_> = row.changing(recommended).collect();
+        let changing: Vec<_> = row.changing(sensitivity.recommended).collect();
         let flip = |then: Recommendation| {
             let values: Vec<_> = changing
                 .iter()
@@ -134,9 +145,11 @@ pub(super) const fn rival(verdict: &Verdict<'_>) -> Option<Recommendation> {
 
 /// Recommendations under other assumptions that the "How sure" note names.
 pub(super) fn alternatives(verdict: &Verdict<'_>) -> Vec<Recommendation> {
-    let rows = verdict.study().sensitivity.iter().flat_map(|sensitivity| &sensitivity.rows);
-    let changing = rows.flat_map(|row| row.changing(verdict.own()));
-    rival(verdict).into_iter().chain(changing.map(|tried| tried.recommended)).collect()
+    let sensitivity = verdict.study().sensitivity.iter();
+    let changing = sensitivity
+        .flat_map(|all| all.rows.iter().flat_map(|row| row.changing(all.recommended)))
+        .map(|tried| tried.recommended);
+    rival(verdict).into_iter().chain(changing).collect()
 }
 
 /// Sources of the values of these runs' drives: `inputs: 3 published, 62 assumed`.
@@ -160,37 +173,38 @@ pub(super) fn sentences(sensitivity: &Sensitivity, recommended: Recommendation) 
 }
 
 fn about_assumptions(sensitivity: &Sensitivity, recommended: Recommendation) -> Option<String> {
-    let (all, decisive) = (sensitivity.rows.len(), sensitivity.decisive(recommended));
+    let (all, decisive) = (sensitivity.rows.len(), sensitivity.decisive());
     if all == 0 && sensitivity.ensemble.is_some() {
         return None;
     }
-    let otherwise = sensitivity.recommended.filter(|other| *other != recommended);
-    let aside = otherwise
-        .map(|other| {
-            format!(" (The smaller studies recommend {} with nothing changed.)", name(other))
-        })
-        .unwrap_or_default();
+    let it = match sensitivity.recommended.filter(|other| *other != recommended) {
+        Some(other) => format!(
+            "The small studies that vary assumptions recommend {} with nothing varied. That",
+            name(other)
+        ),
+        None => "It".to_owned(),
+    };
     if decisive.is_empty() {
         return Some(format!(
-            "It holds under all {all} assumptions, each varied within its plausible range.{aside}"
+            "{it} holds under all {all} assumptions, each varied within its plausible range."
         ));
     }
     let each = decisive.iter().map(|row| {
         let values: Vec<String> = row
-            .changing(recommended)
+            .changing(sensitivity.recommended)
             .map(|tried| format!("{} with {}", name(tried.recommended), tried.value))
             .collect();
         format!("{} ({})", assumption(row.assumption).0, values.join(", "))
     });
     let each = each.collect::<Vec<_>>().join("; ");
     Some(format!(
-        "It holds under {} of {all} assumptions and depends on {each}.{aside}",
+        "{it} holds under {} of {all} assumptions and depends on {each}.",
         all - decisive.len()
     ))
 }
 
-/// The table of assumptions behind `recommended`, the study's own recommendation.
-pub(super) fn section(sensitivity: &Sensitivity, recommended: Recommendation) -> Option<Section> {
+/// The table of varied assumptions.
+pub(super) fn section(sensitivity: &Sensitivity) -> Option<Section> {
     let unchanged = sensitivity.recommended.map_or("nothing", name);
     let title = format!(
         "One assumption varied at a time, in a small study each. Nothing varied: {unchanged}."
@@ -199,7 +213,8 @@ pub(super) fn section(sensitivity: &Sensitivity, recommended: Recommendation) ->
     for row in &sensitivity.rows {
         for (at, tried) in row.tried.iter().enumerate() {
             let first = |text: &str| if at == 0 { text.to_owned() } else { String::new() };
-            let mark = if tried.recommended == recommended { "" } else { " (changes)" };
+            let same = Some(tried.recommended) == sensitivity.recommended;
+            let mark = if same { "" } else { " (changes)" };
             let recommended = format!("{}{mark}", name(tried.recommended));
             table.row([
                 first(assumption(row.assumption).0),

@@ -225,7 +225,7 @@ fn at_other_fills(named: &Named<'_>) -> Vec<Note> {
             .life
             .map(|life| format!(", wear {}", words::percent(1.0 / life)))
             .unwrap_or_default();
-        format!(", {} writes{wear}", words::times(gain.rate))
+        format!(", {}{} writes{wear}", words::times(gain.rate), words::mark(gain.steady))
     };
     let at = |fill: &str| {
         let here = others().filter(|(_, other)| other.fill == fill).map(|(name, other)| {
@@ -617,53 +617,37 @@ mod tests {
         }
     }
 
-    /// A smaller model that gives another answer hides no assumption that gives a third.
+    /// Small studies are compared with the small study in which nothing varies.
     #[test]
-    fn how_sure_compares_assumptions_with_the_recommendation() {
+    fn how_sure_compares_small_studies_with_each_other() {
         let mut study = whole();
         let recommended = Verdict::of(&study).recommendation;
-        let others = [Recommendation::Use(policy::ADAPTIVE), Recommendation::Use(policy::NONE)];
-        assert!(!others.contains(&recommended));
-        let [smaller, third] = others;
-        let sensitivity = study.sensitivity.as_mut().unwrap();
-        sensitivity.recommended = Some(smaller);
+        let [smaller, third] =
+            [Recommendation::Use(policy::ADAPTIVE), Recommendation::Use(policy::NONE)];
+        assert!(recommended != smaller && recommended != third);
         let tried =
             |value: &str, recommended| AssumptionResult { value: value.into(), recommended };
         let row =
             |tried| SensitivityRow { assumption: Assumption::Fill, assumed: "60%".into(), tried };
-        sensitivity.rows = vec![row(vec![tried("30%", third), tried("90%", smaller)])];
-        let sure = text_of(&shown(&study), "How sure");
-        assert!(sure.contains("smaller models give adaptive"), "{sure}");
-        assert!(
-            sure.contains(
-                "another answer at 30 % full (then no trimming), at 90 % full (then adaptive)"
-            ),
-            "{sure}"
-        );
-        // One answer under every value, although the smaller model gives it unchanged.
-        let sensitivity = study.sensitivity.as_mut().unwrap();
-        let costs = SensitivityRow {
-            assumption: Assumption::TrimCost,
-            ..row(vec![tried("0.1", smaller), tried("10", smaller)])
+        let mut sure = |unchanged, rows: Vec<SensitivityRow>| {
+            let sensitivity = study.sensitivity.as_mut().unwrap();
+            (sensitivity.recommended, sensitivity.rows) = (Some(unchanged), rows);
+            let confidence = serde_json::to_value(Verdict::of(&study).confidence).unwrap();
+            (text_of(&shown(&study), "How sure"), confidence["decisive"].clone())
         };
-        sensitivity.rows = vec![costs, row(vec![tried("30%", third), tried("90%", recommended)])];
-        let sure = text_of(&shown(&study), "How sure");
-        assert!(
-            sure.contains(
-                "same answer under other TRIM costs and fills, except with all other TRIM \
-                    costs (then adaptive), at 30 % full (then no trimming)"
-            ),
-            "{sure}"
-        );
-        // All that is tried gives the recommendation: only the smaller model differs.
-        study.sensitivity.as_mut().unwrap().rows = vec![row(vec![tried("30%", recommended)])];
-        let sure = text_of(&shown(&study), "How sure");
-        assert!(
-            sure.contains("same answer under other fills") && !sure.contains("except"),
-            "{sure}"
-        );
-        let decisive = serde_json::to_value(Verdict::of(&study).confidence).unwrap();
-        assert!(!decisive.to_string().contains("fill"), "{decisive}");
+        let both = || vec![row(vec![tried("30%", third), tried("90%", smaller)])];
+        let (text, decisive) = sure(smaller, both());
+        let expected = "smaller models give adaptive, also under other fills, except at 30 % full \
+            (then no trimming)";
+        assert!(text.contains(expected) && !text.contains("same answer"), "{text}");
+        assert_eq!(decisive, serde_json::json!(["fill"]));
+        let (text, decisive) = sure(smaller, vec![row(vec![tried("90%", smaller)])]);
+        assert!(text.contains("give adaptive, also under other fills;"), "{text}");
+        assert_eq!(decisive, serde_json::json!([]));
+        let (text, _) = sure(recommended, both());
+        let expected = "same answer under other fills, except at 30 % full (then no trimming), \
+            at 90 % full (then adaptive)";
+        assert!(text.contains(expected) && !text.contains("smaller models"), "{text}");
     }
 
     #[test]

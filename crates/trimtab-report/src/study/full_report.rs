@@ -102,7 +102,7 @@ fn in_full(verdict: &Verdict<'_>) -> Vec<Section> {
         )
     }));
     if let Some(sensitivity) = &study.sensitivity {
-        sections.extend(assumptions::section(sensitivity, verdict.own()));
+        sections.extend(assumptions::section(sensitivity));
         sections.extend(sensitivity.ensemble.as_ref().map(assumptions::drives_section));
     }
     sections.extend(taken(study));

@@ -173,12 +173,10 @@ pub(super) fn without_trimming(verdicts: &[&Verdict<'_>]) -> Option<String> {
         let fill = metrics.fills.first()?;
         let (none, base) =
             (metrics.aged(policy::NONE, fill)?, metrics.aged(policy::BATCHED, fill)?);
-        Some((
-            none.rate? / base.rate?,
-            none.cycles.zip(base.cycles).map_or(1.0, |(none, base)| none / base),
-        ))
+        let wear = none.cycles.zip(base.cycles).map_or(1.0, |(none, base)| none / base);
+        Some((none.rate? / base.rate?, wear, none.steady && base.steady))
     };
-    let all: Vec<(f64, f64)> = verdicts.iter().filter_map(of).collect();
+    let all: Vec<(f64, f64, bool)> = verdicts.iter().filter_map(of).collect();
     let range = |figures: Vec<f64>, shown: fn(f64) -> String| {
         let least = figures.iter().copied().reduce(f64::min).map(shown)?;
         let most = figures.iter().copied().reduce(f64::max).map(shown)?;
@@ -186,7 +184,8 @@ pub(super) fn without_trimming(verdicts: &[&Verdict<'_>]) -> Option<String> {
     };
     let speed = range(all.iter().map(|one| one.0).collect(), times)?;
     let wear = range(all.iter().map(|one| one.1).collect(), percent)?;
-    Some(format!("4K writes {speed}, wear {wear}, against weekly fstrim"))
+    let steady = mark(all.iter().all(|one| one.2));
+    Some(format!("4K writes {speed}{steady}, wear {wear}, against weekly fstrim"))
 }
 
 /// A policy's short name for tables.

@@ -6,7 +6,9 @@ use trimtab_drive::units::{grouped, three_digits};
 use trimtab_sim::run::Unit;
 use trimtab_sim::run::shown::quantity;
 use trimtab_study::study::comparison::PolicyLatency;
-use trimtab_study::study::comparison::costs::{AffectedWork, DeletingDoubt, OnlineCost};
+use trimtab_study::study::comparison::costs::{
+    AffectedWork, DeletingDoubt, OnlineCost, STALL_SECONDS,
+};
 use trimtab_study::study::comparison::gains::Gain;
 use trimtab_study::study::comparison::latency::{LatencyDoubt, TestResult};
 use trimtab_study::study::metrics::{AppendLoad, DiscardCount, REPEATS_MIN, drive_name};
@@ -131,7 +133,7 @@ pub(super) fn listed(words: &[&str]) -> String {
 }
 
 /// Shown if no assumption was varied.
-const NOT_TESTED: &str = "no other assumptions were tested";
+const NOT_TESTED: &str = "other assumptions were not tested";
 /// Legend for [`NOT_STEADY`].
 pub(super) const NOT_STEADY_LEGEND: &str = "~ not steady";
 
@@ -216,6 +218,10 @@ pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
         {
             ("no policy yet", "the cost of trimming was not studied (--questions deleting)")
         }
+        Recommendation::Unknown if verdict.rule == Rule::NothingErased => (
+            "no answer",
+            "the drive erased no block yet, so trimming could change nothing; study more days",
+        ),
         Recommendation::Unknown => {
             let only =
                 verdict.findings.iter().find(|one| matches!(one, Finding::OnlyPolicy { .. }));
@@ -289,6 +295,10 @@ pub(super) fn headline(verdict: &Verdict<'_>) -> String {
         }
         (Recommendation::Unknown, Rule::NothingDeleted) => {
             "The cost of trimming was not studied, so no policy is recommended."
+        }
+        (Recommendation::Unknown, Rule::NothingErased) => {
+            "No policy is recommended: in the time studied the drive erased no block, so trimming \
+                could change nothing."
         }
         (Recommendation::Undecided, _) => {
             "No policy is recommended: the measurements behind the twin do not decide."
@@ -392,10 +402,12 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
                 .to_owned()
         }
         Finding::OnlyPolicy { policy, discard } => {
-            format!(
-                "only '{}' was tried, so there is nothing to compare it with",
-                title(policy, *discard)
-            )
+            let title = title(policy, *discard);
+            if *policy == policy::NONE {
+                format!("only '{title}' was tried, so there is nothing to compare it with")
+            } else {
+                format!("no other policy that trims was tried, so '{title}' cannot be compared")
+            }
         }
         Finding::Latency(latency) => {
             format!(
@@ -581,10 +593,12 @@ fn latency_doubt(doubt: Option<LatencyDoubt>) -> &'static str {
 pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
     let line = match verdict.rule {
         Rule::MostWrites { limit_seconds } => {
-            format!(
-                "highest write rate with stalls up to {}; within 5 %, least wear",
-                seconds(limit_seconds)
-            )
+            let limit = seconds(limit_seconds);
+            if limit_seconds > STALL_SECONDS {
+                format!("most writes, stalls up to {limit} (2× shortest); within 5 %, least wear")
+            } else {
+                format!("highest write rate with stalls up to {limit}; within 5 %, least wear")
+            }
         }
         Rule::GainsNothing => {
             "no policy has 5 % more 4K writes or 5 % less wear than no trimming".to_owned()

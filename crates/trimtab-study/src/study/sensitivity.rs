@@ -67,15 +67,18 @@ pub struct Sensitivity {
 }
 
 impl SensitivityRow {
-    /// Values that lead to another recommendation than `recommended`.
-    pub fn changing(&self, recommended: Recommendation) -> impl Iterator<Item = &AssumptionResult> {
-        self.tried.iter().filter(move |tried| tried.recommended != recommended)
+    /// Values that lead to another recommendation than `unchanged`, that with nothing varied.
+    pub fn changing(
+        &self,
+        unchanged: Option<Recommendation>,
+    ) -> impl Iterator<Item = &AssumptionResult> {
+        self.tried.iter().filter(move |tried| Some(tried.recommended) != unchanged)
     }
 }
 
 impl Sensitivity {
-    /// Assumptions on which `recommended`, the study's own recommendation, depends.
-    pub fn decisive(&self, recommended: Recommendation) -> Vec<&SensitivityRow> {
-        self.rows.iter().filter(|row| row.changing(recommended).next().is_some()).collect()
+    /// Assumptions on which the recommendation depends.
+    pub fn decisive(&self) -> Vec<&SensitivityRow> {
+        self.rows.iter().filter(|row| row.changing(self.recommended).next().is_some()).collect()
     }
 }

@@ -52,9 +52,9 @@ pub enum Confidence {
     Assumptions {
         /// Number of varied assumptions.
         varied: usize,
-        /// Those that change the recommendation.
+        /// Those that change the recommendation of the small studies that vary them.
         decisive: Vec<Assumption>,
-        /// Recommendation of the small study with unchanged assumptions, if it differs.
+        /// That recommendation with nothing varied, if it is not the study's.
         otherwise: Option<Recommendation>,
     },
 }
@@ -222,11 +222,7 @@ fn confidence(comparison: &Comparison<'_>, recommendation: Recommendation) -> Co
         (_, _, None) => Confidence::NotVaried,
         (_, _, Some(sensitivity)) => Confidence::Assumptions {
             varied: sensitivity.rows.len(),
-            decisive: sensitivity
-                .decisive(recommendation)
-                .iter()
-                .map(|row| row.assumption)
-                .collect(),
+            decisive: sensitivity.decisive().iter().map(|row| row.assumption).collect(),
             otherwise: sensitivity.recommended.filter(|other| *other != recommendation),
         },
     }

@@ -486,7 +486,7 @@ fn answers_ten_questions(screen: &str, columns: usize) {
         "4K writes",
         "stall, ms",
         "MODELLED",
-        "no other assumptions were tested",
+        "other assumptions were not tested",
         "First trimtab doctor",
     ];
     let commands = ["--dry-run", "Undo trimtab apply --undo", "Report "];
