@@ -2,7 +2,9 @@
 
 import contextlib
 import copy
+import glob
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -440,6 +442,46 @@ class Engines(unittest.TestCase):
         self.assertEqual(set(here.column("outcome")), {"finished"})
         for name in here.column_names:
             self.assertEqual(here.column(name), table.column(name), name)
+
+    def test_dask_learns_many_drives_as_the_guide_says(self):
+        """Oracle: the same command without Dask writes the same twin."""
+        try:
+            import pandas
+            from distributed import LocalCluster
+        except ImportError:
+            skip(self, "distributed or pandas is not installed")
+        if not BINARY:
+            skip(self, "TRIMTAB does not name the program")
+        guide = (ROOT / "docs/howto/logs.md").read_text()
+        [_, code] = guide.split("On a cluster with Dask:\n\n")
+        lines = itertools.takewhile(lambda line: line.startswith("    "), code.splitlines())
+        code = "\n".join(line[4:] for line in lines)
+        here, path = os.getcwd(), os.environ["PATH"]
+        with tempfile.TemporaryDirectory() as directory:
+            # Workers find the program and the logs as on a cluster with a shared directory.
+            os.chdir(directory)
+            os.environ["PATH"] = f"{pathlib.Path(BINARY).resolve().parent}:{path}"
+            try:
+                sheet = ["drive", "from-datasheet", "pm9a3", "--capacity", "1GiB", "--sequential-write", "500", "--draws", "0"]
+                pathlib.Path("pm9a3.toml").write_bytes(subprocess.run([BINARY, *sheet], check=True, capture_output=True).stdout)
+                pathlib.Path("logs").mkdir()
+                for rate in (100, 120):
+                    columns = {"time_s": range(1, 61), "host_write_bytes": [rate * 1_000_000] * 60}
+                    pandas.DataFrame(columns).to_parquet(f"logs/{rate}.parquet")
+                with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1") as cluster:
+                    names = {"__name__": "__main__"}
+                    exec(code.replace('"scheduler:8786"', repr(cluster.scheduler_address)), names)
+                    names["Client"].current().close()
+                documents = [json.loads(text) for text in names["twins"]]
+                self.assertEqual([one["schema"] for one in documents], ["trimtab.twin-from-log"] * 2)
+                learn = ["drive", "learn", "drive:./pm9a3.toml", "--from", "logs/120.parquet", "--pattern", "uniform", "--state", "overwritten"]
+                subprocess.run([BINARY, *learn, "--output", "alone.toml"], check=True, capture_output=True)
+                [alone, one, other] = [pathlib.Path(f"{name}.toml").read_text() for name in ("alone", "logs/120.parquet", "logs/100.parquet")]
+                self.assertEqual(alone, one)
+                self.assertNotEqual(one, other)
+            finally:
+                os.chdir(here)
+                os.environ["PATH"] = path
 
     def test_ray_gives_same_table(self):
         try:
