@@ -179,6 +179,8 @@ soak: test-packages msrv fuzz-check
 	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_BUDGET=full TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-study --lib learn::tests::recovery -- --nocapture
 	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_ITSELF=1 TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-study --lib learn::tests::recovery -- --nocapture
 	TRIMTAB_LOG_DRIVES=20 $(CARGO) test -p trimtab --lib twin::logs -- --nocapture
+	$(CARGO) build -q -p trimtab --release
+	python3 crates/trimtab/tests/it/pts_fio_rounds.py $(TARGET_DIR)/release/trimtab
 	TRIMTAB_STUDIES=full $(CARGO) test -p trimtab --release --test it study_drives
 	TRIMTAB_SOAK=$(SOAK_CUTS) $(CARGO) test -p trimtab --release --test it -- power_cuts hostile --nocapture
 	TRIMTAB_SOAK_TRIES=$(SOAK_TRIES) TRIMTAB_SOAK_KILLS=$(SOAK_KILLS) $(CARGO) test -p trimtab --release --test it soak:: -- --nocapture
