@@ -237,6 +237,17 @@ impl SsdLayout {
         Bytes(slots / u64::from(self.unit_slots) * self.unit_bytes)
     }
 
+    /// Incompressible bytes that the host writes from one run of garbage collection to the
+    /// next, in steady state.
+    #[must_use]
+    pub fn cycle_bytes(&self, flash: &Flash) -> Bytes {
+        // Groups of dies are written in turn, so their superblocks fill together.
+        let gc = &flash.ftl.gc;
+        let superblocks = self.groups.max(gc.free_high + 1 - gc.free_low);
+        let slots = u64::from(superblocks) * u64::from(self.superblock_slots);
+        Bytes(slots / u64::from(self.unit_slots) * self.unit_bytes)
+    }
+
     /// T: uncompressed mapping units in the raw capacity.
     #[must_use]
     pub const fn raw_units(&self) -> u64 {

@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use std::process::ExitCode;
 use trimtab_drive::model;
 use trimtab_drive::spec::DriveSpec;
+use trimtab_drive::spec::layout::SsdLayout;
 use trimtab_drive::units::{Bytes, Nanos, three_digits};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::memory;
@@ -241,6 +242,9 @@ pub fn run(request: &BenchLoadArgs, context: &Context) -> anyhow::Result<ExitCod
     let (jobs, outcome, max) = target.measure(settings, &mut watch)?;
     let (mut run, end) = job_target::close(target.blocks, header, outcome, &jobs);
     describe(&mut run, settings, max);
+    let spec = target.drive.as_ref().map(|drive| &drive.spec);
+    let short = spec.and_then(|spec| short_steps(&run, settings, max, spec));
+    run.warnings.extend(short);
     finish::conclude_as(context, &run, end, first_screen)
 }
 
@@ -263,6 +267,31 @@ fn rate_of(job: &str, metrics: &[Metric]) -> f64 {
         name.ends_with(jobs::RATE) && name.split_once('.').is_some_and(|(first, _)| first == job)
     };
     metrics.iter().filter(|figure| of_job(&figure.name)).map(|figure| figure.samples[0]).sum()
+}
+
+/// A warning if a step is shorter than the collection cycle of the modelled drive of `spec`:
+/// its latency then depends on the part of the cycle that it meets.
+fn short_steps(run: &Run, settings: &LoadSettings, max: f64, spec: &DriveSpec) -> Option<Warning> {
+    let lowest = *settings.percents.first()?;
+    let collects = |(name, count): &(String, u64)| name == "gc_superblocks" && *count > 0;
+    let flash = spec.flash().filter(|_| run.complete && run.counters.iter().any(collects))?;
+    let cycle = SsdLayout::new(spec, flash).ok()?.cycle_bytes(flash).as_f64();
+    let share = f64::from(lowest) * f64::from(100 - settings.read_percent) / 1e4;
+    // The first quarter of a step is not recorded.
+    let seconds = cycle / (max * share * f64::from(settings.block)) / 0.75;
+    let enough = seconds.ceil() as u64;
+    if settings.read_percent == 100 || seconds * 1e9 <= settings.time.as_f64() {
+        return None;
+    }
+    let text = format!(
+        "the step at {lowest} % writes less than the {} from one garbage collection to the next, \
+         so its latency depends on where the step falls; set --time {enough}s or more, or higher \
+         --steps",
+        Bytes(cycle as u64)
+    );
+    let facts = vec![Field::new("enough-seconds", enough.to_string())];
+    let code = "load.short-steps".to_owned();
+    Some(Warning { code, severity: Severity::Caution, facts, text })
 }
 
 /// Adds offered rates and the knee: of writes if there are any, else of reads.

@@ -150,24 +150,33 @@ fn steps_that_do_not_ascend_are_refused() {
         .stderr(contains("at least 10ms"));
 }
 
+/// `small.toml`: a shipped drive with these changes, in a directory.
+fn small_drive(name: &str, changes: &[(&str, &str)]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let shown = trimtab().args(["drive", "show", name, "--toml"]).output().unwrap();
+    let mut file = String::from_utf8(shown.stdout).unwrap();
+    for (from, to) in changes {
+        assert!(file.contains(from), "{from}");
+        file = file.replace(from, to);
+    }
+    fs::write(directory.path().join("small.toml"), file).unwrap();
+    directory
+}
+
 /// A drive with an SLC cache, scaled down to a 128th. Past the cache, the rate is a small
 /// part of the first closed loop's.
 /// Oracle: the achieved rates of both closed loops.
 #[test]
 fn target_that_slows_down_has_no_knee() {
-    let directory = tempfile::tempdir().unwrap();
-    let shown = trimtab().args(["drive", "show", "nvme-tlc-500gb", "--toml"]).output().unwrap();
-    let mut file = String::from_utf8(shown.stdout).unwrap();
-    for (from, to) in [
-        ("500_107_862_016", "3_906_994_176"),
-        ("pages_per_block = 512", "pages_per_block = 4"),
-        ("4_000_000_000", "31_250_000"),
-        ("80_000_000_000", "625_000_000"),
-    ] {
-        assert!(file.contains(from), "{from}");
-        file = file.replace(from, to);
-    }
-    fs::write(directory.path().join("small.toml"), file).unwrap();
+    let directory = small_drive(
+        "nvme-tlc-500gb",
+        &[
+            ("500_107_862_016", "3_906_994_176"),
+            ("pages_per_block = 512", "pages_per_block = 4"),
+            ("4_000_000_000", "31_250_000"),
+            ("80_000_000_000", "625_000_000"),
+        ],
+    );
     let load = |more: &[&str]| {
         let mut command = trimtab();
         command.current_dir(directory.path()).args(["bench", "load", "drive:./small.toml"]);
@@ -203,4 +212,39 @@ fn load_without_a_knee_names_higher_steps() {
     command.args(["bench", "load", "drive:ocz-vertex-le-100gb", "--time", "200ms"]);
     let advice = "try --steps 10,20,30,40";
     command.args(["--steps", "10,20"]).assert().success().stdout(contains(advice));
+}
+
+/// Oracle: superblocks of 16 dies, two planes and 16 pages of 8 KiB hold 4.19 MB. One is
+/// collected at a time, so a step of 10 % must record that much.
+#[test]
+fn steps_shorter_than_a_collection_cycle_name_the_time_needed() {
+    let changes = [
+        ("128_035_676_160", "2_000_000_000"),
+        ("pages_per_block = 256", "pages_per_block = 16"),
+        ("blocks_per_plane = 2048", "blocks_per_plane = 512"),
+    ];
+    let directory = small_drive("crucial-m4-128gb", &changes);
+    let load = |more: &[&str]| -> Value {
+        let mut command = trimtab();
+        command.current_dir(directory.path()).args(["bench", "load", "drive:./small.toml"]);
+        let output = command.args(["--steps", "10,50", "--json"]).args(more).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let warning = |run: &Value| {
+        let all = run["warnings"].as_array().unwrap();
+        all.iter().find(|one| one["code"] == "load.short-steps").cloned()
+    };
+    let short = load(&["--precondition", "steady", "--time", "1s"]);
+    let found = warning(&short).unwrap_or_else(|| panic!("{short}"));
+    let enough = found["facts"]["enough-seconds"].as_str().unwrap().parse::<f64>().unwrap();
+    let figures = short["metrics"].as_array().unwrap();
+    let rate = figures.iter().find(|one| one["name"] == "load-10.offered").unwrap();
+    let superblock = f64::from(16 * 2 * 16 * 8192);
+    let expected = superblock / 4096.0 / rate["samples"][0].as_f64().unwrap() / 0.75;
+    assert!((expected..expected + 1.0).contains(&enough), "{found}: {expected}");
+    let long = ["--precondition", "steady", "--time", &format!("{enough}s")];
+    // Neither reads nor a drive that was filled once and hardly written since collect.
+    for quiet in [&long[..], &["--precondition", "steady", "--reads", "100"], &["--time", "20ms"]] {
+        assert!(warning(&load(quiet)).is_none(), "{quiet:?}");
+    }
 }
