@@ -77,6 +77,25 @@ const NOT_USED: [&str; 26] = [
     "unlink",
 ];
 
+/// Engines that read and write blocks of a file or device. Others truncate, create or send.
+const ENGINES: [&str; 15] = [
+    "io_uring",
+    "io_uring_cmd",
+    "libaio",
+    "libblkio",
+    "mmap",
+    "null",
+    "posixaio",
+    "psync",
+    "pvsync",
+    "pvsync2",
+    "sg",
+    "splice",
+    "sync",
+    "vsync",
+    "xnvme",
+];
+
 /// Largest number of clones of a job, and of jobs in a file.
 const JOBS_MAX: u64 = 1000;
 
@@ -173,7 +192,9 @@ impl JobFile {
                 if !not_used.iter().any(|known| known == key) {
                     not_used.push(key.to_owned());
                 }
-                continue;
+                if key != "ioengine" {
+                    continue;
+                }
             }
             if let Err(text) = draft.set(line, key, value) {
                 return wrong(format!("{}: {text}", key.escape_debug()));
@@ -280,6 +301,13 @@ impl JobDraft {
             "randseed" => job.seed = Some(number(given()?, 0, u64::MAX)?),
             "stonewall" | "wait_for_previous" => job.waits = flag(value)?,
             "thinktime" => job.pause = time(given()?, Nanos::from_micros(1))?,
+            "ioengine" => {
+                let engine = given()?;
+                if !ENGINES.contains(&engine) {
+                    let advice = format!("write one of {}", ENGINES.join(", "));
+                    return Err(unknown(engine, &advice));
+                }
+            }
             "numjobs" => job.clones = number(given()?, 1, JOBS_MAX)? as u32,
             _ => {
                 return Err(format!(

@@ -210,6 +210,10 @@ fn unsupported_text_is_refused_with_line_and_advice() {
             "[a]\niodeph=4\n",
             "line 2: iodeph: this key is not supported; remove it (did you mean 'iodepth'?)",
         ),
+        (
+            "[a]\nioengine=ftruncate\n",
+            "line 2: ioengine: 'ftruncate' is not supported; write one of io_uring,",
+        ),
         ("[a]\nrw=randrw:8\n", "line 2: rw: 'randrw:8' is not supported; write one of read, write"),
         ("[a]\nbs=4k,8k\n", "line 2: bs: '4k,8k' is not supported; write one size"),
         ("[a]\nbs\n", "line 2: bs: it needs a value; write bs=VALUE"),
@@ -282,7 +286,8 @@ fn key() -> impl Strategy<Value = String> {
         "(runtime|ramp_time|thinktime)=[0-9]{1,4}(us|ms|s|m)?",
         "(norandommap|time_based|stonewall|zero_buffers)(=[01])?",
         "random_distribution=(random|zipf|pareto|zipf:[0-9]\\.[0-9]|pareto:0\\.[0-9]|zoned:(50/20:50/80|100/100))",
-        "(ioengine|direct|filename)=[a-z0-9/]{1,8}",
+        "(direct|filename)=[a-z0-9/]{1,8}",
+        "ioengine=(libaio|psync|rbd)",
         "\\[(global|[a-z]{1,3})\\]",
         "\\PC{0,12}",
     ]
