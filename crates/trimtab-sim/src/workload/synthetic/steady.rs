@@ -427,6 +427,7 @@ mod tests {
     use trimtab_drive::model;
     use trimtab_drive::shipped;
     use trimtab_drive::spec::Medium;
+    use trimtab_drive::spec::file::parse;
     use trimtab_drive::ssd::Ssd;
 
     const HOT_COLD: Pattern = Pattern::HotCold { space: 0.2, ops: 0.8 };
@@ -512,17 +513,21 @@ mod tests {
     #[ignore = "writes every shipped SSD many times"]
     fn every_preconditioned_shipped_drive_is_steady() {
         let (mut wrong, mut compared) = (Vec::new(), 0);
-        for drive in shipped::drives() {
-            let random = drive.spec.flash().is_some_and(|f| f.ftl.victim == VictimPolicy::Random);
-            if !random && Collection::of(&drive.spec, DataClass::Random).is_ok() {
-                let spec = small(drive.spec);
-                for pattern in [Pattern::Uniform, HOT_COLD, ZIPF] {
+        for drive in shipped::files().map(|text| parse(text).unwrap()) {
+            if drive.spec.flash().is_none() {
+                continue;
+            }
+            let spec = small(drive.spec);
+            let Ok(collection) = Collection::of(&spec, DataClass::Random) else { continue };
+            for pattern in [Pattern::Uniform, HOT_COLD, ZIPF] {
+                let given = settings(&spec, pattern, 1.0);
+                if Preconditioning::new(given, Bytes::ZERO, &collection, 1).is_ok() {
                     compare(&spec, pattern, &mut wrong);
                     compared += 1;
                 }
             }
         }
-        assert!(compared >= 33 && wrong.is_empty(), "{compared}: {wrong:#?}");
+        assert!(compared >= 57 && wrong.is_empty(), "{compared}: {wrong:#?}");
     }
 
     #[test]
