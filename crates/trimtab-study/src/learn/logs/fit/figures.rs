@@ -243,10 +243,9 @@ mod tests {
     use crate::learn::logs::load::Pattern;
     use crate::learn::logs::series::Row;
 
-    /// A log of 1.3 drive writes of 100 GB: the WAF is 1.04 up to 0.2 drive writes and then
-    /// 2.08, the rate 1000 MB/s up to 1.0 and then 400.
-    #[test]
-    fn early_waf_ends_where_it_rises_and_short_log_is_not_steady() {
+    /// The figures of a log of 100 GB and its notes: rows of 1 GB, 100 at 1000 MB/s and
+    /// then `slow` at 400. The WAF is 1.04 in the first 20, then 2.08.
+    fn of_log(slow: u32, offered: Option<f64>) -> (Vec<LogFigure>, Vec<String>) {
         let mut time_s = 0.0;
         let row = |nth: u32| {
             time_s += if nth <= 100 { 1.0 } else { 2.5 };
@@ -259,7 +258,7 @@ mod tests {
                 nand_read: None,
             }
         };
-        let rows: Vec<Row> = (1..=130).map(row).collect();
+        let rows: Vec<Row> = (1..=100 + slow).map(row).collect();
         let run = Run {
             pattern: Pattern::Uniform,
             scattered: true,
@@ -269,9 +268,15 @@ mod tests {
             depth: 32,
             request_units: 1,
         };
-        let statement = Statement { run, offered: None };
         let mut notes = Vec::new();
+        let statement = Statement { run, offered };
         let found = figures(&LogSeries::of_rows(&rows), &statement, 100e9, None, &mut notes);
+        (found, notes)
+    }
+
+    #[test]
+    fn early_waf_ends_where_it_rises_and_short_log_is_not_steady() {
+        let (found, notes) = of_log(30, None);
         let value = |kind| found.iter().find(|one| one.kind == kind).map(|one| one.measured);
         let floor = value(FigureKind::Floor).unwrap();
         assert!((floor - 1.04).abs() < 1e-6, "{floor}");
@@ -282,5 +287,26 @@ mod tests {
             notes.iter().any(|note| note.contains("0.30 drive writes after the cliff: not steady")),
             "{notes:?}"
         );
+    }
+
+    /// A clock of 2.4 ticks per ns where there are 2.206 shows 1.088 times the rate (SSD-iq
+    /// on AWS).
+    #[test]
+    fn rate_above_the_offered_one_shows_a_wrong_clock() {
+        let offered = 1e9 / 1.088;
+        let (found, notes) = of_log(300, Some(offered));
+        let notes = notes.join("\n");
+        assert!(
+            notes.contains("1.088 times the offered rate") && notes.contains("a clock is wrong")
+        );
+        // The fresh rate is that of the load. The steady rate is the drive's, as logged.
+        let rates: Vec<(FigureKind, f64)> = found
+            .iter()
+            .filter(|one| [FigureKind::Fresh, FigureKind::Steady].contains(&one.kind))
+            .map(|one| (one.kind, one.measured.round()))
+            .collect();
+        assert_eq!(rates, [(FigureKind::Steady, 400.0)]);
+        let (_, notes) = of_log(300, Some(1e9));
+        assert!(!notes.join("\n").contains("a clock is wrong"), "{notes:?}");
     }
 }
