@@ -179,19 +179,6 @@ struct Pass {
     request_seconds: f64,
 }
 
-impl Pass {
-    /// Mean length of a command.
-    fn command_bytes(&self) -> f64 {
-        self.sent_bytes as f64 / self.sent_commands.max(1) as f64
-    }
-
-    /// TRIM of one extent. For one shorter than the mean command, that of the command, an
-    /// upper bound: a command takes no longer than a longer one.
-    fn seconds(&self, bytes: u64) -> f64 {
-        self.request_seconds * self.command_bytes().max(bytes as f64) / self.sent_bytes as f64
-    }
-}
-
 impl TrimCost {
     /// TRIM of one extent of mapped data, as in docs/method/ssd.md.
     fn seconds(&self, bytes: u64) -> f64 {
@@ -400,49 +387,53 @@ impl Evidence {
         }
     }
 
-    /// Applies `figure` to the seconds that TRIM of an extent takes by its length: one
-    /// value for each pass or specification.
-    fn each<T>(&self, figure: impl Fn(&dyn Fn(u64) -> f64) -> T) -> Vec<T> {
-        let of_pass = |pass: &Pass| figure(&|bytes| pass.seconds(bytes));
-        let of_cost = |cost: &TrimCost| figure(&|bytes| cost.seconds(bytes));
-        let passes = self.passes.iter().map(of_pass);
-        passes.chain(self.costs.iter().map(of_cost)).collect()
+    /// Mean length of a command of the passes.
+    fn command_bytes(&self) -> f64 {
+        let sum = |of: fn(&Pass) -> u64| self.passes.iter().map(of).sum::<u64>() as f64;
+        sum(|pass| pass.sent_bytes) / sum(|pass| pass.sent_commands).max(1.0)
     }
 
     /// Seconds of TRIM of an extent: by the drive's own specification, with the interval of
-    /// all; or the mean of the passes with its interval (95 %). `None` if nothing is
-    /// measured.
+    /// all; or by the sums over the passes, with their interval (docs/howto/fleet.md).
+    /// `None` if nothing is measured.
     fn seconds(&self, bytes: u64) -> Option<Figure> {
-        let all = self.each(|seconds| seconds(bytes));
-        let first = *all.first()?;
         if self.passes.is_empty() {
-            return Some(Figure(first, span(&all)));
+            let all: Vec<_> = self.costs.iter().map(|cost| cost.seconds(bytes)).collect();
+            return Some(Figure(*all.first()?, span(&all)));
         }
-        let n = all.len() as f64;
-        let mean = all.iter().sum::<f64>() / n;
-        let variance = all.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        let sum = |of: &dyn Fn(&Pass) -> f64| self.passes.iter().map(of).sum::<f64>();
+        let (n, took) = (self.passes.len() as f64, sum(&|pass| pass.request_seconds));
+        let byte_s = took / sum(&|pass| pass.sent_bytes as f64);
+        let error = |pass: &Pass| pass.request_seconds - byte_s * pass.sent_bytes as f64;
+        let squares = sum(&|pass| error(pass).powi(2));
         // On a log scale, so that both ends are positive.
-        let half = || (t_quantile(0.975, n - 1.0) * (variance / n).sqrt() / mean).exp();
-        let interval = (all.len() > 1).then(half).map(|factor| [mean / factor, mean * factor]);
-        Some(Figure(mean, interval))
+        let half = || t_quantile(0.975, n - 1.0) * (squares * n / (n - 1.0)).sqrt() / took;
+        let factor = if n > 1.0 { half().exp() } else { 1.0 };
+        let (mean, bytes) = (self.command_bytes(), bytes as f64);
+        let most = byte_s * mean.max(bytes);
+        Some(Figure(most, Some([byte_s * mean.min(bytes) / factor, most * factor])))
     }
 
-    /// The time of such an extent is an upper bound: the commands measured were longer.
-    fn is_bound(&self, bytes: u64) -> bool {
-        self.passes.iter().any(|pass| pass.command_bytes() > bytes as f64)
+    /// Least and most seconds of TRIM of an extent to decide by: the interval of the
+    /// passes, or the drive's own specification.
+    fn bounds(&self, bytes: u64) -> Option<[f64; 2]> {
+        let Figure(s, ends) = self.seconds(bytes)?;
+        Some(ends.filter(|_| !self.passes.is_empty()).unwrap_or([s, s]))
     }
 
-    /// The longest power of two from 1 MiB to `most` whose TRIM takes at most `wait_s`: in
-    /// every pass, or by the drive's own specification.
+    /// The longest power of two from 1 MiB to `most` whose TRIM takes at most `wait_s`.
     fn longest(&self, most: u64, wait_s: f64) -> Option<Figure> {
-        let fits = |seconds: &dyn Fn(u64) -> f64| {
+        let fits = |seconds: &dyn Fn(u64) -> Option<f64>| {
             let mut lengths = std::iter::successors(Some(most), |length| Some(length / 2))
                 .take_while(|length| *length >= MIB);
-            lengths.find(|length| seconds(*length) <= wait_s).unwrap_or(0) as f64
+            lengths.find(|length| seconds(*length).is_some_and(|s| s <= wait_s)).unwrap_or(0) as f64
         };
-        let all = self.each(fits);
-        let of_passes = all.iter().copied().fold(f64::INFINITY, f64::min);
-        let value = if self.passes.is_empty() { *all.first()? } else { of_passes };
+        let all: Vec<_> = if self.passes.is_empty() {
+            self.costs.iter().map(|cost| fits(&|bytes| Some(cost.seconds(bytes)))).collect()
+        } else {
+            [1, 0].map(|end| fits(&|bytes| Some(self.bounds(bytes)?[end]))).to_vec()
+        };
+        let value = *all.first()?;
         (value > 0.0).then(|| Figure(value, span(&all)))
     }
 
@@ -471,8 +462,7 @@ impl Evidence {
             Value::Number(Figure(_, Some([low, high])), _)
                 if !self.passes.is_empty() && high > low * INTERVAL_MAX =>
             {
-                let why = "the trims disagree; run trimtab trim again on an idle drive";
-                Setting::new(name, Value::Unknown, why.to_owned())
+                Setting::new(name, Value::Unknown, format!("not known: {why}"))
             }
             value => Setting::new(name, value, why),
         }
@@ -480,8 +470,15 @@ impl Evidence {
 
     /// Seconds of TRIM of an extent, in words.
     fn takes(&self, bytes: u64) -> Option<String> {
-        let most = if self.is_bound(bytes) { "at most " } else { "" };
-        self.seconds(bytes).map(|Figure(s, _)| format!("{most}{}", Nanos((s * 1e9) as u64)))
+        let shown = |seconds: f64| Nanos((seconds * 1e9) as u64);
+        let Figure(s, ends) = self.seconds(bytes)?;
+        Some(match ends.filter(|_| !self.passes.is_empty()) {
+            Some([least, most]) => {
+                let length = grouped(self.command_bytes() as u64);
+                format!("{} to {} (trims of {length} B a command)", shown(least), shown(most))
+            }
+            None => shown(s).to_string(),
+        })
     }
 
     fn of_extent(&self, bytes: u64) -> String {
@@ -490,6 +487,12 @@ impl Evidence {
             || "not measured".to_owned(),
             |time| format!("{assumed}TRIM of {} B takes {time}", grouped(bytes)),
         )
+    }
+
+    /// The reason if TRIM of an extent may take the accepted time or longer.
+    fn undecided(&self, bytes: u64, wait_s: f64) -> String {
+        let (why, wait) = (self.of_extent(bytes), Nanos((wait_s * 1e9) as u64));
+        if self.passes.is_empty() { why } else { format!("not known: {why}; --wait is {wait}") }
     }
 
     fn rate(&self, extent: u64, share: f64) -> (Value, String) {
@@ -513,11 +516,11 @@ impl Evidence {
             return (Value::Number(longest, "B"), why);
         }
         let why = match self.takes(default) {
-            Some(time) if !self.is_bound(MIB) => {
+            Some(time) if self.bounds(MIB).is_some_and(|ends| ends[0] > wait_s) => {
                 let default = default / MIB;
                 format!("{}: too long; default {default} MiB: {time}", self.of_extent(MIB))
             }
-            _ => self.of_extent(MIB),
+            _ => self.undecided(MIB, wait_s),
         };
         (Value::Unknown, why)
     }
@@ -544,12 +547,11 @@ impl Evidence {
             _ => None,
         });
         let extent = settable.unwrap_or(program.extent);
-        let value = match self.seconds(extent) {
-            Some(Figure(s, _)) if s <= wait_s => Value::Fixed(on),
-            Some(_) if !self.is_bound(extent) => Value::Fixed(off),
-            _ => Value::Unknown,
-        };
-        (value, self.of_extent(extent))
+        match self.bounds(extent) {
+            Some([_, most]) if most <= wait_s => (Value::Fixed(on), self.of_extent(extent)),
+            Some([least, _]) if least > wait_s => (Value::Fixed(off), self.of_extent(extent)),
+            _ => (Value::Unknown, self.undecided(extent, wait_s)),
+        }
     }
 }
 
@@ -574,4 +576,98 @@ fn passes(mount_point: &std::path::Path, context: &Context) -> anyhow::Result<Ve
         .filter(|pass| pass.id.is_some())
     };
     Ok(events.into_iter().filter_map(pass).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Trims of commands of these lengths, 100 each, on a drive that takes 2 ms for a
+    /// command and 1 ms for 64 MiB.
+    fn trims(lengths: &[u64]) -> Evidence {
+        let pass = |length: &u64| Pass {
+            id: None,
+            unix_ms: 0,
+            sent_bytes: 100 * length,
+            sent_commands: 100,
+            request_seconds: 100.0 * true_seconds(*length),
+        };
+        Evidence {
+            kind: "passes",
+            text: String::new(),
+            is_assumed: false,
+            discards_online: None,
+            link_bytes_per_s: None,
+            takes_trim: true,
+            granularity_bytes: 4096,
+            costs: Vec::new(),
+            passes: lengths.iter().map(pass).collect(),
+            measure: None,
+        }
+    }
+
+    fn true_seconds(length: u64) -> f64 {
+        0.002 + 0.001 * length as f64 / (64 * MIB) as f64
+    }
+
+    #[test]
+    fn bounds_by_trims_contain_the_cost_of_every_extent() {
+        for lengths in [&[MIB][..], &[1 << 30], &[MIB, 16 * MIB], &[4096 * MIB, MIB, 64 * MIB]] {
+            let evidence = trims(lengths);
+            for power in 12..=31 {
+                let [least, most] = evidence.bounds(1 << power).unwrap();
+                let truth = true_seconds(1 << power);
+                assert!(least <= truth * 1.001 && truth <= most * 1.001, "{lengths:?} {power}");
+            }
+        }
+    }
+
+    #[test]
+    fn trims_of_other_lengths_decide_only_what_they_bound() {
+        let decision = |length: u64, program: usize, name: &str, wait_ns: u64| {
+            let limits = Limits { share_percent: 5.0, wait_ns };
+            let settings = trims(&[length]).settings(&PROGRAMS[program].1, limits);
+            let setting = settings.into_iter().find(|one| one.name == name).unwrap();
+            (setting.value.map(|value| value.to_string()), setting.why)
+        };
+        let ceph =
+            |length: u64, ms: u64| decision(length, 2, "bdev_enable_discard", ms * 1_000_000);
+        // 4 MiB take 2.0625 ms. By commands of 64 KiB, up to 64 times 2 ms; by commands of
+        // 4 GiB, up to their 66 ms, and at least a thousandth.
+        for (length, wait_ms, expected) in [
+            (64 << 10, 10, None),
+            (64 << 10, 200, Some("\"true\"")),
+            (64 << 10, 1, Some("\"false\"")),
+            (4 << 30, 10, None),
+            (4 << 30, 67, Some("\"true\"")),
+            (4 * MIB, 2, Some("\"false\"")),
+        ] {
+            let (value, why) = ceph(length, wait_ms);
+            assert_eq!(value.as_deref(), expected, "{length} {wait_ms}: {why}");
+        }
+        let (value, why) = decision(64 << 10, 0, "rate_bytes_per_sec", 10_000_000);
+        assert!(value.is_none() && why.starts_with("not known: TRIM of 67,108,864 B"), "{why}");
+        let (value, why) = decision(4 << 30, 4, "queue/discard_max_bytes", 10_000_000);
+        assert_eq!(value, None);
+        assert_eq!(
+            why,
+            "not known: TRIM of 1,048,576 B takes 16.1 µs to 66.0 ms (trims of 4,294,967,296 B a \
+                command); --wait is 10.0 ms"
+        );
+    }
+
+    #[test]
+    fn trims_of_one_length_are_pooled_by_sums() {
+        let mut evidence = trims(&[64 * MIB; 3]);
+        // 100, 100 and 400 commands: 0.3, 0.6 and 1.2 s, which is 3.5 ms for a command.
+        (evidence.passes[2].sent_bytes, evidence.passes[2].sent_commands) = (25_600 * MIB, 400);
+        (evidence.passes[1].request_seconds, evidence.passes[2].request_seconds) = (0.6, 1.2);
+        let Figure(s, _) = evidence.seconds(64 * MIB).unwrap();
+        assert!((s - 0.0035).abs() < 1e-9, "{s}");
+        // Errors of -0.05, 0.25 and -0.2 s: their root mean square over 2.1 s, times 4.3027.
+        let half = 4.302_652_73 * (0.105_f64 * 1.5).sqrt() / 2.1;
+        let [least, most] = evidence.bounds(64 * MIB).unwrap();
+        assert!((most - 0.0035 * half.exp()).abs() < 1e-8, "{most}");
+        assert!((least - 0.0035 / half.exp()).abs() < 1e-8, "{least}");
+    }
 }

@@ -22,7 +22,7 @@ Examples:
 
 Uses the trims of this filesystem in the history, or else a twin of the drive, or else only the limits of the kernel: then a value that
 needs a measurement is missing, and the command that measures is named. A rate keeps the drive busy with TRIM for the accepted share of
-time. The interval is that of the mean over all trims (95 %), or spans all specifications that explain the drive equally well.
+time. The interval holds the bounds by all trims (95 %), or spans all specifications that explain the drive equally well.
 Changes nothing.";
 
 /// Arguments of `trimtab advise`.
