@@ -36,6 +36,7 @@ use task::{DIAGNOSE_EVERY, Task, TaskContext, say};
 use trimtab_drive::discards::Amount;
 use trimtab_linux::host::mountinfo::{DevNumber, Mount};
 use trimtab_linux::host::root::Root;
+use trimtab_linux::output::ClosedPipeGuard;
 use trimtab_linux::session::directories::run_directory;
 use trimtab_linux::sys::beneath::Dir;
 use trimtab_linux::sys::mount_check::MountCheck;
@@ -135,6 +136,7 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
         ended: UnixStream::pair().context("cannot make a pair of sockets")?,
     };
     let _only_one = only_one()?;
+    let _log_may_close = ClosedPipeGuard::new();
     match daemon.common.history.check() {
         Ok(set_aside) => set_aside.iter().for_each(|set_aside| say(set_aside)),
         Err(error) => say(&format!("{error:#}")),

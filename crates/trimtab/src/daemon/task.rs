@@ -7,6 +7,7 @@ use super::metrics::{Figures, MountVerdict};
 use super::state::{FilesystemState, StateFile};
 use crate::history::{History, PassEnd, TrimPass};
 use anyhow::Context as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -98,11 +99,13 @@ pub struct Task {
 /// journal, the line has it.
 pub fn say(text: &str) {
     let text = trimtab_linux::output::plain_line(text);
-    if to_journal() {
-        anstream::eprintln!("{text}");
+    let mut log = anstream::stderr().lock();
+    // A log without a reader stops no trims.
+    let _ = if to_journal() {
+        writeln!(log, "{text}")
     } else {
-        anstream::eprintln!("{} {text}", chrono::Utc::now().format("%Y-%m-%dT%H:%M:%SZ"));
-    }
+        writeln!(log, "{} {text}", chrono::Utc::now().format("%Y-%m-%dT%H:%M:%SZ"))
+    };
 }
 
 /// True if standard error is the stream that `JOURNAL_STREAM` names by device and inode

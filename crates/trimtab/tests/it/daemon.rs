@@ -11,7 +11,7 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use trimtab_linux::host::Place;
@@ -30,6 +30,18 @@ struct Daemon {
 
 impl Daemon {
     fn start(config: &Path) -> Self {
+        let (send, lines) = channel();
+        let mut daemon = Self::start_with(config, |stderr| {
+            let stderr = BufReader::new(stderr);
+            std::thread::spawn(move || {
+                stderr.lines().map_while(Result::ok).for_each(|line| drop(send.send(line)))
+            });
+        });
+        daemon.lines = lines;
+        daemon
+    }
+
+    fn start_with(config: &Path, read: impl FnOnce(ChildStderr)) -> Self {
         let mut child = process()
             .args(["daemon", "--config"])
             .arg(config)
@@ -37,12 +49,8 @@ impl Daemon {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let (send, lines) = channel();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        std::thread::spawn(move || {
-            stderr.lines().map_while(Result::ok).for_each(|line| drop(send.send(line)))
-        });
-        Self { child, lines, seen: Vec::new() }
+        read(child.stderr.take().unwrap());
+        Self { child, lines: channel().1, seen: Vec::new() }
     }
 
     /// Waits for a journal line that contains `part`.
@@ -823,6 +831,31 @@ fn metrics_socket_serves_the_file_to_any_user() {
     daemon.wait_for(why);
     daemon.end();
     assert_eq!(fs::read_to_string(&socket).unwrap(), "mine");
+}
+
+#[test]
+fn daemon_survives_the_end_of_its_log_reader() {
+    let _one = ONE.lock();
+    if !have_root() {
+        return skip("root");
+    }
+    let set = Set::new();
+    let config = set.config("");
+    let mut daemon = Daemon::start_with(&config, drop);
+    let other = set.directory.path().join("other.prom");
+    let until = Instant::now() + Duration::from_secs(90);
+    while set.metrics().is_empty() {
+        assert!(Instant::now() < until, "{:?}", daemon.child.try_wait());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace("trimtab.prom", "other.prom")).unwrap();
+    daemon.signal(Signal::HUP);
+    while !other.exists() {
+        assert!(Instant::now() < until, "{:?}", daemon.child.try_wait());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    daemon.end();
 }
 
 #[test]
