@@ -416,14 +416,16 @@ impl Daemon {
             notify(&[NotifyState::Reloading, now]);
         }
         match Config::read(&self.options.config) {
-            Ok(config)
-                if (&config.state, &config.metrics_socket)
-                    != (&self.config.state, &self.config.metrics_socket) =>
-            {
-                say("state and metrics-socket cannot be changed while running; the \
-                    configuration stays as it was")
-            }
-            Ok(config) => {
+            Ok(mut config) => {
+                let Config { state, metrics_socket, .. } = &self.config;
+                if config.state != *state {
+                    say("state has changed: restart the daemon to apply it");
+                }
+                if config.metrics_socket != *metrics_socket {
+                    say("metrics-socket has changed: restart the daemon to apply it");
+                }
+                config.state.clone_from(state);
+                config.metrics_socket.clone_from(metrics_socket);
                 *self.common.accepted.write().unwrap_or_else(PoisonError::into_inner) =
                     config.ignore.clone();
                 self.config = config;

@@ -20,7 +20,8 @@ Examples:
   trimtab daemon                         run as trimtab.service does; log to standard error
   trimtab daemon --config ./my.toml
 
-Signals: SIGHUP reads the configuration again. SIGUSR1 asks for a trim of everything now. SIGTERM ends
+Signals: SIGHUP reads the configuration again; a change of state or metrics-socket needs a restart,
+which the log says, but not --check. SIGUSR1 asks for a trim of everything now. SIGTERM ends
 the daemon; the next start continues an interrupted pass. Filesystems are kept open only during a
 request, so they can be unmounted at any time.
 
