@@ -98,6 +98,7 @@ struct Daemon {
     metrics_written: Option<Instant>,
     /// The text of the last metrics.
     published: Published,
+    socket: Option<BoundSocket>,
     wear_read: Option<Instant>,
     /// Threads signal their end here.
     ended: (UnixStream, UnixStream),
@@ -132,6 +133,7 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
         said: BTreeSet::new(),
         metrics_written: None,
         published: Arc::new(Mutex::new(Arc::from(""))),
+        socket: None,
         wear_read: None,
         ended: UnixStream::pair().context("cannot make a pair of sockets")?,
     };
@@ -195,7 +197,7 @@ impl Daemon {
         self.ended.0.set_nonblocking(true)?;
         self.reconcile()?;
         self.write_metrics();
-        let _socket = self.serve_metrics();
+        self.socket = self.serve_metrics();
         notify(&[NotifyState::Ready, NotifyState::Status(&self.status())]);
         loop {
             self.read_wear();
@@ -537,6 +539,13 @@ impl Daemon {
             self.say_once(format!("the metrics are not written: {error:#}"));
         }
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = text.into();
+        if self.socket.as_ref().is_some_and(|socket| !socket.is_in_place()) {
+            self.say_once(
+                "the metrics socket was removed or replaced: restart the daemon to serve the \
+                    metrics again"
+                    .to_owned(),
+            );
+        }
     }
 }
 

@@ -49,10 +49,18 @@ impl BoundSocket {
         Ok((Self { directory, name, identity }, listener))
     }
 
-    /// Lets every user connect. Only for a directory in which no other user can replace
-    /// the socket.
-    pub fn allow_everyone(&self) -> io::Result<()> {
-        self.directory.set_mode_of(&self.name, 0o666)
+    /// Lets the socket's group connect. Only for a directory in which no other user can
+    /// replace the socket.
+    pub fn allow_group(&self) -> io::Result<()> {
+        self.directory.set_mode_of(&self.name, 0o660)
+    }
+
+    /// True if the socket is still at its path.
+    pub fn is_in_place(&self) -> bool {
+        let found = self.directory.look(&self.name);
+        found.is_ok_and(|found| {
+            found.is_some_and(|stat| self.identity == ObjectIdentity::from(&stat))
+        })
     }
 
     /// Identity of the socket.

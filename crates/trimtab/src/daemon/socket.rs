@@ -1,12 +1,12 @@
 //! The metrics over a Unix socket, for `curl --unix-socket PATH http://localhost/metrics`.
 //!
-//! The answer is the text of the metrics file. Any local user may connect: one thread
-//! serves one client at a time, reads little, and gives up after [`PATIENCE`].
+//! The answer is the text of the metrics file. Members of the daemon's group may connect:
+//! one thread serves one client at a time, reads little, and gives up after [`PATIENCE`].
 
 use super::metrics::Published;
 use anyhow::{Context as _, ensure};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +23,7 @@ const PIECE_BYTES: usize = 32 << 10;
 /// Fails if [`serve`] would fail.
 pub fn check(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
+    SocketAddr::from_pathname(path).with_context(|| format!("'{shown}' is too long"))?;
     let parent = path.parent().with_context(|| format!("'{shown}' names no file"))?;
     match Dir::sheltered_directory(parent) {
         // The daemon makes it.
@@ -39,7 +40,7 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
 pub fn serve(path: &Path, text: Published) -> anyhow::Result<BoundSocket> {
     check(path)?;
     let (socket, listener) = BoundSocket::listen(path)?;
-    socket.allow_everyone().with_context(|| format!("cannot open '{}' to all", path.display()))?;
+    socket.allow_group().context("cannot open the socket to its group")?;
     let answer_all = move || {
         for client in listener.incoming() {
             let now = Arc::clone(&text.lock().unwrap_or_else(PoisonError::into_inner));
@@ -74,15 +75,19 @@ fn answer(mut client: &UnixStream, text: &str, patience: Duration) -> io::Result
             return Err(io::ErrorKind::InvalidData.into());
         }
     }
-    let (status, body) = match request.starts_with(b"GET /metrics ") {
-        true => ("200 OK", text),
-        false => ("404 Not Found", "the metrics are at /metrics\n"),
+    let mut line = request.split(|byte| byte.is_ascii_whitespace());
+    let (method, target) = (line.next().unwrap_or_default(), line.next().unwrap_or_default());
+    let (status, body) = match (method, target.split(|byte| *byte == b'?').next()) {
+        (b"GET" | b"HEAD", Some(b"/metrics")) => ("200 OK", text),
+        (b"GET" | b"HEAD", _) => ("404 Not Found", "the metrics are at /metrics\n"),
+        _ => ("405 Method Not Allowed", "use GET\n"),
     };
     let head = format!(
         "HTTP/1.0 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
-            Content-Length: {}\r\n\r\n",
+            Content-Length: {}\r\nAllow: GET, HEAD\r\n\r\n",
         body.len()
     );
+    let body = if method == b"HEAD" { "" } else { body };
     for mut rest in [head.as_bytes(), body.as_bytes()] {
         while !rest.is_empty() {
             client.set_write_timeout(left()?)?;
@@ -123,17 +128,38 @@ mod tests {
         outcome.unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.0 200 OK\r\n"), "{head}");
-        assert!(head.ends_with(&format!("\r\nContent-Length: {}", 4 << 20)), "{head}");
+        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", 4 << 20)), "{head}");
         assert!(body == text);
     }
 
     #[test]
-    fn answer_to_other_requests_is_404() {
-        for request in ["GET /metricsx HTTP/1.1", "GET / HTTP/1.1", "POST /metrics HTTP/1.1", ""] {
+    fn answer_depends_on_method_and_path() {
+        for (request, status, has_text) in [
+            ("GET /metrics?a=b HTTP/1.1", 200, true),
+            ("HEAD /metrics HTTP/1.1", 200, false),
+            ("GET /metricsx HTTP/1.1", 404, false),
+            ("GET / HTTP/1.1", 404, false),
+            ("POST /metrics HTTP/1.1", 405, false),
+            ("", 405, false),
+        ] {
             let (outcome, answer) = answered(&[request.as_bytes(), b"\r\n\r\n"], "a 1\n");
             outcome.unwrap();
-            assert!(answer.starts_with("HTTP/1.0 404 ") && !answer.contains("a 1"), "{answer}");
+            assert!(answer.starts_with(&format!("HTTP/1.0 {status} ")), "{request}: {answer}");
+            assert_eq!(answer.contains("a 1"), has_text, "{request}: {answer}");
+            let length = if status == 200 { "\r\nContent-Length: 4\r\n" } else { "" };
+            assert!(answer.contains(length), "{request}: {answer}");
         }
+    }
+
+    #[test]
+    fn check_refuses_a_path_longer_than_an_address() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = |length: usize| {
+            let name = "s".repeat(length - directory.path().as_os_str().len() - 1);
+            check(&directory.path().join(name))
+        };
+        assert!(socket(108).unwrap_err().to_string().ends_with("is too long"));
+        socket(107).unwrap();
     }
 
     #[test]

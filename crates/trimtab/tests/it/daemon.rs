@@ -783,7 +783,7 @@ fn verdict_metric_names_layer_and_accepted_finding() {
 }
 
 #[test]
-fn metrics_socket_serves_the_file_to_any_user() {
+fn metrics_socket_serves_the_file_to_its_group() {
     let _one = ONE.lock();
     if !have_root() || !have_tool("curl") || !have_tool("setpriv") {
         return skip("root, curl and setpriv");
@@ -798,18 +798,22 @@ fn metrics_socket_serves_the_file_to_any_user() {
     fs::write(&config, text.replace("metrics-every = \"1s\"", &keys)).unwrap();
     // A killed daemon leaves its socket.
     drop(UnixListener::bind(&socket).unwrap());
-    let daemon = Daemon::start(&config);
+    let mut daemon = Daemon::start(&config);
     let until = Instant::now() + Duration::from_secs(90);
     while UnixStream::connect(&socket).is_err() {
         assert!(Instant::now() < until, "no socket");
         std::thread::sleep(Duration::from_millis(50));
     }
     let _silent = [(); 2].map(|()| UnixStream::connect(&socket).unwrap());
-    let curl = |path: &str| {
+    let curl_as = |group: &str, path: &str| {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "curl", "-sSi"]);
+        command.args(["--reuid=65534", group, "--clear-groups", "curl", "-sSi"]);
         let url = format!("http://localhost{path}");
-        let output = command.arg("--unix-socket").arg(&socket).arg(url).output().unwrap();
+        command.arg("--unix-socket").arg(&socket).arg(url).output().unwrap()
+    };
+    assert!(!curl_as("--regid=65534", "/metrics").status.success(), "another group");
+    let curl = |path: &str| {
+        let output = curl_as("--regid=0", path);
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -820,11 +824,27 @@ fn metrics_socket_serves_the_file_to_any_user() {
     assert!(body.contains("\ntrimtab_build_info{"), "{body}");
     crate::mixin::require_clean_metrics(body);
     assert!(curl("/etc/passwd").starts_with("HTTP/1.0 404 "));
+    let _ = fs::remove_file(&socket);
+    // The other changes apply: metrics every second notice that the socket is gone.
+    let text = fs::read_to_string(&config).unwrap().replace("\"1h\"", "\"1s\"");
+    fs::write(&config, text.replace("metrics.sock", "other.sock")).unwrap();
+    daemon.signal(Signal::HUP);
+    daemon.wait_for("metrics-socket has changed: restart the daemon to apply it");
+    daemon.wait_for("has been read again");
+    daemon.wait_for("the metrics socket was removed or replaced");
+    assert!(!daemon.end().iter().any(|line| line.contains("state has changed")));
+
+    let daemon = Daemon::start(&config);
+    let socket = directory.join("other.sock");
+    while !socket.exists() {
+        assert!(Instant::now() < until, "no socket");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     daemon.end();
     assert!(!socket.exists(), "the daemon removes its socket");
 
     fs::write(&socket, "mine").unwrap();
-    let why = "metrics.sock' exists and is not a socket";
+    let why = "other.sock' exists and is not a socket";
     let check = trimtab().args(["daemon", "--check", "--config"]).arg(&config).assert();
     check.code(1).stderr(predicate::str::contains(why).and(predicate::str::contains("-socket: ")));
     let mut daemon = Daemon::start(&config);
