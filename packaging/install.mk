@@ -21,6 +21,7 @@ install:
 	install -D -m 644 -t $(ROOT)/share/trimtab/mixin packaging/mixin/*.yaml packaging/mixin/dashboards/*.json
 	install -m 644 packaging/example.toml $(ROOT)/share/trimtab
 	install -d $(ROOT)/share/man/man1 && $(BIN) manual $(ROOT)/share/man/man1
+	sed -i -e '/^\.SH EXTRA$$/{N;s/.*\nExamples:/.SH EXAMPLES\n.nf/;s/EXTRA/NOTES/}' -e '/^\.SH EXAMPLES/,/^$$/s/^$$/.fi\n/' $(ROOT)/share/man/man1/trimtab*.1
 	test -e $(CONFIG) || install -D -m 644 packaging/trimtab.toml $(CONFIG)
 
 uninstall:

@@ -67,6 +67,26 @@ fn commands_in_units_are_valid() {
     }
 }
 
+/// A minimal Debian has no kill(1), and a filesystem that is not mounted is none of the
+/// unit's.
+#[test]
+fn units_need_only_a_shell_and_a_mount_point() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let of = |unit: &str, key: &str| -> Vec<String> {
+        let all = settings(&packaging().join("systemd").join(unit));
+        all.into_iter().filter(|(_, k, _)| k == key).map(|(.., value)| value).collect()
+    };
+    let reload = of("trimtab.service", "ExecReload").pop().unwrap();
+    let mut main = Command::new("sleep").arg("60").spawn().unwrap();
+    let mut sh = Command::new("/bin/sh");
+    sh.args(["-c", &reload]).env("MAINPID", main.id().to_string()).env("PATH", "");
+    let done = sh.status();
+    let _ = main.kill();
+    assert!(done.unwrap().success(), "{reload}");
+    assert_eq!(main.wait().unwrap().signal(), Some(1), "{reload}");
+    assert_eq!(of("trimtab-trim@.service", "ConditionPathIsMountPoint"), ["%f"]);
+}
+
 /// Files below a directory, by their paths in it.
 fn installed(root: &Path) -> BTreeSet<String> {
     let listed =
@@ -92,6 +112,10 @@ fn make_uninstall_removes_installed_files() {
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     };
     make("install");
+    let page = image.path().join("opt/t/share/man/man1/trimtab-doctor.1");
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("\n.SH EXAMPLES\n.nf\n  trimtab doctor "), "{page}");
+    assert!(page.contains("\n.fi\n\nWithout "), "{page}");
     let files = installed(image.path());
     let expected = [
         "etc/init.d/trimtab",
