@@ -123,6 +123,13 @@ fn require_contents(deb: &Path) {
     ] {
         assert!(paths.contains(needed), "{needed}: {paths:?}");
     }
+    let guide = include_str!("../../../../docs/guide.md");
+    for (at, _) in guide.match_indices("](") {
+        let target = guide[at + 2..].split([')', '#']).next().unwrap();
+        let page = format!("usr/share/doc/trimtab/{target}");
+        let is_foreign = target.is_empty() || target.contains("://");
+        assert!(is_foreign || paths.contains(page.as_str()), "{target}");
+    }
 }
 
 fn require_scripts(deb: &Path) {
@@ -144,8 +151,11 @@ fn require_scripts(deb: &Path) {
 fn require_clean_purge(deb: &Path) {
     let scratch = tempfile::tempdir().unwrap();
     let root = scratch.path();
+    let node_exporter = "var/lib/prometheus/node-exporter";
     for directory in [
         "var/log",
+        "etc/cron.d",
+        node_exporter,
         "var/lib/dpkg/info",
         "var/lib/dpkg/updates",
         "var/lib/trimtab",
@@ -164,6 +174,10 @@ fn require_clean_purge(deb: &Path) {
     std::os::unix::fs::symlink("/usr/lib/systemd/system/trimtab.service", &wanted).unwrap();
     fs::write(root.join("var/lib/trimtab/history.db"), "history").unwrap();
     fs::write(root.join(CONFIG), "# mine\n").unwrap();
+    for name in ["trimtab.prom", "trimtab-wear.prom", "apt.prom"] {
+        fs::write(root.join(node_exporter).join(name), "metrics").unwrap();
+    }
+    fs::write(root.join("etc/cron.d/trimtab-wear"), "job").unwrap();
 
     run(dpkg(root).arg("--install").arg(deb));
     assert_eq!(fs::read_to_string(root.join(CONFIG)).unwrap(), "# mine\n");
@@ -177,6 +191,9 @@ fn require_clean_purge(deb: &Path) {
 
     run(dpkg(root).args(["--purge", "trimtab"]));
     assert!(!root.join("var/lib/trimtab").exists() && !root.join("etc/trimtab").exists());
+    assert!(!root.join("etc/cron.d/trimtab-wear").exists());
+    let left: Vec<_> = fs::read_dir(root.join(node_exporter)).unwrap().flatten().collect();
+    assert!(left.len() == 1 && left[0].file_name() == "apt.prom", "{left:?}");
     assert!(fs::symlink_metadata(&wanted).is_err());
 }
 
