@@ -251,13 +251,16 @@ fn watched(doctor: &Doctor<'_>, mount: &Mount) -> Remedy {
             keeper.keeping(mount, "discard").line()
         ));
     }
-    let remedy = Remedy::run(format!("trimtab apply idle {point}"));
-    let remedy = match doctor.mechanisms.own {
-        UnitState::Enabled => remedy,
-        _ if systemd::runs(doctor.root) => {
-            remedy.then_run("systemctl enable --now trimtab.service")
-        }
-        _ => remedy.then("start trimtab daemon at each boot (OpenRC: rc-update add trimtab)"),
+    let enable = "systemctl enable --now trimtab.service";
+    let by_hand = "start trimtab daemon at each boot (OpenRC: rc-update add trimtab)";
+    let apply = || Remedy::run(format!("trimtab apply idle {point}"));
+    let has_systemd = systemd::runs(doctor.root);
+    let remedy = match (doctor.mechanisms.own, own_trims(doctor, mount) == Answer::Yes) {
+        (UnitState::Enabled, _) => apply(),
+        (_, true) if has_systemd => Remedy::run(enable),
+        (_, true) => Remedy::by_hand(by_hand),
+        _ if has_systemd => apply().then_run(enable),
+        _ => apply().then(by_hand),
     };
     remedy.then(format!("or trim it now and then: trimtab trim {point}"))
 }
@@ -278,6 +281,9 @@ fn nothing_trims(
     let is_in_container = is_in_container(doctor.root);
     let text = if is_in_container {
         IN_CONTAINER
+    } else if own_trims(doctor, mount) == Answer::Yes {
+        "neither online discard nor fstrim.timer trims this filesystem; trimtab is configured to, \
+            but no systemd unit starts it"
     } else {
         "neither online discard, fstrim.timer nor trimtab trims this filesystem"
     };

@@ -356,6 +356,22 @@ fn trimtab_service_trims_configured_filesystems_only() {
 }
 
 #[test]
+fn configured_daemon_that_no_unit_starts_is_named() {
+    let line = mounted("27 1 259:0 / / rw,relatime - ext4 /dev/nvme0n1 rw");
+    let config = "[[filesystem]]\\npath = \"/\"\\npolicy = \"idle\"";
+    let tree = unpack(&format!("{line}{}\n/etc/trimtab/trimtab.toml = {config}\n", nvme()));
+    let done = trimtab().args(["doctor", "/", "--json", "--sysroot"]).arg(tree.path()).output();
+    let document: serde_json::Value = serde_json::from_slice(&done.unwrap().stdout).unwrap();
+    let mechanisms = document["diagnoses"][0]["mechanisms"].as_array().unwrap();
+    let finding = mechanisms.iter().find(|finding| finding["code"] == "nothing-trims").unwrap();
+    let said = finding["text"].as_str().unwrap();
+    assert!(said.ends_with("trimtab is configured to, but no systemd unit starts it"), "{said}");
+    let remedy = finding["remedy"].as_str().unwrap();
+    assert!(remedy.starts_with("systemctl enable --now trimtab.service"), "{remedy}");
+    assert!(!remedy.contains("apply"), "{remedy}");
+}
+
+#[test]
 fn container_filesystem_is_not_named_by_its_hosts_file() {
     let line = mounted(
         "27 1 0:40 / / rw - overlay overlay rw\\n28 27 259:0 /c/1/hosts /etc/hosts \
