@@ -56,12 +56,18 @@ impl SysrootRecorder {
     }
 
     /// Writes the tree to `directory`, which must be empty or absent. Returns the file
-    /// count.
+    /// count. Nothing stays after an error.
     pub fn write(&self, directory: &Path) -> io::Result<usize> {
         let tree = Dir::open_or_make(directory)?;
         if !tree.names()?.is_empty() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the directory is not empty"));
         }
+        self.fill(&tree).inspect_err(|_| {
+            let _ = Dir::of_file(directory).and_then(|(of, name)| of.remove_tree(name, &tree));
+        })
+    }
+
+    fn fill(&self, tree: &Dir) -> io::Result<usize> {
         for path in &self.directories {
             tree.make_below(path)?;
         }
@@ -116,6 +122,16 @@ fn without_ids(bytes: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn write_that_fails_leaves_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let mut recorder = SysrootRecorder::default();
+        recorder.file(Path::new("/etc/fstab"), b"x");
+        recorder.file(Path::new("/etc/fstab/below"), b"x");
+        recorder.write(&place.path().join("tree")).unwrap_err();
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    }
 
     #[test]
     fn forget_serials_removes_serial_numbers() {
