@@ -424,6 +424,12 @@ mod tests {
     }
 
     #[test]
+    fn metrics_file_of_any_name_with_the_suffix_parses() {
+        // The node exporter compares only the end of the name.
+        assert!(parse("[daemon]\nmetrics = \"/x/.prom\"\n").is_ok());
+    }
+
+    #[test]
     fn read_of_file_writable_by_others_is_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o666)).unwrap();

@@ -2,7 +2,6 @@
 
 use anyhow::Context as _;
 use rustix::fs::FileType;
-use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -239,7 +238,7 @@ fn escaped(value: &str) -> String {
 /// # Errors
 /// A sentence that names the path and the mend.
 pub fn require_name(path: &Path) -> Result<(), String> {
-    if path.extension() == Some(OsStr::new("prom")) {
+    if path.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(b".prom")) {
         return Ok(());
     }
     let kind = Dir::of_file(path).and_then(|(directory, name)| directory.look(name));
