@@ -192,7 +192,8 @@ pub fn obstructed(fs: &Filesystem, obstacle: Obstacle) -> anyhow::Error {
     };
     match (fs.diagnosis().ok().filter(blocked), obstacle) {
         (Some(diagnosis), _) => {
-            let step = diagnosis.first_remedy().map_or(String::new(), |step| format!("; {step}"));
+            let step =
+                diagnosis.first_remedy().map_or(String::new(), |step| format!(". To do: {step}"));
             TrimBlockedError(format!("cannot trim {shown}: {}{step}", diagnosis.verdict.text))
                 .into()
         }

@@ -34,9 +34,9 @@ Examples:
   trimtab doctor --all --summary    one line for each of them
   trimtab doctor /home              the filesystem that /home is on
   trimtab doctor /dev/sda           a device
-  trimtab doctor --json / | jq .diagnoses[0].verdict.kind
+  trimtab doctor --json / | jq '.diagnoses[0].verdict.kind'
   trimtab doctor / --report seen    save anonymous data for a bug report in the directory seen
-  trimtab doctor /home --fix        mend it: each step is shown and asked about
+  trimtab doctor /home --fix        fix it; confirm each step
   trimtab doctor /home --fix --dry-run   only show the first steps
   trimtab doctor --undo             undo what --fix did last
 

@@ -185,14 +185,14 @@ impl PathWalk {
 
     fn require_trusted(&self, name: &OsStr, link: &Stat) -> io::Result<()> {
         let whose = if !is_trusted(link.st_uid) {
-            format!("a link of another user's (uid {})", link.st_uid)
+            format!("owned by uid {}", link.st_uid)
         } else if is_shared(&self.at, &self.at_stat) {
-            "a link in a directory that others may write to".to_owned()
+            "in a directory that others may write to".to_owned()
         } else {
             return Ok(());
         };
         let what = format!(
-            "{} is {whose}, and not followed; name what it leads to",
+            "{} is a symbolic link {whose}; name its target",
             self.shown.join(name).display()
         );
         Err(io::Error::new(io::ErrorKind::PermissionDenied, what))

@@ -314,7 +314,7 @@ fn link_in_shared_directory_is_never_followed() {
         shared("", mode);
         for path in ["l", "l/d", "m/d"] {
             assert!(
-                look(path).unwrap_err().contains("others may write to, and not followed"),
+                look(path).unwrap_err().contains("others may write to; name its target"),
                 "{path} {mode:o}"
             );
         }
