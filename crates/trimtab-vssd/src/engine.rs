@@ -24,7 +24,7 @@ use trimtab_drive::model::Model;
 use trimtab_drive::spec::TrimmedReads;
 use trimtab_drive::trim_shape::TrimShape;
 use trimtab_drive::units::Nanos;
-use trimtab_drive::{Command, Extent, Refusal};
+use trimtab_drive::{Command, Extent, Ranges, Refusal};
 
 /// A drive with its data.
 pub struct EngineDrive {
@@ -231,8 +231,12 @@ impl Engine {
         Ok(served)
     }
 
+    const fn can_unmap(&self) -> bool {
+        self.interface.geometry.discard_granularity > 0
+    }
+
     fn zero(&self, extent: Extent, may_unmap: bool, fua: bool) -> Result<RequestResult, Errno> {
-        if may_unmap && self.interface.geometry.discard_granularity > 0 {
+        if may_unmap && self.can_unmap() {
             let trimmed = self.trim_to_read(&[extent], TrimmedReads::Zeros)?;
             if !fua || trimmed.result.is_err() {
                 return Ok(trimmed);
@@ -256,27 +260,27 @@ impl RequestServer for Engine {
         self.interface.geometry
     }
 
-    fn serve(&self, request: Request<'_>) -> RequestResult {
+    fn serve(&self, mut request: Request<'_>) -> RequestResult {
         if self.broken.load(Ordering::Relaxed) {
-            return RequestResult::refused(Errno::IO);
+            return self.refuse(&request, Errno::IO);
         }
         // A panic would end the thread and leave the host's request unanswered forever.
-        let served = catch_unwind(AssertUnwindSafe(|| match request {
-            Request::Read { offset, into } => self.read(offset, into),
-            Request::Write { offset, data, fua } => self.write(offset, data, fua),
-            Request::Trim(extents, effect) => self.trim(extents, effect),
-            Request::Zero { extent, may_unmap, fua } => self.zero(extent, may_unmap, fua),
+        let served = catch_unwind(AssertUnwindSafe(|| match &mut request {
+            Request::Read { offset, into } => self.read(*offset, into),
+            Request::Write { offset, data, fua } => self.write(*offset, data, *fua),
+            Request::Trim(extents, effect) => self.trim(extents, *effect),
+            Request::Zero { extent, may_unmap, fua } => self.zero(*extent, *may_unmap, *fua),
             Request::Flush => Ok(self.lock().flush()),
         }));
         match served {
             Ok(Ok(served)) => served,
-            Ok(Err(errno)) => RequestResult::refused(errno),
+            Ok(Err(errno)) => self.refuse(&request, errno),
             Err(_) => {
                 self.broken.store(true, Ordering::Relaxed);
                 trimtab_linux::output::complain(
                     "the drive model failed; every request fails with an I/O error from now on",
                 );
-                RequestResult::refused(Errno::IO)
+                self.refuse(&request, Errno::IO)
             }
         }
     }
@@ -289,6 +293,32 @@ impl PowerCutSupport for Engine {
 
     fn expect_power_cuts(&self) {
         self.lock().device.expect_power_cuts();
+    }
+
+    fn refuse(&self, request: &Request<'_>, errno: Errno) -> RequestResult {
+        let somewhere = Extent { offset: 0, len: 0 };
+        let command = match request {
+            Request::Read { .. } => Command::Read(somewhere),
+            Request::Trim(extents, _) => Command::trim(extents),
+            Request::Zero { extent, may_unmap: true, .. } if self.can_unmap() => {
+                Command::Trim(Ranges::One(*extent))
+            }
+            Request::Write { .. } | Request::Zero { .. } => {
+                Command::Write(somewhere, DataClass::Random)
+            }
+            Request::Flush => Command::Flush,
+        };
+        let modelled = &mut *self.lock();
+        for counts in [&mut modelled.counts, modelled.seconds.current()] {
+            let tally = counts.of(&command);
+            tally.count += 1;
+            tally.fail(0);
+        }
+        if let Command::Trim(ranges) = command {
+            modelled.ledger.command();
+            ranges.iter().for_each(|extent| modelled.ledger.refused(extent.len));
+        }
+        RequestResult::refused(errno)
     }
 
     fn power_cut(&self) -> Vec<Extent> {

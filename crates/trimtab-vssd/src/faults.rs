@@ -231,16 +231,16 @@ impl FaultInjector {
         let (kind, extent) = describe(&request);
         let mut state = self.lock();
         if state.off {
-            return RequestResult::refused(Errno::IO);
+            return self.inner.refuse(&request, Errno::IO);
         }
         let decision = state.decide(kind, extent);
         if decision.fail {
-            return self.delayed(RequestResult::refused(Errno::IO), decision.delay);
+            return self.delayed(self.inner.refuse(&request, Errno::IO), decision.delay);
         }
         // A cut tears a write; other requests do not happen.
         if decision.cut && kind != RequestFilter::Write {
             let _ = self.cut(&mut state, None);
-            return RequestResult::refused(Errno::IO);
+            return self.inner.refuse(&request, Errno::IO);
         }
         let served = match request {
             Request::Read { offset, into } => {
@@ -283,7 +283,7 @@ impl FaultInjector {
         if let (true, Some(undo)) = (is_data, &mut state.undo)
             && let Err(errno) = undo.before_write(self.inner.store(), extent)
         {
-            return RequestResult::refused(errno);
+            return self.inner.refuse(&request, errno);
         }
         let request = match request {
             Request::Write { offset, data, fua: true } if state.ignored_flush() => {
@@ -479,6 +479,28 @@ mod tests {
         let (_, faulty) = drive(&["write-error:p=0.25"]);
         let failed = (0..4000).filter(|n| write(&faulty, n * 4096, 1).is_err()).count();
         assert!((850..1150).contains(&failed), "{failed} of 4000");
+    }
+
+    #[test]
+    fn failed_requests_count_as_failed_and_refused() {
+        let (engine, faulty) = drive(&["read-error:p=1", "write-error:p=1", "trim-error:p=1"]);
+        for _ in 0..3 {
+            assert_eq!(read(&faulty, 0), Err(Errno::IO));
+            assert_eq!(write(&faulty, 0, 1), Err(Errno::IO));
+            let trim = Request::Trim(&[Extent { offset: 0, len: 8192 }], Effect::Usual);
+            assert_eq!(faulty.serve(trim).result, Err(Errno::IO));
+        }
+        let beyond = Extent { offset: SIZE, len: 4096 };
+        assert!(engine.serve(Request::Trim(&[beyond], Effect::Usual)).result.is_err());
+        let snapshot = engine.snapshot();
+        for (tally, failed) in
+            [(&snapshot.counts.read, 3), (&snapshot.counts.write, 3), (&snapshot.counts.trim, 4)]
+        {
+            assert_eq!((tally.count, tally.failed, tally.bytes), (failed, failed, 0));
+        }
+        let ranges = &snapshot.discards.ranges;
+        assert_eq!((snapshot.discards.commands, ranges.asked), (4, ranges.refused));
+        assert_eq!((ranges.refused.count, ranges.refused.bytes.0), (4, 3 * 8192 + 4096));
     }
 
     #[test]

@@ -85,6 +85,9 @@ pub trait PowerCutSupport: RequestServer {
     /// Call before the first write if the power may be cut.
     fn expect_power_cuts(&self);
 
+    /// Answers a request with an error, without executing it, and counts it as failed.
+    fn refuse(&self, request: &Request<'_>, errno: Errno) -> RequestResult;
+
     /// Simulates a power cut. Returns the ranges that were only in the volatile cache.
     fn power_cut(&self) -> Vec<Extent>;
 }
