@@ -5,7 +5,7 @@ use crate::drives::datasheet::{FIGURES, Prediction, predictions};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::process::ExitCode;
-use trimtab_drive::spec::datasheet::{DataSheet, Prior};
+use trimtab_drive::spec::datasheet::{DataSheet, HOST_US, Prior};
 use trimtab_drive::spec::{SpecError, text};
 use trimtab_drive::units::{Bytes, grouped, three_digits};
 use trimtab_drive::usage::UsageError;
@@ -71,6 +71,9 @@ pub struct Args {
 const LINKS_MBS: &[(&str, f64)] =
     &[("sata", 570.0), ("pcie3", 3900.0), ("pcie4", 7800.0), ("pcie5", 15_700.0)];
 
+/// An interval whose ends differ by more than this factor predicts nothing.
+const UNPREDICTABLE: f64 = 10.0;
+
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let sheet = DataSheet {
         name: args.name.clone(),
@@ -134,7 +137,12 @@ fn comment(predicted: &[Prediction], contradictions: &[String], args: &Args) -> 
     }
     for (figure, of) in FIGURES.iter().zip(predicted) {
         let [median, low, high] = [of.median, of.low, of.high].map(three_digits);
-        let _ = writeln!(text, "#   {median} ({low} to {high}) {}", figure.words);
+        let words = figure.words;
+        let _ = if of.high > UNPREDICTABLE * of.low {
+            writeln!(text, "#   not predictable from a data sheet: {words}")
+        } else {
+            writeln!(text, "#   {median} ({low} to {high}) {words}")
+        };
     }
     if let (Some(rated), false) = (args.random_write, predicted.is_empty()) {
         let _ = writeln!(
@@ -144,8 +152,18 @@ fn comment(predicted: &[Prediction], contradictions: &[String], args: &Args) -> 
             rated * 4096.0 / 1e6
         );
     }
+    let rated = [("read", args.read_latency), ("write", args.write_latency)];
+    let rated: Vec<String> =
+        rated.iter().filter_map(|(kind, us)| us.map(|us| format!("{kind} {us} us"))).collect();
+    if !rated.is_empty() {
+        let _ = writeln!(
+            text,
+            "# Latencies at the drive, without the host's {HOST_US} us (rated: {})",
+            rated.join(", ")
+        );
+    }
     for contradiction in contradictions {
-        let _ = writeln!(text, "# The data sheet contradicts itself: {contradiction}.");
+        let _ = writeln!(text, "# The model misses the rated random writes: {contradiction}.");
     }
     text
 }
