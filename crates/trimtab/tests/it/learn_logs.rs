@@ -68,6 +68,9 @@ fn log_with_nand_counters_gives_a_twin_that_shows_them() {
     assert!((190.0..230.0).contains(&spare), "{spare}");
     let notes = document["origin"]["notes"].to_string();
     assert!(notes.contains("does not tell flash.nand.read_ns"), "{notes}");
+    let source = |field: &str| parameter(field)["source"].as_str().unwrap().to_owned();
+    assert_eq!(source("flash.ftl.metadata_permille"), "log: WAF, WAF without collection");
+    assert!(source("flash.nand.program_ns").starts_with("log: fresh MB/s"), "{document}");
 
     let text = fs::read_to_string(directory.path().join("twin.toml")).unwrap();
     let drive = trimtab_drive::spec::file::parse(&text).unwrap();
@@ -103,6 +106,7 @@ fn log_that_no_spare_space_explains_names_the_pattern() {
         "{document}"
     );
     assert!(notes.contains("the drive file has 14 %"), "{notes}");
+    assert!(notes.contains("the twin misses WAF by "), "{notes}");
     for wrong in ["the log ends before collection starts", "needs NAND writes in bytes"] {
         assert!(!notes.contains(wrong), "{notes}");
     }
@@ -120,6 +124,8 @@ fn single_rate_leaves_intervals_of_parameters_wide() {
     let document = learned_from_mini(directory.path(), &log);
     assert_eq!(document["figures"].as_array().unwrap().len(), 1, "{document}");
     for one in document["parameters"].as_array().unwrap() {
+        let source = one["source"].as_str().unwrap();
+        assert!(["the class", "log: steady MB/s"].contains(&source), "{one}");
         let range = one["high"].as_f64().unwrap() / one["low"].as_f64().unwrap();
         assert!(range > 1.2, "{one}");
     }
@@ -151,6 +157,12 @@ fn unusable_log_is_one_line_and_status_2() {
         ),
         ("log.csv", "time_s,host_write_bytes\n1,1e18\n", &LOAD[..], "unit of its column"),
         ("log.csv", "interval_s,host_write_bytes\n0,9e10\n", &LOAD[..], "unit of its times"),
+        (
+            "log.csv",
+            "interval_s,host_write_bytes\n100,5e10\n0.01,5e10\n100,5e10\n",
+            &LOAD[..],
+            "100 s into the log it writes 5.0e6 MB/s",
+        ),
         ("log.json", "{\"a\": 1}\n", &LOAD[..], "document 1: it is JSON, but neither"),
         ("a_bw.1.log", "1, 5, 1, 0\n1, 5, 1, 0\n", &LOAD[..], "log_avg_msec=1000"),
         ("log.csv", two, &["--pattern", "uniform"][..], "--state"),

@@ -32,6 +32,8 @@ const MEMBERS: usize = 24;
 const STEPS: usize = 4;
 /// Change of a parameter for its slope, in standard deviations of its prior.
 const SLOPE_STEP: f64 = 0.5;
+/// Standard errors by which a twin may miss a figure.
+const TOLERANCE: f64 = 2.0;
 /// Mean squared error, in units of the tolerance, above which a member explains nothing.
 const MISFIT_MAX: f64 = 4.0;
 
@@ -342,11 +344,22 @@ pub fn fit(
     observer.begins("draws members");
     let Some(members) = search.members(&best, wider, observer) else { return Ok(None) };
     let tried = search.tried;
-    figures.iter_mut().zip(&best.shown).for_each(|(figure, shown)| figure.twin = *shown);
+    for ((figure, shown), residual) in figures.iter_mut().zip(&best.shown).zip(&best.residuals) {
+        figure.twin = *shown;
+        if residual.abs() > TOLERANCE {
+            notes.push(format!(
+                "the twin misses {} by {:+.1} %, more than its tolerance of {:.1} %",
+                figure.kind.name(),
+                100.0 * (shown / figure.measured - 1.0),
+                100.0 * TOLERANCE * figure.sigma
+            ));
+        }
+    }
     let found = Found {
         start,
         knobs: &knobs,
         learned: learned(&best.slopes, wider),
+        slopes: &best.slopes,
         best: spec_at(&start.spec, &knobs, &best.at),
         members,
         misfit,

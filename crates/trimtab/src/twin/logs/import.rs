@@ -120,6 +120,9 @@ const COLUMNS: [&str; 15] = [
 type Columns = BTreeMap<&'static str, Vec<Option<f64>>>;
 
 fn of_csv(bytes: &[u8]) -> Result<Log, String> {
+    if bytes.contains(&0) || std::str::from_utf8(bytes).is_err() {
+        return Err("not a Parquet file, and not UTF-8 text".to_owned());
+    }
     let mut notes = Vec::new();
     let (places, columns) = csv_columns(bytes, &mut notes)?;
     of_columns(&places, &columns, notes)
@@ -235,6 +238,9 @@ fn csv_columns(bytes: &[u8], notes: &mut Vec<String>) -> Result<(Vec<String>, Co
         }
     };
     let header = reader.headers().map_err(broken)?.clone();
+    if header.len() == 1 && header[0].contains(';') {
+        return Err("columns are separated by ';'; use ','".to_owned());
+    }
     let known = known_columns(&header.iter().collect::<Vec<_>>(), notes)?;
     let (mut places, mut columns) = (Vec::new(), Columns::new());
     known.iter().flatten().for_each(|name| drop(columns.insert(name, Vec::new())));

@@ -31,8 +31,6 @@ pub(super) struct Parameter {
     spread: Spread,
     pub(super) get: fn(&DriveSpec) -> f64,
     set: fn(&mut DriveSpec, f64),
-    /// Figures that show it.
-    pub(super) shown_by: &'static str,
     /// Reason why a log may not show it.
     pub(super) hidden: &'static str,
 }
@@ -52,7 +50,6 @@ const PARAMETERS: [Parameter; 6] = [
         spread: Spread::Class(at::PROGRAM),
         get: |spec| flash_of(spec, |flash| flash.nand.program_ns as f64),
         set: |spec, value| change(spec, |flash| flash.nand.program_ns = value as u64),
-        shown_by: "fresh rate",
         hidden: "the log shows no rate before collection that the drive limits",
     },
     Parameter {
@@ -60,7 +57,6 @@ const PARAMETERS: [Parameter; 6] = [
         spread: Spread::Class(at::READ),
         get: |spec| flash_of(spec, |flash| flash.nand.read_ns as f64),
         set: |spec, value| change(spec, |flash| flash.nand.read_ns = value as u64),
-        shown_by: "steady rate",
         hidden: "needs lone reads, which no log of writes has",
     },
     Parameter {
@@ -70,7 +66,6 @@ const PARAMETERS: [Parameter; 6] = [
         set: |spec, value| {
             change(spec, |flash| flash.ftl.metadata_permille = libm::round(value) as u32);
         },
-        shown_by: "NAND counters",
         hidden: "needs NAND writes in bytes, and NAND reads or several rows before collection",
     },
     Parameter {
@@ -80,7 +75,6 @@ const PARAMETERS: [Parameter; 6] = [
         set: |spec, value| {
             change(spec, |flash| flash.ftl.gc.die_wait_permille = libm::round(value) as u32);
         },
-        shown_by: "steady rate and WAF",
         hidden: "its effect resembles that of spare space; NAND counters tell them apart best",
     },
     Parameter {
@@ -88,7 +82,6 @@ const PARAMETERS: [Parameter; 6] = [
         spread: Spread::Draws(|prior| prior.superblocks),
         get: |spec| flash_of(spec, |flash| f64::from(flash.geometry.blocks_per_plane)),
         set: set_blocks_per_plane,
-        shown_by: "shape of the cliff",
         hidden: "small random writes hardly show the size of superblocks; rewrites of zones do",
     },
     Parameter {
@@ -100,7 +93,6 @@ const PARAMETERS: [Parameter; 6] = [
             flash_of(spec, |flash| 1000.0 * (over(flash) - 1.0))
         },
         set: |spec, value| *spec = repeat::with_raw(spec, 1.0 + value / 1000.0),
-        shown_by: "cliff, steady rate and WAF",
         hidden: "the log ends before collection starts, or the drive was not the limit",
     },
 ];

@@ -1,7 +1,7 @@
 //! Writes the fit as a twin.
 
 use super::knobs::{Knob, NINE_OF_TEN};
-use super::{LogFigure, MEMBERS};
+use super::{LogFigure, MEMBERS, square_sum};
 use crate::learn::learned::one_line;
 use crate::learn::summary::{bound, known, told_by};
 use alloc::borrow::ToOwned as _;
@@ -14,6 +14,8 @@ use trimtab_drive::spec::{DriveSpec, IDENTIFIER_MAX};
 
 /// Fewer different members make no interval.
 const MEMBERS_MIN: usize = 8;
+/// A figure with less than this share of a parameter's squared slopes hardly shows it.
+const SHOWN_MIN: f64 = 0.1;
 
 /// What the search found around `start`.
 pub(super) struct Found<'a> {
@@ -21,6 +23,8 @@ pub(super) struct Found<'a> {
     pub(super) knobs: &'a [Knob],
     /// Share of the prior variance that the figures remove, for each knob.
     pub(super) learned: Vec<f64>,
+    /// Change of each figure with each knob, in standard errors.
+    pub(super) slopes: &'a [Vec<f64>],
     pub(super) best: DriveSpec,
     pub(super) members: Vec<DriveSpec>,
     /// Mean squared error of the best drive, in standard errors.
@@ -45,8 +49,16 @@ impl Found<'_> {
         self.members.len() < MEMBERS_MIN
     }
 
+    /// The figures that decide a parameter.
+    fn shown_by(&self, slopes: &[f64]) -> String {
+        let least = square_sum(slopes.iter().copied()) * SHOWN_MIN;
+        let figures = self.figures.iter().zip(slopes);
+        let shown = figures.filter(|(_, slope)| *slope * *slope >= least);
+        shown.map(|(figure, _)| figure.kind.name()).collect::<Vec<_>>().join(", ")
+    }
+
     /// The estimate of a parameter, its range, and how well the log tells it.
-    fn parameter(&self, knob: &Knob, learned: f64) -> Parameter {
+    fn parameter(&self, knob: &Knob, learned: f64, slopes: &[f64]) -> Parameter {
         let whole = |spec: &DriveSpec| libm::round((knob.parameter.get)(spec)) as u64;
         let estimate = whole(&self.best);
         // Few members show no range: that of the figures' slopes is added.
@@ -65,7 +77,7 @@ impl Found<'_> {
                 let (low, high) = (low.min(end(-NINE_OF_TEN)), high.max(end(NINE_OF_TEN)));
                 (low, high, "the class".to_owned())
             }
-            _ => (low, high, format!("log: {}", knob.parameter.shown_by)),
+            _ => (low, high, format!("log: {}", self.shown_by(slopes))),
         };
         Parameter { field: knob.parameter.field.to_owned(), estimate, low, high, known, source }
     }
@@ -100,9 +112,9 @@ impl Found<'_> {
 
     /// The twin, learned on `day`, with `notes` on the log.
     pub(super) fn twin(mut self, mut notes: Vec<String>, day: &str, seed: u64) -> Drive {
-        let knobs = self.knobs.iter().zip(&self.learned);
+        let knobs = self.knobs.iter().zip(&self.learned).zip(self.slopes);
         let mut parameters: Vec<Parameter> =
-            knobs.map(|(knob, learned)| self.parameter(knob, *learned)).collect();
+            knobs.map(|((knob, learned), slopes)| self.parameter(knob, *learned, slopes)).collect();
         let off = self.off();
         if self.has_few_members() || !self.explains() {
             bound(&mut parameters);

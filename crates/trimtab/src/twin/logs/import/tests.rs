@@ -77,6 +77,8 @@ fn unusable_csv_names_line_and_column() {
         ("time_s,host_write_bytes\n1,2,3\n", "line 2: 3 fields, but the header has 2"),
         ("time_s,host_write_bytes\n,2\n", "line 2: column time_s is empty"),
         ("time_s,time_s,host_write_bytes\n1,1,2\n", "column time_s appears twice"),
+        ("time_s;host_write_bytes\n1;2\n", "columns are separated by ';'; use ','"),
+        ("t\0i\0m\0e\0_\0s\0", "not a Parquet file, and not UTF-8 text"),
     ] {
         let problem = csv(text).unwrap_err();
         assert!(problem.starts_with(expected) && !problem.contains('\n'), "{text}: {problem}");
