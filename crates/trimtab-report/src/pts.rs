@@ -13,6 +13,9 @@ use trimtab_sim::workload::jobs::JobMix;
 use trimtab_study::document::{Chart, ChartLine, Section, SectionBlock, Table};
 use trimtab_study::study::metrics::mean;
 
+/// Percentage points around a limit within which a verdict is uncertain.
+const NEAR_LIMIT: f64 = 2.0;
+
 /// The sections of a test's run; none for other workloads.
 pub fn sections(run: &Run) -> Vec<Section> {
     let Some((plan, capacity)) = PtsPlan::of_run(run) else { return Vec::new() };
@@ -171,8 +174,14 @@ fn proof(run: &Run, plan: &PtsPlan, stage: &PtsStage) -> Vec<SectionBlock> {
     let verdict = if value(STEADY) == Some(1.0) { "Steady" } else { "Not steady" };
     let each = stage.rounds_per_value(rounds as usize);
     let means = if each > 1 { format!(" (means of {each})") } else { String::new() };
+    let spare = (100.0 * RANGE_MAX - range).min(100.0 * EXCURSION_MAX - excursion);
+    let near = if spare.abs() < NEAR_LIMIT {
+        format!(" Within {NEAR_LIMIT} points of a limit: another seed may decide otherwise.")
+    } else {
+        String::new()
+    };
     let text = format!(
-        "{stage_name}{verdict} in rounds {} to {rounds}, the measurement window{means}.",
+        "{stage_name}{verdict} in rounds {} to {rounds}, the measurement window{means}.{near}",
         rounds - (WINDOW * each) as f64 + 1.0
     );
     vec![SectionBlock::Text(text), SectionBlock::Table(table)]

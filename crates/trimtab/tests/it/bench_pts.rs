@@ -128,6 +128,31 @@ fn fio_on_virtual_ssd_gets_the_same_verdict() {
     }
 }
 
+/// Oracle: range (at most 20 %) and change (at most 10 %) in the JSON.
+#[test]
+fn verdict_within_two_points_of_a_limit_says_so() {
+    let mut near = Vec::new();
+    for seed in ["1", "4", "6"] {
+        let model = ["bench", "pts", "drive:ocz-vertex-le-100gb", "--test", "wsat", "--seed", seed];
+        let run = |mode: &str| {
+            let output =
+                trimtab().args(model).args(["--capacity", "64MiB", mode]).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let json: serde_json::Value = serde_json::from_str(&run("--json")).unwrap();
+        let metric = |name: &str| {
+            let all = json["metrics"].as_array().unwrap();
+            all.iter().find(|one| one["name"] == name).unwrap()["samples"][0].as_f64().unwrap()
+        };
+        let spare = (20.0 - metric("steady.range")).min(10.0 - metric("steady.excursion"));
+        let text = run("--quiet").split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = text.contains("Within 2 points of a limit: another seed may decide otherwise.");
+        assert_eq!(said, spare.abs() < 2.0, "seed {seed}: {spare} {text}");
+        near.push(said);
+    }
+    assert!(near.contains(&true) && near.contains(&false), "{near:?}");
+}
+
 #[test]
 fn pts_report_has_points_and_proof() {
     let report = trimtab()
