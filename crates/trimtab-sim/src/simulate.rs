@@ -219,9 +219,7 @@ impl SimulationResult {
     /// Adds the drive's internal state and the trims sent to the run.
     pub fn describe(mut self, run: &mut Run) {
         describe(run, &mut self.sampled, self.capacity, self.in_rounds);
-        if let (Some(life), Some(waf)) = (self.flash_life, self.sampled.waf_last_quarter())
-            && !worn_out::is_worn_out(run)
-        {
+        if let (Some(life), Some(waf)) = (self.flash_life, self.sampled.waf_last_quarter()) {
             let (name, better) = (metrics::ENDURANCE_WRITTEN, Better::Higher);
             run.metrics.push(Metric::single(name, Unit::Bytes, better, life / waf));
         }

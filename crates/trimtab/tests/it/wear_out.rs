@@ -91,8 +91,11 @@ fn jesd219_states_endurance_that_drive_then_has() {
     let run = simulate("6x");
     let (endurance, waf) = (value(&run, "endurance.written"), value(&run, "waf.last-quarter"));
     assert!((endurance * waf / (20.0 * 33_554_432.0) - 1.0).abs() < 1e-9, "{endurance} {waf}");
-    let written = value(&simulate("1000x"), "worn-out.written");
+    let worn = simulate("1000x");
+    let written = value(&worn, "worn-out.written");
     assert!((0.7..1.2).contains(&(written / endurance)), "{written} of {endurance}");
+    let (endurance, waf) = (value(&worn, "endurance.written"), value(&worn, "waf.last-quarter"));
+    assert!((endurance * waf / (20.0 * 33_554_432.0) - 1.0).abs() < 1e-9, "{endurance} {waf}");
 }
 
 #[test]
