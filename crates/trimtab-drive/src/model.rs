@@ -24,20 +24,30 @@ use alloc::vec::Vec;
 pub fn sized(spec: DriveSpec, size: Option<Bytes>) -> Result<DriveSpec, UsageError> {
     let Some(size) = size else { return Ok(spec) };
     possible(&spec, size).map_err(|problem| {
-        let mib = |size: Bytes| format!("{}MiB", size.0 >> 20);
-        let error = UsageError::new(format!("a size of {size} is not possible: {problem}"));
-        match (nearest_possible(&spec, size, false), nearest_possible(&spec, size, true)) {
-            (Some(smaller), Some(larger)) => error.hint(format!(
-                "{} and {} are possible for this drive",
-                mib(smaller),
-                mib(larger)
-            )),
+        let nearest =
+            |larger| Some(three_digits_of(nearest_possible(&spec, size, larger)?, larger));
+        // The size in the problem is rounded to blocks.
+        let error = UsageError::new(match problem.field {
+            "capacity_bytes" => format!("a size of {size} is not possible"),
+            _ => format!("a size of {size} is not possible: {problem}"),
+        });
+        match (nearest(false), nearest(true)) {
+            (Some(smaller), Some(larger)) => {
+                error.hint(format!("{smaller} and {larger} are possible for this drive"))
+            }
             (Some(size), None) | (None, Some(size)) => {
-                error.hint(format!("{} is possible for this drive", mib(size)))
+                error.hint(format!("{size} is possible for this drive"))
             }
             (None, None) => error,
         }
     })
+}
+
+/// A size for an argument, rounded up or down: 13.7TB.
+fn three_digits_of(Bytes(size): Bytes, up: bool) -> String {
+    let unit = 10_u64.pow(size.max(1).ilog10().saturating_sub(2));
+    let rounded = Bytes(if up { size.div_ceil(unit) } else { size / unit } * unit);
+    format!("{rounded}").replace(' ', "")
 }
 
 /// An SSD `spec` with erase blocks of `pages` pages and proportionally less capacity. The
@@ -498,12 +508,14 @@ mod tests {
         };
         for (size, larger) in [(MIB / 2, true), (1 << 49, false)] {
             let hint = refused(size);
-            let mib: u64 = hint.split("MiB").next().unwrap().parse().unwrap();
+            let named: Bytes = hint.split(' ').next().unwrap().parse().unwrap();
             assert!(
-                (mib * MIB > size) == larger && hint.ends_with("is possible for this drive"),
+                (named.0 > size) == larger && hint.ends_with("B is possible for this drive"),
                 "{hint}"
             );
-            assert!(sized(spec.clone(), Some(Bytes(mib * MIB))).is_ok(), "{hint}");
+            assert!(!hint.contains("MiB") && sized(spec.clone(), Some(named)).is_ok(), "{hint}");
         }
+        let tiny = sized(spec.clone(), Some(Bytes(1))).unwrap_err();
+        assert!(tiny.to_string().starts_with("a size of 1 B is not possible; "), "{tiny}");
     }
 }

@@ -411,7 +411,7 @@ fn synthetic<T>(
     );
     if writes_percent == 0 {
         return Err(UsageError::new("a workload without writes never ends")
-            .hint("leave a share for writes"));
+            .hint("leave a share for writes; for reads alone, use 'bench load --reads 100'"));
     }
     // The budget of a phase counts all bytes, and writes are only a share of them.
     let budget = (u128::from(total.0) * 100 / u128::from(writes_percent)) as u64;

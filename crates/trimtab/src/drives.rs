@@ -150,6 +150,9 @@ fn unknown(name: &str) -> UsageError {
     let names = names();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let error = UsageError::missing(format!("unknown drive '{name}'"));
+    if Path::new(name).is_file() {
+        return error.hint("a drive file must end in .toml");
+    }
     match did_you_mean(&similar(name, &names)) {
         Some(question) => error.hint(format!("{question} ({ADVICE})")),
         None => error.hint(ADVICE),

@@ -87,8 +87,8 @@ pub fn check(path: &Path, force: bool) -> anyhow::Result<()> {
         .with_context(cannot)?
         .map(|stat| FileType::from_raw_mode(stat.st_mode))
     {
-        Some(_) if !force => Err(explain(io::ErrorKind::AlreadyExists.into(), path)),
         Some(FileType::Directory) => Err(io::Error::from(Errno::ISDIR)).with_context(cannot),
+        Some(_) if !force => Err(explain(io::ErrorKind::AlreadyExists.into(), path)),
         None | Some(FileType::RegularFile) => directory.try_to_make(&name).with_context(cannot),
         // A link to a file is replaced.
         Some(_) => Ok(()),

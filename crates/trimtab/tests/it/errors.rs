@@ -556,6 +556,22 @@ fn impossible_drive_settings_are_refused_before_run() {
     let said = predicate::str::contains("laptop-7200rpm does not support TRIM")
         .and(predicate::str::contains("leave --trims out"));
     simulate("laptop-7200rpm").assert().code(2).stdout("").stderr(said);
+    let simulate = ["drive", "simulate", "--drive", "ocz-vertex-le-100gb"];
+    for (args, said) in [
+        (
+            ["--reads", "100"],
+            "never ends; leave a share for writes; for reads alone, use 'bench load",
+        ),
+        (["--capacity", "1"], "a size of 1 B is not possible; "),
+        (["--capacity", "512TB"], "TB is possible for this drive"),
+    ] {
+        trimtab().args(simulate).args(args).assert().code(2).stderr(predicate::str::contains(said));
+    }
+    let plain = tempfile::tempdir().unwrap();
+    std::fs::write(plain.path().join("plain.csv"), "x").unwrap();
+    let mut show = trimtab();
+    let show = show.current_dir(plain.path()).args(["drive", "show", "plain.csv"]);
+    show.assert().failure().stderr(predicate::str::contains("a drive file must end in .toml"));
     // An engine that compresses one byte per second would need over an hour for 4 KiB.
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("slow.toml");

@@ -93,7 +93,7 @@ fn drive_learn_refuses_unusable_target() {
     fs::write(directory.path().join("Cargo.toml"), "x").unwrap();
     for (args, said) in [
         (&["drive:laptop-7200rpm"][..], "is a disk"),
-        (&["Cargo.toml"], "is a file, which is never written to"),
+        (&["Cargo.toml"], "is a file; only directories and devices are probed"),
         (&[".", "--destroy", "."], ". is not a device, so nothing can be destroyed on it"),
         (&["/proc"], "no drive is below /proc: proc is not on a block device"),
         (&["."], "a write limit of 1.00 kB is too small to learn"),
@@ -110,7 +110,7 @@ fn drive_learn_refuses_unusable_target() {
         (&[".", "--budget", "all"], "expected small or full"),
         (&[".", "--rest", "400d"], "--rest is at most one hour"),
         (&[".", "--write-limit", "96MiB", "--budget", "full"], "is too little for --budget full"),
-        (&["Cargo.toml", "--budget", "full"], "is a file, which is never written to"),
+        (&["Cargo.toml", "--budget", "full"], "is a file; only directories and devices are probed"),
         (&[".", "--write-limit", "1TB", "--budget", "full"], "--budget full"),
         (&["drive:laptop-7200rpm", "--budget", "full"], "is a disk"),
         (&["drive:sata-tlc-500gb", "--write-limit", "1MiB"], "use --write-limit 24MiB or more"),
@@ -118,6 +118,7 @@ fn drive_learn_refuses_unusable_target() {
             &["drive:sata-tlc-500gb", "--output", "no/such/place.toml"],
             "cannot write no/such/place.toml",
         ),
+        (&["drive:sata-tlc-500gb", "--output", "/usr"], "cannot write /usr: Is a directory"),
     ] {
         let mut all = [&["drive", "learn"][..], args].concat();
         // No argument of this test permits a large write.

@@ -116,7 +116,7 @@ struct AddressArgs {
     #[arg(long, value_name = "SIZE[:WEIGHT],…")]
     size: Option<RequestSizes>,
     /// Percentage of reads [default: 0].
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=99))]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
     reads: Option<u8>,
     /// Percentage of trims [default: 0].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=99))]

@@ -138,7 +138,8 @@ fn probed_path<'a>(request: &DriveLearnArgs, spec: &'a TargetSpec) -> anyhow::Re
     match spec {
         TargetSpec::Directory(path) | TargetSpec::Device(path) => Ok(path),
         TargetSpec::File(_) => {
-            let what = format!("{} is a file, which is never written to", request.target);
+            let what =
+                format!("{} is a file; only directories and devices are probed", request.target);
             Err(UsageError::new(what).hint("name its directory").into())
         }
         other => Err(UsageError::new(format!("{other} cannot be learned")).into()),
