@@ -1,5 +1,7 @@
 //! SSD model.
 
+#[cfg(any(test, feature = "checks"))]
+#[path = "ssd/tests/check.rs"]
 mod check;
 mod clock;
 mod commands;

@@ -1,4 +1,4 @@
-//! Invariants of an SSD's state. Checking them scans all tables, so it is only for tests.
+//! Invariants of an SSD's state. Checking them scans all tables.
 
 use super::clock::FILLING;
 use super::lane::FlashLanes;
