@@ -121,17 +121,6 @@ impl Occupancy {
     }
 }
 
-/// State of a logical block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockState {
-    /// Never written.
-    NeverWritten,
-    /// Trimmed and not rewritten.
-    Trimmed,
-    /// Mapped data.
-    Mapped,
-}
-
 impl Ssd {
     /// Creates a new drive. `seed` determines all random draws of the model.
     ///
@@ -259,16 +248,6 @@ impl Ssd {
     #[must_use]
     pub fn backlog(&self, now: Nanos) -> Nanos {
         Nanos(self.clock.backlog(now.0))
-    }
-
-    /// State of the mapping unit at byte `offset`.
-    #[must_use]
-    pub fn block_state(&self, offset: u64) -> BlockState {
-        match self.ftl.map.get((offset / self.layout.unit_bytes) as usize) {
-            None | Some(&NEVER) => BlockState::NeverWritten,
-            Some(&TRIMMED) => BlockState::Trimmed,
-            Some(_) => BlockState::Mapped,
-        }
     }
 
     /// Starts tracking write durability; see [`power_cut`](Self::power_cut).

@@ -309,7 +309,7 @@ impl PowerCutSupport for Engine {
             Request::Flush => Command::Flush,
         };
         let modelled = &mut *self.lock();
-        for counts in [&mut modelled.counts, modelled.seconds.current()] {
+        for counts in [&mut modelled.counts, &mut modelled.seconds.current] {
             let tally = counts.of(&command);
             tally.count += 1;
             tally.fail(0);

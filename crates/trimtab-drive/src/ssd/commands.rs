@@ -1,7 +1,7 @@
 //! Writes, flushes and power cuts.
 
 use super::journal::WriteFate;
-use super::{DurabilityJournal, Ssd, TRIMMED};
+use super::{Ssd, TRIMMED};
 use crate::data::DataClass;
 use crate::spec::FlushBehaviour;
 use crate::units::Nanos;
@@ -208,22 +208,6 @@ impl Ssd {
         let counters = &mut self.ftl.counters;
         counters.stall_flush_ns = counters.stall_flush_ns.saturating_add(done - started);
         done.saturating_add(self.clock.latency)
-    }
-
-    /// Sequence number of the next unit write while durability is tracked. A write
-    /// command of n units (or parts) takes n numbers, in address order.
-    #[must_use]
-    pub fn write_sequence(&self) -> u64 {
-        self.ftl.journal.as_ref().map_or(0, DurabilityJournal::next_sequence)
-    }
-
-    /// Sequence number of the first write that is not durable at `now`; all earlier
-    /// writes are durable. Requires [`track_durability`](Self::track_durability).
-    pub fn durable_sequence(&mut self, now: Nanos) -> u64 {
-        if self.flash.write_cache.power_loss_protection {
-            return self.write_sequence();
-        }
-        self.ftl.journal.as_mut().map_or(0, |journal| journal.settle(now.0))
     }
 
     /// Cuts power at `now`. Returns, for every write that was not durable, whether it

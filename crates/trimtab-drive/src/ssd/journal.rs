@@ -18,10 +18,10 @@ pub struct WriteFate {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct JournalEntry {
-    extent: Extent,
+pub(super) struct JournalEntry {
+    pub(super) extent: Extent,
     /// Time at which the write is on flash; `u64::MAX` until its program is scheduled.
-    durable: u64,
+    pub(super) durable: u64,
     was_mapped: bool,
 }
 
@@ -48,7 +48,7 @@ impl PowerCut {
 
 /// The last write of a unit in a frontier's row that is not yet programmed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct UnprogrammedWrite {
+pub(super) struct UnprogrammedWrite {
     /// Sequence numbers of the writes merged into the unit.
     sequences: Vec<u64>,
 }
@@ -56,10 +56,10 @@ struct UnprogrammedWrite {
 /// Writes that are not durable yet, in order.
 #[derive(Clone, Debug)]
 pub(super) struct DurabilityJournal {
-    entries: VecDeque<JournalEntry>,
+    pub(super) entries: VecDeque<JournalEntry>,
     first: u64,
     /// Units in the row of each frontier.
-    rows: Vec<VecDeque<UnprogrammedWrite>>,
+    pub(super) rows: Vec<VecDeque<UnprogrammedWrite>>,
     /// Writes whose units are placed next, one entry per unit.
     placing: VecDeque<UnprogrammedWrite>,
 }
@@ -111,19 +111,6 @@ impl DurabilityJournal {
                 }
             }
         }
-    }
-
-    /// Number of units of `unit_bytes` in rows that are not on flash at `now`.
-    pub(super) fn units_in_rows(&self, now: u64, unit_bytes: u64) -> u64 {
-        let filling: u64 = self.rows.iter().map(|row| row.len() as u64).sum();
-        let under_way =
-            self.entries.iter().filter(|entry| entry.durable > now && entry.durable != u64::MAX);
-        let mut programming: Vec<(u64, u64)> =
-            under_way.map(|entry| (entry.durable, entry.extent.offset / unit_bytes)).collect();
-        // Several writes may have been merged into one unit.
-        programming.sort_unstable();
-        programming.dedup();
-        filling + programming.len() as u64
     }
 
     /// Drops writes that are durable at `now`; returns the number of the first that is

@@ -11,7 +11,7 @@ use core::cmp::Reverse;
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     /// Per group: erases (0 without dynamic wear levelling), release order, superblock.
-    heaps: Vec<BinaryHeap<Reverse<(u32, u64, u32)>>>,
+    pub(super) heaps: Vec<BinaryHeap<Reverse<(u32, u64, u32)>>>,
     free: u32,
     released: u64,
     /// Erases per superblock, from index 1.
@@ -118,13 +118,5 @@ impl Pool {
     #[cfg(test)]
     pub(super) const fn released(&self) -> u64 {
         self.released
-    }
-
-    /// Free superblocks: wear that counts, release order, number.
-    pub(super) fn free_entries(&self) -> Vec<(u32, u64, u32)> {
-        let mut entries: Vec<_> =
-            self.heaps.iter().flatten().map(|Reverse(entry)| *entry).collect();
-        entries.sort_unstable();
-        entries
     }
 }

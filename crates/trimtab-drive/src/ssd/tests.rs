@@ -8,6 +8,7 @@ mod mechanisms;
 mod reference;
 
 use self::fingerprint::fingerprint;
+use super::check::BlockState;
 use super::*;
 use crate::data::DataClass;
 use crate::spec::*;

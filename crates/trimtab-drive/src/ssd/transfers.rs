@@ -8,7 +8,7 @@ use alloc::collections::VecDeque;
 /// necessary. Earlier reads keep their intervals: the channel is never idle while data
 /// are ready, and serves the earliest submitted read first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Transfers(VecDeque<(u64, u64)>);
+pub(super) struct Transfers(pub(super) VecDeque<(u64, u64)>);
 
 impl Transfers {
     /// Takes `took` of free time from `ready` on. Returns its end, and the part before
@@ -80,14 +80,6 @@ impl Transfers {
     pub(super) fn pop_until(&mut self, instant: u64) -> Option<(u64, u64)> {
         self.0.front().is_some_and(|(_, to)| *to <= instant).then(|| self.0.pop_front()).flatten()
     }
-
-    /// Start and end times of all intervals in order.
-    #[cfg(test)]
-    pub(super) fn instants(&self) -> impl ExactSizeIterator<Item = u64> + Clone {
-        let spans: alloc::vec::Vec<u64> =
-            self.0.iter().flat_map(|(from, to)| [*from, *to]).collect();
-        spans.into_iter()
-    }
 }
 
 #[cfg(test)]
@@ -114,7 +106,7 @@ mod tests {
                 prop_assert_eq!(transfers.free_between(ready, committed), open(ready).filter(|at| (*at as u64) < committed).count() as u64);
                 let passed = if ns == 0 { committed } else { open(committed).nth(ns as usize - 1).unwrap() as u64 + 1 };
                 prop_assert_eq!(transfers.after(committed, ns), passed);
-                let instants: Vec<u64> = transfers.instants().collect();
+                let instants: Vec<u64> = transfers.0.iter().flat_map(|(from, to)| [*from, *to]).collect();
                 prop_assert!(instants.is_sorted());
             }
             while let Some((from, to)) = transfers.pop_until(150) {

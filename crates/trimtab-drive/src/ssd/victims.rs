@@ -115,19 +115,6 @@ impl Victims {
         }
     }
 
-    /// All listed superblocks; for the greedy policy, sorted by valid slots.
-    pub(super) fn listed(&self) -> alloc::boxed::Box<dyn Iterator<Item = u32> + '_> {
-        match self {
-            Self::Greedy(buckets) => alloc::boxed::Box::new(
-                (buckets.begin..buckets.end).map(|at| buckets.ring[(at & buckets.mask) as usize]),
-            ),
-            Self::Fifo(queue) => alloc::boxed::Box::new(queue.iter().copied()),
-            Self::Drawn { list, .. } | Self::CostBenefit(list) => {
-                alloc::boxed::Box::new(list.iter().copied())
-            }
-        }
-    }
-
     pub(super) fn remove(&mut self, blocks: &mut [SuperblockState], block: u32) {
         match self {
             Self::Greedy(buckets) => buckets.remove(blocks, block),
@@ -180,7 +167,7 @@ fn cost_benefit(
 #[derive(Clone, Debug)]
 pub(super) struct Buckets {
     pub(super) ring: Vec<u32>,
-    mask: u32,
+    pub(super) mask: u32,
     pub(super) begin: u32,
     pub(super) end: u32,
     pub(super) starts: Vec<u32>,

@@ -1,13 +1,16 @@
 //! Invariants of an SSD's state. Checking them scans all tables.
 
 use super::clock::FILLING;
+use super::journal::DurabilityJournal;
 use super::lane::FlashLanes;
 use super::victims::{UNLISTED, Victims};
 use super::{CLOCK_END_NS, NEVER, Ssd, TRIMMED};
+use crate::units::Nanos;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 macro_rules! require {
     ($condition:expr, $($said:tt)+) => {
@@ -27,7 +30,68 @@ enum Role {
     Retired,
 }
 
+/// State of a logical block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockState {
+    /// Never written.
+    NeverWritten,
+    /// Trimmed and not rewritten.
+    Trimmed,
+    /// Mapped data.
+    Mapped,
+}
+
+/// All listed superblocks; for the greedy policy, sorted by valid slots.
+pub(super) fn listed(victims: &Victims) -> Vec<u32> {
+    match victims {
+        Victims::Greedy(buckets) => (buckets.begin..buckets.end)
+            .map(|at| buckets.ring[(at & buckets.mask) as usize])
+            .collect(),
+        Victims::Fifo(queue) => queue.iter().copied().collect(),
+        Victims::Drawn { list, .. } | Victims::CostBenefit(list) => list.clone(),
+    }
+}
+
+/// Number of units of `unit_bytes` in rows that are not on flash at `now`.
+fn units_in_rows(journal: &DurabilityJournal, now: u64, unit_bytes: u64) -> u64 {
+    let filling: u64 = journal.rows.iter().map(|row| row.len() as u64).sum();
+    let under_way =
+        journal.entries.iter().filter(|entry| entry.durable > now && entry.durable != u64::MAX);
+    let mut programming: Vec<(u64, u64)> =
+        under_way.map(|entry| (entry.durable, entry.extent.offset / unit_bytes)).collect();
+    // Several writes may have been merged into one unit.
+    programming.sort_unstable();
+    programming.dedup();
+    filling + programming.len() as u64
+}
+
 impl Ssd {
+    /// State of the mapping unit at byte `offset`.
+    #[must_use]
+    pub fn block_state(&self, offset: u64) -> BlockState {
+        match self.ftl.map.get((offset / self.layout.unit_bytes) as usize) {
+            None | Some(&NEVER) => BlockState::NeverWritten,
+            Some(&TRIMMED) => BlockState::Trimmed,
+            Some(_) => BlockState::Mapped,
+        }
+    }
+
+    /// Sequence number of the next unit write while durability is tracked. A write
+    /// command of n units (or parts) takes n numbers, in address order.
+    #[must_use]
+    pub fn write_sequence(&self) -> u64 {
+        self.ftl.journal.as_ref().map_or(0, DurabilityJournal::next_sequence)
+    }
+
+    /// Sequence number of the first write that is not durable at `now`; all earlier
+    /// writes are durable. Requires [`track_durability`](Self::track_durability).
+    pub fn durable_sequence(&mut self, now: Nanos) -> u64 {
+        if self.flash.write_cache.power_loss_protection {
+            return self.write_sequence();
+        }
+        self.ftl.journal.as_mut().map_or(0, |journal| journal.settle(now.0))
+    }
+
     /// Checks all invariants.
     ///
     /// # Errors
@@ -90,7 +154,7 @@ impl Ssd {
         );
         if let Some(journal) = &self.ftl.journal {
             let pending =
-                journal.units_in_rows(self.quiet_since.max(self.now), self.layout.unit_bytes);
+                units_in_rows(journal, self.quiet_since.max(self.now), self.layout.unit_bytes);
             let units = self.layout.row_slots / self.layout.unit_slots.min(self.layout.row_slots);
             // Compressed units are counted at the minimum stored size.
             let most = if self.ftl.packed.is_some() {
@@ -120,8 +184,8 @@ impl Ssd {
             require!(old == Role::Unknown, "superblock {block} is {old:?} and {role:?}");
             Ok(())
         };
-        for (_, _, block) in ftl.pool.free_entries() {
-            assign(block, Role::Free)?;
+        for Reverse((_, _, block)) in ftl.pool.heaps.iter().flatten() {
+            assign(*block, Role::Free)?;
         }
         for frontier in ftl.frontiers.iter().filter(|frontier| frontier.is_open()) {
             assign(frontier.next >> self.layout.shift, Role::Open)?;
@@ -129,7 +193,7 @@ impl Ssd {
         for block in &ftl.slc_queue {
             assign(*block, Role::Slc)?;
         }
-        for block in ftl.victims.listed() {
+        for block in listed(&ftl.victims) {
             assign(block, Role::Listed)?;
         }
         for (block, retired) in (0..).zip(&ftl.pool.retired) {
@@ -244,7 +308,7 @@ impl Ssd {
         }
         if matches!(ftl.victims, Victims::Greedy(_)) {
             let counts: Vec<u32> =
-                ftl.victims.listed().map(|block| ftl.blocks[block as usize].valid).collect();
+                listed(&ftl.victims).iter().map(|at| ftl.blocks[*at as usize].valid).collect();
             require!(counts.is_sorted(), "victims are out of order: {counts:?}");
         }
         Ok(())

@@ -2,12 +2,14 @@
 
 use crate::spec::DriveSpec;
 use crate::ssd::Ssd;
+use crate::ssd::check::listed;
 use crate::ssd::clock::{Clock, FILLING};
 use crate::ssd::ftl::{Frontier, Ftl};
 use crate::ssd::lane::{FlashLanes, Lane};
 use crate::ssd::victims::Victims;
 use crate::varint;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 const MAGIC: &[u8; 5] = b"TTSSD";
 const VERSION: u8 = 5;
@@ -116,14 +118,15 @@ fn write_ftl(out: &mut Writer, ftl: &Ftl) {
     out.runs(ftl.stamps.iter().copied());
     out.runs(ftl.in_slc.iter().map(|slc| u8::from(*slc)));
     out.numbers(ftl.slc_queue.iter().copied());
-    out.numbers(ftl.victims.listed().collect::<Vec<u32>>().into_iter());
+    out.numbers(listed(&ftl.victims).into_iter());
     if let Victims::Drawn { rng, .. } = &ftl.victims {
         out.number(rng.drawn);
     }
     out.runs(ftl.pool.erases.iter().copied());
     out.runs(ftl.pool.retired.iter().map(|retired| u8::from(*retired)));
     out.number(ftl.pool.released());
-    let free = ftl.pool.free_entries();
+    let mut free: Vec<_> = ftl.pool.heaps.iter().flatten().map(|Reverse(entry)| *entry).collect();
+    free.sort_unstable();
     out.number(free.len() as u64);
     for (worn, order, block) in free {
         out.number(worn);
@@ -179,7 +182,8 @@ fn write_lanes(out: &mut Writer, lanes: &FlashLanes) {
         for value in [free, reads_free, owed, host_ns, background_ns] {
             out.number(value);
         }
-        out.numbers(transfers.instants());
+        let instants = transfers.0.iter().flat_map(|(from, to)| [*from, *to]);
+        out.numbers(instants.collect::<Vec<u64>>().into_iter());
     }
     for value in [
         lanes.share,

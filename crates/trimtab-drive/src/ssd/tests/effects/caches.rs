@@ -1,6 +1,7 @@
 //! Write cache, SLC cache, compression, thermal and endurance throttling.
 
 use super::*;
+use crate::ssd::tests::BlockState;
 
 #[test]
 fn write_cache_absorbs_its_capacity() {
