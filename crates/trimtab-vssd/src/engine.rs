@@ -8,7 +8,7 @@ use crate::classify::classify;
 use crate::pace::{ModelClock, Speed};
 use crate::recording::RequestRecorder;
 use crate::request::{Effect, Geometry, PowerCutSupport, Request, RequestResult, RequestServer};
-use crate::status::SecondCounts;
+use crate::status::RequestsByKind;
 use crate::store::Store;
 use crate::trace::{TraceEvent, TraceOpKind};
 use counts::Seconds;
@@ -79,8 +79,8 @@ pub struct EngineSnapshot {
     pub model: BTreeMap<String, u64>,
     /// Model time.
     pub model_time: Nanos,
-    /// The last seconds, oldest first.
-    pub seconds: Vec<SecondCounts>,
+    /// Requests of the last second.
+    pub last_second: RequestsByKind,
     /// Number of requests that the data store failed, and the last error.
     pub store_failures: Option<(u64, Errno)>,
 }
@@ -129,17 +129,15 @@ impl Engine {
             written: modelled.device.written(),
             model: modelled.device.counters(),
             model_time: modelled.clock.now(),
-            seconds: modelled.seconds.recent(),
+            last_second: modelled.seconds.last,
             store_failures: modelled.store_failures,
         }
     }
 
-    /// Ends a second of the time series. Call once per second.
+    /// Ends a second of the counts. Call once per second.
     pub fn tick(&self) {
         let mut modelled = self.lock();
-        let modelled = &mut *modelled;
-        let (written, freed) = (modelled.device.written(), modelled.ledger.sums.effective_bytes());
-        modelled.seconds.tick(written, freed);
+        modelled.seconds.tick();
         if let Some(recorder) = &mut modelled.recorder {
             recorder.flush();
         }
@@ -175,7 +173,7 @@ impl Engine {
             let failures = modelled.store_failures.map_or(0, |(failures, _)| failures);
             modelled.store_failures = Some((failures + 1, *errno));
             modelled.counts.of(command).fail(command.bytes());
-            modelled.seconds.current().of(command).fail(command.bytes());
+            modelled.seconds.current.of(command).fail(command.bytes());
         })
     }
 
@@ -354,7 +352,7 @@ impl ModelState {
         let completion = self.device.submit(arrival, command);
         let latency = completion.done - arrival;
         self.counts.of(command).count(completion.result.is_ok(), bytes, latency);
-        self.seconds.current().of(command).count(completion.result.is_ok(), bytes, latency);
+        self.seconds.current.of(command).count(completion.result.is_ok(), bytes, latency);
         let answer = RequestResult {
             result: completion.result.map_err(errno_of),
             due: self.clock.completes(completion.done, barrier),

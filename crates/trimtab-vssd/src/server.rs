@@ -336,7 +336,7 @@ impl Server {
                 .then(|| snapshot.written.1 as f64 / snapshot.written.0 as f64),
             model: snapshot.model,
             faults,
-            seconds: snapshot.seconds,
+            last_second: snapshot.last_second,
         }
     }
 }

@@ -68,17 +68,6 @@ impl RequestsByKind {
     }
 }
 
-/// The requests of one second of real time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SecondCounts {
-    /// Requests by kind.
-    pub requests: RequestsByKind,
-    /// NAND bytes written per host byte written in that second; `None` if unknown.
-    pub waf: Option<f64>,
-    /// Bytes freed by TRIM.
-    pub trim_effective_bytes: u64,
-}
-
 /// The complete status of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -110,6 +99,6 @@ pub struct Status {
     pub model: BTreeMap<String, u64>,
     /// Descriptions of the active faults.
     pub faults: Vec<String>,
-    /// The last seconds, oldest first.
-    pub seconds: Vec<SecondCounts>,
+    /// Requests of the last second of real time.
+    pub last_second: RequestsByKind,
 }

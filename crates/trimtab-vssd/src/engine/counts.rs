@@ -1,7 +1,6 @@
-//! Counters of served requests, per second and in total.
+//! Counters of served requests, in the last second and in total.
 
-use crate::status::{Latencies, RequestFigures, RequestsByKind, SecondCounts};
-use std::collections::VecDeque;
+use crate::status::{Latencies, RequestFigures, RequestsByKind};
 use trimtab_drive::requests::{RequestCounts, RequestTally};
 
 impl From<&RequestTally> for RequestFigures {
@@ -26,52 +25,24 @@ impl From<&RequestCounts> for RequestsByKind {
     }
 }
 
-const SECONDS: usize = 120;
-
-/// The last seconds.
+/// Requests of the current and the last second.
 #[derive(Clone, Debug, Default)]
 pub struct Seconds {
-    current: RequestCounts,
-    done: VecDeque<SecondCounts>,
-    /// Values at the last tick: host and medium bytes written, bytes freed.
-    before: ((u64, u64), u64),
+    /// The current second.
+    pub current: RequestCounts,
+    /// The last completed second.
+    pub last: RequestsByKind,
 }
 
 impl Seconds {
-    /// The current second.
-    pub const fn current(&mut self) -> &mut RequestCounts {
-        &mut self.current
-    }
-
-    /// Ends the current second. `written` (host and medium) and `freed` are totals in
-    /// bytes.
-    pub fn tick(&mut self, written: (u64, u64), freed: u64) {
-        let ((host_before, medium_before), freed_before) = self.before;
-        let host = written.0.saturating_sub(host_before);
-        let medium = written.1.saturating_sub(medium_before);
-        self.done.push_back(SecondCounts {
-            requests: RequestsByKind::from(&self.current),
-            waf: (host > 0).then(|| medium as f64 / host as f64),
-            trim_effective_bytes: freed.saturating_sub(freed_before),
-        });
-        if self.done.len() > SECONDS {
-            self.done.pop_front();
-        }
-        for done in [
-            &mut self.current.read,
-            &mut self.current.write,
-            &mut self.current.trim,
-            &mut self.current.flush,
-        ] {
+    /// Ends the current second.
+    pub fn tick(&mut self) {
+        self.last = RequestsByKind::from(&self.current);
+        let RequestCounts { read, write, trim, flush } = &mut self.current;
+        for done in [read, write, trim, flush] {
             if done.count > 0 {
                 *done = RequestTally::default();
             }
         }
-        self.before = (written, freed);
-    }
-
-    /// The completed seconds, oldest first.
-    pub fn recent(&self) -> Vec<SecondCounts> {
-        self.done.iter().cloned().collect()
     }
 }

@@ -42,8 +42,9 @@ pub fn render(status: &Status) -> String {
         "",
         &["requests", "count", "bytes", "last second", "failed", "mean", "p50", "p99", "max"],
     );
-    let last = status.seconds.last().map(|second| second.requests).unwrap_or_default();
-    for ((name, kind), (_, now)) in status.requests.named().into_iter().zip(last.named()) {
+    for ((name, kind), (_, now)) in
+        status.requests.named().into_iter().zip(status.last_second.named())
+    {
         let latency = kind.latency;
         let shown = [latency.mean_ns as u64, latency.p50_ns, latency.p99_ns, latency.max_ns]
             .map(|ns| Nanos(ns).to_string());

@@ -60,7 +60,7 @@ impl DriveStatusReport {
 pub fn run(args: &DriveStatusArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let report = ask(args)?;
     report.remarks.iter().for_each(|remark| context.remark(remark));
-    context.report("drive-status", 1, &report, || report.in_words())?;
+    context.report("drive-status", 2, &report, || report.in_words())?;
     Ok(if report.crashed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
