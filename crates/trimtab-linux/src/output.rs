@@ -11,7 +11,6 @@ pub mod progress;
 
 pub use plain::{is_text, json, plain, plain_bytes, plain_line, styled};
 
-use self::progress::TaskList;
 use crate::sys::descriptor::ClosedPipe;
 use anyhow::Context as _;
 use std::io::{IsTerminal as _, Write as _};
@@ -47,8 +46,6 @@ pub struct Context {
     pub store: Option<PathBuf>,
     /// `--label`.
     pub label: Option<String>,
-    /// The work under way, for the progress display.
-    pub doing: TaskList,
 }
 
 impl Context {
@@ -60,7 +57,7 @@ impl Context {
         store: Option<PathBuf>,
     ) -> Self {
         let progress = !quiet && (plain || std::io::stderr().is_terminal());
-        Self { json, progress, plain, quiet, yes, store, label, doing: TaskList::default() }
+        Self { json, progress, plain, quiet, yes, store, label }
     }
 
     /// Writes a one-line remark to standard error, unless `--quiet`.

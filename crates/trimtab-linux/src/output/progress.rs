@@ -4,7 +4,7 @@
 
 mod now;
 
-pub use now::{DiscardCounter, TaskList};
+pub use now::DiscardCounter;
 
 use self::now::CurrentActivity;
 use crate::output::{Context, plain};
@@ -176,7 +176,7 @@ impl Progress {
         if !context.progress {
             return Self { view: None, shower: None };
         }
-        let now = Arc::new(Mutex::new(CurrentActivity::new(context.doing.clone())));
+        let now = Arc::new(Mutex::new(CurrentActivity::default()));
         let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
         bar.set_style(style(words, length.is_some(), Arc::clone(&now)));
         bar.set_prefix(plain(what).into_owned());

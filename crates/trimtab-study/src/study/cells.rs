@@ -96,19 +96,6 @@ impl StudyCell {
         Bytes(2 * tables)
     }
 
-    /// Short description: `x: idle at 60 % full`.
-    pub fn title(&self) -> String {
-        let drive = self.setup().label.trim_start_matches("drive:");
-        match &self.work {
-            StudyCellWork::Job { job, .. } => {
-                format!("{drive}: {} under {}", job.name(), self.policy.name())
-            }
-            StudyCellWork::Months(ageing) => {
-                format!("{drive}: {} at {:.0} % full", self.policy.name(), ageing.fill * 100.0)
-            }
-        }
-    }
-
     /// The part of a study that is listed as not tested if this cell cannot run.
     pub fn part(&self) -> StudyPart {
         let policy = self.policy.name().to_owned();

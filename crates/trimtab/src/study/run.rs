@@ -122,7 +122,7 @@ pub fn modelled(context: &Context, all: Vec<ModelledStudy<'_>>) -> anyhow::Resul
         let study = &under_way[task.study];
         let _memory = budget.take(task.memory.min(budget.total().0));
         match task.what {
-            TaskKind::Visit(at) => study.visit(context, at, &snapshots)?,
+            TaskKind::Visit(at) => study.visit(at, &snapshots)?,
             TaskKind::Trial(at) => study.try_out(at, &snapshots),
         }
         bar.advance(1);
@@ -220,12 +220,11 @@ impl<'a> RunningStudy<'a> {
         }
     }
 
-    fn visit(&self, context: &Context, at: usize, snapshots: &SnapshotCache) -> anyhow::Result<()> {
+    fn visit(&self, at: usize, snapshots: &SnapshotCache) -> anyhow::Result<()> {
         if self.books().is_given_up(at) {
             return Ok(());
         }
         let cell = &self.cells[at];
-        let _underway = context.doing.begin(&cell.title());
         let mut beginning = |setup: &Setup| snapshots.take(setup, || setup.in_use());
         let reason = match cell.run_from(&mut beginning, &mut SilentObserver) {
             Ok((mut run, RunEnd::Complete)) => {

@@ -116,7 +116,7 @@ mod tests {
                     })
                 };
                 let (run, _) = cell.run_from(&mut beginning, &mut ()).unwrap();
-                assert!(run == cell.run(&mut ()).unwrap().0, "{}", cell.title());
+                assert!(run == cell.run(&mut ()).unwrap().0, "{}", cell.policy.name());
             }
             assert_eq!(built, drives, "a machine with {memory}");
         }

@@ -60,7 +60,6 @@ pub fn run(
     let todo: Vec<u64> = cells.iter().copied().filter(|cell| !there.contains(cell)).collect();
     let bar = Progress::new(context, "cells", ProgressUnit::Items, todo.len() as u64);
     let crew = CellRunner {
-        context,
         checked,
         found: &found,
         budget: MemoryBudget::of_this_machine(),
@@ -86,7 +85,6 @@ struct SweepQueue<'a> {
 }
 
 struct CellRunner<'a> {
-    context: &'a Context,
     checked: &'a ValidatedPlan,
     found: &'a BTreeMap<String, CellOutcome>,
     budget: MemoryBudget,
@@ -136,7 +134,6 @@ impl<'a> CellRunner<'a> {
             self.books().too_large.get_or_insert((number, memory));
             return None;
         };
-        let _underway = self.context.doing.begin(&format!("cell {number}"));
         match catch_unwind(AssertUnwindSafe(|| cell.run(&mut SilentObserver))) {
             Ok(Ok((run, RunEnd::Complete))) => Some(outcome(cell, &run)),
             Ok(Ok((_, RunEnd::Failed(error)))) => Some(CellOutcome::Failed(error.to_string())),
