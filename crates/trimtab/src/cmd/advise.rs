@@ -11,7 +11,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::session::journal::MountScope;
 use trimtab_report::layout::on_screen;
-use trimtab_study::document::{NarrowLayout, Table};
+use trimtab_study::document::Table;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,9 +20,9 @@ Examples:
   trimtab advise drive:sata-tlc-500gb --for pebble --share 2%
   trimtab advise / --for fstrim --json | jq '.settings[]'
 
-Uses the trims of this filesystem in the history, or else a twin of the drive, or else only the limits of the kernel: then a value that
-needs a measurement is missing, and the command that measures is named. A rate keeps the drive busy with TRIM for the accepted share of
-time. The interval holds the bounds by all trims (95 %), or spans all specifications that explain the drive equally well.
+Uses the trims of this filesystem in the history, or else a twin of the drive, or else only the limits of the kernel: then a value that \
+needs a measurement is missing, and the command that measures is named. A rate keeps the drive busy with TRIM for the accepted share of \
+time. The interval holds the bounds by all trims (95 %), or spans all specifications that explain the drive equally well. \
 Changes nothing.";
 
 /// Arguments of `trimtab advise`.
@@ -99,8 +99,7 @@ pub fn run(args: &AdviseArgs, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 fn text(report: &Report<'_>) -> String {
-    let mut table = Table::new("", &[report.program, "value", "interval", "reason"])
-        .when_narrow(NarrowLayout::Records);
+    let mut table = Table::new("", &[report.program, "value", "interval", "reason"]);
     let number = |n: u64, unit: &str| format!("{} {unit}", grouped(n)).trim_end().to_owned();
     for setting in &report.settings {
         let value = match &setting.value {

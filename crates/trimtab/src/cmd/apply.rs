@@ -20,12 +20,12 @@ Examples:
   trimtab apply --undo                     undo the last change
   trimtab apply idle / --sysroot ./image   configure a system that is not running
 
-Writes /etc/fstab and /etc/trimtab/trimtab.toml: one line or section for each, and keeps the rest of
-both. In fstab, online sets discard (btrfs: discard=async). The other policies remove it, or set
-nodiscard on filesystems that discard by default (btrfs, f2fs). ntfs3 keeps discard, because
-it refuses every trim without it. All lines of one filesystem get the same option, since its first
-mount decides. Mounts and services are not touched; the output names what to restart. Records in
-/var/lib/trimtab/journal keep the earlier files. --undo restores the changed lines and keeps later
+Writes /etc/fstab and /etc/trimtab/trimtab.toml: one line or section for each, and keeps the rest of \
+both. In fstab, online sets discard (btrfs: discard=async). The other policies remove it, or set \
+nodiscard on filesystems that discard by default (btrfs, f2fs). ntfs3 keeps discard, because \
+it refuses every trim without it. All lines of one filesystem get the same option, since its first \
+mount decides. Mounts and services are not touched; the output names what to restart. Records in \
+/var/lib/trimtab/journal keep the earlier files. --undo restores the changed lines and keeps later \
 edits. Applying the same policy twice changes nothing the second time.
 
 Exit status: 0 applied, or nothing to do; 1 failed, and all files are as they were; 2 wrong usage.";

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use trimtab_linux::output;
 
 mod refused;
-mod wrap;
 
 const EXAMPLES: &str = "Exit status: 0 done; 1 failed, or a named file, drive or run does not exist or \
     cannot be used; 2 wrong usage (an unknown option, a bad value, an unknown policy); 130 \
@@ -64,20 +63,12 @@ pub fn said(error: &clap::Error, words: &[String], whole: &clap::Command) -> (St
 }
 
 /// The command line as it is parsed. Options take negative numbers and reject them with a
-/// range. Help is wrapped once, to the width of the terminal.
+/// range.
 pub fn command() -> clap::Command {
-    prepared(
-        Cli::command(),
-        trimtab_linux::output::width().unwrap_or(wrap::WIDTH_MAX).min(wrap::WIDTH_MAX),
-    )
+    prepared(Cli::command())
 }
 
-fn prepared(command: clap::Command, width: usize) -> clap::Command {
-    let after = command.get_after_help().map(|text| wrap::wrapped(&text.to_string(), width));
-    let command = match after {
-        Some(text) => command.after_help(text),
-        None => command,
-    };
+fn prepared(command: clap::Command) -> clap::Command {
     // Positional arguments are paths and names, which may begin with a dash only after
     // '--'.
     let negative = |arg: clap::Arg| {
@@ -85,7 +76,7 @@ fn prepared(command: clap::Command, width: usize) -> clap::Command {
             arg.get_num_args().is_none_or(|n| n.takes_values()) && arg.get_action().takes_values();
         if takes && !arg.is_positional() { arg.allow_negative_numbers(true) } else { arg }
     };
-    command.mut_args(negative).mut_subcommands(move |sub| prepared(sub, width))
+    command.mut_args(negative).mut_subcommands(prepared)
 }
 
 /// Reports whether the command line, valid or not, contains `--json`.
@@ -96,46 +87,6 @@ pub fn asks_for_json() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn each(command: &clap::Command, path: &str, look: &mut impl FnMut(&str, &clap::Command)) {
-        look(path, command);
-        for sub in command.get_subcommands() {
-            each(sub, &format!("{path} {}", sub.get_name()), look);
-        }
-    }
-
-    #[test]
-    fn help_below_the_options_is_wrapped_once_at_any_width() {
-        for width in [60, 80, 100] {
-            each(&prepared(Cli::command(), width), "trimtab", &mut |path, command| {
-                let Some(text) = command.get_after_help() else { return };
-                let text = text.to_string();
-                let lines: Vec<&str> = text.lines().collect();
-                // A single word may be longer than the line.
-                let fits =
-                    |line: &&str| line.chars().count() <= width || !line.trim().contains(' ');
-                assert!(lines.iter().all(fits), "{path} at {width}:\n{text}");
-                for pair in lines.windows(2) {
-                    // A line that was wrapped twice ends early although the next word
-                    // would fit.
-                    let (first, next) = (pair[0], pair[1]);
-                    let indent = |line: &str| line.len() - line.trim_start().len();
-                    let sentence = next.trim_start().starts_with(|c: char| c.is_ascii_lowercase())
-                        && !first.ends_with(['.', ':']);
-                    let word = next.split_whitespace().next().unwrap_or_default();
-                    let fits = first.chars().count() + 1 + word.chars().count() <= width;
-                    let row = next.trim_start().contains("  ");
-                    let prose = first.chars().count() > wrap::PROSE_MIN
-                        && !row
-                        && !next.trim_start().starts_with("trimtab");
-                    assert!(
-                        !(sentence && fits && prose && indent(first) == indent(next)),
-                        "{path} at {width}: {first} | {next}"
-                    );
-                }
-            });
-        }
-    }
 
     #[test]
     fn parser_accepts_negative_option_values() {

@@ -20,15 +20,15 @@ Examples:
   trimtab daemon                         run as trimtab.service does; log to standard error
   trimtab daemon --config ./my.toml
 
-Signals: SIGHUP reads the configuration again; a change of state or metrics-socket needs a restart,
-which the log says, but not --check. SIGUSR1 asks for a trim of everything now. SIGTERM ends
-the daemon; the next start continues an interrupted pass. Filesystems are kept open only during a
+Signals: SIGHUP reads the configuration again; a change of state or metrics-socket needs a restart, \
+which the log says, but not --check. SIGUSR1 asks for a trim of everything now. SIGTERM ends \
+the daemon; the next start continues an interrupted pass. Filesystems are kept open only during a \
 request, so they can be unmounted at any time.
 
 History: trimtab results list --store /var/lib/trimtab/history.db
 
-Environment: TRIMTAB_RUNTIME_DIR replaces /run/trimtab (locks, and settings to restore after a crash);
-use the same for everything that trims. TRIMTAB_STATE_DIR replaces /var/lib/trimtab unless the
+Environment: TRIMTAB_RUNTIME_DIR replaces /run/trimtab (locks, and settings to restore after a crash); \
+use the same for everything that trims. TRIMTAB_STATE_DIR replaces /var/lib/trimtab unless the \
 configuration names a state directory.
 
 Exit status: 0 ended by a signal, or the configuration is valid; 1 failed, or a file cannot be read or written; 2 the configuration is wrong.";

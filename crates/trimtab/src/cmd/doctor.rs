@@ -40,31 +40,31 @@ Examples:
   trimtab doctor /home --fix --dry-run   only show the first steps
   trimtab doctor --undo             undo what --fix did last
 
-Without --fix and --undo, doctor changes nothing and opens no device. Like every command, it first
-restores limits that a killed trim left lowered. Without root it cannot read device-mapper tables,
+Without --fix and --undo, doctor changes nothing and opens no device. Like every command, it first \
+restores limits that a killed trim left lowered. Without root it cannot read device-mapper tables, \
 and says so.
 
---fix starts at the drive: it mends the lowest layer that blocks TRIM, looks again, and repeats this
-until nothing is left that it may change. It records each step in /var/lib/trimtab/journal before it
-makes it, and proves the result at the end, as 'trimtab verify' does. cryptsetup itself asks for the
-passphrase. What needs a reboot, an unmounted filesystem or another drive is only printed. --undo
-reverts the steps in reverse order, but keeps settings that were changed since. If --fix is killed
+--fix starts at the drive: it mends the lowest layer that blocks TRIM, looks again, and repeats this \
+until nothing is left that it may change. It records each step in /var/lib/trimtab/journal before it \
+makes it, and proves the result at the end, as 'trimtab verify' does. cryptsetup itself asks for the \
+passphrase. What needs a reboot, an unmounted filesystem or another drive is only printed. --undo \
+reverts the steps in reverse order, but keeps settings that were changed since. If --fix is killed \
 in a step, doctor reports the record; --undo reverts what it has done.
 
---sysroot reads a recorded tree: copies of the files that doctor reads below /sys, /proc, /etc,
-/usr/lib/systemd and /run, links included, and the output of `dmsetup table` and `dmsetup status` in
-dmsetup-table and dmsetup-status. --record writes such a tree. It contains the mount table and
-fstab, and crypttab and the kernel's command line if a diagnosis needs them: look at it before you
-share it. Serial numbers are removed; --serials keeps them. --report writes one for a public bug
-report: serial numbers, UUIDs, the host name and names of mount points, volumes and labels become
+--sysroot reads a recorded tree: copies of the files that doctor reads below /sys, /proc, /etc, \
+/usr/lib/systemd and /run, links included, and the output of `dmsetup table` and `dmsetup status` in \
+dmsetup-table and dmsetup-status. --record writes such a tree. It contains the mount table and \
+fstab, and crypttab and the kernel's command line if a diagnosis needs them: look at it before you \
+share it. Serial numbers are removed; --serials keeps them. --report writes one for a public bug \
+report: serial numbers, UUIDs, the host name and names of mount points, volumes and labels become \
 x1, x2 and so on, and comments and network mounts are left out. Models and firmware stay.
 
-A filesystem that does not answer within 2 s (a hung server or drive) is a finding, and its verdict
+A filesystem that does not answer within 2 s (a hung server or drive) is a finding, and its verdict \
 is unknown.
 
-Exit status: 0 TRIM reaches the drives or is not needed, 3 a layer blocks it or it harms a drive, 4
-unknown, 1 failed, 2 wrong usage. Of several results the worst counts: failed, then blocked, then
-unknown. Findings that /etc/trimtab/trimtab.toml accepts ([doctor] ignore) do not count. With --fix,
+Exit status: 0 TRIM reaches the drives or is not needed, 3 a layer blocks it or it harms a drive, 4 \
+unknown, 1 failed, 2 wrong usage. Of several results the worst counts: failed, then blocked, then \
+unknown. Findings that /etc/trimtab/trimtab.toml accepts ([doctor] ignore) do not count. With --fix, \
 the status is that of the end, or 1 if a step failed; with --undo it is 0 or 1.";
 
 /// Arguments of `trimtab doctor`.

@@ -20,7 +20,7 @@ use trimtab_study::study::Study;
 /// Arguments of `trimtab results`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A run is named by the first digits of its id, a study by study: and the first digits of its id. last
+A run is named by the first digits of its id, a study by study: and the first digits of its id. last \
 is the newest run or study, last~1 the one before. study:last is the newest study.
 
 Examples:

@@ -53,9 +53,9 @@ const TAKES: &str = "TARGET is a directory on a mounted filesystem, drive:NAME o
 #[command(after_help = "\
 Unpacks and deletes a source tree and runs PostMark under each trim policy, then recommends one.
 
-On a directory, the study tries the policies that its filesystem allows: as mounted; batched (FITRIM
-after the files are deleted); online (mounted with discard); none (mounted without). Some of them need
-root or your consent. Without it they are left out, and the result says so. On a modelled drive,
+On a directory, the study tries the policies that its filesystem allows: as mounted; batched (FITRIM \
+after the files are deleted); online (mounted with discard); none (mounted without). Some of them need \
+root or your consent. Without it they are left out, and the result says so. On a modelled drive, \
 nothing is written to a real drive, and all policies are tried, including adaptive and idle.
 
 Examples:

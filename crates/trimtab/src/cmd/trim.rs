@@ -21,27 +21,27 @@ Examples:
   trimtab trim /srv --min-extent 1MiB    skip smaller free extents: far fewer commands
   trimtab trim /srv --dry-run            show the requests and the amount, send nothing
 
-A trim covers the whole filesystem. It writes out pending changes first (syncfs), which fstrim does
-not: a filesystem frees recently deleted blocks only then. --no-sync skips this. So does --policy
+A trim covers the whole filesystem. It writes out pending changes first (syncfs), which fstrim does \
+not: a filesystem frees recently deleted blocks only then. --no-sync skips this. So does --policy \
 idle, unless --sync is given, because it delays foreground I/O.
 
-The amount is counted by the drives' own counters, for each leg of an array, not taken from the
-filesystem's reply. Start an interrupted trim with the same policy to continue it (--restart starts
-over). It skips blocks freed since then in the part already trimmed; the next trim sends them.
+The amount is counted by the drives' own counters, for each leg of an array, not taken from the \
+filesystem's reply. Start an interrupted trim with the same policy to continue it (--restart starts \
+over). It skips blocks freed since then in the part already trimmed; the next trim sends them. \
 The filesystem cannot be unmounted during a trim.
 
---policy idle skips small free extents that would delay foreground I/O more than they help the drive,
-and says so. idle:complete=yes sends them too. Commands that use a small part of the budget are sent
-back to back. An idle trim runs with nice 10, like the services. With --finish-within, the rest is
-sent at once when the time is over. Only one trim runs on a drive at a time, the daemon's included.
+--policy idle skips small free extents that would delay foreground I/O more than they help the drive, \
+and says so. idle:complete=yes sends them too. Commands that use a small part of the budget are sent \
+back to back. An idle trim runs with nice 10, like the services. With --finish-within, the rest is \
+sent at once when the time is over. Only one trim runs on a drive at a time, the daemon's included. \
 A second one waits for its turn (--lock-wait).
 
-A path that fails does not stop the others. --all skips what fstrim skips: filesystems that are not
-mounted, read-only, marked X-fstrim.notrim, not on a block device, or on a device without discard;
+A path that fails does not stop the others. --all skips what fstrim skips: filesystems that are not \
+mounted, read-only, marked X-fstrim.notrim, not on a block device, or on a device without discard; \
 bind mounts; tags (UUID=, LABEL=) that no device has.
 
-Exit status: 0 all windows trimmed, or no trim needed (hard disks); 1 refused or failed; 2 wrong usage;
-3 a layer below blocks TRIM (see trimtab doctor), for one drive or all; 4 not proved (sent later, or
+Exit status: 0 all windows trimmed, or no trim needed (hard disks); 1 refused or failed; 2 wrong usage; \
+3 a layer below blocks TRIM (see trimtab doctor), for one drive or all; 4 not proved (sent later, or \
 not counted); 130 interrupted.";
 
 /// Arguments of `trimtab trim`.

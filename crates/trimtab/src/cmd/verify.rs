@@ -25,13 +25,13 @@ Examples:
   trimtab verify /home --wait 1min      for drives that discard slowly
   trimtab verify /home --as-mounted --wait 3min   test the discard mount option (btrfs, f2fs: minutes)
 
-Writes small files of random data next to each other in its own directory, and deletes every second
-one. Trims the part of the filesystem that held them, other free space in it included. Then reads the
-raw blocks past all caches, and the discard counters of every layer. The blocks of the kept files must
+Writes small files of random data next to each other in its own directory, and deletes every second \
+one. Trims the part of the filesystem that held them, other free space in it included. Then reads the \
+raw blocks past all caches, and the discard counters of every layer. The blocks of the kept files must \
 not have changed. Nothing else is read or written.
 
-Exit status: 0 proved (zeroes, or other data than before), 3 the discards were lost on the way, to one
-device or all, or TRIM does damage, 4 not proved (old data remains, not sent yet, or unknown),
+Exit status: 0 proved (zeroes, or other data than before), 3 the discards were lost on the way, to one \
+device or all, or TRIM does damage, 4 not proved (old data remains, not sent yet, or unknown), \
 1 failed, 2 wrong usage.";
 
 /// Arguments of `trimtab verify`.

@@ -9,11 +9,11 @@ use trimtab_sim::workload::jobs::load::LoadSettings;
 /// Measure latency against offered load: random operations at a sweep of rates.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A closed loop measures the highest rate. Each step then offers a percentage of it, at random times that do not depend on
-completions, and at most 1024 operations in flight. Latency counts from the time at which an operation was due.
-The knee is the lowest offered load whose p99 exceeds 10 times that of the lowest load; of writes if there are any.
-If the lowest load already saturates the target, the knee is there or below, with a warning.
-The closed loop is repeated at the end. If its rate has changed by more than 20 %, a warning replaces the knee.
+A closed loop measures the highest rate. Each step then offers a percentage of it, at random times that do not depend on \
+completions, and at most 1024 operations in flight. Latency counts from the time at which an operation was due. \
+The knee is the lowest offered load whose p99 exceeds 10 times that of the lowest load; of writes if there are any. \
+If the lowest load already saturates the target, the knee is there or below, with a warning. \
+The closed loop is repeated at the end. If its rate has changed by more than 20 %, a warning replaces the knee. \
 A modelled drive is first filled once in order.
 
 Examples:

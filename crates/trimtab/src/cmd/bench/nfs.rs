@@ -8,9 +8,9 @@ use trimtab_drive::units::Bytes;
 /// benchmark.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Every operation does the work of an NFS server: look up the name, act, make it durable, reply.
-The report gives response times at equally spaced loads up to the peak, and the overall
-response time (ORT). docs/method/nfs.md describes the emulation. The figures compare drives,
+Every operation does the work of an NFS server: look up the name, act, make it durable, reply. \
+The report gives response times at equally spaced loads up to the peak, and the overall \
+response time (ORT). docs/method/nfs.md describes the emulation. The figures compare drives, \
 filesystems and trim policies with each other, not with published SPECsfs results.
 
 Examples:

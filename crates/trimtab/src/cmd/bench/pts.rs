@@ -19,9 +19,9 @@ Tests:
   xsr    sequential writes, random writes, sequential writes again (cross stimulus recovery)
   cbw    JESD219A's mix of sizes with 1 to 1024 requests in flight (composite block size workload)
   dirth  8 KiB random requests, 65 % reads, with 1 to 1024 in flight (demand intensity)
-Steady: over five rounds a range of at most 20 % of the mean, and a linear fit that changes by at most 10 %. A test ends at
+Steady: over five rounds a range of at most 20 % of the mean, and a linear fit that changes by at most 10 %. A test ends at \
 the first steady window, or after 25 rounds.
-On a modelled drive, a new drive stands for a purged one, and a share of the capacity for a minute of the specification.
+On a modelled drive, a new drive stands for a purged one, and a share of the capacity for a minute of the specification. \
 On a device or a file, a minute is a minute: hir and xsr take most of a day. --round-time shortens it, and the result says so.
 
 Examples:

@@ -9,7 +9,7 @@ use trimtab_sim::workload::postmark::PostmarkSettings;
 /// many small files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Without options this is the configuration of the published results: 10,000 files of 500 to 100,000 bytes, 20,000 transactions,
+Without options this is the configuration of the published results: 10,000 files of 500 to 100,000 bytes, 20,000 transactions, \
 calls of 4 KiB, seed 42. Every operation and byte is PostMark's; 'trimtab postmark' speaks its command language.
 
 Examples:

@@ -29,8 +29,8 @@ Examples:
   trimtab drive attach ./mine.toml --size 8GiB --data disk.img
   mkfs.ext4 $(trimtab drive attach crucial-m4-128gb --size 4GiB)
 
-The drive is served in the background until 'trimtab drive detach'. Data is kept in memory unless --data
-names a file. With --adopt, a later attachment writes these data to a new drive first. While a reply
+The drive is served in the background until 'trimtab drive detach'. Data is kept in memory unless --data \
+names a file. With --adopt, a later attachment writes these data to a new drive first. While a reply \
 waits for its modelled latency, processors are kept out of deep sleep (/dev/cpu_dma_latency).";
 
 const TRANSPORTS: &[(&str, TransportChoice)] = &[

@@ -14,8 +14,8 @@ use trimtab_linux::output::{self, Context};
 /// Arguments of `trimtab drive from-datasheet`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints a drive file. Values that the data sheet does not state are assumed, typical of data-centre drives, and marked so in [sources].
-The first lines state predictions with intervals that hold nine in ten figures of measured data-centre drives, or nine in ten draws of the assumed values, whichever is wider.
+Prints a drive file. Values that the data sheet does not state are assumed, typical of data-centre drives, and marked so in [sources]. \
+The first lines state predictions with intervals that hold nine in ten figures of measured data-centre drives, or nine in ten draws of the assumed values, whichever is wider. \
 A measured drive of the class writes 0.96 to 1.19 times its rated random writes, in the median 1.08 times; the predictions include that.
 
 Examples:

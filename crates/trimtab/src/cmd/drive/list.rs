@@ -10,7 +10,7 @@ use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
 use trimtab_report::layout::on_screen;
 use trimtab_report::sources;
-use trimtab_study::document::{NarrowLayout, Table};
+use trimtab_study::document::Table;
 
 /// Number of values of each kind: published, fitted, measured, assumed.
 fn counts(drive: &Drive) -> [usize; 4] {
@@ -63,7 +63,7 @@ fn hidden(twin: &StoredTwin, before: &[StoredTwin]) -> Option<String> {
 
 /// Drives of published rates; their names describe them.
 fn of_rates() -> String {
-    let mut table = Table::new("", &["drive", "capacity"]).when_narrow(NarrowLayout::Records);
+    let mut table = Table::new("", &["drive", "capacity"]);
     for Drive { spec, .. } in drives::measured() {
         table.row([spec.name.clone(), Bytes(spec.capacity_bytes).to_string()]);
     }
@@ -86,8 +86,7 @@ pub fn run(context: &Context) -> anyhow::Result<ExitCode> {
     });
     context.report("drives", 1, &document, || {
         let mut table =
-            Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"])
-                .when_narrow(NarrowLayout::Records);
+            Table::new("", &["drive", "capacity", "published/fitted/assumed", "what it is"]);
         for drive in drives::shipped().iter().chain(drives::data_center()) {
             let [published, fitted, _, assumed] = counts(drive);
             let Drive { spec, .. } = drive;
@@ -123,7 +122,7 @@ fn learned(twins: &[StoredTwin]) -> String {
         return String::new();
     };
     let columns = ["drive", "twin of", "firmware", "learned", "budget", "capacity"];
-    let mut table = Table::new("", &columns).when_narrow(NarrowLayout::Records);
+    let mut table = Table::new("", &columns);
     for twin in twins {
         let Some(origin) = twin.origin() else { continue };
         let firmware = origin.firmware.clone().unwrap_or_else(|| "–".to_owned());

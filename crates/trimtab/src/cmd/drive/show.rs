@@ -10,7 +10,7 @@ use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
 use trimtab_report::layout::on_screen;
 use trimtab_report::sources::rows;
-use trimtab_study::document::{NarrowLayout, Table};
+use trimtab_study::document::Table;
 
 /// Arguments of `trimtab drive show`.
 #[derive(Debug, clap::Args)]
@@ -44,8 +44,7 @@ pub fn run(args: &DriveShowArgs, context: &Context) -> anyhow::Result<ExitCode> 
         "fields": rows.iter().map(field).collect::<Vec<_>>(),
     });
     context.report("drive", 1, &document, || {
-        let mut table =
-            Table::new("", &["field", "value", "source"]).when_narrow(NarrowLayout::Records);
+        let mut table = Table::new("", &["field", "value", "source"]);
         for (field, value, source) in &rows {
             table.row([
                 field.clone(),

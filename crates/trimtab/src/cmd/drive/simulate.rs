@@ -34,9 +34,9 @@ Workloads:
   sequential, random, hot-cold[:SPACE/OPERATIONS], zipf[:EXPONENT]
       hot-cold:0.2/0.8 puts 80 % of the operations on 20 % of the space
   crystal[:KEY=VALUE]…
-      rounds of CrystalDiskMark's tests, each on a new test file; by default on an empty drive without TRIM for the old files. 9.2 GB a round:
-      profile=cdm3|cdm8|nvme, size=1000MB of the file, passes=5 of each test, pass=745MB, small-pass=74.5MB with operations below 64 KiB,
-      interval=5s before each test, tests=write|both, place=next|same|scattered,
+      rounds of CrystalDiskMark's tests, each on a new test file; by default on an empty drive without TRIM for the old files. 9.2 GB a round: \
+      profile=cdm3|cdm8|nvme, size=1000MB of the file, passes=5 of each test, pass=745MB, small-pass=74.5MB with operations below 64 KiB, \
+      interval=5s before each test, tests=write|both, place=next|same|scattered, \
       space=SIZE: the part of the drive for the files
   jesd219
       the enterprise workload by which vendors rate endurance (JESD219A): 60 % writes of 512 bytes to 64 KiB, half of them to 5 % of the drive

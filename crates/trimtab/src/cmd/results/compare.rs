@@ -15,13 +15,13 @@ use trimtab_sim::run::Run;
 #[command(after_help = "\
 Only runs of the same workload are compared.
 
-Measured runs need two repeats a side for a verdict; more repeats detect smaller differences. The
-repeats are in one run, as with bench tree --tries 3, or in several runs joined by +. The figures
-differ if the interval of their ratio excludes 1. If it lies between 0.909 and 1.1 there is no
-measurable difference. Otherwise the verdict is 'cannot tell'. A difference that is certainly below
+Measured runs need two repeats a side for a verdict; more repeats detect smaller differences. The \
+repeats are in one run, as with bench tree --tries 3, or in several runs joined by +. The figures \
+differ if the interval of their ratio excludes 1. If it lies between 0.909 and 1.1 there is no \
+measurable difference. Otherwise the verdict is 'cannot tell'. A difference that is certainly below \
 1 % is said not to matter.
 
-Modelled runs of one seed are deterministic, so one run a side is compared exactly; a difference
+Modelled runs of one seed are deterministic, so one run a side is compared exactly; a difference \
 below 1 % is said not to matter. docs/method/statistics.md defines the interval.
 
 Examples:

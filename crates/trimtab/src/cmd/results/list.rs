@@ -10,7 +10,7 @@ use trimtab_linux::output::Context;
 use trimtab_report::escape::clean;
 use trimtab_report::layout::on_screen;
 use trimtab_report::run::instant;
-use trimtab_study::document::{NarrowLayout, Table};
+use trimtab_study::document::Table;
 
 /// List stored runs in the order they were kept.
 #[derive(Debug, clap::Args)]
@@ -105,8 +105,7 @@ fn studies(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode
     }
     context.report("studies-list", 1, &json!({ "studies": studies }), || {
         let mut table =
-            Table::new("", &["study", "began", "target", "runs", "policies", "remarks"])
-                .when_narrow(NarrowLayout::Records);
+            Table::new("", &["study", "began", "target", "runs", "policies", "remarks"]);
         for row in &studies {
             let remark = if row.complete { "" } else { "interrupted" };
             table.row([

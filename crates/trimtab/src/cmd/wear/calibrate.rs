@@ -23,7 +23,7 @@ use trimtab_linux::wear::smartctl;
 use trimtab_report::escape::clean;
 use trimtab_report::layout::on_screen;
 use trimtab_sim::workload::WorkloadPlan;
-use trimtab_study::document::{NarrowLayout, Table};
+use trimtab_study::document::Table;
 
 /// Size of the file, which is overwritten from its start.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -114,8 +114,7 @@ fn calibrate(
 
 fn text(report: &Report) -> String {
     let mut table =
-        Table::new("", &["counter", "raw value", "step", "bytes per 1", "unit", "note"])
-            .when_narrow(NarrowLayout::Records);
+        Table::new("", &["counter", "raw value", "step", "bytes per 1", "unit", "note"]);
     for one in &report.calibration.counters {
         let number = one.id.map_or_else(String::new, |id| format!("{id} "));
         let interval = one.bytes.map(|ends| ends.map(|end| grouped(end as u64)).join(" to "));
