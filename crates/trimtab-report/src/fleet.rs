@@ -3,7 +3,7 @@
 use super::wear::time;
 use trimtab_drive::units::{Bytes, grouped, three_digits};
 use trimtab_sim::run::metrics::WAF;
-use trimtab_study::document::{Document, NarrowLayout, Section, SectionBlock, Table};
+use trimtab_study::document::{Document, Section, SectionBlock, Table};
 use trimtab_study::fleet::{
     ENDING_DAYS, Fleet, FleetDrive, OLD_DAYS, Problem, ProblemKind, WAF_HIGH,
 };
@@ -50,7 +50,7 @@ fn many(count: usize, noun: &str) -> String {
 
 fn first_sections(fleet: &Fleet) -> Vec<Section> {
     let counts = &fleet.counts;
-    let mut table = Table::new("", &["", "count", "meaning"]).when_narrow(NarrowLayout::Records);
+    let mut table = Table::new("", &["", "count", "meaning"]);
     table.remarks = true;
     let of_subjects = match counts.subjects {
         1 => "of 1 filesystem or device".to_owned(),
@@ -122,8 +122,7 @@ fn first_sections(fleet: &Fleet) -> Vec<Section> {
     }
     let mut sections = vec![Section::new("Counts", vec![SectionBlock::Table(table)])];
     if !fleet.worst.is_empty() {
-        let mut table = Table::new("", &["host", "drive or filesystem", "problem"])
-            .when_narrow(NarrowLayout::Records);
+        let mut table = Table::new("", &["host", "drive or filesystem", "problem"]);
         table.remarks = true;
         fleet.worst.iter().for_each(|one| {
             table.row([one.host.clone(), one.subject.clone(), words(one, fleet.planned_years)])
@@ -174,8 +173,7 @@ fn blocked(fleet: &Fleet) -> Option<Section> {
         layers.row([layer.kind.clone(), number(layer.subjects), number(layer.hosts)])
     });
     let header = ["host", "filesystem or device", "blocked at", "verdict"];
-    let mut subjects = Table::new("Filesystems and devices that get no TRIM", &header)
-        .when_narrow(NarrowLayout::Records);
+    let mut subjects = Table::new("Filesystems and devices that get no TRIM", &header);
     subjects.remarks = true;
     for one in &fleet.blocked {
         subjects.row([
@@ -241,7 +239,7 @@ fn table_of_drives<'a>(
         "life left",
         "service",
     ];
-    let mut table = Table::new(caption, &header).when_narrow(NarrowLayout::Records);
+    let mut table = Table::new(caption, &header);
     for drive in drives {
         let waf =
             |waf: f64| format!("{waf:.2}{}", if drive.waf_is_recent { "" } else { " (life)" });
@@ -263,8 +261,7 @@ fn table_of_drives<'a>(
 }
 
 fn faults(fleet: &Fleet) -> Option<Section> {
-    let mut table = Table::new("Drives with a known TRIM fault", &["host", "drive", "fault"])
-        .when_narrow(NarrowLayout::Records);
+    let mut table = Table::new("Drives with a known TRIM fault", &["host", "drive", "fault"]);
     table.remarks = true;
     fleet
         .faults
@@ -276,7 +273,7 @@ fn faults(fleet: &Fleet) -> Option<Section> {
 
 /// The first `most` files and drives that are missing.
 fn unread(fleet: &Fleet, most: usize) -> Option<Section> {
-    let mut table = Table::new("", &["file or drive", "reason"]).when_narrow(NarrowLayout::Records);
+    let mut table = Table::new("", &["file or drive", "reason"]);
     table.remarks = true;
     let files = fleet.files_unread.iter().map(|one| [one.file.clone(), one.why.clone()]);
     let drives = fleet

@@ -2,12 +2,12 @@
 //!
 //! Lines break between words, but never between a number and its unit. A table that does
 //! not fit wraps its cells. If its longest words do not fit next to each other, its
-//! columns are stacked: in panels, or one row at a time.
+//! columns are stacked, one row at a time.
 
 use super::escape::clean;
 use std::ops::Range;
 use trimtab_linux::output::lines::{atoms, lines, paragraph, width_of};
-use trimtab_study::document::{NarrowLayout, Table};
+use trimtab_study::document::Table;
 
 /// Follows an unsteady figure. It hangs to the right, so that digits stay aligned.
 pub const NOT_STEADY: &str = "~";
@@ -47,10 +47,9 @@ pub fn table(table: &Table, width: Option<usize>) -> String {
         grid.draw(&widths, &mut shown);
         return shown;
     };
-    match (grid.widths(width), table.narrow) {
-        (Some(widths), _) => grid.draw(&widths, &mut shown),
-        (None, NarrowLayout::Panels) => grid.panels(width, &mut shown),
-        (None, NarrowLayout::Records) => grid.records(width, &mut shown),
+    match grid.widths(width) {
+        Some(widths) => grid.draw(&widths, &mut shown),
+        None => grid.records(width, &mut shown),
     }
     shown
 }
@@ -216,35 +215,6 @@ impl Grid {
         }
     }
 
-    /// Draws panels: the first column with as many others as fit, repeated for the rest.
-    fn panels(&self, width: usize, shown: &mut String) {
-        let mut panels: Vec<(Self, Vec<usize>)> = Vec::new();
-        let mut rest = &self.columns[1..];
-        if rest.is_empty() {
-            return self.records(width, shown);
-        }
-        while !rest.is_empty() {
-            let with = |count: usize| {
-                let columns = self.columns.iter().take(1).chain(&rest[..count]).cloned().collect();
-                let panel = Self { columns, rows: self.rows };
-                panel.widths(width).map(|widths| (panel, widths))
-            };
-            let Some((count, panel)) =
-                (1..=rest.len()).rev().find_map(|count| with(count).map(|panel| (count, panel)))
-            else {
-                return self.records(width, shown);
-            };
-            panels.push(panel);
-            rest = &rest[count..];
-        }
-        for (number, (panel, widths)) in panels.iter().enumerate() {
-            if number > 0 {
-                shown.push('\n');
-            }
-            panel.draw(widths, shown);
-        }
-    }
-
     /// Draws one row at a time: its first cell, then the others after their headings.
     fn records(&self, width: usize, shown: &mut String) {
         let indent = " ".repeat(INDENT);
@@ -308,9 +278,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn sample(narrow: NarrowLayout) -> Table {
-        let mut table = Table::new("", &["policy", "4 KiB random writes, steady", "what it is"])
-            .when_narrow(narrow);
+    fn sample() -> Table {
+        let mut table = Table::new("", &["policy", "4 KiB random writes, steady", "what it is"]);
         table.row(["none", "27,900/s", "nothing is trimmed"]);
         table.row(["batched", "148 ms (3.1×)", "one trim of the whole filesystem"]);
         table
@@ -318,7 +287,7 @@ mod tests {
 
     #[test]
     fn table_wraps_before_it_stacks() {
-        let shown = |width| table(&sample(NarrowLayout::Panels), Some(width));
+        let shown = |width| table(&sample(), Some(width));
         assert_eq!(
             shown(80),
             "policy   4 KiB random writes, steady  what it is\n\
@@ -327,18 +296,7 @@ mod tests {
              batched                148 ms (3.1×)  one trim of the whole filesystem\n"
         );
         assert!(shown(44).lines().all(|line| width_of(line) <= 44), "{}", shown(44));
-        assert_eq!(
-            shown(24),
-            "policy      4 KiB random\n          writes, steady\n\
-                ────────────────────────\nnone            27,900/s\n\
-                batched    148 ms (3.1×)\n\npolicy   what it is\n────────────────────────\n\
-                none     nothing is\n         trimmed\n\
-                batched  one trim of the\n         whole\n         filesystem\n"
-        );
-        assert_eq!(
-            table(&sample(NarrowLayout::Records), Some(24)).lines().next_back(),
-            Some("      filesystem")
-        );
+        assert_eq!(shown(24).lines().next_back(), Some("      filesystem"));
     }
 
     /// Regression: a table of five columns was split at 80 columns although it fits with
@@ -429,10 +387,9 @@ mod tests {
         #[test]
         fn table_of_any_content_and_width_keeps_figures_whole(
             columns in 1_usize..9, rows in prop::collection::vec(prop::collection::vec(cell(), 9), 0..7),
-            header in prop::collection::vec(cell(), 9), width in 1_usize..140, records in any::<bool>(),
+            header in prop::collection::vec(cell(), 9), width in 1_usize..140,
         ) {
-            let narrow = if records { NarrowLayout::Records } else { NarrowLayout::Panels };
-            let mut drawn = Table::new("", &header.iter().take(columns).map(String::as_str).collect::<Vec<_>>()).when_narrow(narrow);
+            let mut drawn = Table::new("", &header.iter().take(columns).map(String::as_str).collect::<Vec<_>>());
             rows.iter().for_each(|row| drawn.row(row.iter().take(columns).cloned()));
             let shown = table(&drawn, Some(width));
             let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();

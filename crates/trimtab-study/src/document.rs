@@ -149,23 +149,10 @@ pub struct Table {
     pub groups: Vec<String>,
     /// Recommended rows.
     pub chosen: Vec<usize>,
-    /// Layout on a narrow screen.
-    pub narrow: NarrowLayout,
     /// The last column has remarks, which may be left out on a small screen.
     pub remarks: bool,
     /// Rows that may be left out on a small screen.
     pub dispensable: Vec<usize>,
-}
-
-/// Layout of a table that is wider than the screen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NarrowLayout {
-    /// Columns wrap into panels that repeat the first column: for figures compared down a
-    /// column.
-    #[default]
-    Panels,
-    /// One record per row, headed by its first cell: for lists of unlike items.
-    Records,
 }
 
 impl Table {
@@ -176,13 +163,6 @@ impl Table {
             header: header.iter().map(|&h| h.to_owned()).collect(),
             ..Self::default()
         }
-    }
-
-    /// Sets the layout on a narrow screen.
-    #[must_use]
-    pub const fn when_narrow(mut self, narrow: NarrowLayout) -> Self {
-        self.narrow = narrow;
-        self
     }
 
     /// Column headings prefixed with their group titles, for formats with a single

@@ -5,7 +5,7 @@ use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_linux::trim::surface::at_least;
 use trimtab_report::escape::clean;
 use trimtab_report::run::instant;
-use trimtab_study::document::{NarrowLayout, Table};
+use trimtab_study::document::Table;
 
 /// The table for the screen.
 pub fn table(events: &Events) -> Table {
@@ -21,7 +21,7 @@ pub fn table(events: &Events) -> Table {
         "outcome",
         "id",
     ];
-    let mut table = Table::new("", &header).when_narrow(NarrowLayout::Records);
+    let mut table = Table::new("", &header);
     for event in &events.events {
         let text = |text: &Option<String>| text.as_deref().map(clean).unwrap_or_default();
         // Only a trim can have a count.

@@ -5,7 +5,7 @@ use trimtab_report::escape::clean;
 use trimtab_report::run::instant;
 use trimtab_sim::run::Provenance;
 use trimtab_sim::run::shown::quantity;
-use trimtab_study::document::{NarrowLayout, Table};
+use trimtab_study::document::Table;
 
 /// Formats one column of the list for a run.
 type ColumnFormatter = fn(&Summary) -> String;
@@ -29,7 +29,7 @@ pub fn table(found: &[Summary]) -> Table {
     // Omit columns that are empty for every run.
     cells.retain(|(_, cells)| said(cells));
     let header: Vec<&str> = cells.iter().map(|(name, _)| *name).collect();
-    let mut table = Table::new("", &header).when_narrow(NarrowLayout::Records);
+    let mut table = Table::new("", &header);
     for row in 0..found.len() {
         table.row(cells.iter().map(|(_, cells)| cells[row].clone()));
     }

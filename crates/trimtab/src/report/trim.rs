@@ -5,7 +5,7 @@ use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::trim::surface::at_least;
 use trimtab_report::layout;
-use trimtab_study::document::{NarrowLayout, Table};
+use trimtab_study::document::Table;
 
 /// The whole report.
 pub fn text(report: &TrimReport) -> String {
@@ -37,8 +37,7 @@ fn table_text(report: &TrimReport) -> String {
             "time",
             "foreground latency",
         ],
-    )
-    .when_narrow(NarrowLayout::Records);
+    );
     for f in &report.filesystems {
         let wait = match (f.foreground_latency_during_ms, f.foreground_latency_otherwise_ms) {
             (Some(during), Some(otherwise)) => {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use trimtab_drive::spec::twin::Parameter;
 use trimtab_drive::units::{Bytes, Nanos};
-use trimtab_study::document::{NarrowLayout, Table};
+use trimtab_study::document::Table;
 
 /// Legend for [`parameters`].
 pub const LEGEND: &str = "The estimate is the best-fitting drive's. Measured: identified by the probes; the \
@@ -12,8 +12,7 @@ pub const LEGEND: &str = "The estimate is the best-fitting drive's. Measured: id
 
 /// A table of the twin's parameters.
 pub fn parameters(parameters: &[Parameter]) -> Table {
-    let mut table = Table::new("", &["field", "estimate", "90 % interval", "known", "from"])
-        .when_narrow(NarrowLayout::Records);
+    let mut table = Table::new("", &["field", "estimate", "90 % interval", "known", "from"]);
     for one in parameters {
         let of = |value: u64| shown(&one.field, &Value::from(value));
         let between = if one.low == one.high {

@@ -5,7 +5,7 @@ use super::render;
 use super::score::ScoreRow;
 use trimtab_linux::output::lines::paragraph;
 use trimtab_report::layout::table;
-use trimtab_study::document::{NarrowLayout, Table};
+use trimtab_study::document::Table;
 
 /// Formats the comparison for `width` columns; `None` does not wrap lines.
 pub fn screen(comparison: &PublishedComparison, width: Option<usize>) -> String {
@@ -43,7 +43,7 @@ pub fn screen(comparison: &PublishedComparison, width: Option<usize>) -> String 
 fn one(row: &ScoreRow, width: Option<usize>) -> String {
     let mut text = paragraph(&format!("{} ({})", row.name, row.drive), width, "", "  ");
     text.push_str(&paragraph(&render::publication(row), width, "  ", "  "));
-    let mut figures = Table::new("", &render::FIGURE_HEAD).when_narrow(NarrowLayout::Records);
+    let mut figures = Table::new("", &render::FIGURE_HEAD);
     for figure in &row.figures {
         let [name, published, modelled, off, counts] = render::cells(figure);
         figures.row([name.replace('_', " "), published, modelled, off, counts]);
