@@ -63,7 +63,10 @@ pub fn simulate(
         cell.few = drive.few.clone();
     }
     match background::run(py, None, |mut state| cell.run(&mut state))? {
-        Ok((run, RunEnd::Complete)) => Ok(Run::new(cell.id(), &run, &table::outcome(&cell, &run))),
+        Ok((run, RunEnd::Complete)) => {
+            let outcome = table::outcome(&cell, &run);
+            Ok(Run::new(cell.id(), run, outcome))
+        }
         Ok((_, RunEnd::Failed(failed))) => Err(error(failed.to_string())),
         Ok((_, RunEnd::Interrupted)) => Err(error("interrupted")),
         Err(reason) => Err(error(reason)),
