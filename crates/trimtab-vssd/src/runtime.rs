@@ -19,7 +19,6 @@ use anyhow::{Context as _, bail};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use serde::{Deserialize, Serialize};
-use std::ffi::OsString;
 use std::fs;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -282,37 +281,14 @@ impl Runtime {
         Ok(names.iter().filter_map(|name| self.entry(name)).collect())
     }
 
-    /// Names in the runtime directory that this program did not create.
-    fn strangers(&self) -> anyhow::Result<Vec<OsString>> {
-        let names = self
-            .directory
-            .names()
-            .with_context(|| format!("cannot list {}", self.directory.path().display()))?;
-        Ok(names
-            .into_iter()
-            .filter(|name| self.look(name).is_none_or(|found| found.is_none()))
-            .collect())
-    }
-
+    /// `None` if it is gone or of other origin.
     fn entry(&self, name: &std::ffi::OsStr) -> Option<RuntimeEntry> {
-        self.look(name)?
-    }
-
-    /// `None` if it no longer exists, `Some(None)` if it is of other origin.
-    #[expect(clippy::option_option, reason = "distinguishes missing, foreign and own directories")]
-    fn look(&self, name: &std::ffi::OsStr) -> Option<Option<RuntimeEntry>> {
-        let dir = match self.directory.open_dir(name) {
-            Ok(dir) => dir,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-            Err(_) => return Some(None),
-        };
-        let Some(id) = name.to_str().filter(|id| is_identifier(id)) else { return Some(None) };
-        if dir.require_private().is_err() {
-            return Some(None);
-        }
+        let dir = self.directory.open_dir(name).ok()?;
+        let id = name.to_str().filter(|id| is_identifier(id))?.to_owned();
+        dir.require_private().ok()?;
         let home = RuntimeDirectory {
             all: Arc::clone(&self.directory),
-            id: id.to_owned(),
+            id: id.clone(),
             dir: Arc::new(dir),
         };
         let state = match home.record() {
@@ -321,7 +297,7 @@ impl Runtime {
             None if is_young(&home.dir) => RuntimeState::Starting,
             None => RuntimeState::Dead(None),
         };
-        Some(Some(RuntimeEntry { id: id.to_owned(), home, state }))
+        Some(RuntimeEntry { id, home, state })
     }
 
     /// The entry for `wanted` (an id or a device); without it, the only entry.
@@ -418,13 +394,6 @@ impl Runtime {
                     ),
                 });
             }
-        }
-        for name in self.strangers()? {
-            let path = self.directory.path().join(&name);
-            remarks.push(format!(
-                "{} is not the directory of an attached drive; left unchanged",
-                path.to_string_lossy().escape_debug()
-            ));
         }
         Ok(remarks)
     }
@@ -661,11 +630,6 @@ mod tests {
         for name in ["control", "log", "record.json", "mnt"] {
             assert!(outside.path().join(name).exists(), "{name}");
         }
-        assert!(
-            remarks.contains("link is not the directory")
-                && remarks.contains("shared is not the directory"),
-            "{remarks}"
-        );
         assert!(
             remarks.contains("cannot remove the remains of the crashed server of 'full'"),
             "{remarks}"
