@@ -5,7 +5,6 @@
 //! number alone, so that no list of millions is stored.
 
 pub mod cell;
-pub mod design;
 mod hash;
 pub mod plan;
 pub mod settings;

@@ -1,7 +1,6 @@
-//! A plan as read from its file: base, axes and design. Errors give line and key.
+//! A plan as read from its file: base and axes. Errors give line and key.
 
 use super::cell::SweepCell;
-use super::design::{Design, DesignKind};
 use super::hash::{MODEL, short_hash};
 use super::settings::{self, Sources, is_fractional};
 use super::value::{Axis, Range, Value, Values, ends};
@@ -20,7 +19,7 @@ use trimtab_sim::setting::SettingError;
 pub const CELLS_MAX: u64 = 10_000_000;
 /// Maximum values of an axis, and repeats.
 const STEPS_MAX: u64 = 1_000_000;
-const KEYS: [&str; 6] = ["name", "seed", "repeats", "base", "axes", "design"];
+const KEYS: [&str; 5] = ["name", "seed", "repeats", "base", "axes"];
 
 /// A plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,8 +30,6 @@ pub struct Plan {
     base: Vec<(String, Value, usize)>,
     /// Varied parameters.
     pub axes: Vec<Axis>,
-    /// Selection of points.
-    pub design: Design,
     /// Runs per point, each with another seed.
     pub repeats: u64,
     /// Seed of the first repeat.
@@ -69,7 +66,7 @@ impl core::error::Error for PlanError {}
 pub struct CellPlace {
     /// The value on each axis.
     pub values: Vec<Value>,
-    /// The point of the design.
+    /// The point of the grid.
     pub point: u64,
     /// Repeat of the point, from 0.
     pub repeat: u64,
@@ -94,30 +91,23 @@ impl Plan {
 
     /// Total number of cells.
     #[must_use]
-    pub const fn cells(&self) -> u64 {
-        self.design.points.saturating_mul(self.repeats)
+    pub fn cells(&self) -> u64 {
+        self.axes.iter().map(Axis::len).fold(self.repeats, u64::saturating_mul)
     }
 
-    /// Position of a cell. Repeats of a point are consecutive; on a grid the last axis
+    /// Position of a cell. Repeats of a point are consecutive; the last axis
     /// changes first.
     #[must_use]
     pub fn place(&self, cell: u64) -> CellPlace {
         let (point, repeat) = (cell / self.repeats, cell % self.repeats);
-        let values = match self.design.unit(point, self.axes.len()) {
-            Some(unit) => self.axes.iter().zip(unit).map(|(axis, place)| axis.at(place)).collect(),
-            None => {
-                let mut left = point;
-                let mut of = |axis: &Axis| {
-                    let len = axis.len().unwrap_or(1);
-                    let nth = left % len;
-                    left /= len;
-                    axis.nth(nth)
-                };
-                let mut values: Vec<Value> = self.axes.iter().rev().map(&mut of).collect();
-                values.reverse();
-                values
-            }
+        let mut left = point;
+        let mut of = |axis: &Axis| {
+            let nth = left % axis.len();
+            left /= axis.len();
+            axis.nth(nth)
         };
+        let mut values: Vec<Value> = self.axes.iter().rev().map(&mut of).collect();
+        values.reverse();
         CellPlace { values, point, repeat, seed: self.seed.wrapping_add(repeat) }
     }
 
@@ -265,8 +255,7 @@ impl<'a> PlanReader<'a> {
             Some((DeValue::String(name), _)) => name.to_string(),
             Some((_, at)) => return self.wrong(at, "name", "must be a string"),
         };
-        let design = self.design(get("design"), &axes, seed)?;
-        let plan = Plan { name, base, axes, design, repeats, seed };
+        let plan = Plan { name, base, axes, repeats, seed };
         self.count_cells(&plan)?;
         Ok(plan)
     }
@@ -284,10 +273,7 @@ impl<'a> PlanReader<'a> {
             let (all, most) =
                 (trimtab_drive::units::grouped(cells), trimtab_drive::units::grouped(CELLS_MAX));
             let all = if cells == u64::MAX { "more than 10^19".to_owned() } else { all };
-            let text = format!(
-                "the plan has {all} cells; the limit is {most}: use fewer steps or a \
-                    sampling design (random, sobol)"
-            );
+            let text = format!("the plan has {all} cells; the limit is {most}: use fewer steps");
             return Err(PlanError { line: None, key: String::new(), text });
         }
         Ok(())
@@ -413,10 +399,10 @@ impl<'a> PlanReader<'a> {
         };
         let axis = Axis { key: key.to_owned(), values, line };
         let whole = !is_fractional(key) && axis.numbers().is_some();
-        if let (Values::Range(_), Some(steps), true) = (&axis.values, axis.len(), whole) {
+        if let (Values::Range(Range { steps, .. }), true) = (&axis.values, whole) {
             let different: BTreeSet<String> =
-                (0..steps).map(|nth| axis.nth(nth).to_string()).collect();
-            if (different.len() as u64) < steps {
+                (0..*steps).map(|nth| axis.nth(nth).to_string()).collect();
+            if (different.len() as u64) < *steps {
                 return self.wrong(
                     at,
                     key,
@@ -445,6 +431,10 @@ impl<'a> PlanReader<'a> {
             Some(_) => return self.wrong(at, key, "log must be true or false"),
         };
         let steps = self.count(table.get("steps"), &format!("{key}.steps"), 2, STEPS_MAX)?;
+        let Some(steps) = steps else {
+            let text = "a range needs steps: { from = A, to = B, steps = N }";
+            return self.wrong(at, key, text);
+        };
         if from >= to {
             return self.wrong(at, key, "a range must go from a smaller value to a larger one");
         }
@@ -471,67 +461,6 @@ impl<'a> PlanReader<'a> {
                 key,
                 format!("{other} is not a whole number from {least} to {most}"),
             ),
-        }
-    }
-
-    fn design(
-        &self,
-        value: Option<&Spanned<DeValue<'_>>>,
-        axes: &[Axis],
-        seed: u64,
-    ) -> Result<Design, PlanError> {
-        let grid = || {
-            axes.iter()
-                .map(Axis::len)
-                .try_fold(1_u64, |all, len| len.map(|len| all.saturating_mul(len)))
-        };
-        let steps = |design| match grid() {
-            Some(points) => Ok(Design { points, ..design }),
-            None => {
-                let axis = axes.iter().find(|axis| axis.len().is_none());
-                let text = "a grid needs steps: { from = A, to = B, steps = N }";
-                Err(PlanError {
-                    line: axis.map(|axis| axis.line),
-                    key: axis.map(|axis| axis.key.clone()).unwrap_or_default(),
-                    text: text.into(),
-                })
-            }
-        };
-        let plain = Design { kind: DesignKind::Grid, points: 1, seed };
-        let Some(value) = value else { return steps(plain) };
-        let table = self.table(value, "design")?;
-        self.known(table, "design", &["kind", "points", "seed"])?;
-        let names: Vec<&str> = DesignKind::NAMES.iter().map(|(name, _)| *name).collect();
-        let kind = match table.get("kind") {
-            None => DesignKind::Grid,
-            Some(kind) => {
-                let said = self.value(kind, "design.kind")?.to_string();
-                match DesignKind::NAMES.iter().find(|(name, _)| *name == said) {
-                    Some((_, kind)) => *kind,
-                    None => {
-                        let text = format!(
-                            "unknown design '{said}'; {}",
-                            suggest(&said, "designs", &names)
-                        );
-                        return self.wrong(kind.span().start, "design.kind", text);
-                    }
-                }
-            }
-        };
-        let seed =
-            self.count(table.get("seed"), "design.seed", 0, i64::MAX as u64)?.unwrap_or(seed);
-        let points = self.count(table.get("points"), "design.points", 1, CELLS_MAX)?;
-        let at = value.span().start;
-        match (kind, points) {
-            (DesignKind::Grid, None) => steps(Design { seed, ..plain }),
-            (DesignKind::Grid, Some(_)) => {
-                self.wrong(at, "design.points", "the axes determine the number of points of a grid")
-            }
-            (_, None) => self.wrong(at, "design.points", "this design needs a number of points"),
-            (_, Some(points)) => match kind.check(points, axes.len()) {
-                Ok(()) => Ok(Design { kind, points, seed }),
-                Err(text) => self.wrong(at, "design.points", text),
-            },
         }
     }
 }

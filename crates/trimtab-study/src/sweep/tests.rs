@@ -254,7 +254,7 @@ fn errors_give_line_and_key() {
         ),
         (
             "[axes]\nworkload.fill_percent = { from = 1, to = 5 }\n",
-            "line 6: workload.fill_percent: a grid needs steps",
+            "line 6: workload.fill_percent: a range needs steps",
         ),
         (
             "[axes]\nworkload.fill_percent = { from = 1, to = 5, stesp = 2 }\n",
@@ -274,16 +274,8 @@ fn errors_give_line_and_key() {
         ),
         ("[axes]\ndrive.capacity = [\"8GiB\"]\n", "line 6: drive.capacity: set twice"),
         (
-            "[axes]\nworkload = [\"random\"]\n[dessign]\n",
-            "line 7: dessign: unknown key; did you mean 'design'?",
-        ),
-        (
-            "[axes]\nworkload.size = [1]\n[design]\nkind = \"sobl\"\n",
-            "line 8: design.kind: unknown design 'sobl'; did you mean 'sobol'?",
-        ),
-        (
-            "[axes]\nworkload.size = [1]\n[design]\nkind = \"sobol\"\npoints = 100000\n",
-            "at most 65536 points",
+            "[axes]\nworkload = [\"random\"]\n[bses]\n",
+            "line 7: bses: unknown key; did you mean 'base'?",
         ),
         ("", "axes: a plan without axes is a single run"),
         ("[axes\n", "line 5: "),

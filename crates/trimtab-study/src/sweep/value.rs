@@ -83,8 +83,8 @@ pub struct Range {
     pub from: f64,
     /// The last.
     pub to: f64,
-    /// Number of equal steps; `None` for a continuous range, which a design samples.
-    pub steps: Option<u64>,
+    /// Number of equal steps.
+    pub steps: u64,
     /// Steps are equal factors instead of equal differences.
     pub log: bool,
     /// Notation.
@@ -124,11 +124,11 @@ impl Range {
 }
 
 impl Axis {
-    /// Number of values; `None` for a continuous range.
+    /// Number of values.
     #[must_use]
-    pub const fn len(&self) -> Option<u64> {
+    pub const fn len(&self) -> u64 {
         match &self.values {
-            Values::List(values) => Some(values.len() as u64),
+            Values::List(values) => values.len() as u64,
             Values::Range(range) => range.steps,
         }
     }
@@ -136,7 +136,7 @@ impl Axis {
     /// True without values.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        matches!(self.len(), Some(0))
+        self.len() == 0
     }
 
     /// The value with that index, or the last one.
@@ -144,19 +144,7 @@ impl Axis {
     pub fn nth(&self, nth: u64) -> Value {
         match &self.values {
             Values::List(values) => values[(nth as usize).min(values.len() - 1)].0.clone(),
-            Values::Range(range) => {
-                range.at(nth as f64 / range.steps.unwrap_or(2).saturating_sub(1).max(1) as f64)
-            }
-        }
-    }
-
-    /// The value at a position from 0 to below 1. List values have equal shares.
-    #[must_use]
-    pub fn at(&self, place: f64) -> Value {
-        match (self.len(), &self.values) {
-            (Some(n), _) => self.nth(((place * n as f64) as u64).min(n - 1)),
-            (None, Values::Range(range)) => range.at(place),
-            (None, Values::List(_)) => self.nth(0),
+            Values::Range(range) => range.at(nth as f64 / (range.steps - 1) as f64),
         }
     }
 

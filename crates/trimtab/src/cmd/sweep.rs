@@ -19,7 +19,7 @@ use trimtab_study::sweep::table::{self, SweepRow};
 /// Arguments of `trimtab sweep`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A plan is a TOML file. Its base holds the settings shared by all cells, its axes those that vary:
+A plan is a TOML file. Its base holds the settings shared by all cells; its axes those that vary, in all combinations:
 
   [base]
   drive.name = \"crucial-m4-128gb\"           # a shipped drive, or a file: ./mine.toml
@@ -30,10 +30,6 @@ A plan is a TOML file. Its base holds the settings shared by all cells, its axes
   [axes]
   drive.over_provisioning_percent = { from = 7, to = 35, steps = 5 }
   policy = [\"none\", \"batched:every=1h\", \"idle\"]
-
-  [design]                                  # default: a full grid
-  kind = \"sobol\"                            # grid, random or sobol
-  points = 64
 
 Any field of a drive's specification is a parameter (drive.flash.nand.program_ns, drive.flash.ftl.victim), as are settings of policies (policy.budget), of the filesystem under churn (volume.atime) and of workloads. docs/method/sweeps.md lists them.
 

@@ -76,7 +76,7 @@ impl Estimate {
             let end = |probe: Option<&(Value, usize)>| {
                 probe.map_or_else(String::new, |(value, _)| value.to_string())
             };
-            let count = axis.len().map_or_else(|| "drawn".to_owned(), grouped);
+            let count = grouped(axis.len());
             table.row([axis.key.clone(), count, end(probes.first()), end(probes.last())]);
         }
         let repeats = if self.repeats > 1 {
