@@ -9,6 +9,18 @@ SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 HOST = 'instance="$instance"'
 DRIVE = 'instance="$instance", device="$device"'
 COLUMNS = 24
+# To the other dashboards, for the same time.
+LINKS = {
+    "type": "dashboards",
+    "title": "Trimtab",
+    "tags": ["trimtab"],
+    "asDropdown": True,
+    "icon": "external link",
+    "tooltip": "",
+    "targetBlank": False,
+    "includeVars": True,
+    "keepTime": True,
+}
 
 
 def panel(kind, title, queries, unit="short", width=12, height=8):
@@ -67,7 +79,7 @@ def dashboard(name, title, choices, panels):
         "editable": True,
         "time": {"from": "now-7d", "to": "now"},
         "refresh": "5m",
-        "links": [{"type": "dashboards", "title": "Trimtab", "tags": ["trimtab"], "asDropdown": True}],
+        "links": [LINKS],
         "templating": {"list": [source, *choices]},
         "panels": panels,
     }
@@ -110,7 +122,8 @@ def host():
         "Trimtab: host",
         [choice("instance", "trimtab_build_info")],
         [
-            stat("Version", f"trimtab_build_info{{{HOST}}}") | {"options": {"textMode": "name"}},
+            panel("stat", "Version", {"{{version}}": f"trimtab_build_info{{{HOST}}}"}, "short", 4, 4)
+            | {"options": {"textMode": "name"}},
             stat("Age of these metrics", f"time() - trimtab_daemon_written_timestamp_seconds{{{HOST}}}", "s"),
             stat("Passes in progress", f"sum(trimtab_pass_running{{{HOST}}})"),
             stat("Passes in 7 days", f"sum(increase(trimtab_passes_total{{{HOST}}}[7d]))"),
