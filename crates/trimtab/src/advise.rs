@@ -3,6 +3,7 @@
 use crate::drives::below::UnderlyingDrive;
 use crate::drives::{self, Drive, Source, SourceKind, twins};
 use crate::history::events::{EventFilter, Events, HistoryEvent};
+use crate::store::{self, Filter};
 use crate::target_spec::TargetSpec;
 use crate::trim::harm::harm;
 use anyhow::{Context as _, bail};
@@ -11,12 +12,15 @@ use trimtab_drive::spec::{DriveSpec, Trim};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::doctor::discards_online;
-use trimtab_linux::host::Place;
 use trimtab_linux::host::root::Root;
+use trimtab_linux::host::{Place, environment};
 use trimtab_linux::output::Context;
 use trimtab_linux::output::error::{of_named, one_line};
 use trimtab_linux::session::journal::is_denied;
+use trimtab_report::run::instant;
 use trimtab_sim::analysis::student::t_quantile;
+use trimtab_sim::run::{Field, Provenance};
+use trimtab_study::study::{policy, policy_events};
 
 const MIB: u64 = 1 << 20;
 /// Passes that sent less than this measure the start of a request, not TRIM.
@@ -169,10 +173,12 @@ struct TrimCost {
     mapping_unit_bytes: u64,
 }
 
-/// A complete pass of `trimtab trim` or the daemon.
+/// A complete trim of a filesystem.
 #[derive(Clone, Debug, Serialize)]
 struct Pass {
     id: Option<String>,
+    /// The id is one of `trimtab results`, else one of the history.
+    in_study: bool,
     unix_ms: u64,
     sent_bytes: u64,
     sent_commands: u64,
@@ -315,24 +321,24 @@ impl Evidence {
             let text = format!("{} accepts no discards (kernel); see 'trimtab doctor'", top.node());
             return Ok(Self { text, ..kernel });
         }
-        let passes = place.mount.as_ref().map_or_else(Vec::new, |mount| {
-            passes(&mount.mount_point, context).unwrap_or_else(|error| {
+        let known = |passes: anyhow::Result<Vec<Pass>>| {
+            passes.unwrap_or_else(|error| {
                 let why = one_line(&error);
                 let why = if is_denied(&error) { "run with sudo" } else { &why };
                 context.remark(&format!("earlier trims cannot be read: {why}"));
                 Vec::new()
             })
-        });
-        if !passes.is_empty() {
-            let text = format!(
-                "{} complete trim{} in the history, which sent {} in {:.3} s of requests; space \
-                    freed for long may cost less TRIM than files just deleted",
-                passes.len(),
-                if passes.len() == 1 { "" } else { "s" },
-                Bytes(passes.iter().map(|pass| pass.sent_bytes).sum()),
-                passes.iter().map(|pass| pass.request_seconds).sum::<f64>()
-            );
-            return Ok(Self { kind: "passes", text, passes, ..kernel });
+        };
+        if let Some(mount) = &place.mount {
+            let here = environment::capture(&root, &place, &mount.mount_point);
+            let mut passes = known(passes(&mount.mount_point, context));
+            passes.extend(known(studied(&here, context)));
+            passes.sort_by_key(|pass| pass.unix_ms);
+            let passes = passes.split_off(passes.len().saturating_sub(PASSES_MAX));
+            if !passes.is_empty() {
+                let text = shown(&passes);
+                return Ok(Self { kind: "passes", text, passes, ..kernel });
+            }
         }
         if let Ok(below) = UnderlyingDrive::of_path(&root, path)
             && let Some(twin) = twins::of(context, &below)
@@ -340,6 +346,7 @@ impl Evidence {
             let known = Self::of_drive(&twin.drive);
             let notes = twin.origin().map(|from| twins::mismatches(from, &twin.drive, &below));
             let mut text = known.text;
+            text.extend(twin.origin().map(|from| format!("; learned {}", from.learned)));
             notes.into_iter().flatten().for_each(|note| text += &format!("; {note}"));
             let granularity_bytes = known.granularity_bytes.max(granularity);
             let discards_online = kernel.discards_online;
@@ -568,6 +575,7 @@ fn passes(mount_point: &std::path::Path, context: &Context) -> anyhow::Result<Ve
         let is_counted = event.outcome == "complete" && !event.sent_is_minimum;
         Some(Pass {
             id: event.id.filter(|_| is_counted),
+            in_study: false,
             unix_ms: event.unix_ms,
             sent_bytes: event.sent_bytes.filter(|bytes| *bytes >= PASS_BYTES_MIN)?,
             sent_commands: event.sent_commands?,
@@ -576,6 +584,63 @@ fn passes(mount_point: &std::path::Path, context: &Context) -> anyhow::Result<Ve
         .filter(|pass| pass.id.is_some())
     };
     Ok(events.into_iter().filter_map(pass).collect())
+}
+
+/// Trims in measured studies of the filesystem. Size, mount point and model identify it:
+/// names of devices change.
+fn studied(here: &[Field], context: &Context) -> anyhow::Result<Vec<Pass>> {
+    const SAME: [&str; 5] = ["mount.point", "fs.type", "fs.size", "drive.model", "drive.size"];
+    let Some(store) = store::open_to_read(context)? else { return Ok(Vec::new()) };
+    let mut passes = Vec::new();
+    for summary in store.list(&Filter::default())?.iter().rev() {
+        if summary.study.is_none()
+            || summary.provenance != Provenance::Measured
+            || summary.policy != policy::BATCHED
+        {
+            continue;
+        }
+        let run = store.load(summary.id)?;
+        let is_same = |key: &&str| Field::find(&run.environment, key) == Field::find(here, key);
+        if !run.complete || !SAME.iter().all(is_same) {
+            continue;
+        }
+        for phase in run.phases.iter().filter(|phase| phase.name == policy_events::TRIM) {
+            let accepted = phase.discards.as_ref().and_then(|discards| discards.accepted);
+            let Some(accepted) = accepted.filter(|a| a.bytes.0 >= PASS_BYTES_MIN) else { continue };
+            passes.push(Pass {
+                id: Some(summary.id.short()),
+                in_study: true,
+                unix_ms: run.started_unix_ms,
+                sent_bytes: accepted.bytes.0,
+                sent_commands: accepted.count,
+                request_seconds: phase.took.as_secs_f64(),
+            });
+        }
+        if passes.len() >= PASSES_MAX {
+            break;
+        }
+    }
+    Ok(passes)
+}
+
+/// The passes in words, oldest first.
+fn shown(passes: &[Pass]) -> String {
+    let count = |place: &str, in_study: bool| {
+        let mut of = passes.iter().filter(|pass| pass.in_study == in_study);
+        let (n, last) = (of.clone().count(), of.next_back()?);
+        let s = if n == 1 { "" } else { "s" };
+        let id = last.id.as_deref().unwrap_or_default();
+        let at = instant(last.unix_ms);
+        Some(format!("{n} complete trim{s} in {place}, latest {id} of {at}"))
+    };
+    let counts = [count("the history", false), count("studies", true)];
+    format!(
+        "{}; they sent {} in {:.3} s of requests; space freed for long may cost less TRIM than \
+            files just deleted",
+        counts.into_iter().flatten().collect::<Vec<_>>().join("; "),
+        Bytes(passes.iter().map(|pass| pass.sent_bytes).sum()),
+        passes.iter().map(|pass| pass.request_seconds).sum::<f64>()
+    )
 }
 
 #[cfg(test)]
@@ -587,6 +652,7 @@ mod tests {
     fn trims(lengths: &[u64]) -> Evidence {
         let pass = |length: &u64| Pass {
             id: None,
+            in_study: false,
             unix_ms: 0,
             sent_bytes: 100 * length,
             sent_commands: 100,

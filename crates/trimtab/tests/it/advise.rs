@@ -244,6 +244,57 @@ fn filesystem_is_not_measured_until_it_was_trimmed() {
     assert_eq!(setting(&ceph, "bdev_enable_discard")["value"], "false", "{ceph:#}");
 }
 
+/// A study of the filesystem is evidence. The numbers come from its stored runs.
+#[test]
+fn trims_of_a_study_are_evidence() {
+    let state = tempfile::tempdir().unwrap();
+    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else {
+        return skip("root, loop devices and mkfs");
+    };
+    let command = |args: &[&str]| {
+        let mut command = trimtab();
+        command.env("TRIMTAB_STATE_DIR", state.path()).args(args);
+        command.arg("--store").arg(state.path().join("results.db"));
+        command
+    };
+    let path = mount.path();
+    let path = path.to_str().unwrap();
+    let mut study = command(&["study", path, "--quick"]);
+    study.arg("--report").arg(state.path().join("report.html")).assert().success();
+    let json = |args: &[&str]| -> Value {
+        serde_json::from_slice(&command(args).output().unwrap().stdout).unwrap()
+    };
+    let list = json(&["results", "list", "--json"]);
+    let mut times = Vec::new();
+    for run in list["runs"].as_array().unwrap().iter().filter(|run| run["policy"] == "batched") {
+        let id = run["id"].as_str().unwrap();
+        let run = json(&["results", "show", id, "--json"]);
+        for phase in run["phases"].as_array().unwrap().iter().filter(|p| p["name"] == "trim") {
+            let of = |field: &str| phase["discards"][field].as_f64().unwrap();
+            let (bytes, commands) = (of("accepted_bytes"), of("accepted_commands"));
+            let extent = (bytes / commands).max((64 * MIB) as f64);
+            times.push(phase["took_ns"].as_f64().unwrap() / 1e9 * extent / bytes);
+        }
+    }
+    assert!(times.len() >= 2, "{list:#}");
+    let advice = advise(&mut command(&["advise", path, "--for", "rocksdb"]));
+    let text = advice["evidence"]["text"].as_str().unwrap();
+    let started = format!("{} complete trims in studies, latest ", times.len());
+    assert!(advice["evidence"]["kind"] == "passes" && text.starts_with(&started), "{text}");
+    let limit = setting(&advice, "rate_bytes_per_sec");
+    if limit["value"].is_null() {
+        assert!(limit["why"].as_str().unwrap().starts_with("the trims disagree"), "{limit:#}");
+    } else {
+        let mean = times.iter().sum::<f64>() / times.len() as f64;
+        leads(&limit["value"], 0.05 * (64 * MIB) as f64 / mean, 0);
+    }
+    // A trim of its own joins them.
+    command(&["trim", path]).assert().success();
+    let advice = advise(&mut command(&["advise", path, "--for", "rocksdb"]));
+    let text = advice["evidence"]["text"].as_str().unwrap();
+    assert!(text.contains("1 complete trim in the history") && text.contains(&started), "{text}");
+}
+
 #[test]
 fn advise_refuses_what_has_no_drive() {
     for (args, code, said) in [
