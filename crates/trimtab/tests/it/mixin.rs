@@ -100,6 +100,19 @@ fn written() -> BTreeSet<String> {
     types.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
 }
 
+/// The node exporter refuses a metric that two files describe. Other exporters use other
+/// names, because all begin with the name of the program.
+#[test]
+fn no_metric_is_in_two_files() {
+    let types = |text: &str| -> Vec<String> {
+        text.lines().filter_map(|line| Some(line.strip_prefix("# TYPE ")?.to_owned())).collect()
+    };
+    let files = [types(&metrics_of_daemon()), types(&crate::wear::metrics_of_drive())];
+    let all: BTreeSet<&String> = files.iter().flatten().collect();
+    assert_eq!(all.len(), files[0].len() + files[1].len(), "{files:?}");
+    assert!(all.iter().all(|line| line.starts_with("trimtab_")), "{all:?}");
+}
+
 /// `TRIMTAB_SOAK_HOSTS=1000` sets the number of hosts.
 #[test]
 fn alerts_of_thirty_days_name_each_fault_and_no_other_host() {
