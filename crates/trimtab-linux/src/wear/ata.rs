@@ -19,8 +19,8 @@ pub fn read(document: &Value, reading: &mut Reading, fields: &mut Fields) -> boo
         return false;
     }
     reading.protocol.get_or_insert_with(|| "ATA".to_owned());
-    writes::read(document, &attributes, reading, fields);
     reading.used = standard_percent(document, fields).or_else(|| life::used(document, &attributes));
+    writes::read(document, &attributes, reading, fields);
     let shutdowns =
         attributes.iter().filter(|attribute| super::names::is_unsafe_shutdown(&attribute.name));
     reading.unsafe_shutdowns = shutdowns.filter_map(|attribute| attribute.raw).max();

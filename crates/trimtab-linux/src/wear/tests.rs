@@ -178,6 +178,23 @@ fn unknown_units_stay_raw_numbers() {
     assert_eq!(host(&read(&document)), Some(4_096_000));
 }
 
+/// smartmontools' issue 312: attribute 241 of a Toshiba HK4R counts 32 MiB under the name
+/// of sectors.
+#[test]
+fn sectors_below_the_capacity_of_a_worn_drive_stay_raw() {
+    let sectors = |raw, used| {
+        let mut document = ssd(&[(241, "Total_LBAs_Written", 100, raw)]);
+        document["user_capacity"] = json!({ "bytes": 1_920_383_410_176_u64 });
+        document["endurance_used"] = json!({ "current_percent": used });
+        read(&document)
+    };
+    let worn = sectors(987_654, 5);
+    assert_eq!((host(&worn), worn.raw_counters[0].raw), (None, 987_654));
+    assert!(worn.raw_counters[0].why.contains("worn"), "{}", worn.raw_counters[0].why);
+    assert_eq!(host(&sectors(987_654, 2)), Some(505_678_848), "nearly new");
+    assert_eq!(host(&sectors(4_000_000_000, 5)), Some(2_048_000_000_000), "written in full");
+}
+
 #[test]
 fn halves_of_a_counter_are_not_converted() {
     let parts = [(235, "Flash_LBAs_Written", 100, 7), (237, "Flash_LBAs_Written_Exp", 100, 1)];

@@ -2,13 +2,19 @@
 
 use super::{Attribute, SECTORS_WRITTEN, sector_bytes, statistic};
 use crate::wear::names::{PageName, Side, Unit, WriteName, page_name, write_name};
-use crate::wear::value::Fields;
+use crate::wear::value::{Fields, count};
 use crate::wear::{Counter, RawCounter, Reading, WafCounters, WafUnit, amount};
 use serde_json::Value;
 
 /// Two counters of the same writes may differ by this part, because they are not read at
 /// the same moment.
 const TOLERANCE: f64 = 0.01;
+/// A drive with this percentage of its rated life used was written at least once in full.
+const USED_WRITTEN_ONCE: u64 = 3;
+
+/// The reason for not believing a unit of sectors.
+const CONTRADICTED: &str = "in sectors, it would be less than the drive's capacity, but the \
+    drive is worn";
 
 /// An attribute with a documented unit.
 struct Candidate {
@@ -28,11 +34,18 @@ pub fn read(
     fields: &mut Fields,
 ) {
     let sector = sector_bytes(document);
+    let is_worn = reading.used.as_ref().is_some_and(|used| used.percent >= USED_WRITTEN_ONCE);
+    let capacity = count(&document["user_capacity"]["bytes"]).filter(|_| is_worn);
+    let least = capacity.unwrap_or(0);
     let mut candidates = Vec::new();
     for attribute in attributes {
         let Some(name) = write_name(&attribute.name) else { continue };
         let Some(raw) = attribute.raw else { continue };
-        match candidate(attribute, name, raw, sector, attributes) {
+        match candidate(attribute, name, raw, sector, attributes).and_then(|known| {
+            // Smartmontools leaves the default name to drives with another unit (its issue 312).
+            let is_less = name.unit == Unit::Sectors && raw.saturating_mul(known.0) < least;
+            if is_less { Err(CONTRADICTED.to_owned()) } else { Ok(known) }
+        }) {
             Ok((step, is_explicit)) => {
                 let source = attribute.title();
                 let cell = name.is_of_cell.then(|| attribute.name.clone());
