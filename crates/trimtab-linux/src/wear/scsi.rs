@@ -31,9 +31,11 @@ pub fn read(document: &Value, reading: &mut Reading, fields: &mut Fields) -> boo
     true
 }
 
-/// `127551.260` as 127,551,260.
+/// `127551.260` as 127,551,260. smartctl prints three decimals, in some locales after a
+/// comma.
 fn thousandths(text: &str) -> Option<u64> {
-    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let comma = || text.split_once(',').filter(|(_, decimals)| decimals.len() == 3);
+    let (whole, decimals) = text.split_once('.').or_else(comma).unwrap_or((text, "0"));
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(whole) || !is_number(decimals) || decimals.len() > 3 {
         return None;
@@ -49,8 +51,12 @@ mod tests {
     #[test]
     fn thousandths_reads_decimals_exactly() {
         assert_eq!(
-            ["127551.260", "0.5", "7", "x", "1.2345", "-1", "1.", ""].map(thousandths),
-            [Some(127_551_260), Some(500), Some(7_000), None, None, None, None, None]
+            ["127551.260", "0.5", "7", "2124,590", "0,000"].map(thousandths),
+            [Some(127_551_260), Some(500), Some(7_000), Some(2_124_590), Some(0)]
+        );
+        assert_eq!(
+            ["x", "1.2345", "-1", "1.", "", "1,5", "2,124,590", "2.124,590"].map(thousandths),
+            [None; 8]
         );
     }
 }
