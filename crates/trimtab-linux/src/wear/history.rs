@@ -330,6 +330,36 @@ mod tests {
     }
 
     #[test]
+    fn full_disk_is_reported_and_keeps_the_history() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = |program: &str, args: &[&str]| {
+            let mut command = std::process::Command::new(program);
+            let status = command.args(args).arg(directory.path()).output();
+            status.is_ok_and(|output| output.status.success())
+        };
+        if !run("mount", &["-t", "tmpfs", "-o", "size=16k,mode=700", "trimtab-test"]) {
+            return crate::skip::skip("root and mount");
+        }
+        let save = |unix_s| -> anyhow::Result<()> {
+            let mut history = WearHistory::open(directory.path())?;
+            history.add(&reading("A", unix_s, 1));
+            history.save()
+        };
+        let first = save(DAY_S);
+        let file = directory.path().join(FILE);
+        let kept = std::fs::read(&file);
+        let filled = std::fs::write(directory.path().join("full"), [1; 16 << 10]);
+        let second = save(2 * DAY_S);
+        let left = std::fs::read(&file);
+        assert!(run("umount", &[]));
+        first.unwrap();
+        assert!(filled.is_err(), "the filesystem is larger than the data");
+        let error = format!("{:#}", second.unwrap_err());
+        assert!(error.contains("cannot write '") && error.contains("No space left"), "{error}");
+        assert_eq!(left.unwrap(), kept.unwrap());
+    }
+
+    #[test]
     fn damaged_history_is_reported_and_kept() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join(FILE), "{\"version\":").unwrap();
