@@ -403,7 +403,7 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
         }
         Finding::OnlyPolicy { policy, discard } => {
             let title = title(policy, *discard);
-            if *policy == policy::NONE {
+            if [policy::NONE, policy::AS_MOUNTED].contains(policy) {
                 format!("only '{title}' was tried, so there is nothing to compare it with")
             } else {
                 format!("no other policy that trims was tried, so '{title}' cannot be compared")

@@ -274,8 +274,8 @@ fn errors_give_line_and_key() {
         ),
         ("[axes]\ndrive.capacity = [\"8GiB\"]\n", "line 6: drive.capacity: set twice"),
         (
-            "[axes]\nworkload = [\"random\"]\n[bses]\n",
-            "line 7: bses: unknown key; did you mean 'base'?",
+            "[axes]\nworkload = [\"random\"]\n[bsae]\n",
+            "line 7: bsae: unknown key; did you mean 'base'?",
         ),
         ("", "axes: a plan without axes is a single run"),
         ("[axes\n", "line 5: "),

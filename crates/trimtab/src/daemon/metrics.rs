@@ -437,7 +437,6 @@ mod tests {
             (Path::new("/dev/null"), "'/dev/null' is a device; name a file ending in .prom"),
             (&at("wear.json"), "does not end in .prom"),
             (&at("foo"), "does not end in .prom"),
-            (&at(".prom"), "does not end in .prom"),
             (Path::new("-"), "'-' does not end in .prom"),
             (&at("d.prom"), "is not a regular file"),
             (&at("missing/a.prom"), "cannot open the directory"),

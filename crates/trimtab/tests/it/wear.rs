@@ -246,7 +246,6 @@ fn wear_refuses_bad_documents_with_one_line() {
         &["--from", "x", "y", "x"],
         &["--metrics", "foo"],
         &["--metrics", "-"],
-        &["--metrics", ".prom"],
     ] {
         trimtab().arg("wear").args(usage).assert().code(2).stdout("");
     }
