@@ -175,6 +175,7 @@ soak: test-packages msrv fuzz-check
 	$(CARGO) test -p trimtab-study --lib learn::tests::full_budget -- --ignored
 	$(CARGO) test -p trimtab-study --lib stand_in -- --ignored
 	$(CARGO) test -p trimtab-sim --lib preconditioned -- --ignored
+	$(CARGO) test -p trimtab-linux --lib modelled_drive -- --ignored --nocapture
 	TRIMTAB_TWINS=$(SOAK_TWINS) $(CARGO) test -p trimtab-study --lib learn::tests::recovery -- --nocapture
 	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_BUDGET=full TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-study --lib learn::tests::recovery -- --nocapture
 	TRIMTAB_TWINS=$(SOAK_TWINS) TRIMTAB_TWINS_ITSELF=1 TRIMTAB_TWINS_CHURN=8 $(CARGO) test -p trimtab-study --lib learn::tests::recovery -- --nocapture

@@ -71,23 +71,30 @@ mod tests {
     use super::*;
     use crate::wear::history::WearHistory;
     use crate::wear::{Reading, WafUnit};
+    use trimtab_drive::data::DataClass;
+    use trimtab_drive::model::{self, Model};
     use trimtab_drive::rng::Stream;
+    use trimtab_drive::shipped;
+    use trimtab_drive::units::{Bytes, Nanos};
+    use trimtab_drive::{Command, Extent};
 
     const DAY_S: u64 = 86_400;
     /// Five of 100 are expected at most; more than ten happen in 1 % of samples.
     const FALSE_ALARMS_MAX: usize = 10;
     const GIB: f64 = (1_u64 << 30) as f64;
 
-    /// Daily readings of a drive that writes 64 GiB on a usual day, with `noise` in its
-    /// write amplification. The policy changes in the middle.
-    fn history(days: u64, wafs: [f64; 2], noise: f64, steps: [f64; 2], seed: u64) -> [Vec<f64>; 2] {
+    /// Daily readings of a drive. The policy changes in the middle. `written` returns host
+    /// and NAND bytes before a day, counted in `steps`.
+    fn around(
+        days: u64,
+        steps: [f64; 2],
+        mut written: impl FnMut(u64) -> [f64; 2],
+    ) -> [Vec<f64>; 2] {
         let directory = tempfile::tempdir().unwrap();
         let mut history = WearHistory::open(directory.path()).unwrap();
-        let mut random = Stream::new(seed, "wear");
-        let mut unit = || random.unit();
-        let (mut host, mut nand) = (unit() * 1000.0 * GIB, unit() * 1000.0 * GIB);
         let mut last = Reading::default();
         for day in 0..2 * days {
+            let [host, nand] = written(day);
             let counted = |bytes: f64, step: f64| ((bytes / step).floor() * step) as u64;
             let counters = WafCounters {
                 host: counted(host, steps[0]),
@@ -104,11 +111,85 @@ mod tests {
                 ..Reading::default()
             };
             history.add(&last);
+        }
+        history.around(&last, 0, days * DAY_S + 1).unwrap()
+    }
+
+    /// A drive that writes 64 GiB on a usual day, with `noise` in its write amplification.
+    fn history(days: u64, wafs: [f64; 2], noise: f64, steps: [f64; 2], seed: u64) -> [Vec<f64>; 2] {
+        let mut random = Stream::new(seed, "wear");
+        let mut unit = || random.unit();
+        let (mut host, mut nand) = (unit() * 1000.0 * GIB, unit() * 1000.0 * GIB);
+        around(days, steps, |day| {
+            let before = [host, nand];
             let bytes = (0.4 + 1.2 * unit()) * 64.0 * GIB;
             host += bytes;
             nand += bytes * wafs[usize::from(day >= days)] * (1.0 + noise * (2.0 * unit() - 1.0));
-        }
-        history.around(&last, 0, days * DAY_S + 1).unwrap()
+            before
+        })
+    }
+
+    /// A modelled SSD of 256 MiB under random writes of 4 KiB to `shares` of its blocks; the
+    /// rest is trimmed when the policy changes. Returns the parts and the ratio of the write
+    /// amplifications by the model's exact counters.
+    fn modelled(days: u64, shares: [f64; 2], seed: u64) -> ([Vec<f64>; 2], f64) {
+        const BLOCK: u64 = 4096;
+        let spec = shipped::drive("sata-tlc-500gb").spec;
+        let spec = model::sized(spec, Some(Bytes(256 << 20))).unwrap();
+        let mut ssd = model::build(&spec, seed).unwrap();
+        let mut random = Stream::new(seed, "modelled");
+        let (blocks, mut now) = (spec.capacity_bytes / BLOCK, Nanos::ZERO);
+        let used = shares.map(|share| (share * blocks as f64) as u64);
+        let extent = |from: u64, to: u64| Extent { offset: from * BLOCK, len: (to - from) * BLOCK };
+        let mut submit = |ssd: &mut dyn Model, command: &Command<'_>| {
+            let done = ssd.submit(now, command);
+            assert_eq!(done.result, Ok(()));
+            now = done.done;
+        };
+        let write = |block| Command::Write(extent(block, block + 1), DataClass::Random);
+        (0..used[0]).for_each(|block| submit(&mut *ssd, &write(block)));
+        (0..3 * blocks).for_each(|_| submit(&mut *ssd, &write(random.below(used[0]))));
+        let mut exact = Vec::new();
+        // Ten steps of the NAND counter on each side at a write amplification of two.
+        let steps = [512_000.0, days as f64 * 8.0 * (1 << 20) as f64 / 10.0];
+        let parts = around(days, steps, |day| {
+            let (host, nand) = ssd.written();
+            if day % days == 0 {
+                exact.push([host, nand]);
+            }
+            if day == days && used[1] < used[0] {
+                submit(&mut *ssd, &Command::trim(&[extent(used[1], used[0])]));
+            }
+            for _ in 0..410 + random.below(1229) {
+                submit(&mut *ssd, &write(random.below(used[usize::from(day >= days)])));
+            }
+            [host as f64, nand as f64]
+        });
+        let (host, nand) = ssd.written();
+        exact.push([host, nand]);
+        let waf = |side: usize| {
+            let [from, to] = [exact[side], exact[side + 1]];
+            (to[1] - from[1]) as f64 / (to[0] - from[0]) as f64
+        };
+        (parts, waf(1) / waf(0))
+    }
+
+    /// The figures are in docs/howto/fleet.md.
+    #[test]
+    #[ignore = "20 s; part of make soak"]
+    fn change_of_a_tenth_is_found_on_a_modelled_drive() {
+        let count = |shares| {
+            let runs = (0..100).map(|seed| modelled(100, shares, seed));
+            runs.fold((0, 0.0), |(different, sum), (parts, exact)| {
+                let [low, high] = effect(&parts).ratio.unwrap();
+                (different + usize::from(high < 1.0 || low > 1.0), sum + exact / 100.0)
+            })
+        };
+        let (found, less) = count([0.95, 0.934]);
+        let (false_alarms, same) = count([0.95, 0.95]);
+        println!("found {found}, ratio {less:.3}; false alarms {false_alarms}, ratio {same:.3}");
+        assert!((0.88..0.92).contains(&less) && (same - 1.0).abs() < 0.02, "{less} {same}");
+        assert!(found >= 75 && false_alarms <= FALSE_ALARMS_MAX, "{found} {false_alarms}");
     }
 
     fn effect([before, after]: &[Vec<f64>; 2]) -> PolicyEffect {
