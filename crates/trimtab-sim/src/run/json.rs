@@ -50,8 +50,7 @@ pub struct Float(pub f64);
 impl Serialize for Float {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            // Adding 0.0 removes negative zero, which SQLite lacks: one run must have one
-            // text.
+            // Adding 0.0 removes negative zero: equal runs must have one text.
             v if v.is_finite() => serializer.serialize_f64(v + 0.0),
             v if v.is_nan() => serializer.serialize_none(),
             v => serializer.serialize_str(if v > 0.0 { "inf" } else { "-inf" }),
