@@ -87,7 +87,7 @@ fn run(scratch: &Path, program: &OsString, args: &[&str]) -> Sample {
     let lines = "set buffering false\nset size 500 100000\nset read 4096\nset write 4096\n\
         set number 10000\nset transactions 20000\nrun\nquit\n";
     fs::write(&config, format!("set location {}\n{lines}", location.display())).unwrap();
-    let before = children_cpu();
+    let before = figures::children_cpu_s();
     let started = Instant::now();
     let output = Command::new(program)
         .args(args)
@@ -96,7 +96,8 @@ fn run(scratch: &Path, program: &OsString, args: &[&str]) -> Sample {
         .stderr(Stdio::null())
         .output()
         .unwrap();
-    let sample = Sample { wall: started.elapsed().as_secs_f64(), cpu: children_cpu() - before };
+    let sample =
+        Sample { wall: started.elapsed().as_secs_f64(), cpu: figures::children_cpu_s() - before };
     // A run that did something else is no comparison.
     assert!(
         String::from_utf8(output.stdout).unwrap().contains("\t20163 created ("),
@@ -104,18 +105,6 @@ fn run(scratch: &Path, program: &OsString, args: &[&str]) -> Sample {
     );
     fs::remove_dir(&location).unwrap();
     sample
-}
-
-/// CPU time of all children that have ended, in seconds.
-fn children_cpu() -> f64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: getrusage fills the structure.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
 /// First quartile, median, third quartile.

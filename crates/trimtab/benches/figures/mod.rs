@@ -45,6 +45,19 @@ pub fn keep(case: &str, figure: &str, unit: &str, samples: &[f64]) {
     }
 }
 
+/// CPU time of all children that have ended, in seconds.
+#[must_use]
+pub fn children_cpu_s() -> f64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: getrusage fills the structure.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
 impl Drop for Figures {
     fn drop(&mut self) {
         let Some(directory) = std::env::var_os("TRIMTAB_BENCH_CSV").map(PathBuf::from) else {
