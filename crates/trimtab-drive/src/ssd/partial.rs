@@ -43,6 +43,7 @@ impl PartialUnits {
         self.parts.is_empty()
     }
 
+    #[cfg(any(test, feature = "checks"))]
     pub(super) const fn max(&self) -> usize {
         self.max
     }
