@@ -82,7 +82,8 @@ fn varied(answers: &[Answer<'_>]) -> Vec<String> {
 }
 
 /// The answer of the smaller models of these drives under other assumptions: `same answer
-/// under other TRIM costs and fills, except OCZ at 30 % full (then no trimming)`.
+/// under other TRIM costs and fills, except OCZ at 30 % full (then no trimming)`. If they
+/// give another answer with nothing varied, they say nothing about the study's answer.
 fn under(otherwise: Option<Recommendation>, group: &[Answer<'_>]) -> Option<String> {
     let of = |verdict: &&Verdict<'_>| verdict.study().sensitivity.clone().unwrap_or_default();
     let all: Vec<_> = group.iter().map(|(name, verdict)| (name.as_str(), of(verdict))).collect();
@@ -93,19 +94,21 @@ fn under(otherwise: Option<Recommendation>, group: &[Answer<'_>]) -> Option<Stri
         1 | 2 => format!("other {}", listed(&kinds)),
         count => format!("{count} other assumptions"),
     };
-    let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-    let what = match otherwise {
-        None => "same answer".to_owned(),
-        Some(other) if names == [""] => format!("smaller models give {}, also", name(other)),
-        Some(other) => format!("smaller models of {} give {}, also", listed(&names), name(other)),
-    };
+    if let Some(other) = otherwise {
+        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        let whose = if names == [""] { String::new() } else { format!(" for {}", listed(&names)) };
+        return Some(format!(
+            "{kinds} not tested{whose}: the smaller models used for this differ anyway ({})",
+            name(other)
+        ));
+    }
     let except: Vec<String> =
         all.iter().flat_map(|(name, sensitivity)| flips(name, sensitivity)).collect();
     let except = except.join(", ");
     Some(if except.is_empty() {
-        format!("{what} under {kinds}")
+        format!("same answer under {kinds}")
     } else {
-        format!("{what} under {kinds}, except {except}")
+        format!("same answer under {kinds}, except {except}")
     })
 }
 
@@ -145,11 +148,14 @@ pub(super) const fn rival(verdict: &Verdict<'_>) -> Option<Recommendation> {
 
 /// Recommendations under other assumptions that the "How sure" note names.
 pub(super) fn alternatives(verdict: &Verdict<'_>) -> Vec<Recommendation> {
+    if let Some(rival) = rival(verdict) {
+        return vec![rival];
+    }
     let sensitivity = verdict.study().sensitivity.iter();
-    let changing = sensitivity
+    sensitivity
         .flat_map(|all| all.rows.iter().flat_map(|row| row.changing(all.recommended)))
-        .map(|tried| tried.recommended);
-    rival(verdict).into_iter().chain(changing).collect()
+        .map(|tried| tried.recommended)
+        .collect()
 }
 
 /// Sources of the values of these runs' drives: `inputs: 3 published, 62 assumed`.

@@ -637,12 +637,12 @@ mod tests {
         };
         let both = || vec![row(vec![tried("30%", third), tried("90%", smaller)])];
         let (text, decisive) = sure(smaller, both());
-        let expected = "smaller models give adaptive, also under other fills, except at 30 % full \
-            (then no trimming)";
-        assert!(text.contains(expected) && !text.contains("same answer"), "{text}");
+        let expected =
+            "other fills not tested: the smaller models used for this differ anyway (adaptive);";
+        assert!(text.contains(expected) && !text.contains("30 % full"), "{text}");
         assert_eq!(decisive, serde_json::json!(["fill"]));
         let (text, decisive) = sure(smaller, vec![row(vec![tried("90%", smaller)])]);
-        assert!(text.contains("give adaptive, also under other fills;"), "{text}");
+        assert!(text.contains(expected), "{text}");
         assert_eq!(decisive, serde_json::json!([]));
         let (text, _) = sure(recommended, both());
         let expected = "same answer under other fills, except at 30 % full (then no trimming), \
