@@ -192,6 +192,9 @@ impl Ssd {
     pub(super) fn flush(&mut self, now: u64) -> u64 {
         let started = self.begin(now, false);
         self.ftl.counters.host_flushes += 1;
+        if let Some(journal) = &mut self.ftl.journal {
+            journal.settle(now);
+        }
         let cache = &self.flash.write_cache;
         if cache.flush == FlushBehaviour::Ignored || cache.power_loss_protection {
             return started.saturating_add(self.clock.latency);

@@ -64,6 +64,18 @@ fn power_cut_loses_unflushed_writes() {
 }
 
 #[test]
+fn flushes_keep_the_journal_of_writes_short() {
+    let mut host = drive(|_, _| {});
+    host.ssd.track_durability();
+    for nth in 0..1000 {
+        host.write(nth % 100 * 4096, 4096);
+        host.flush();
+    }
+    let kept = host.ssd.ftl.journal.as_ref().unwrap().entries.len();
+    assert!(kept <= 2, "{kept} writes are kept");
+}
+
+#[test]
 fn idle_write_out_is_durable_without_flush() {
     let mut host = drive(|_, flash| {
         flash.write_cache.idle_write_out_ns = Some(50 * MS);
