@@ -11,7 +11,7 @@
 use super::block::{LayerKind, Stack};
 use super::environment::kind_name;
 use super::root::Root;
-use super::stat::DiskStat;
+use super::stat::{DiskStat, StatFile};
 use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
 use trimtab_drive::discards::Amount;
@@ -259,7 +259,8 @@ impl Meter {
 
     /// The counters of the single device that serves every request, if there is one.
     pub fn stat(&self) -> Option<DiskStat> {
-        DiskStat::read(&self.root, &super::interference::watched(&self.stack)?.sys)
+        let watched = super::interference::watched(&self.stack)?;
+        StatFile::open(&self.root, &watched.sys).ok()?.read()
     }
 
     /// The discards of every layer since the start.

@@ -105,20 +105,37 @@ pub fn xfs_log_writes(root: &Root, device: &str) -> u64 {
 #[derive(Debug)]
 pub struct StatFile {
     file: File,
+    partitions: Vec<File>,
 }
 
 impl StatFile {
-    /// Opens the counters of the device at `sys`.
+    /// Opens the counters of the device at `sys`, and of its partitions.
     pub fn open(root: &Root, sys: &Path) -> std::io::Result<Self> {
-        Ok(Self { file: root.open(&sys.join("stat"))? })
+        let file = root.open(&sys.join("stat"))?;
+        let partitions = root
+            .list(sys)
+            .into_iter()
+            .map(|name| sys.join(name))
+            .filter(|part| root.exists(part.join("partition")))
+            .filter_map(|part| root.open(&part.join("stat")).ok())
+            .collect();
+        Ok(Self { file, partitions })
     }
 
-    /// Reads the counters; `None` if the device is gone.
+    /// Reads the counters; `None` if the device is gone. Linux 6.18 counts the requests in
+    /// flight on a partition there only, earlier kernels at the disk too.
     pub fn read(&self) -> Option<DiskStat> {
-        let mut bytes = [0; 512];
-        let length = self.file.read_at(&mut bytes, 0).ok()?;
-        DiskStat::parse(std::str::from_utf8(&bytes[..length]).ok()?)
+        let mut stat = counters(&self.file)?;
+        let of_partitions = self.partitions.iter().filter_map(counters).map(|part| part.in_flight);
+        stat.in_flight = stat.in_flight.max(of_partitions.fold(0, u64::saturating_add));
+        Some(stat)
     }
+}
+
+fn counters(file: &File) -> Option<DiskStat> {
+    let mut bytes = [0; 512];
+    let length = file.read_at(&mut bytes, 0).ok()?;
+    DiskStat::parse(std::str::from_utf8(&bytes[..length]).ok()?)
 }
 
 #[cfg(test)]
@@ -158,5 +175,27 @@ mod tests {
         let after = DiskStat { writes: 7, ..DiskStat::default() };
         assert_eq!(after.since(&before).writes, 7);
         assert_eq!(before.since(&after).writes, 93);
+    }
+
+    #[test]
+    fn requests_in_flight_on_partitions_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = directory.path();
+        let of = |in_flight: u64| format!("7 0 0 0 0 0 0 0 {in_flight} 0 0\n");
+        std::fs::write(disk.join("stat"), of(0)).unwrap();
+        for (name, in_flight, partition) in
+            [("sda1", 3, true), ("sda2", 1, true), ("queue", 9, false)]
+        {
+            std::fs::create_dir(disk.join(name)).unwrap();
+            std::fs::write(disk.join(name).join("stat"), of(in_flight)).unwrap();
+            if partition {
+                std::fs::write(disk.join(name).join("partition"), "1\n").unwrap();
+            }
+        }
+        let stat = StatFile::open(&Root::recorded(disk).unwrap(), Path::new("/")).unwrap();
+        assert_eq!(stat.read().unwrap().in_flight, 4, "Linux 6.18: the disk shows none");
+        std::fs::write(disk.join("stat"), of(5)).unwrap();
+        let stat = stat.read().unwrap();
+        assert_eq!((stat.in_flight, stat.reads), (5, 7), "earlier kernels: partitions included");
     }
 }

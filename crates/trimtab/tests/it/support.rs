@@ -91,14 +91,28 @@ impl LoopMount {
     /// Makes `fs_type` on a loop device over a file of `mib` MiB in memory, and mounts it
     /// with `options`. `None` if that is impossible here.
     pub fn new(fs_type: &str, mib: u64, options: &str) -> Option<Self> {
+        Self::with(fs_type, mib, options, false)
+    }
+
+    /// The same on the only partition of the device.
+    #[allow(dead_code, reason = "benchmarks share this file")]
+    pub fn on_partition(fs_type: &str, mib: u64, options: &str) -> Option<Self> {
+        Self::with(fs_type, mib, options, true)
+    }
+
+    fn with(fs_type: &str, mib: u64, options: &str, partitioned: bool) -> Option<Self> {
         let mut mount = Self::scratch()?;
         let image = mount.scratch.path().join("image");
         std::fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
-        let force = if fs_type == "ext4" { "-F" } else { "-f" };
-        run("mkfs", &["-t", fs_type, "-q", force, image.to_str()?])?;
         let device = FreshLoop::attach(image.to_str()?)?;
-        let node = device.node();
+        let mut node = device.node();
         mount.device = Some(device);
+        if partitioned {
+            run("addpart", &[&node, "1", "2048", &((mib << 11) - 2048).to_string()])?;
+            node.push_str("p1");
+        }
+        let force = if fs_type == "ext4" { "-F" } else { "-f" };
+        run("mkfs", &["-t", fs_type, "-q", force, &node])?;
         let options = if options.is_empty() { "defaults" } else { options };
         run("mount", &["-o", options, &node, mount.path().to_str()?])?;
         Some(mount)
@@ -209,7 +223,7 @@ impl FreshLoop {
     fn attach(image: &str) -> Option<Self> {
         let number = (200..400).find(|number| Self::control(LOOP_CTL_ADD, *number))?;
         let fresh = Self(number);
-        run("losetup", &[&fresh.node(), image])?;
+        run("losetup", &["--partscan", &fresh.node(), image])?;
         Some(fresh)
     }
 
