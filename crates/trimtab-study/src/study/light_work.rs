@@ -109,7 +109,9 @@ impl LightLoad {
         let started = target.now();
         recorder.begin_phase(self.phase, started);
         let mut due = started;
-        while (due < started + self.at_least || (due < started + self.at_most && target.trimming()))
+        // A pass also goes on between two of its commands.
+        while (due < started + self.at_least
+            || (due < started + self.at_most && target.pass_under_way()))
             && !observer.stopped()
         {
             target.idle_until(due);
