@@ -204,8 +204,8 @@ fn rules(named: &Named<'_>) -> Vec<Note> {
 /// Policies that the rule does not consider: those that slow work down or never finish.
 fn excluded(verdict: &Verdict<'_>) -> Option<Note> {
     let comparison = &verdict.comparison;
-    let slow =
-        comparison.online_cost.as_ref().map(|cost| format!("online: {}", words::slower(cost)));
+    let slow = comparison.online_cost.as_ref().filter(|cost| cost.part.is_work());
+    let slow = slow.map(|cost| format!("online: {}", words::slower(cost)));
     let behind = comparison.behind.iter();
     let behind =
         behind.map(|one| format!("{}: it never finishes at {} full", one.policy, spaced(one.fill)));

@@ -218,6 +218,9 @@ pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
         {
             ("no policy yet", "the cost of trimming was not studied (--questions deleting)")
         }
+        Recommendation::Unknown if verdict.rule == Rule::Interrupted => {
+            ("no answer", "the study was interrupted; the same command continues it")
+        }
         Recommendation::Unknown if verdict.rule == Rule::NothingErased => (
             "no answer",
             "the drive erased no block yet, so trimming could change nothing; study more days",
@@ -295,6 +298,9 @@ pub(super) fn headline(verdict: &Verdict<'_>) -> String {
         }
         (Recommendation::Unknown, Rule::NothingDeleted) => {
             "The cost of trimming was not studied, so no policy is recommended."
+        }
+        (Recommendation::Unknown, Rule::Interrupted) => {
+            "No policy is recommended: the study was interrupted. The same command continues it."
         }
         (Recommendation::Unknown, Rule::NothingErased) => {
             "No policy is recommended: in the time studied the drive erased no block, so trimming \

@@ -470,7 +470,7 @@ mod tests {
     #[test]
     fn free_trim_is_sent_at_once_and_expensive_one_is_not() {
         let policies =
-            modelled::policies(&["none", "online", "batched"].map(str::to_owned)).unwrap();
+            modelled::policies(&["none", "online", "batched", "idle"].map(str::to_owned)).unwrap();
         let mut case = case("ocz-vertex-le-100gb");
         let said = |case: &TrialCase| {
             let runs = case

@@ -20,6 +20,8 @@ const SIMPLEST_FIRST: [&str; 5] =
 pub enum Rule {
     /// No discard reaches the device.
     Blocked,
+    /// The study was interrupted.
+    Interrupted,
     /// No files were deleted under any policy.
     NothingDeleted,
     /// Months of use. Considers policies that do not slow work down and whose longest
@@ -62,6 +64,11 @@ pub(super) fn decide(comparison: &Comparison<'_>) -> (Recommendation, Rule) {
     if comparison.blocked.is_some() {
         return (Recommendation::Blocked, Rule::Blocked);
     }
+    // The missing runs might decide otherwise.
+    let study = comparison.study();
+    if !study.complete && study.all().next().is_some() {
+        return (Recommendation::Unknown, Rule::Interrupted);
+    }
     // The decision needs the costs of the policies.
     if comparison.metrics.study.runs.is_empty() {
         return (Recommendation::Unknown, Rule::NothingDeleted);
@@ -96,7 +103,10 @@ pub(super) fn by_months(comparison: &Comparison<'_>, fill: &str) -> (Recommendat
     // A modelled drive accepts every discard, and small studies do not wait for it.
     let counted =
         |name: &str| !metrics.is_measured() || !metrics.has(name) || metrics.is_counted(name);
-    let slows = |name: &str| name == policy::ONLINE && comparison.online_cost.is_some();
+    // Slow appends are a matter of the limit, as for every policy.
+    let slows = |name: &str| {
+        name == policy::ONLINE && comparison.online_cost.is_some_and(|cost| cost.part.is_work())
+    };
     let fits =
         |name: &str| !trims(name) || (counted(name) && comparison.finishes(name) && !slows(name));
     let quick: Vec<_> = candidates.iter().filter(|(name, _)| fits(name)).collect();

@@ -415,6 +415,42 @@ fn months_of_use_decide_recommendation() {
     assert_eq!(rule(&with(11.0, adaptive)), take(policy::ADAPTIVE, WITHIN_LIMIT));
 }
 
+/// A stranger interrupted a study before the months without trimming had run, and it said
+/// that no policy gains anything.
+#[test]
+fn interrupted_study_has_no_answer() {
+    let mut study = Study {
+        ageing: vec![aged("none", 30e3, 1.0), aged("batched", 36e3, 1.0)],
+        ..study(vec![none(), batched()])
+    };
+    assert_eq!(rule(&study), take(policy::BATCHED, WITHIN_LIMIT));
+    study.complete = false;
+    assert_eq!(rule(&study), (Recommendation::Unknown, Rule::Interrupted));
+    study.ageing.clear();
+    assert_eq!(rule(&study), (Recommendation::Unknown, Rule::Interrupted));
+}
+
+/// Its longest append counts as that of every other policy does. Seed 5 of the first
+/// example recommended idle trims with 1.16 s and excluded online discard for 57 ms.
+#[test]
+fn raised_limit_of_stalls_holds_for_online_discard_too() {
+    let stalls = |mut run: Run, seconds: f64| {
+        run.metrics.push(Metric {
+            name: SPARSE_WAIT.into(),
+            unit: Unit::Seconds,
+            better: Better::Lower,
+            samples: vec![seconds; 3],
+        });
+        run
+    };
+    let idle = tree("idle", "nodiscard", &[0.17; 3], 120.0, None);
+    let study = Study {
+        ageing: vec![aged("none", 20e3, 2.0), aged("online", 32e3, 1.0), aged("idle", 31e3, 1.0)],
+        ..study(vec![stalls(none(), 0.003), stalls(online(0.17), 0.057), stalls(idle, 1.16)])
+    };
+    assert_eq!(rule(&study), take(policy::ONLINE, Rule::MostWrites { limit_seconds: 2.0 * 0.057 }));
+}
+
 #[test]
 fn study_in_which_nothing_was_erased_has_no_answer() {
     let with = |cycles: [f64; 2]| Study {

@@ -222,7 +222,8 @@ fn beaten(evidence: &Evidence, verdict: &Verdict<'_>) -> Option<String> {
     };
     let [rate, cycles] = of(mine)?.months[0];
     let keeps = |name: &str, found: &PolicyFigures| {
-        let slows = name == policy::ONLINE && verdict.comparison.online_cost.is_some();
+        let cost = verdict.comparison.online_cost.filter(|cost| cost.part.is_work());
+        let slows = name == policy::ONLINE && cost.is_some();
         name == policy::NONE || (found.wait <= limit_seconds && found.behind < 90.0 && !slows)
     };
     let mut others =
