@@ -109,7 +109,7 @@ impl LightLoad {
         let started = target.now();
         recorder.begin_phase(self.phase, started);
         let mut due = started;
-        // A pass also goes on between two of its commands.
+        // A pass is under way between two of its commands too.
         while (due < started + self.at_least
             || (due < started + self.at_most && target.pass_under_way()))
             && !observer.stopped()
