@@ -242,16 +242,16 @@ pub(super) fn drives(ensemble: &Ensemble, recommended: Recommendation) -> String
     }
     if ensemble.unexplained {
         return format!(
-            "cannot be decided: no drive explains the measurements, and of the {all} nearest {}",
+            "cannot be decided: no drive explains the measurements (of the {all} nearest: {})",
             counted(ensemble)
         );
     }
     let itself = if ensemble.agrees_on_another(recommended) {
-        format!("the twin itself gives {}, and ", name(recommended))
+        format!("the twin itself gives {}; ", name(recommended))
     } else {
         String::new()
     };
-    format!("cannot be decided: {itself}of {all} drives that fit {}", counted(ensemble))
+    format!("cannot be decided: {itself}of {all} drives that fit: {}", counted(ensemble))
 }
 
 /// Counts of drives by recommendation: "idle on 5, batched on 2".
@@ -423,12 +423,12 @@ mod tests {
         );
         assert_eq!(
             drives(&most, BATCHED),
-            "cannot be decided: the twin itself gives batched, and of 3 drives that fit idle on 3"
+            "cannot be decided: the twin itself gives batched; of 3 drives that fit: idle on 3"
         );
         let split = ensemble(&[IDLE, BATCHED, IDLE, BATCHED, IDLE, BATCHED, IDLE]);
         assert_eq!(
             drives(&split, IDLE),
-            "cannot be decided: of 7 drives that fit idle on 4, batched on 3"
+            "cannot be decided: of 7 drives that fit: idle on 4, batched on 3"
         );
         let said = of_ensemble(&split, IDLE);
         // An eighth drive is equally likely at each of 8 ranks; 2 of them are the ends.
