@@ -250,7 +250,7 @@ impl<'a> Machine<'a> {
             .filter(|entry| targets.insert(entry.target.clone()))
             .collect();
         unique.reverse();
-        if file == FSTAB && !targets.contains(Path::new("/")) && !self.is_before_2_34() {
+        if file == FSTAB && !targets.contains(Path::new("/")) {
             unique.extend(self.root_of_command_line());
         }
         let visit = |entry: FstabEntry| Visit { mount: self.landing(&entry), entry, skipped: None };
@@ -259,17 +259,6 @@ impl<'a> Machine<'a> {
         each(&mut visits, |visit| self.unreachable(visit));
         self.one_for_each_source(&mut visits);
         visits
-    }
-
-    /// Recognises by the package's service the releases that go by fstab alone.
-    fn is_before_2_34(&self) -> bool {
-        let services =
-            ["/usr/lib/systemd/system/fstrim.service", "/lib/systemd/system/fstrim.service"];
-        let service = services.iter().find_map(|file| self.root.read(file)).unwrap_or_default();
-        service.lines().any(|line| {
-            line.starts_with("ExecStart=")
-                && line.trim_end().to_ascii_lowercase().ends_with("fstrim -av")
-        })
     }
 
     /// Turns `root=` of the kernel command line into a table line, if it names a device.

@@ -115,11 +115,6 @@ impl Unit {
     }
 }
 
-/// True if systemd reads the value as yes.
-pub fn is_true(value: &str) -> bool {
-    matches!(value.to_ascii_lowercase().as_str(), "1" | "yes" | "y" | "true" | "t" | "on")
-}
-
 /// True for a link to `/dev/null` and for an empty file.
 fn is_masked(root: &Root, file: &Path) -> bool {
     root.link(file).is_some_and(|target| target == Path::new("/dev/null"))

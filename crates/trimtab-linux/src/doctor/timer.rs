@@ -4,10 +4,9 @@
 use super::answer::{Answer, Reason};
 use super::conditions::{self, DOES_NOT_RUN};
 use super::fstrim::{self, Machine};
-use super::systemd::{Unit, UnitState, WantsDirectories, is_true};
+use super::systemd::{Unit, UnitState, WantsDirectories};
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
-use std::path::Path;
 
 /// The timer that util-linux installs.
 const NAME: &str = "fstrim.timer";
@@ -24,15 +23,6 @@ pub struct Timer {
     runs: Answer,
     /// The call of fstrim; `None` if the service runs anything else.
     call: Option<fstrim::Call>,
-    sandbox: Sandbox,
-}
-
-/// Paths that the service's sandbox hides or protects.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Sandbox {
-    /// Hidden or read-only directories, each with the setting.
-    closed: Vec<(&'static str, String)>,
-    doubt: Option<String>,
 }
 
 impl Timer {
@@ -43,7 +33,7 @@ impl Timer {
 
     fn absent(state: UnitState) -> Self {
         let runs = Answer::no(DOES_NOT_RUN, format!("there is no {NAME}"));
-        Self { state, calendar: None, runs, call: None, sandbox: Sandbox::default() }
+        Self { state, calendar: None, runs, call: None }
     }
 
     /// Reads `fstrim.timer`.
@@ -63,7 +53,6 @@ impl Timer {
                 [command] => call(command),
                 _ => None,
             },
-            sandbox: Sandbox::of(name, &service),
         }
     }
 
@@ -80,29 +69,10 @@ impl Timer {
     /// Returns whether the timer, once enabled, trims the filesystem whose mounts
     /// `is_same` recognises.
     pub fn trims(&self, machine: Machine<'_>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
-        self.runs.clone().and(|| self.service_trims(machine, is_same))
-    }
-
-    fn service_trims(&self, machine: Machine<'_>, is_same: &dyn Fn(&Mount) -> bool) -> Answer {
-        let Some(call) = &self.call else {
-            return Answer::maybe("its service is not the one of util-linux");
-        };
-        let is_open =
-            |mount: &Mount| is_same(mount) && self.sandbox.closing(&mount.mount_point).is_none();
-        match machine.trims(call, &is_open) {
-            Answer::No(reason) => {
-                self.closed(machine.mounts, is_same).unwrap_or(Answer::No(reason))
-            }
-            answer => answer.and(|| self.sandbox.doubt.clone().map_or(Answer::Yes, Answer::Maybe)),
-        }
-    }
-
-    /// The answer if a sandbox setting keeps the service from the filesystem.
-    fn closed(&self, mounts: &[Mount], is_same: &dyn Fn(&Mount) -> bool) -> Option<Answer> {
-        let ours: Vec<&Mount> = mounts.iter().filter(|mount| is_same(mount)).collect();
-        let setting = self.sandbox.closing(&ours.first()?.mount_point)?;
-        let all = ours.iter().all(|mount| self.sandbox.closing(&mount.mount_point).is_some());
-        all.then(|| Answer::no(DOES_NOT_RUN, format!("its service cannot write there ({setting})")))
+        self.runs.clone().and(|| match &self.call {
+            Some(call) => machine.trims(call, is_same),
+            None => Answer::maybe("its service is not the one of util-linux"),
+        })
     }
 }
 
@@ -140,7 +110,7 @@ fn serves(root: &Root, name: &str, service: &Unit) -> Answer {
         .into_iter()
         .find(|key| !service.list("Service", key).is_empty());
     let asked = before.map_or(Answer::Yes, |key| Answer::maybe(format!("{key} of {name} decides")));
-    renamed(conditions::hold(root, service), name).and(|| asked)
+    renamed(conditions::hold(root, service), name).and(|| asked).and(|| sandbox(name, service))
 }
 
 /// Names the unit in a reason.
@@ -153,37 +123,17 @@ fn renamed(answer: Answer, unit: &str) -> Answer {
     }
 }
 
-/// Settings of a sandbox whose effect on fstrim is not examined.
-const DOUBTFUL: &str = "
-    RootDirectory RootImage CapabilityBoundingSet ReadWritePaths ReadOnlyPaths ReadOnlyDirectories InaccessiblePaths
-    InaccessibleDirectories TemporaryFileSystem";
+/// Settings that may keep fstrim from filesystems; their effect is not examined.
+const SANDBOX: &str = "
+    ProtectHome ProtectSystem PrivateDevices PrivateUsers DynamicUser User RootDirectory RootImage CapabilityBoundingSet
+    ReadWritePaths ReadOnlyPaths ReadOnlyDirectories InaccessiblePaths InaccessibleDirectories TemporaryFileSystem";
 
-impl Sandbox {
-    fn of(name: &str, service: &Unit) -> Self {
-        let last = |key: &str| service.last("Service", key).unwrap_or_default();
-        let (home, mut closed) = (last("ProtectHome"), Vec::new());
-        if is_true(home) || ["read-only", "tmpfs"].contains(&home) {
-            closed.extend(
-                ["/home", "/root", "/run/user"].map(|path| (path, format!("ProtectHome={home}"))),
-            );
-        }
-        if last("ProtectSystem") == "strict" {
-            closed.push(("/", "ProtectSystem=strict".to_owned()));
-        }
-        let truly = ["PrivateDevices", "PrivateUsers", "DynamicUser"]
-            .into_iter()
-            .find(|key| is_true(last(key)));
-        let other = DOUBTFUL.split_ascii_whitespace().find(|key| !last(key).is_empty());
-        let user = Some("User").filter(|_| !["", "root", "0"].contains(&last("User")));
-        let key = truly.or(other).or(user);
-        Self { closed, doubt: key.map(|key| format!("{name} has {key}={}", last(key))) }
-    }
-
-    /// The setting that keeps the service from trimming the filesystem mounted there.
-    fn closing(&self, mount_point: &Path) -> Option<&str> {
-        self.closed
-            .iter()
-            .find(|(path, _)| mount_point.starts_with(path))
-            .map(|(_, setting)| setting.as_str())
+/// Unknown if the service runs in a sandbox that may hide filesystems from it.
+fn sandbox(name: &str, service: &Unit) -> Answer {
+    let value = |key: &str| service.last("Service", key).unwrap_or_default();
+    let is_set = |key: &&str| !["", "no", "false", "off", "0", "root"].contains(&value(key));
+    match SANDBOX.split_ascii_whitespace().find(is_set) {
+        Some(key) => Answer::maybe(format!("{name} has {key}={}", value(key))),
+        None => Answer::Yes,
     }
 }
