@@ -1,9 +1,5 @@
 //! User-facing errors for requests that cannot be carried out.
 
-mod similar;
-
-pub use similar::similar;
-
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
@@ -69,21 +65,20 @@ impl fmt::Display for UsageError {
 
 impl core::error::Error for UsageError {}
 
-/// Suggests names: `did you mean 'a' or 'b'?`; `None` if `names` is empty.
+/// Suggests the entry of `known` that has all words of `word`, if it is several, or else is
+/// spelled most like it, if close enough: `did you mean 'a'?`
 #[must_use]
-pub fn did_you_mean(names: &[&str]) -> Option<String> {
-    let (last, others) = names.split_last()?;
-    let quoted: Vec<String> = others.iter().map(|name| alloc::format!("'{name}'")).collect();
-    let or = if quoted.is_empty() { "" } else { " or " };
-    Some(alloc::format!("did you mean {}{or}'{last}'?", quoted.join(", ")))
-}
-
-/// The entry of `known` that is spelled most like `word`, if close enough.
-#[must_use]
-pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
     let word = word.to_lowercase();
+    let has_all = |known: &&&str| {
+        word.contains('-') && word.split('-').all(|w| !w.is_empty() && known.contains(w))
+    };
     let near = |known: &&&str| edits(&word, known) * 2 < known.chars().count();
-    known.iter().filter(near).min_by_key(|known| edits(&word, known)).copied()
+    let likest = |fits: &dyn Fn(&&&str) -> bool| {
+        known.iter().filter(fits).min_by_key(|known| edits(&word, known))
+    };
+    let nearest = likest(&has_all).or_else(|| likest(&near))?;
+    Some(format!("did you mean '{nearest}'?"))
 }
 
 /// Suggests the nearest of the `known` names, or lists them all as `what`: `did you mean
@@ -91,8 +86,7 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 #[must_use]
 pub fn suggest(word: &str, what: &str, known: &[&str]) -> String {
     let list = if known.is_empty() { "none".into() } else { known.join(", ") };
-    did_you_mean(nearest(word, known).as_slice())
-        .unwrap_or_else(|| alloc::format!("known {what}: {list}"))
+    did_you_mean(word, known).unwrap_or_else(|| alloc::format!("known {what}: {list}"))
 }
 
 /// Optimal string alignment distance: insertions, deletions, substitutions and
@@ -188,13 +182,11 @@ mod tests {
             (3, 1, 2, 2)
         );
         // Half of the letters wrong is not a typo.
-        assert_eq!(
-            (
-                nearest("nonx", &["none"]),
-                nearest("noxx", &["none"]),
-                nearest("onlxxx", &["online"])
-            ),
-            (Some("none"), None, None)
-        );
+        assert_eq!(did_you_mean("nonx", &["none"]).as_deref(), Some("did you mean 'none'?"));
+        assert_eq!(did_you_mean("noxx", &["none"]), None);
+        let drives = ["samsung-ssd-990-evo-1tb", "samsung-ssd-970-evo-500gb"];
+        let said = did_you_mean("samsung-970-evo", &drives);
+        assert_eq!(said.as_deref(), Some("did you mean 'samsung-ssd-970-evo-500gb'?"));
+        assert_eq!(did_you_mean("onlxxx", &["online"]), None);
     }
 }

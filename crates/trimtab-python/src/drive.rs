@@ -13,7 +13,7 @@ use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::file::{self, parse};
 use trimtab_drive::spec::text;
 use trimtab_drive::spec::twin::Twin;
-use trimtab_drive::usage::{did_you_mean, similar};
+use trimtab_drive::usage::did_you_mean;
 use trimtab_sim::run::Warning;
 use trimtab_study::sweep::{Value, settings};
 
@@ -51,7 +51,7 @@ pub fn load(reference: &str, directory: &Path) -> Result<file::Drive, String> {
     shipped::named(reference).ok_or_else(|| {
         let names = drives();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let hint = did_you_mean(&similar(reference, &names))
+        let hint = did_you_mean(reference, &names)
             .unwrap_or_else(|| format!("there are {}", names.join(", ")));
         format!("there is no drive '{reference}'; {hint}")
     })

@@ -13,7 +13,7 @@ pub mod twins;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
 use trimtab_drive::shipped::{DATA_CENTER, FILES, MEASURED, files};
-use trimtab_drive::usage::{UsageError, did_you_mean, similar};
+use trimtab_drive::usage::{UsageError, did_you_mean};
 use trimtab_linux::output::error::of_named;
 use trimtab_linux::sys::beneath::named;
 
@@ -153,7 +153,7 @@ fn unknown(name: &str) -> UsageError {
     if Path::new(name).is_file() {
         return error.hint("a drive file must end in .toml");
     }
-    match did_you_mean(&similar(name, &names)) {
+    match did_you_mean(name, &names) {
         Some(question) => error.hint(format!("{question} ({ADVICE})")),
         None => error.hint(ADVICE),
     }

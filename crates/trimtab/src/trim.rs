@@ -11,7 +11,7 @@ use self::outcome::{SkippedPath, TrimReport};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use trimtab_drive::units::{Bytes, Nanos, exact};
-use trimtab_drive::usage::{UsageError, did_you_mean, nearest};
+use trimtab_drive::usage::{UsageError, did_you_mean};
 use trimtab_linux::doctor;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::Context;
@@ -172,7 +172,7 @@ impl TrimMode {
                 if name == "now" {
                     return Err(wrong("policy 'now' takes no settings".to_owned()).into());
                 }
-                let meant = did_you_mean(nearest(name, &["now", "idle"]).as_slice());
+                let meant = did_you_mean(name, &["now", "idle"]);
                 let hint = meant.unwrap_or_else(|| ways.to_owned());
                 Err(wrong(format!("unknown policy '{name}' for a trim by hand")).hint(hint).into())
             }
