@@ -125,7 +125,7 @@ test-packages:
 # Ten minutes of coverage-guided fuzzing for each parser (cargo install cargo-fuzz). Works with a stable toolchain.
 # Parsers of the binary crate are built separately, because their build takes several times as long.
 FUZZ_SECONDS ?= 600
-FUZZ_TARGETS ?= spec trace policy plan jobs import tables layout sysroot archive sweep wear
+FUZZ_TARGETS ?= spec trace policy plan jobs run tables layout sysroot archive sweep wear
 fuzz:
 	for t in $(FUZZ_TARGETS); do \
 	  case $$t in spec|trace|policy|plan|jobs) features="";; *) features="--features binary";; esac; \

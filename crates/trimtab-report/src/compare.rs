@@ -94,9 +94,6 @@ fn describe(side: &Side<'_>, ids: &str) -> String {
     if !run.policy.is_empty() {
         line.push_str(&format!(", policy {}", run.policy));
     }
-    if run.systems > 1 {
-        line.push_str(&format!(", sum of {} systems", run.systems));
-    }
     if run.started_unix_ms > 0 {
         line.push_str(&format!(", {}", instant(run.started_unix_ms)));
     }
@@ -108,9 +105,6 @@ fn table(caption: &str, a: &str, b: &str, rows: &[ComparisonRow]) -> Table {
         Table::new(caption, &["figure", a, b, &format!("{b} / {a}"), "95 % interval", "verdict"]);
     for row in rows {
         table.row(cells(&row.name, row.unit, &row.comparison));
-        if let Some(each) = &row.per_system {
-            table.row(cells(&format!("{}, per system", row.name), row.unit, each));
-        }
     }
     table
 }

@@ -65,16 +65,13 @@ fn subtitle(run: &Run) -> Vec<String> {
     let settings: Vec<String> =
         run.settings.iter().map(|f| format!("{} {}", f.key, readable(&f.key, &f.value))).collect();
     let mut what = vec![settings.join(", ")];
-    if run.provenance != Provenance::Entered {
-        what.push(format!("seed {}", run.seed));
-    }
+    what.push(format!("seed {}", run.seed));
     if !run.policy.is_empty() {
         what.push(format!("policy {}", run.policy));
     }
     what.push(match run.provenance {
         Provenance::Measured => String::new(),
         Provenance::Modelled => "modelled, in virtual time".to_owned(),
-        Provenance::Entered => "entered, not measured here".to_owned(),
     });
     what.push(instant(run.started_unix_ms));
     let joined = |parts: Vec<String>| {
@@ -83,9 +80,6 @@ fn subtitle(run: &Run) -> Vec<String> {
     let mut lines = vec![joined(what), place(run)];
     lines.retain(|line| !line.is_empty());
     lines.extend(health(run));
-    if run.systems > 1 {
-        lines.push(format!("sum of {} independent systems, not of one system", run.systems));
-    }
     if !run.complete {
         lines.push("interrupted: figures cover the part until then".to_owned());
     }

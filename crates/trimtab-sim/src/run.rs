@@ -62,12 +62,10 @@ named! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum Provenance {
         /// Measured on a real target with the real clock.
+        #[default]
         Measured = "measured",
         /// Computed by a model in virtual time.
         Modelled = "modelled",
-        /// Entered by hand or imported.
-        #[default]
-        Entered = "entered",
     }
 }
 
@@ -77,6 +75,7 @@ named! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum TargetKind {
         /// A directory on a mounted filesystem.
+        #[default]
         Directory = "directory",
         /// A block device.
         BlockDevice = "block-device",
@@ -88,9 +87,6 @@ named! {
         ModelledVolume = "modelled-volume",
         /// None: measures the tool's own cost.
         Null = "null",
-        /// Elsewhere; the figures were entered.
-        #[default]
-        Elsewhere = "elsewhere",
     }
 }
 
@@ -350,8 +346,8 @@ pub struct Run {
     pub seed: u64,
     /// Source of the figures.
     pub provenance: Provenance,
-    /// Number of independent systems summed here; 1 for everything measured by this tool.
-    #[serde(default = "one", deserialize_with = "at_least_one")]
+    /// Number of systems: always 1, and part of the content that gives a run its id.
+    #[serde(default = "one", deserialize_with = "one_system")]
     pub systems: u32,
     /// Start time in milliseconds since 1970 UTC.
     #[serde(default)]
@@ -372,8 +368,8 @@ pub struct Run {
     #[serde(default, with = "entries")]
     pub environment: Vec<Field>,
     /// Inputs for citing and repeating the run: `command`, its arguments; for modelled
-    /// runs `drive`, the complete specification, and `drive.hash`. Empty for entered runs
-    /// and version 0.1.
+    /// runs `drive`, the complete specification, and `drive.hash`. Empty in
+    /// version 0.1.
     #[serde(default, with = "entries", skip_serializing_if = "Vec::is_empty")]
     pub specification: Vec<Field>,
     /// Main metrics with repeats.
@@ -394,7 +390,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A template without data: entered, of one system, incomplete.
+    /// A template without data, incomplete.
     #[must_use]
     pub fn empty() -> Self {
         Self { systems: 1, ..Self::default() }
@@ -419,7 +415,6 @@ impl Run {
             seed,
             provenance: match target {
                 TargetKind::ModelledDrive | TargetKind::ModelledVolume => Provenance::Modelled,
-                TargetKind::Elsewhere => Provenance::Entered,
                 TargetKind::Directory
                 | TargetKind::BlockDevice
                 | TargetKind::File
@@ -445,8 +440,11 @@ const fn yes() -> bool {
     true
 }
 
-fn at_least_one<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    Ok(core::num::NonZeroU32::deserialize(deserializer)?.get())
+fn one_system<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match u32::deserialize(deserializer)? {
+        1 => Ok(1),
+        n => Err(serde::de::Error::custom(format!("a sum of {n} systems is not a run"))),
+    }
 }
 
 checked!(Metric, Series);

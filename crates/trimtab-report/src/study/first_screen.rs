@@ -127,7 +127,6 @@ fn origin(study: &Study, around: &Surroundings) -> String {
     let whence = match run.provenance {
         Provenance::Measured => "MEASURED",
         Provenance::Modelled => "MODELLED",
-        Provenance::Entered => "ENTERED",
     };
     let version = format!("trimtab {}", run.tool_version);
     let took = around

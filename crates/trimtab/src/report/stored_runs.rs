@@ -52,9 +52,6 @@ fn remarks(run: &Summary) -> String {
     if run.provenance != Provenance::Measured {
         remarks.push(run.provenance.name().to_owned());
     }
-    if run.systems > 1 {
-        remarks.push(format!("sum of {} systems", run.systems));
-    }
     if !run.complete {
         remarks.push("interrupted".to_owned());
     }

@@ -1,13 +1,14 @@
 //! The stored form of a run: the JSON of `trimtab.run`, as one compressed block.
 
-use super::shape::import::TEXT_MAX;
-use super::shape::run::RunV1;
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use std::io::{Read as _, Write as _};
 use trimtab_sim::run::shown::headline;
 use trimtab_sim::run::{Field, Run};
+
+/// Longest JSON of a run.
+const TEXT_MAX: u64 = 256 << 20;
 
 /// The JSON of a run.
 pub fn json(run: &Run) -> Vec<u8> {
@@ -33,7 +34,6 @@ pub fn head(run: &Run) -> Run {
         started_unix_ms: run.started_unix_ms,
         target: run.target,
         provenance: run.provenance,
-        systems: run.systems,
         complete: run.complete,
         settings: run.settings.clone(),
         environment: run.environment.iter().filter(fill).cloned().collect(),
@@ -55,5 +55,5 @@ pub fn unpack(body: &[u8]) -> Result<Run, String> {
 
 /// Reads the JSON of a run.
 pub fn parse(json: &str) -> Result<Run, String> {
-    serde_json::from_str::<RunV1>(json).map(Run::from).map_err(|error| error.to_string())
+    serde_json::from_str(json).map_err(|error| error.to_string())
 }

@@ -40,8 +40,6 @@ pub struct Summary {
     pub policy: String,
     /// Source of the figures.
     pub provenance: Provenance,
-    /// Number of independent systems summed.
-    pub systems: u32,
     /// False if the run was interrupted.
     pub complete: bool,
     /// Number of warnings.
@@ -208,7 +206,6 @@ impl Store {
             started_unix_ms: run.started_unix_ms,
             target: run.target,
             provenance: run.provenance,
-            systems: run.systems,
             complete: run.complete,
             warnings: run.warnings.len() as u64,
             workload: run.workload,

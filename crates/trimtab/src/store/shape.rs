@@ -1,9 +1,8 @@
-//! Versioned JSON of stored results, and its import.
+//! Versioned JSON of stored results.
 //!
 //! A change that an older reader would misinterpret gets a new version.
 
 pub mod comparison;
-pub mod import;
 pub mod run;
 
 #[cfg(test)]

@@ -7,8 +7,6 @@ use trimtab_drive::rng::Stream;
 
 #[path = "../../../../fuzz/src/archive.rs"]
 mod archive;
-#[path = "../../../../fuzz/src/import.rs"]
-mod import;
 #[path = "../../../../fuzz/src/jobs.rs"]
 mod jobs;
 #[path = "../../../../fuzz/src/layout.rs"]
@@ -17,6 +15,8 @@ mod layout;
 mod plan;
 #[path = "../../../../fuzz/src/policy.rs"]
 mod policy;
+#[path = "../../../../fuzz/src/run.rs"]
+mod run;
 #[path = "../../../../fuzz/src/spec.rs"]
 mod spec;
 #[path = "../../../../fuzz/src/sweep.rs"]
@@ -74,7 +74,7 @@ fn text(bytes: &[u8]) -> &str {
 #[test]
 fn binary_fuzz_targets_survive_changed_seeds() {
     on_changed_seeds("archive", 100, archive::run);
-    on_changed_seeds("import", 100, import::run);
+    on_changed_seeds("run", 100, run::run);
     on_changed_seeds("layout", 100, layout::run);
     on_changed_seeds("tables", 100, tables::run);
     on_changed_seeds("wear", 300, wear::run);

@@ -3,7 +3,8 @@
 //! The measure is processor time, not elapsed time, so that other processes do not
 //! matter.
 
-use crate::support::{process, program};
+use crate::support::{process, program, save_runs};
+use serde_json::json;
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -156,8 +157,8 @@ fn import_of_a_sparse_file_is_refused_unread() {
         vec![vec!["results", "import", "sparse"]]
     };
     let empty = |at: &Path, _| {
-        write(at, "empty.json", "{}");
-        vec![vec!["results", "import", "empty.json"]]
+        write(at, "empty.db", "x".repeat(100));
+        vec![vec!["results", "import", "empty.db"]]
     };
     let (small, large) = (cost("sparse file", sparse, 1), cost("sparse file", sparse, 1000));
     assert!(small.1 && large.1, "refused");
@@ -243,10 +244,9 @@ fn iolog_files(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
 
 /// Imports and shows a stored run with one long part.
 fn result(at: &Path, part: &str, n: usize) -> Vec<Vec<&'static str>> {
-    let seed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/import/run.json");
+    let seed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/run/run.json");
     let mut run: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(seed).unwrap()).unwrap();
-    run["id"] = serde_json::Value::Null;
     let number = |n: usize| 1.0 + n as f64 * 0.618 % 1.0;
     match part {
         "metrics" => run["metrics"][0]["samples"] = (0..n).map(number).collect(),
@@ -267,17 +267,18 @@ fn result(at: &Path, part: &str, n: usize) -> Vec<Vec<&'static str>> {
             run[map][format!("k{n}")] = if map == "counters" { n.into() } else { "v".into() }
         }),
     }
-    write(at, "run.json", run.to_string());
-    vec![vec!["results", "import", "run.json"], vec!["results", "show", "last"]]
+    save_runs(&at.join("run.db"), [run]);
+    vec![vec!["results", "import", "run.db"], vec!["results", "show", "last"]]
 }
 
 /// Two stored runs with `n` settings each, and the commands that read them.
 fn settings(at: &Path, n: usize, last: &[&'static str]) -> Vec<Vec<&'static str>> {
-    let import = result(at, "settings", n).swap_remove(0);
-    let other =
-        fs::read_to_string(at.join("run.json")).unwrap().replacen("\"seed\":", "\"seed\":1", 1);
-    write(at, "other.json", other);
-    vec![import, vec!["results", "import", "other.json"], [&["results"], last].concat()]
+    let run = |seed: u64| {
+        let settings: serde_json::Value = (0..n).map(|n| (format!("k{n}"), json!("v"))).collect();
+        json!({"workload": "tree", "target_label": "x", "seed": seed, "settings": settings})
+    };
+    save_runs(&at.join("store.db"), [run(1), run(2)]);
+    vec![[&["results"], last].concat()]
 }
 
 fn archive(at: &Path, n: usize) -> Vec<Vec<&'static str>> {

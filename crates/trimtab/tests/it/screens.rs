@@ -1,7 +1,7 @@
 //! Output at 60, 80 and 120 columns: no line exceeds the screen, and no number, unit or
 //! word is broken.
 
-use crate::support::trimtab;
+use crate::support::{save_runs, trimtab};
 use crate::sysroot::unpack;
 use serde_json::json;
 use std::path::Path;
@@ -99,20 +99,14 @@ fn entered() -> (tempfile::TempDir, std::path::PathBuf) {
     for (policy, seconds) in [("online", [40.2, 40.9, 40.4]), ("batched", [0.65, 0.64, 0.66])] {
         // 2011-06-01, in milliseconds since 1970.
         let run = json!({
-            "schema": "trimtab.run", "version": 3, "workload": "tree", "target": "elsewhere",
-            "target_label": "Intel 320, ext4", "provenance": "entered", "policy": policy,
+            "workload": "tree", "target_label": "Intel 320, ext4", "policy": policy,
             "started_unix_ms": 1_306_886_400_000_u64, "settings": {"files": "36706"},
             "metrics": [
                 {"name": "delete.seconds", "unit": "s", "better": "lower", "samples": seconds},
                 {"name": "deleted", "unit": "count", "better": "neither", "samples": [36706]},
             ],
         });
-        trimtab()
-            .args(["results", "import", "-", "--quiet", "--store"])
-            .arg(&store)
-            .write_stdin(run.to_string())
-            .assert()
-            .success();
+        save_runs(&store, [run]);
     }
     (dir, store)
 }

@@ -57,6 +57,26 @@ pub mod skip;
 #[allow(unused_imports, reason = "benchmarks share this file")]
 pub use skip::{skip, unavailable};
 
+/// Saves runs in a store, each given by the fields of its JSON; returns their ids. Fields
+/// that are left out say that the run was measured in a directory.
+#[allow(dead_code, reason = "benchmarks share this file")]
+pub fn save_runs(
+    store: &std::path::Path,
+    runs: impl IntoIterator<Item = serde_json::Value>,
+) -> Vec<String> {
+    let run = |mut fields: serde_json::Value| -> trimtab_sim::run::Run {
+        for (key, default) in [("target", "directory"), ("provenance", "measured")] {
+            if fields[key].is_null() {
+                fields[key] = default.into();
+            }
+        }
+        serde_json::from_value(fields).unwrap()
+    };
+    let runs: Vec<_> = runs.into_iter().map(run).collect();
+    let mut store = trimtab::store::Store::create_or_open(store).unwrap();
+    store.save_all(&runs, true).unwrap().iter().map(|saved| saved.id.to_string()).collect()
+}
+
 /// The path of the binary under test. Start it with [`process`], unless another program
 /// must wrap it.
 pub fn program() -> std::path::PathBuf {

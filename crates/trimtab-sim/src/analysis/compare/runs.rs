@@ -35,10 +35,8 @@ pub struct ComparisonRow {
     pub better: Better,
     /// Repeats of the baseline and of the other side.
     pub repeats: (usize, usize),
-    /// Comparison; "cannot tell" for sums over different numbers of systems.
+    /// Comparison.
     pub comparison: MetricComparison,
-    /// Comparison per system, if a side sums several systems and the metric is additive.
-    pub per_system: Option<MetricComparison>,
 }
 
 /// One side against the baseline.
@@ -52,12 +50,6 @@ pub struct BaselineComparison {
     pub not_shared: Vec<String>,
 }
 
-/// True if metrics of this unit add up over systems; times, ratios and shares do not.
-#[must_use]
-pub const fn adds_up(unit: Unit) -> bool {
-    matches!(unit, Unit::OpsPerSecond | Unit::MegabytesPerSecond | Unit::Bytes | Unit::Count)
-}
-
 /// `other` against `baseline`.
 #[must_use]
 pub fn against(
@@ -69,7 +61,6 @@ pub fn against(
         pooled(baseline.runs, |run| run.metrics.clone()),
         pooled(other.runs, |run| run.metrics.clone()),
     );
-    let systems = (systems(baseline.runs), systems(other.runs));
     let (latencies_a, latencies_b) =
         (pooled(baseline.runs, latency_metrics), pooled(other.runs, latency_metrics));
     let missing = |from: &[Metric], there: &[Metric]| -> Vec<String> {
@@ -79,8 +70,8 @@ pub fn against(
     not_shared.extend(missing(&b, &a));
     let exact = are_exact(baseline, other);
     BaselineComparison {
-        figures: rows(&a, &b, systems, exact, options),
-        latencies: rows(&latencies_a, &latencies_b, (1, 1), exact, options),
+        figures: rows(&a, &b, exact, options),
+        latencies: rows(&latencies_a, &latencies_b, exact, options),
         not_shared,
     }
 }
@@ -121,10 +112,6 @@ pub fn unlike(sides: &[Side<'_>]) -> Option<String> {
     workloads.iter().any(|workload| *workload != first).then(shown)
 }
 
-fn systems(runs: &[Run]) -> u32 {
-    runs.iter().map(|run| run.systems).max().unwrap_or(1).max(1)
-}
-
 fn find<'a>(metrics: &'a [Metric], like: &Metric) -> Option<&'a Metric> {
     metrics.iter().find(|m| m.name == like.name && m.unit == like.unit)
 }
@@ -149,7 +136,6 @@ fn pooled(runs: &[Run], metrics: impl Fn(&Run) -> Vec<Metric>) -> Vec<Metric> {
 fn rows(
     a: &[Metric],
     b: &[Metric],
-    systems: (u32, u32),
     exact: bool,
     options: &ComparisonOptions,
 ) -> Vec<ComparisonRow> {
@@ -160,17 +146,6 @@ fn rows(
         .filter_map(|left| find(b, left).map(|right| (left, right)))
         .map(|(left, right)| {
             let mut comparison = compare(&left.samples, &right.samples, left.better);
-            let mut per_system = None;
-            if systems != (1, 1) && adds_up(left.unit) {
-                let share = |metric: &Metric, n: u32| {
-                    metric.samples.iter().map(|v| v / f64::from(n)).collect::<Vec<_>>()
-                };
-                per_system =
-                    Some(compare(&share(left, systems.0), &share(right, systems.1), left.better));
-                if systems.0 != systems.1 {
-                    comparison.verdict = ComparisonVerdict::CannotTell;
-                }
-            }
             // A side without trims is not faster at trimming.
             let trims = comparison.a > 0.0 && comparison.b > 0.0;
             if left.name == metrics::TRIM_SECONDS
@@ -189,7 +164,6 @@ fn rows(
                 better,
                 repeats: (left.samples.len(), right.samples.len()),
                 comparison,
-                per_system,
             }
         })
         .collect()
@@ -258,7 +232,6 @@ pub fn warnings(sides: &[Side<'_>]) -> Vec<Warning> {
         }
     }
     merge_expected_differences(&mut found);
-    sums(sides, &mut found);
     unfinished(sides, &mut found);
     found.sort_by_key(|warning| core::cmp::Reverse(warning.severity));
     found
@@ -391,29 +364,6 @@ fn merge_expected_differences(found: &mut Vec<Warning>) {
     }
 }
 
-/// Warns of sums over independent systems.
-fn sums(sides: &[Side<'_>], found: &mut Vec<Warning>) {
-    for side in sides {
-        for run in side.runs.iter().filter(|run| run.systems > 1) {
-            let facts = vec![
-                Field::new("systems", run.systems.to_string()),
-                Field::new("target", run.target_label.clone()),
-            ];
-            let text = format!(
-                "{} ({}) is a sum of {} independent systems, and sums of independent \
-                    systems are not one system: compare the figures per system",
-                side.label, run.target_label, run.systems
-            );
-            found.push(Warning {
-                code: "systems.sum".to_owned(),
-                severity: Severity::Serious,
-                facts,
-                text,
-            });
-        }
-    }
-}
-
 /// Warns of interrupted runs and repeats their warnings.
 fn unfinished(sides: &[Side<'_>], found: &mut Vec<Warning>) {
     for side in sides {
@@ -504,41 +454,6 @@ mod tests {
 
     fn two<'a>(a: &'a [Run], b: &'a [Run]) -> [Side<'a>; 2] {
         [Side { label: "A", runs: a }, Side { label: "B", runs: b }]
-    }
-
-    #[test]
-    fn sum_of_four_systems_is_compared_per_system() {
-        let rate = |v| [v];
-        let emc = Run {
-            systems: 4,
-            ..run(
-                "EMC VNX, Celerra VG8 gateways",
-                &[("ops_per_s", Unit::OpsPerSecond, Better::Higher, &rate(497_623.0))],
-            )
-        };
-        let netapp = run(
-            "NetApp FAS6240",
-            &[("ops_per_s", Unit::OpsPerSecond, Better::Higher, &rate(190_675.0))],
-        );
-        let (a, b) = ([emc], [netapp]);
-        let sides = two(&a, &b);
-        let result = against(sides[0], sides[1], &ComparisonOptions::default());
-        let row = &result.figures[0];
-        let each = row.per_system.unwrap();
-        assert_eq!(libm::floor(each.a), 124_405.0, "as published for each system");
-        assert!(
-            (row.comparison.ratio.unwrap() - 0.383).abs() < 0.001
-                && (each.ratio.unwrap() - 1.533).abs() < 0.001
-        );
-        assert_eq!(
-            (row.comparison.verdict, each.verdict),
-            (ComparisonVerdict::CannotTell, ComparisonVerdict::CannotTell)
-        );
-        let warnings = warnings(&sides);
-        assert!(
-            warnings[0].text.contains("sums of independent systems are not one system"),
-            "{warnings:?}"
-        );
     }
 
     #[test]

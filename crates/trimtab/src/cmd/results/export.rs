@@ -2,8 +2,7 @@
 
 use crate::cmd::options::write_to;
 use crate::report::file;
-use crate::store::shape::import::{RUNS_SCHEMA, Results, RunsV1};
-use crate::store::shape::run::VERSION;
+use crate::store::shape::run::{RUNS_SCHEMA, RunV1, RunsV1, VERSION};
 use crate::store::{self, Filter, Reference, RunId, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,8 +14,6 @@ use trimtab_sim::run::Run;
 /// Write stored runs as JSON.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The file holds everything, and trimtab results import gives exactly the same runs back.
-
 Examples:
   trimtab results export > all.json
   trimtab results export --label kernel-6.19 > some.json
@@ -58,27 +55,28 @@ pub fn run(args: &ResultsExportArgs, context: &Context) -> anyhow::Result<ExitCo
     } else {
         super::load(&store, &args.runs)?
     };
-    let ids: BTreeSet<RunId> = runs.iter().map(|(id, _)| *id).collect();
-    let runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
-    let exported = results(&store, &runs, &ids)?;
-    let text = trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &RunsV1::new(&exported))?;
+    let document = document(&store, &runs)?;
+    let text = trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &document)?;
     write_to(&args.output, text.as_bytes(), args.force, context, &counted(runs.len()))
 }
 
 /// The runs with their labels, and the studies all of whose runs are included.
-fn results(store: &Store, runs: &[Run], ids: &BTreeSet<RunId>) -> anyhow::Result<Results> {
+fn document<'a>(store: &'a Store, runs: &'a [(RunId, Run)]) -> store::Result<RunsV1<'a>> {
     let labels: BTreeMap<RunId, Option<String>> = store
         .list(&Filter::default())?
         .into_iter()
         .map(|summary| (summary.id, summary.label))
         .collect();
-    let label = |run: &Run| labels.get(&RunId::of(run)).cloned().flatten();
+    let ids: BTreeSet<RunId> = runs.iter().map(|(id, _)| *id).collect();
+    let labelled = |(id, run): &'a (RunId, Run)| RunV1 {
+        label: labels.get(id).cloned().flatten(),
+        ..RunV1::new(run, Some(*id))
+    };
     let studies = store.studies().iter().map(|(_, study)| study);
-    Ok(Results {
-        runs: runs.iter().map(|run| (run.clone(), label(run))).collect(),
+    Ok(RunsV1 {
+        runs: runs.iter().map(labelled).collect(),
         studies: studies
             .filter(|study| study.runs.iter().all(|(_, id)| ids.contains(id)))
-            .cloned()
             .collect(),
     })
 }

@@ -1,83 +1,52 @@
 //! `trimtab results import`.
 
 use super::export::counted;
-use crate::store::shape::import::{Results, TEXT_MAX, read};
-use crate::store::{self, RunId};
-use anyhow::Context as _;
+use crate::store::{self, Filter, RunId, Store};
 use serde_json::json;
-use std::os::fd::AsFd as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
-use trimtab_linux::output::error::of_named;
-use trimtab_linux::sys::beneath::named;
+use trimtab_sim::run::Run;
 
-/// Import runs from JSON files: those of export, or figures from elsewhere.
+/// Copy the runs and studies of another store, such as that of another machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-All files are checked first; if anything in them is wrong, nothing is imported. Runs that
-already exist stay as they are. docs/method/stored-results.md has an example of figures
-from elsewhere.
+Runs that already exist stay as they are.
 
-Examples:
-  trimtab results import all.json
-  ssh server trimtab results export | trimtab results import -
-  trimtab results import published.json")]
+Example:
+  scp server:.local/share/trimtab/results.db server.db
+  trimtab results import server.db")]
 pub struct ResultsImportArgs {
-    /// Files, or - for standard input.
-    #[arg(value_name = "FILE", required = true)]
-    files: Vec<PathBuf>,
+    /// The file of the other store.
+    #[arg(value_name = "STORE")]
+    from: PathBuf,
 }
 
 /// Runs the command.
 pub fn run(args: &ResultsImportArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let mut results = Results::default();
-    for path in &args.files {
-        let name = if path == Path::new("-") {
-            "standard input".to_owned()
-        } else {
-            path.display().to_string()
-        };
-        let hint = "name a JSON file, such as one of 'trimtab results export'";
-        let bytes =
-            bytes(path).map_err(|error| of_named(error, Path::new(&name), "cannot read", hint))?;
-        let read = read(&bytes).with_context(|| format!("cannot import {name}"))?;
-        results.runs.extend(read.runs);
-        results.studies.extend(read.studies);
-    }
-    let (runs, labels): (Vec<_>, Vec<_>) = results.runs.into_iter().unzip();
+    let from = Store::open(&args.from)?;
+    let found = from.list(&Filter::default())?;
+    let runs: Vec<Run> = found.iter().map(|run| from.load(run.id)).collect::<store::Result<_>>()?;
     let mut store = store::open_to_write(context)?;
     let saved = store.save_all(&runs, false)?;
-    for (saved, label) in saved.iter().zip(&labels) {
+    for (saved, run) in saved.iter().zip(&found) {
         // A run that was already stored keeps its label.
-        if let Some(label) = context.label.as_ref().or(label.as_ref()).filter(|_| saved.new) {
+        if let Some(label) = context.label.as_ref().or(run.label.as_ref()).filter(|_| saved.new) {
             store.set_label(saved.id, Some(label))?;
         }
     }
-    for study in &results.studies {
+    for (_, study) in from.studies() {
         store.save_study(study)?;
     }
     let ids = |new| -> Vec<RunId> { saved.iter().filter(|s| s.new == new).map(|s| s.id).collect() };
     let (imported, there_already) = (ids(true), ids(false));
-    context.report(
-        "runs-imported",
-        1,
-        &json!({ "imported": imported, "there_already": there_already }),
-        || {
-            let there = if there_already.is_empty() {
-                String::new()
-            } else {
-                format!("; {} there already", there_already.len())
-            };
-            format!("{} imported{there}", counted(imported.len()))
-        },
-    )?;
+    let document = json!({ "imported": imported, "there_already": there_already });
+    context.report("runs-imported", 1, &document, || {
+        let there = match there_already.len() {
+            0 => String::new(),
+            n => format!("; {n} there already"),
+        };
+        format!("{} imported{there}", counted(imported.len()))
+    })?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn bytes(path: &Path) -> std::io::Result<Vec<u8>> {
-    if path == Path::new("-") {
-        return named::read_all(std::io::stdin().as_fd().try_clone_to_owned()?.into(), TEXT_MAX);
-    }
-    named::read(path, TEXT_MAX)
 }

@@ -44,7 +44,6 @@ fn head((id, run): &(RunId, Run)) -> Value {
         "target_label": run.target_label,
         "policy": run.policy,
         "started_unix_ms": run.started_unix_ms,
-        "systems": run.systems,
     })
 }
 
@@ -56,15 +55,8 @@ fn row(row: &ComparisonRow) -> Map<String, Value> {
         ("baseline_repeats", json!(row.repeats.0)),
         ("repeats", json!(row.repeats.1)),
     ];
-    let per_system = row
-        .per_system
-        .as_ref()
-        .map(|comparison| figures(comparison, row.unit).collect::<Map<_, _>>());
     let named = named.into_iter().map(|(key, value)| (key.to_owned(), value));
-    named
-        .chain(figures(&row.comparison, row.unit))
-        .chain([("per_system".to_owned(), json!(per_system))])
-        .collect()
+    named.chain(figures(&row.comparison, row.unit)).collect()
 }
 
 /// Both values of a figure in that unit, and the verdict on them.

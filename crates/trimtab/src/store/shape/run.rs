@@ -1,17 +1,15 @@
-//! `trimtab.run`: a run as lossless JSON. Version 2 added the run's inputs and its label,
-//! version 3 pictures, which are not read any more; older versions are also read.
+//! `trimtab.run` and `trimtab.runs`: stored runs as lossless JSON.
 
-use crate::store::RunId;
-use serde::de::value::{MapAccessDeserializer, StringDeserializer};
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use crate::store::{RunId, StudyRecord};
+use serde::Serialize;
 use std::borrow::Cow;
-use std::fmt;
 use trimtab_sim::run::Run;
 
 /// Schema name, as [`Context::report`](trimtab_linux::output::Context::report) takes it.
 pub const SCHEMA: &str = "run";
-/// Version of the format.
+/// Schema name of several runs.
+pub const RUNS_SCHEMA: &str = "runs";
+/// Version of both formats.
 pub const VERSION: u32 = 3;
 
 /// A run, with the additional fields of its document.
@@ -41,58 +39,14 @@ impl<'a> From<&'a Run> for RunV1<'a> {
     }
 }
 
-impl From<RunV1<'_>> for Run {
-    fn from(shape: RunV1<'_>) -> Self {
-        shape.run.into_owned()
-    }
-}
-
-/// The object's fields, split: those that do not belong to the run go into the first
-/// part. Serde's `flatten` would lose the position of an invalid value.
-struct Entries<A>(RunV1<'static>, A);
-
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for &mut Entries<A> {
-    type Error = A::Error;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(
-        &mut self,
-        seed: K,
-    ) -> Result<Option<K::Value>, A::Error> {
-        while let Some(key) = self.1.next_key::<String>()? {
-            match key.as_str() {
-                "id" => self.0.id = self.1.next_value()?,
-                "label" => self.0.label = self.1.next_value()?,
-                "schema" => drop(self.1.next_value::<Option<String>>()?),
-                "pictures" => drop(self.1.next_value::<IgnoredAny>()?),
-                "version" => drop(self.1.next_value::<Option<u32>>()?),
-                _ => return seed.deserialize(StringDeserializer::new(key)).map(Some),
-            }
-        }
-        Ok(None)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
-        self.1.next_value_seed(seed)
-    }
-}
-
-impl<'de> Deserialize<'de> for RunV1<'_> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct RunVisitor;
-        impl<'de> Visitor<'de> for RunVisitor {
-            type Value = RunV1<'static>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a run")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                let mut entries =
-                    Entries(RunV1 { id: None, label: None, run: Cow::Owned(Run::empty()) }, map);
-                let run = Run::deserialize(MapAccessDeserializer::new(&mut entries))?;
-                Ok(RunV1 { run: Cow::Owned(run), ..entries.0 })
-            }
-        }
-        deserializer.deserialize_map(RunVisitor)
-    }
+/// Several runs, and the studies that group them.
+#[derive(Debug, Serialize)]
+pub struct RunsV1<'a> {
+    /// The runs.
+    pub runs: Vec<RunV1<'a>>,
+    /// The studies.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub studies: Vec<&'a StudyRecord>,
 }
 
 #[cfg(test)]
@@ -109,7 +63,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn run_round_trips_through_json(run in any_run()) {
-            let back = Run::from(serde_json::from_str::<RunV1>(&text(&run)).unwrap());
+            let back = serde_json::from_str::<Run>(&text(&run)).unwrap();
             // NaN does not equal itself, but its text does.
             prop_assert_eq!(text(&back), text(&run));
             let no_nan = run.metrics.iter().flat_map(|m| &m.samples).chain(run.series.iter().flat_map(|s| &s.y)).all(|v| !v.is_nan());
@@ -125,7 +79,7 @@ mod tests {
             while !text.is_char_boundary(cut) {
                 cut -= 1;
             }
-            let error = serde_json::from_str::<RunV1>(&text[..cut]).unwrap_err();
+            let error = serde_json::from_str::<Run>(&text[..cut]).unwrap_err();
             prop_assert!(error.line() > 0 && error.is_eof(), "{error}");
         }
     }
@@ -149,7 +103,7 @@ mod tests {
                 r#""unit":"furlongs""#,
                 "unknown unit 'furlongs', expected one of s, ns, MB/s",
             ),
-            (r#""systems":1"#, r#""systems":0"#, "nonzero"),
+            (r#""systems":1"#, r#""systems":4"#, "a sum of 4 systems"),
             (r#""seed":42"#, r#""seed":-42"#, "u64"),
             (r#""count":4"#, r#""count":5"#, "count is 5, but the buckets hold 4"),
             (r#""x":[1000000000,2000000000]"#, r#""x":[2000000000,1000000000]"#, "do not increase"),
@@ -157,7 +111,7 @@ mod tests {
             (r#""workload":"#, r#""wrokload":"#, "unknown field `wrokload`"),
         ] {
             assert!(good.contains(was), "{was} is in {good}");
-            let error = serde_json::from_str::<RunV1>(&good.replacen(was, is, 1)).unwrap_err();
+            let error = serde_json::from_str::<Run>(&good.replacen(was, is, 1)).unwrap_err();
             assert!(error.to_string().contains(expected) && error.line() == 1, "{is}: {error}");
         }
     }

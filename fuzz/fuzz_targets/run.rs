@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../src/import.rs"]
+#[path = "../src/run.rs"]
 mod target;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| target::run(input));
