@@ -52,7 +52,6 @@ impl ProgressWatch {
     }
 
     fn of(bar: Bar, guard: Option<Guard>) -> Self {
-        let bar = bar.with_discards(|| guard.as_ref().and_then(Guard::meter));
         Self { bar, guard, written: Bytes::ZERO }
     }
 }

@@ -323,12 +323,6 @@ pub fn remarks(layers: &[LayerDiscards]) -> Vec<String> {
     remarks
 }
 
-impl crate::output::progress::DiscardCounter for Meter {
-    fn discards(&self) -> Option<Amount> {
-        self.count()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

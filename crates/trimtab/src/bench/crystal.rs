@@ -210,7 +210,6 @@ impl<'a> CrystalWatch<'a> {
             Some(until) => Bar::new(context, "crystal", ProgressUnit::Bytes, until.0),
             None => Bar::new(context, "crystal", ProgressUnit::Items, phases_of_a_round),
         };
-        let bar = bar.with_discards(|| guard.as_ref().and_then(Guard::meter));
         Self { bar, guard, phases: 0, phases_of_a_round, rounds }
     }
 }

@@ -394,7 +394,7 @@ pub fn real(
     if !visits.is_empty() {
         warm_up(rig, asked, &policies)?;
     }
-    let (total, began) = (visits.len() as u64, Instant::now());
+    let total = visits.len() as u64;
     for (done, at) in visits.into_iter().enumerate() {
         let (job, policy) = cells[at];
         if interrupt::requested() {
@@ -418,7 +418,6 @@ pub fn real(
             title: format!("{} of {total}: {} {policy}", done + 1, job.name()),
             done,
             total,
-            began,
         };
         let error = match rig.run(job, policy, &part) {
             Ok((run, RunEnd::Complete)) => {
@@ -489,8 +488,7 @@ fn warm_up(rig: &mut dyn Rig, asked: &MeasuredRequest, policies: &[String]) -> a
     if policies.len() < 2 {
         return Ok(());
     }
-    let part =
-        ProgressPart { title: "warming up".to_owned(), done: 0, total: 1, began: Instant::now() };
+    let part = ProgressPart { title: "warming up".to_owned(), done: 0, total: 1 };
     match rig.run(job, policy, &part)? {
         (_, RunEnd::Failed(error)) => Err(error.into()),
         (_, RunEnd::Complete | RunEnd::Interrupted) => Ok(()),

@@ -3,7 +3,6 @@
 use super::outcome::FilesystemOutcome;
 use super::progress::{show, view};
 use super::{ManualTrimRequest, TrimMode};
-use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_linux::output::Context;
@@ -76,7 +75,7 @@ pub fn whole(
             context.remark(&format!("{}: {remark}", outcome.path));
         }
     }
-    let progress = view(context, Path::new(&outcome.path), fs.layout().windows.iter());
+    let progress = view(context, fs.layout().windows.iter());
     let ended = pass.run(fs, progress);
     pass.account.finish(fs);
     outcome.remarks.extend(pass.unsaved.take());

@@ -1,7 +1,6 @@
 //! The reserve of free space: checked before a run and monitored during it.
 
 use super::TargetDirectory;
-use crate::host::discards::Meter;
 use anyhow::{Context as _, bail};
 use rustix::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -146,12 +145,6 @@ impl Guard {
     /// is free, because the filesystem's own structures also take space.
     pub fn new(dir: OwnedFd, path: PathBuf, reserve: Bytes) -> Self {
         Self { dir, path, least: Bytes(reserve.0 / 2), looked: Instant::now() }
-    }
-
-    /// Starts counting the discards that reach the drives of the directory; `None` if
-    /// they are not counted.
-    pub fn meter(&self) -> Option<Meter> {
-        Meter::start(&self.path).ok()
     }
 
     /// Returns an error once too little space is free or the directory has been removed.
