@@ -18,17 +18,6 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The output options.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct OutputOptions {
-    /// One JSON document instead of text.
-    pub json: bool,
-    /// No progress and no remarks.
-    pub quiet: bool,
-    /// Progress as separate lines instead of a bar.
-    pub plain: bool,
-}
-
 /// The output settings of this invocation, from the options common to all commands.
 #[derive(Debug, Clone, Default)]
 pub struct Context {
@@ -49,15 +38,10 @@ pub struct Context {
 }
 
 impl Context {
-    /// From the options.
-    pub fn new(
-        OutputOptions { json, quiet, plain }: OutputOptions,
-        yes: bool,
-        label: Option<String>,
-        store: Option<PathBuf>,
-    ) -> Self {
+    /// From the options for output; nothing is answered or stored elsewhere.
+    pub fn new(json: bool, quiet: bool, plain: bool) -> Self {
         let progress = !quiet && (plain || std::io::stderr().is_terminal());
-        Self { json, progress, plain, quiet, yes, store, label }
+        Self { json, progress, plain, quiet, ..Self::default() }
     }
 
     /// Writes a one-line remark to standard error, unless `--quiet`.

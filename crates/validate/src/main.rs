@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use trimtab_linux::output::{self, Context, OutputOptions, error};
+use trimtab_linux::output::{self, Context, error};
 use validate::{catalogue, drive, peers, published, ssd_iq, volume};
 
 /// Compare Trimtab's models with theory, measurements, real ext4 and other trim policies.
@@ -44,12 +44,7 @@ enum ValidateCommand {
 fn main() -> ExitCode {
     output::restore_default_sigpipe();
     let cli = Cli::parse();
-    let context = Context::new(
-        OutputOptions { json: cli.json, quiet: cli.quiet, plain: false },
-        false,
-        None,
-        None,
-    );
+    let context = Context::new(cli.json, cli.quiet, false);
     let result = match &cli.comparison {
         ValidateCommand::Drive(args) => drive::run(args, &context),
         ValidateCommand::Volume(args) => volume::run(args, &context),

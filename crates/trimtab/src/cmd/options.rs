@@ -9,7 +9,7 @@ use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_drive::units::Bytes;
-use trimtab_linux::output::{Context, OutputOptions};
+use trimtab_linux::output::Context;
 use trimtab_linux::target::block::device::DestroyConsent;
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::policy::PolicySpec;
@@ -47,7 +47,7 @@ impl GlobalOptions {
     /// The context of this invocation: output format, progress, consent.
     pub fn context(self) -> Context {
         let Self { json, quiet, plain, yes, label, store } = self;
-        Context::new(OutputOptions { json, quiet, plain }, yes, label, store)
+        Context { yes, label, store, ..Context::new(json, quiet, plain) }
     }
 }
 

@@ -551,12 +551,7 @@ mod tests {
     fn study_of(rig: &mut Fake, asked: &MeasuredRequest) -> Study {
         let directory = tempfile::tempdir().unwrap();
         let store = Some(directory.path().join("store.db"));
-        let context = Context::new(
-            trimtab_linux::output::OutputOptions { json: false, quiet: true, plain: false },
-            true,
-            None,
-            store,
-        );
+        let context = Context { yes: true, store, ..Context::new(false, true, false) };
         real(rig, asked, &Checkpoints::open(&context, "x", false).unwrap()).unwrap()
     }
 
