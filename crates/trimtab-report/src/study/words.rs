@@ -374,22 +374,7 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
             format!("'{policy}' was not tried, so it is not compared")
         }
         Finding::TrimTime { trims, least_seconds, most_seconds, append_seconds } => {
-            let took = match trims {
-                0 => "an unknown time".to_owned(),
-                1 => seconds(*most_seconds),
-                _ if *most_seconds < least_seconds * 1.5 => {
-                    format!("up to {}", seconds(*most_seconds))
-                }
-                _ => format!("{} to {}", seconds(*least_seconds), seconds(*most_seconds)),
-            };
-            let append = append_seconds.map(|(with, without)| {
-                format!(
-                    "; the longest foreground append during it takes {} instead of {}",
-                    seconds(with),
-                    seconds(without)
-                )
-            });
-            format!("a batched trim takes {took}{}", append.unwrap_or_default())
+            trim_time(*trims, *least_seconds, *most_seconds, *append_seconds)
         }
         Finding::TooFewRepeats { repeats: count, needed, seen } => {
             let seen = seen
@@ -486,6 +471,31 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
             "this shows the cost of trimming, not its gain over months of use".to_owned()
         }
     }
+}
+
+/// The time of batched trims, and of a foreground append with and without one.
+fn trim_time(
+    trims: usize,
+    least_seconds: f64,
+    most_seconds: f64,
+    append_seconds: Option<(f64, f64)>,
+) -> String {
+    let took = match trims {
+        0 => "an unknown time".to_owned(),
+        1 => seconds(most_seconds),
+        _ if most_seconds < least_seconds * 1.5 => {
+            format!("up to {}", seconds(most_seconds))
+        }
+        _ => format!("{} to {}", seconds(least_seconds), seconds(most_seconds)),
+    };
+    let append = append_seconds.map(|(with, without)| {
+        format!(
+            "; the longest foreground append during it takes {} instead of {}",
+            seconds(with),
+            seconds(without)
+        )
+    });
+    format!("a batched trim takes {took}{}", append.unwrap_or_default())
 }
 
 fn months(days: Option<f64>, gains: &[Gain<'_>]) -> String {

@@ -156,6 +156,7 @@ const DEMANDS: [u32; 7] = [32, 16, 8, 6, 4, 2, 1];
 /// A minute is short with fewer times as many requests as in flight.
 const ROUND_REQUESTS: u64 = 20;
 const KIB: u32 = 1024;
+const MIB: u32 = KIB * KIB;
 /// Size of random writes that decide most steady states, as the specification writes it.
 const TRACKED: (u32, &str) = (4 * KIB, "4KiB");
 
@@ -344,15 +345,67 @@ fn demand(writes: &Job, mixed: &Job) -> Vec<PtsStage> {
     stages
 }
 
+/// Sequential reads and writes, of two sizes.
+fn throughput(depth: u32) -> Vec<PtsStage> {
+    [(128 * KIB, "128KiB"), (MIB, "1MiB")]
+        .into_iter()
+        .map(|(block, size)| {
+            let point = |kind: &str, mix| {
+                let job = sequential(&format!("{kind}.{size}"), block, mix, depth);
+                PtsPoint::new(size, kind, job)
+            };
+            let points = vec![point("read", JobMix::Read), point("write", JobMix::Write)];
+            PtsStage {
+                purged: block == MIB,
+                before: vec![fill(&format!("precondition.{size}"), block, depth)],
+                ..PtsStage::until_steady(size, &format!("write.{size}"), points)
+            }
+        })
+        .collect()
+}
+
+/// Bursts of random writes, with idle time between them and then without.
+fn idle_recovery(depth: u32) -> Vec<PtsStage> {
+    let burst = Nanos::from_secs(5);
+    let (with, without) = ("with idle time", "without idle time");
+    let job = |name: &str| random(name, TRACKED.0, 0, depth);
+    let mut stages = vec![precondition(&job(""), without)];
+    for seconds in [5, 10, 15, 25, 50] {
+        let bursts = |name: &str, column: &str, idle| {
+            let point = PtsPoint {
+                length: PtsLength::Time(burst),
+                idle,
+                ..PtsPoint::new(&format!("5 s of writes, {seconds} s idle"), column, job(name))
+            };
+            PtsStage::rounds(name, 360, vec![point])
+        };
+        stages.push(bursts(&format!("idle-{seconds}s"), with, Nanos::from_secs(seconds)));
+        stages.push(bursts(&format!("after-{seconds}s"), without, Nanos::ZERO));
+    }
+    stages
+}
+
+/// Sequential writes before and after hours of random ones.
+fn stimulus_recovery(depth: u32) -> Vec<PtsStage> {
+    let group = |name: &str, row: &str, rounds, job: Job| {
+        let job = Job { name: name.to_owned(), ..job };
+        PtsStage::rounds(name, rounds, vec![PtsPoint::new(row, "", job)])
+    };
+    let large = sequential("", MIB, JobMix::Write, depth);
+    vec![
+        group("sequential-before", "8 h of 1 MiB sequential", 480, large.clone()),
+        group("random", "6 h of 8 KiB random", 360, random("", 8 * KIB, 0, depth)),
+        group("sequential-after", "8 h of 1 MiB sequential, again", 480, large),
+    ]
+}
+
 /// The stages of a test with `depth` requests in flight where the specification leaves
 /// it to the tester, on a drive with blocks of `logical_block` bytes.
 fn stages(test: PtsTest, depth: u32, logical_block: u32) -> Vec<PtsStage> {
-    const MIB: u32 = KIB * KIB;
     let fits = |sizes: &[(u32, &'static str)]| -> Vec<(u32, &'static str)> {
         sizes.iter().copied().filter(|(size, _)| size.is_multiple_of(logical_block)).collect()
     };
     let tracked = format!("read-0.{}", TRACKED.1);
-    let (block_4k, _) = TRACKED;
     match test {
         PtsTest::Iops => {
             let sizes = fits(&[
@@ -371,21 +424,7 @@ fn stages(test: PtsTest, depth: u32, logical_block: u32) -> Vec<PtsStage> {
                 ..PtsStage::until_steady("", &tracked, points)
             }]
         }
-        PtsTest::Throughput => [(128 * KIB, "128KiB"), (MIB, "1MiB")]
-            .into_iter()
-            .map(|(block, size)| {
-                let point = |kind: &str, mix| {
-                    let job = sequential(&format!("{kind}.{size}"), block, mix, depth);
-                    PtsPoint::new(size, kind, job)
-                };
-                let points = vec![point("read", JobMix::Read), point("write", JobMix::Write)];
-                PtsStage {
-                    purged: block == MIB,
-                    before: vec![fill(&format!("precondition.{size}"), block, depth)],
-                    ..PtsStage::until_steady(size, &format!("write.{size}"), points)
-                }
-            })
-            .collect(),
+        PtsTest::Throughput => throughput(depth),
         PtsTest::Latency => {
             let sizes = fits(&[(8 * KIB, "8KiB"), TRACKED, (512, "512B")]);
             vec![PtsStage {
@@ -398,41 +437,8 @@ fn stages(test: PtsTest, depth: u32, logical_block: u32) -> Vec<PtsStage> {
             end: StageEnd::Written(4),
             ..PtsStage::until_steady("", &tracked, grid(&[TRACKED], &[0], depth))
         }],
-        PtsTest::HostIdleRecovery => {
-            let burst = Nanos::from_secs(5);
-            let (with, without) = ("with idle time", "without idle time");
-            let job = |name: &str| random(name, block_4k, 0, depth);
-            let mut stages = vec![precondition(&job(""), without)];
-            for seconds in [5, 10, 15, 25, 50] {
-                let bursts = |name: &str, column: &str, idle| {
-                    let point = PtsPoint {
-                        length: PtsLength::Time(burst),
-                        idle,
-                        ..PtsPoint::new(
-                            &format!("5 s of writes, {seconds} s idle"),
-                            column,
-                            job(name),
-                        )
-                    };
-                    PtsStage::rounds(name, 360, vec![point])
-                };
-                stages.push(bursts(&format!("idle-{seconds}s"), with, Nanos::from_secs(seconds)));
-                stages.push(bursts(&format!("after-{seconds}s"), without, Nanos::ZERO));
-            }
-            stages
-        }
-        PtsTest::CrossStimulusRecovery => {
-            let group = |name: &str, row: &str, rounds, job: Job| {
-                let job = Job { name: name.to_owned(), ..job };
-                PtsStage::rounds(name, rounds, vec![PtsPoint::new(row, "", job)])
-            };
-            let large = sequential("", MIB, JobMix::Write, depth);
-            vec![
-                group("sequential-before", "8 h of 1 MiB sequential", 480, large.clone()),
-                group("random", "6 h of 8 KiB random", 360, random("", 8 * KIB, 0, depth)),
-                group("sequential-after", "8 h of 1 MiB sequential, again", 480, large),
-            ]
-        }
+        PtsTest::HostIdleRecovery => idle_recovery(depth),
+        PtsTest::CrossStimulusRecovery => stimulus_recovery(depth),
         PtsTest::CompositeBlockSize => {
             let mixed = Job::jesd219("", logical_block);
             demand(&Job { mix: JobMix::Write, ..mixed.clone() }, &mixed)
