@@ -134,37 +134,19 @@ pub fn print_and_exit_code(error: &anyhow::Error, json: bool) -> ExitCode {
     }
     output::complain(&one_line(error));
     if json {
-        print_document(&ErrorDescription::of(error));
+        print_document(error);
     }
     ExitCode::from(FailureKind::of(error).exit_status())
 }
 
-/// Prints the document for an error that the command line parser has printed.
-pub fn print_usage_document(message: &str) {
-    let (first, rest) = message.split_once("\n\n").unwrap_or((message, ""));
-    let tip = rest.lines().map(str::trim).find_map(|line| line.strip_prefix("tip: "));
-    print_document(&ErrorDescription {
-        kind: FailureKind::Usage,
-        exit_status: USAGE,
-        message: first
-            .trim_start_matches("error: ")
-            .lines()
-            .map(str::trim)
-            .collect::<Vec<_>>()
-            .join(" "),
-        causes: Vec::new(),
-        hint: tip.map(str::to_owned),
-        errno: None,
-    });
-}
-
-/// One document per command: a document printed before the error stays the only one.
-fn print_document(described: &ErrorDescription) {
+/// Prints the document of an error, unless the command has printed one.
+pub fn print_document(error: &anyhow::Error) {
     if output::has_reported() {
         return;
     }
+    let described = ErrorDescription::of(error);
     if let Ok(text) = output::document("error", 1, &serde_json::json!({ "error": described })) {
-        // Standard output may be closed; standard error and the exit status remain.
+        // The exit status tells the rest.
         let _ = output::print(&text);
     }
 }

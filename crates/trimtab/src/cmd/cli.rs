@@ -4,6 +4,7 @@ use crate::cmd::CliCommand;
 use crate::cmd::options::GlobalOptions;
 use clap::{CommandFactory as _, Parser};
 use std::process::ExitCode;
+use trimtab_drive::usage::UsageError;
 use trimtab_linux::output;
 
 mod refused;
@@ -36,10 +37,11 @@ pub fn explain(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         let words: Vec<String> =
             std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-        let (said, document) = said(error, &words, &command());
-        anstream::eprint!("{}", output::on_stderr(output::plain(&said).trim_end()));
-        if asks_for_json() {
-            trimtab_linux::output::error::print_usage_document(&document);
+        let said = said(error, &words, &command());
+        let shown = said.as_ref().map_or_else(|| text.to_string(), |said| format!("error: {said}"));
+        anstream::eprint!("{}", output::on_stderr(output::plain(&shown).trim_end()));
+        if let Some(said) = said.filter(|_| asks_for_json()) {
+            output::error::print_document(&said.into());
         }
         return ExitCode::from(trimtab_linux::output::error::USAGE);
     }
@@ -49,15 +51,9 @@ pub fn explain(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// The error message for `words` that `whole` refuses: as text and as a JSON document's
-/// message.
-pub fn said(error: &clap::Error, words: &[String], whole: &clap::Command) -> (String, String) {
-    match refused::value(error, words, whole).or_else(|| refused::usage(error, words, whole)) {
-        Some((what, hint)) => {
-            (format!("error: {what}; {hint}"), format!("error: {what}\n\n  tip: {hint}"))
-        }
-        None => (error.render().to_string(), error.render().to_string()),
-    }
+/// The error for `words` that `whole` refuses; `None` if clap prints help instead.
+pub fn said(error: &clap::Error, words: &[String], whole: &clap::Command) -> Option<UsageError> {
+    refused::value(error, words, whole).or_else(|| refused::usage(error, words, whole))
 }
 
 /// The command line as it is parsed. Options take negative numbers and reject them with a
@@ -114,20 +110,20 @@ mod tests {
             let error = command().try_get_matches_from(&words).unwrap_err();
             refused::value(&error, &words, &command())
         };
-        let whole = |words: &[&str]| said(words).unwrap();
-        assert!(whole(&["study", "--repeats", "abc"]).0.ends_with(": expected a whole number"));
+        let whole = |words: &[&str]| said(words).unwrap().message().to_owned();
+        assert!(whole(&["study", "--repeats", "abc"]).ends_with(": expected a whole number"));
         for value in ["-5", "1001"] {
-            let (what, hint) = whole(&["study", "--repeats", value]);
+            let error = said(&["study", "--repeats", value]).unwrap();
             assert_eq!(
-                what,
+                error.message(),
                 format!(
                     "invalid value '{value}' for '--repeats <N>': expected a whole \
                         number from 1 to 1000"
                 )
             );
-            assert_eq!(hint, "'trimtab study --help' says more");
+            assert_eq!(error.advice(), Some("'trimtab study --help' says more"));
         }
-        let (what, _) = whole(&["drive", "learn", "x", "--budget", "nonsense"]);
+        let what = whole(&["drive", "learn", "x", "--budget", "nonsense"]);
         assert_eq!(
             what,
             "invalid value 'nonsense' for '--budget <BUDGET>': expected small or full"
@@ -138,17 +134,14 @@ mod tests {
         );
         assert!(
             whole(&["--quiet", "bench", "postmark", "--bias-read=11"])
-                .0
                 .ends_with("expected a whole number from -1 to 10")
         );
         assert!(
             whole(&["bench", "crystal", "--size", "x"])
-                .0
                 .ends_with("'x' is not a size such as 4096, 4KiB, 500MB or 1.8TB")
         );
         assert!(
             whole(&["bench", "crystal", "--size", "20000PB"])
-                .0
                 .ends_with("'20000PB' is not a size below 18.4 EB")
         );
         assert_eq!(said(&["study", "--nonsense"]), None);
@@ -185,7 +178,8 @@ mod tests {
             let words: Vec<String> =
                 ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
             let error = command().try_get_matches_from(&words).unwrap_err();
-            assert_eq!(said(&error, &words, &command()).0, shown);
+            let said = said(&error, &words, &command()).unwrap();
+            assert_eq!(format!("error: {said}"), shown);
         }
     }
 }

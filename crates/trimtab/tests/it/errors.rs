@@ -454,7 +454,8 @@ fn invalid_number_is_refused_in_one_line_with_expected() {
         for value in ["-5", "abc", "NaN", "", "99999999999999999999999"] {
             let error =
                 refused(value).unwrap_or_else(|| panic!("{path:?} {option} takes '{value}'"));
-            says_what_is_wanted(&cli::said(&error, &words(value), &whole).0, &path, &option, value);
+            let said = cli::said(&error, &words(value), &whole).unwrap().to_string();
+            says_what_is_wanted(&said, &path, &option, value);
         }
         // The program itself prints the same; checked for every eighth option.
         if numbers % 8 == 0 {

@@ -4,13 +4,10 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::error::Error as _;
 use std::num::{ParseFloatError, ParseIntError};
+use trimtab_drive::usage::UsageError;
 
 /// The error message and the hint; `None` for errors that are not about a value.
-pub fn value(
-    error: &clap::Error,
-    words: &[String],
-    command: &clap::Command,
-) -> Option<(String, String)> {
+pub fn value(error: &clap::Error, words: &[String], command: &clap::Command) -> Option<UsageError> {
     if !matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue) {
         return None;
     }
@@ -25,10 +22,8 @@ pub fn value(
     }
     let path = path(words, command);
     if let Some(ContextValue::Strings(all)) = error.get(ContextKind::ValidValue) {
-        return Some((
-            format!("invalid value '{value}' for '{option}': expected {}", listed(all)),
-            more(&path),
-        ));
+        let what = format!("invalid value '{value}' for '{option}': expected {}", listed(all));
+        return Some(UsageError::new(what).hint(more(&path)));
     }
     let source = error.source()?;
     let expected = if source.is::<ParseIntError>() {
@@ -39,16 +34,13 @@ pub fn value(
         let said = source.to_string();
         range(&said).map_or(said, |range| format!("expected a whole number{range}"))
     };
-    Some((format!("invalid value '{value}' for '{option}': {expected}"), more(&path)))
+    let what = format!("invalid value '{value}' for '{option}': {expected}");
+    Some(UsageError::new(what).hint(more(&path)))
 }
 
 /// Any other usage error: clap's first paragraph, and its tips or else the usage. `None`
 /// if clap prints help instead of an error.
-pub fn usage(
-    error: &clap::Error,
-    words: &[String],
-    command: &clap::Command,
-) -> Option<(String, String)> {
+pub fn usage(error: &clap::Error, words: &[String], command: &clap::Command) -> Option<UsageError> {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return None;
     }
@@ -66,7 +58,7 @@ pub fn usage(
         }
         _ => more(&path(words, command)),
     };
-    Some((what, hint))
+    Some(UsageError::new(what).hint(hint))
 }
 
 fn more(path: &[String]) -> String {
