@@ -173,29 +173,13 @@ fn of_columns(places: &[String], columns: &Columns, notes: Vec<String>) -> Resul
     if written.is_none()
         && let Some(rates) = column("host_write_mb_s")
     {
-        let covers = |nth: usize| match (intervals, nth.checked_sub(1)) {
-            (Some(intervals), _) => intervals.get(nth).copied().flatten(),
-            (None, before) => {
-                let before = before.map_or_else(
-                    || times.get(1).map(|next| 2.0 * times[0] - next),
-                    |before| times.get(before).copied(),
-                )?;
-                Some(times[nth] - before)
-            }
-        };
-        let bytes = rates
-            .iter()
-            .enumerate()
-            .map(|(nth, rate)| Some((*rate)? * 1e6 * covers(nth).filter(|time_s| *time_s > 0.0)?));
-        written = Some(bytes.collect());
+        written = Some(bytes_of_rates(rates, &times, intervals));
     }
     let written = written.ok_or(
         "no column of host writes (host_write_bytes, host_write_total_bytes or \
          host_write_mb_s). Their bytes place the log in drive writes",
     )?;
-    let value = |values: &Option<Vec<Option<f64>>>, nth: usize| {
-        values.as_ref().and_then(|values| values.get(nth).copied().flatten())
-    };
+    let value = |values: &Option<Vec<Option<f64>>>, nth| at(values.as_ref()?, nth);
     for (nth, (place, time_s)) in places.iter().zip(&times).enumerate() {
         if is_total && nth == 0 {
             continue;
@@ -205,9 +189,9 @@ fn of_columns(places: &[String], columns: &Columns, notes: Vec<String>) -> Resul
             place: place.clone(),
             time_s: *time_s,
             covers_s: intervals
-                .and_then(|intervals| intervals.get(nth).copied().flatten())
+                .and_then(|intervals| at(intervals, nth))
                 .or(counted_s.filter(|passed_s| is_total && *passed_s > 0.0)),
-            written: written.get(nth).copied().flatten(),
+            written: at(&written, nth),
             nand_written: value(&nand, nth),
             nand_read: value(&nand_read, nth),
         });
@@ -220,6 +204,29 @@ fn of_columns(places: &[String], columns: &Columns, notes: Vec<String>) -> Resul
         log.notes.push("the log has no NAND counters".to_owned());
     }
     Ok(log)
+}
+
+/// Bytes written in each interval, from rates in MB/s. Without intervals, a row covers the
+/// time since the row before, and the first row as much as the second.
+fn bytes_of_rates(
+    rates: &[Option<f64>],
+    times: &[f64],
+    intervals: Option<&Vec<Option<f64>>>,
+) -> Vec<Option<f64>> {
+    let covers = |nth: usize| match (intervals, nth.checked_sub(1)) {
+        (Some(intervals), _) => at(intervals, nth),
+        (None, Some(before)) => Some(times[nth] - times[before]),
+        (None, None) => times.get(1).map(|next| next - times[0]),
+    };
+    let bytes = |(nth, rate): (usize, &Option<f64>)| {
+        Some((*rate)? * 1e6 * covers(nth).filter(|time_s| *time_s > 0.0)?)
+    };
+    rates.iter().enumerate().map(bytes).collect()
+}
+
+/// A value of a column; `None` where it is empty or too short.
+fn at(values: &[Option<f64>], nth: usize) -> Option<f64> {
+    values.get(nth).copied().flatten()
 }
 
 /// Names of the rows and values of the known columns.
@@ -465,7 +472,7 @@ fn of_readings(readings: &[(String, Reading)]) -> Result<Log, UsageError> {
     let host = differences("the counter of host writes", &host, &mut log.notes);
     let mut has_nand = false;
     for (nth, pair) in timed.windows(2).enumerate() {
-        let written = host.get(nth + 1).copied().flatten();
+        let written = at(&host, nth + 1);
         let waf = |reading: &Reading| reading.waf_counters.clone();
         let pairs: Option<(WafCounters, WafCounters)> = waf(pair[0].2).zip(waf(pair[1].2));
         let waf = pairs.and_then(|(before, after)| after.since(&before));
