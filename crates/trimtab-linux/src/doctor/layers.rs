@@ -405,53 +405,13 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
             "dm-integrity drops discards: allow_discards is not set",
             integrity(doctor.tables.table(&name), &name),
         ),
-        Some("snapshot" | "snapshot-origin") if !is_lvm => (
-            "snapshot.of-this-volume",
-            "a volume takes no discards while it has an old-style snapshot",
-            Remedy::by_hand(
-                "remove the snapshot with the tool that set it up, when it has served \
-                its purpose",
-            ),
-        ),
-        Some("snapshot") => (
-            "snapshot.no-discards",
-            "an old-style snapshot takes no discards",
-            Remedy::by_hand(
-                "lvremove it, or lvconvert --merge it, when it has served its purpose; \
-                thin snapshots do not have this",
-            ),
-        ),
-        Some("snapshot-origin") => (
-            "snapshot.of-this-volume",
-            "the volume takes no discards while it has an old-style snapshot",
-            Remedy::run(format!(
-                "lvs {}",
-                quoted(lvm_name(&name).split('/').next().unwrap_or_default())
-            ))
-            .then(
-                "remove the snapshots that it lists (lvremove) when they have served \
-                    their purpose; thin snapshots do not have this",
-            ),
-        ),
+        Some(kind @ ("snapshot" | "snapshot-origin")) => old_snapshot(kind, is_lvm, &name),
         Some("verity") => return report.set(Gate::NotNeeded, "read-only: nothing becomes free"),
         Some("raid") if is_parity(doctor.tables.table(&name)) => (
             "raid.parity",
             "dm-raid with parity takes no discards unless its members are known to \
                 read zeroes afterwards",
-            match is_lvm {
-                false => Remedy::by_hand("leave 10 % to 20 % of each member unused"),
-                true => {
-                    let volume = quoted(&lvm_name(&name));
-                    Remedy::run(format!("lvchange --syncaction check {volume}"))
-                        .then_run(format!("lvs -o raid_mismatch_count {volume}"))
-                        .then(
-                            "only if the count is 0 after the check and all members read \
-                                zeroes after TRIM: put \
-                                dm_raid.devices_handle_discard_safely=Y on the kernel command \
-                                line, and reboot: it counts only when the volume is activated",
-                        )
-                }
-            },
+            without_parity(is_lvm, &name),
         ),
         Some(
             "raid" | "mirror" | "cache" | "era" | "clone" | "multipath" | "linear" | "striped"
@@ -470,6 +430,54 @@ fn mapper(doctor: &Doctor<'_>, layer: &Layer, report: &mut LayerReport) {
         ),
     };
     report.block(code, text, remedy);
+}
+
+/// Code, text and remedy of a volume with, or that is, an old-style snapshot.
+fn old_snapshot(kind: &str, is_lvm: bool, name: &str) -> (&'static str, &'static str, Remedy) {
+    match (kind, is_lvm) {
+        (_, false) => (
+            "snapshot.of-this-volume",
+            "a volume takes no discards while it has an old-style snapshot",
+            Remedy::by_hand(
+                "remove the snapshot with the tool that set it up, when it has served \
+                its purpose",
+            ),
+        ),
+        ("snapshot", true) => (
+            "snapshot.no-discards",
+            "an old-style snapshot takes no discards",
+            Remedy::by_hand(
+                "lvremove it, or lvconvert --merge it, when it has served its purpose; \
+                thin snapshots do not have this",
+            ),
+        ),
+        (_, true) => (
+            "snapshot.of-this-volume",
+            "the volume takes no discards while it has an old-style snapshot",
+            Remedy::run(format!(
+                "lvs {}",
+                quoted(lvm_name(name).split('/').next().unwrap_or_default())
+            ))
+            .then(
+                "remove the snapshots that it lists (lvremove) when they have served \
+                    their purpose; thin snapshots do not have this",
+            ),
+        ),
+    }
+}
+
+fn without_parity(is_lvm: bool, name: &str) -> Remedy {
+    if !is_lvm {
+        return Remedy::by_hand("leave 10 % to 20 % of each member unused");
+    }
+    let volume = quoted(&lvm_name(name));
+    Remedy::run(format!("lvchange --syncaction check {volume}"))
+        .then_run(format!("lvs -o raid_mismatch_count {volume}"))
+        .then(
+            "only if the count is 0 after the check and all members read zeroes after TRIM: put \
+            dm_raid.devices_handle_discard_safely=Y on the kernel command line, and reboot: it \
+            counts only when the volume is activated",
+        )
 }
 
 /// True if dm-crypt creates the checksums: the kernel then refuses `allow_discards`.
