@@ -4,7 +4,6 @@
 //! also keeps the volume, and a window of requests for sorting by time.
 
 mod blkparse;
-mod fiu;
 mod format;
 mod iolog;
 mod lines;
@@ -237,7 +236,6 @@ impl Parser {
         let line = match self.format {
             TraceFormat::Iolog => self.iolog.line(line),
             TraceFormat::Blkparse => self.blkparse.line(line),
-            TraceFormat::Fiu => fiu::line(line),
             TraceFormat::Recording => recording::line(line, first),
             TraceFormat::Table(table) => table.line(line, first),
         }?;

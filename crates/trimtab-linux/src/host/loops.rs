@@ -76,11 +76,7 @@ pub fn all() -> Vec<(LoopDevice, Backing)> {
         let Some(path) = device.backing_file() else { continue };
         let by_name = || {
             let stat = rustix::fs::stat(&path).ok()?;
-            Some(Backing {
-                file: ObjectIdentity::from(&stat),
-                rdevice: stat.st_rdev,
-                autoclear: false,
-            })
+            Some(Backing { file: ObjectIdentity::from(&stat), rdevice: stat.st_rdev })
         };
         found.extend(device.backing().or_else(by_name).map(|backing| (device, backing)));
     }

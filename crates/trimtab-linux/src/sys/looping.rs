@@ -56,8 +56,6 @@ pub struct Backing {
     pub file: ObjectIdentity,
     /// The device number, if the backing file is a device.
     pub rdevice: u64,
-    /// The device detaches on last close.
-    pub autoclear: bool,
 }
 
 /// Returns the backing file of the open loop device; `None` if the device is free.
@@ -66,7 +64,6 @@ pub fn backing(device: &File) -> io::Result<Option<Backing>> {
         Ok(info) => Ok(Some(Backing {
             file: ObjectIdentity { device: info.device, inode: info.inode },
             rdevice: info.rdevice,
-            autoclear: info.flags & LO_FLAGS_AUTOCLEAR != 0,
         })),
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
         Err(error) => Err(error),

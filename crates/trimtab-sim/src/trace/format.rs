@@ -16,8 +16,6 @@ pub enum TraceFormat {
     /// blkparse's default text.
     Blkparse,
     /// Florida International University: `ns pid process sector sectors W|R major minor
-    /// MD5`.
-    Fiu,
     /// A recording of the virtual SSD.
     Recording,
     /// One request per line in fixed columns.
@@ -47,17 +45,11 @@ impl TraceFormat {
             "Tencent block storage: seconds, sector, sectors, 0 read 1 write, volume",
         ),
         ("spc", Self::Table(&table::SPC), "SPC traces, as of UMass"),
-        ("fiu", Self::Fiu, "FIU IODedup and SRCMap"),
         ("systor17", Self::Table(&table::SYSTOR17), "SYSTOR '17"),
         (
             "mqsim",
             Self::Table(&table::MQSIM),
             "MQSim: nanoseconds, device, sector, sectors, 0 write 1 read",
-        ),
-        (
-            "disksim",
-            Self::Table(&table::DISKSIM),
-            "DiskSim ASCII: milliseconds, device, sector, sectors, 0 write 1 read",
         ),
         (
             "columns",

@@ -79,7 +79,7 @@ const NAMED: &[(&str, Option<TraceOpKind>)] = &[
     ("R", Some(TraceOpKind::Read)),
     ("W", Some(TraceOpKind::Write)),
 ];
-/// As in DiskSim: bit 0 is set for a read.
+/// Of MQSim, as of DiskSim: bit 0 is set for a read.
 const SIMULATED: &[(&str, Option<TraceOpKind>)] =
     &[("0", Some(TraceOpKind::Write)), ("1", Some(TraceOpKind::Read))];
 
@@ -191,10 +191,15 @@ pub(super) static COLUMNS: ColumnFormat = ColumnFormat {
     most: 6,
 };
 
-/// Columns of DiskSim's ASCII traces, also used by MQSim.
-const fn simulator(time: ColumnContent) -> [TraceColumn; 5] {
-    [
-        column("the time", &["requestarrivaltime", "arrivaltime", "time", "timestamp"], time),
+/// As in DiskSim, but with nanoseconds.
+pub(super) static MQSIM: ColumnFormat = ColumnFormat {
+    separator: None,
+    columns: &[
+        column(
+            "the time",
+            &["requestarrivaltime", "arrivaltime", "time", "timestamp"],
+            ColumnContent::Ticks(1),
+        ),
         column("the device", VOLUME, ColumnContent::Volume),
         column(
             "the sector",
@@ -211,15 +216,10 @@ const fn simulator(time: ColumnContent) -> [TraceColumn; 5] {
             &["typeofrequests", "type", "flags"],
             ColumnContent::Kind(SIMULATED),
         ),
-    ]
-}
-
-static MQSIM_COLUMNS: [TraceColumn; 5] = simulator(ColumnContent::Ticks(1));
-static DISKSIM_COLUMNS: [TraceColumn; 5] = simulator(ColumnContent::Decimal(1_000_000));
-pub(super) static MQSIM: ColumnFormat =
-    ColumnFormat { separator: None, columns: &MQSIM_COLUMNS, least: 5, most: 5 };
-pub(super) static DISKSIM: ColumnFormat =
-    ColumnFormat { separator: None, columns: &DISKSIM_COLUMNS, least: 5, most: 5 };
+    ],
+    least: 5,
+    most: 5,
+};
 
 impl ColumnFormat {
     /// True if each request has a letter at a fixed position; otherwise any numbers fit.

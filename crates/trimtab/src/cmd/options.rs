@@ -101,13 +101,13 @@ pub struct ModelArgs {
 /// Options for reading a text trace.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReadingArgs {
-    /// Read a text trace in this format: fio, blkparse, msr, alibaba, tencent, spc, fiu,
-    /// systor17, mqsim, disksim or columns. Name it for tencent, mqsim, disksim and
-    /// columns, which look alike; the others are recognised.
+    /// Read a text trace in this format: fio, blkparse, msr, alibaba, tencent, spc,
+    /// systor17, mqsim or columns. Name it for tencent, mqsim and columns, which look alike;
+    /// the others are recognised.
     #[arg(long, value_name = "FORMAT")]
     format: Option<TraceFormat>,
-    /// Read only this volume of the trace: a number, device numbers in blkparse and FIU
-    /// text (8,16), host and disk in MSR text (hm,1), or a file of an iolog (/dev/sda).
+    /// Read only this volume of the trace: a number, device numbers in blkparse text
+    /// (8,16), host and disk in MSR text (hm,1), or a file of an iolog (/dev/sda).
     #[arg(long, value_name = "VOLUME")]
     volume: Option<Volume>,
     /// Count this blkparse event as a request: Q (queued), D (issued) or C (completed)

@@ -25,7 +25,6 @@ const PARSERS: &[(&str, Make, usize)] = &[
     ("daemon configuration", configuration, 1000),
     ("blkparse text", |at, n| trace(at, n, "8,0 1 1 {}.0 1 Q W {} + 8 [x]\n"), 20_000),
     ("MSR trace", |at, n| trace(at, n, "{},h,1,Write,4096,4096,1\n"), 20_000),
-    ("FIU trace", |at, n| trace(at, n, "{} 1 x {} 8 W 8 0 ab\n"), 20_000),
     ("iolog, files", iolog_files, 5000),
     ("trace, one line", |at, n| trace(at, 1, &"1 ".repeat(n)), 20_000),
     ("result, samples", |at, n| result(at, "metrics", n), 10_000),

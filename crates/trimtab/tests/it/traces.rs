@@ -60,10 +60,6 @@ fn trace_formats_are_recognised() {
             ("spc", [(0, 0), (2, 16_384), (0, 0)], 0),
         ),
         (
-            "89967404327337 4892 syslogd 904265560 8 W 6 0 531e779d4fc7\n",
-            ("fiu", [(0, 0), (1, 4096), (0, 0)], 0),
-        ),
-        (
             "\u{feff}Timestamp,Response,IOType,LUN,Offset,Size\n\
                 1455592160.000037000,0.000257000,W,0,5678080,4096\n",
             ("systor17", [(0, 0), (1, 4096), (0, 0)], 0),
@@ -112,8 +108,6 @@ fn trace_of_bare_numbers_needs_format_option() {
         (read["took_ns"].as_u64(), read["end_bytes"].as_u64()),
         (Some(20_000), Some((524_320 + 16) * 512))
     );
-    let disksim = summary("4.8513 1 524288 16 0\n4.8713 1 524304 16 0\n", &["--format", "disksim"]);
-    assert_eq!(disksim["took_ns"], 20_000);
     let tencent = "1538323200,87046144,8,1,1283\n1538323201,12932096,16,0,1283\n";
     refused(tencent, &[], 2, "--format tencent");
     assert_eq!(
