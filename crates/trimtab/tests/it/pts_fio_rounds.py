@@ -1,9 +1,11 @@
-"""IOPS and throughput of SNIA PTS 2.0.2, fio on the virtual SSD against `bench pts`: pts_fio_rounds.py PROGRAM [SPEED].
+"""IOPS, throughput and latency of SNIA PTS 2.0.2, fio on the virtual SSD against `bench pts`.
+
+pts_fio_rounds.py PROGRAM [SPEED [TEST...]].
 
 The script draws the requests, fio replays preconditioning and rounds as one job (in pauses between jobs the drive
 would work off its collection), and the script applies the rule. Fails if verdict and number of rounds are those of
 none of six seeds of the model, or the mean of the window differs by more than 15 %. Needs root and fio. At a lower
-SPEED (default 0.3, then a third), a busy machine's delays are shorter in the drive's time.
+SPEED (default 0.3, then a third; a tenth of that for lat), a busy machine's delays are shorter in the drive's time.
 """
 
 import glob
@@ -14,12 +16,13 @@ import subprocess
 import sys
 import tempfile
 
-program, speed = sys.argv[1], float((sys.argv[2:] or ["0.3"])[0])
+program, speed, tests = sys.argv[1], float((sys.argv[2:] or ["0.3"])[0]), sys.argv[3:] or ["iops", "tp", "lat"]
 # Test, drive, capacity, requests in flight (few where a point has few requests), metrics of the model.
 CASES = [
     ("iops", "intel-x25-m-160gb", 128 << 20, 32, "", "read-0.4KiB.iops"),
     ("tp", "intel-x25-m-160gb", 512 << 20, 4, "128KiB.", "write.128KiB.rate"),
     ("tp", "ocz-vertex-le-100gb", 512 << 20, 4, "128KiB.", "write.128KiB.rate"),
+    ("lat", "intel-x25-m-160gb", 128 << 20, 1, "", "read-0.4KiB.mean-latency"),
 ]
 KIB = 1024
 SIZES = [1024 * KIB, 128 * KIB, 64 * KIB, 32 * KIB, 16 * KIB, 8 * KIB, 4 * KIB, 512]
@@ -38,15 +41,22 @@ def ordered(kind, start, length, capacity):
 
 
 def points(test, nth, capacity):
-    """The points of a round; the last one decides. A minute is 1/64 of the drive."""
+    """The points of a round in the order of the specification. A minute is 1/64 of the drive."""
     if test == "tp":
         return [ordered(kind, nth * capacity // 64, capacity // 64, capacity) for kind in ("read", "write")]
-    return [drawn(reads, size, capacity) for reads in (100, 95, 65, 50, 35, 5) for size in SIZES] + [
-        drawn(0, size, capacity) for size in SIZES if size != 4 * KIB] + [drawn(0, 4 * KIB, capacity)]
+    mixes, sizes = ((100, 65, 0), SIZES[-3:]) if test == "lat" else ((100, 95, 65, 50, 35, 5, 0), SIZES)
+    return [drawn(reads, size, capacity) for reads in mixes for size in sizes]
+
+
+# The point that decides: 4 KiB random writes, the last but one, or the writes of tp.
+DECIDES = {"iops": -2, "tp": -1, "lat": -2}
 
 
 def replay(device, depth, all_points):
-    """Seconds of each point: the time between the completions of as many requests."""
+    """Seconds of each point, and the mean latency of its requests in ns.
+
+    A point takes from the completion of the last request before it to that of its own last one.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         with open(f"{scratch}/requests", "w") as log:
             log.write(f"fio version 2 iolog\n{device} add\n{device} open\n")
@@ -60,12 +70,15 @@ def replay(device, depth, all_points):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         (log,) = glob.glob(f"{scratch}/log_lat.*.log")
         with open(log) as lines:
-            ended = [0, *sorted(int(line.split(",")[0]) for line in lines)]
-    at, seconds = 0, []
+            # Milliseconds since the start, latency in ns.
+            done = [tuple(map(int, line.split(",")[:2])) for line in lines]
+    done.sort(key=lambda one: one[0])
+    at, start, found = 0, 0, []
     for point in all_points:
-        seconds.append((ended[at + len(point)] - ended[at]) / 1000)
-        at += len(point)
-    return seconds
+        of = done[at : at + len(point)]
+        found.append(((of[-1][0] - start) / 1000, sum(latency for _, latency in of) / len(of)))
+        at, start = at + len(point), of[-1][0]
+    return found
 
 
 def steady(window):
@@ -75,15 +88,17 @@ def steady(window):
     return max(window) - min(window) <= 0.2 * mean and abs(4 * slope) <= 0.1 * mean
 
 
-def with_fio(test, device, depth, capacity):
-    """Verdict, number of rounds and mean of the window: IOPS, or MB/s in tp."""
+def with_fio(test, device, depth, capacity, speed):
+    """Verdict, number of rounds and mean of the window in the drive's time: IOPS, MB/s in tp, ns in lat."""
     values, before = [], [ordered("write", 0, 2 * capacity, capacity)]
     while len(values) < 25 and not (len(values) >= 5 and steady(values[-5:])):
         new = [points(test, nth, capacity) for nth in range(len(values), max(5, len(values) + 1))]
-        seconds = replay(device, depth, [*before, *(point for points in new for point in points)])
-        last = seconds[len(before) :][len(new[0]) - 1 :: len(new[0])]
-        unit = 128 * KIB / 1e6 if test == "tp" else 1
-        values += [len(points[-1]) * unit / took for points, took in zip(new, last)]
+        found = replay(device, depth, [*before, *(point for points in new for point in points)])
+        decides = [points[DECIDES[test]] for points in new]
+        deciding = found[len(before) :][len(new[0]) + DECIDES[test] :: len(new[0])]
+        for requests, (seconds, latency) in zip(decides, deciding):
+            rate = len(requests) / seconds / speed
+            values.append({"iops": rate, "tp": rate * 128 * KIB / 1e6, "lat": latency * speed}[test])
         before = []
     return steady(values[-5:]), len(values), sum(values[-5:]) / 5
 
@@ -93,6 +108,8 @@ with tempfile.TemporaryDirectory() as runtime:
     os.environ["TRIMTAB_RUNTIME_DIR"] = runtime
     run = lambda *args: subprocess.run([program, *map(str, args)], check=True, stdout=subprocess.PIPE, text=True).stdout
     for test, drive, capacity, depth, stage, tracked in CASES:
+        if test not in tests:
+            continue
         pts = ["bench", "pts", f"drive:{drive}", "--test", test, "--capacity", capacity, "--queue-depth", depth]
         verdicts, means = [], []
         for seed in range(1, 7):
@@ -100,14 +117,16 @@ with tempfile.TemporaryDirectory() as runtime:
             metrics = {metric["name"]: metric["samples"] for metric in document["metrics"]}
             verdicts.append((metrics[f"{stage}steady.reached"][0] == 1, int(metrics[f"{stage}rounds"][0])))
             means.append(sum(metrics[tracked]) / 5)
-        for slower in (speed, speed / 3):
+        # With one request in flight, each delay of the host is part of a latency.
+        first = speed / 10 if test == "lat" else speed
+        for slower in (first, first / 3):
             attach = ["drive", "attach", drive, "--size", capacity, "--speed", f"{slower}x", "--detach-with", os.getpid()]
             device = run(*attach).strip()
-            found = with_fio(test, device, depth, capacity)
+            found = with_fio(test, device, depth, capacity, slower)
             run("drive", "detach", device)
-            ratio = found[2] / slower / (sum(means) / 6)
+            ratio = found[2] / (sum(means) / 6)
             agrees = found[:2] in verdicts and abs(ratio - 1) < 0.15
-            print(f"{drive} {test} at {slower:.2g}x: fio steady: {found[0]}, {found[1]} rounds, {found[2] / slower:.1f};"
+            print(f"{drive} {test} at {slower:.2g}x: fio steady: {found[0]}, {found[1]} rounds, {found[2]:.1f};"
                   f" model {verdicts}, {min(means):.1f} to {max(means):.1f}; {ratio:.3f}", flush=True)
             if agrees:
                 break
