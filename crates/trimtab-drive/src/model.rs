@@ -1,6 +1,6 @@
 //! The [`Model`] trait: a modelled SSD or disk with state and counters.
 
-use super::spec::SpecError;
+use super::spec::{CAPACITY_MAX, SpecError};
 use crate::hdd::Hdd;
 use crate::spec::{DriveSpec, Flash, Geometry, Medium, SlcSize, Thermal};
 use crate::ssd::Ssd;
@@ -47,7 +47,7 @@ pub fn sized(spec: DriveSpec, size: Option<Bytes>) -> Result<DriveSpec, UsageErr
 fn three_digits_of(Bytes(size): Bytes, up: bool) -> String {
     let unit = 10_u64.pow(size.max(1).ilog10().saturating_sub(2));
     let rounded = Bytes(if up { size.div_ceil(unit) } else { size / unit } * unit);
-    format!("{rounded}").replace(' ', "")
+    format!("{rounded}").replace([' ', ','], "")
 }
 
 /// An SSD `spec` with erase blocks of `pages` pages and proportionally less capacity. The
@@ -86,16 +86,17 @@ fn possible(spec: &DriveSpec, size: Bytes) -> Result<DriveSpec, SpecError> {
 fn nearest_possible(spec: &DriveSpec, Bytes(size): Bytes, larger: bool) -> Option<Bytes> {
     const MIB: u64 = 1 << 20;
     const STEP_SHARE: u64 = 32;
+    let start = Some(size.min(CAPACITY_MAX)).filter(|start| !larger || *start == size);
     let next = |size: &u64| {
         let step = (size / STEP_SHARE).max(MIB);
         if larger {
-            size.checked_add(step).filter(|size| *size <= 1 << 50)
+            size.checked_add(step).filter(|size| *size <= CAPACITY_MAX)
         } else {
             size.checked_sub(step).filter(|size| *size > 0)
         }
     };
     let whole = |size: u64| Bytes(if larger { size.div_ceil(MIB) } else { size / MIB } * MIB);
-    core::iter::successors(Some(size), next)
+    core::iter::successors(start, next)
         .map(whole)
         .find(|size| size.0 > 0 && possible(spec, *size).is_ok())
 }
@@ -461,6 +462,18 @@ mod tests {
                 );
                 assert!(small >= large - 0.001, "{} at {size}: {small} of {large} raw", full.name);
                 assert_eq!(flash.geometry.dies(), of_full.geometry.dies(), "{}", full.name);
+            }
+        }
+    }
+
+    #[test]
+    fn sized_refuses_sizes_up_to_the_largest_number() {
+        for drive in shipped::drives() {
+            for size in [u64::MAX, u64::MAX - 4095, 1 << 63, CAPACITY_MAX + 65_536] {
+                let error = sized(drive.spec.clone(), Some(Bytes(size))).unwrap_err().to_string();
+                let largest = error.rsplit_once("; ").unwrap().1;
+                let largest = largest.split(' ').next().unwrap().parse::<Bytes>().unwrap();
+                sized(drive.spec.clone(), Some(largest)).unwrap();
             }
         }
     }

@@ -24,7 +24,7 @@ pub use flash::{
 
 pub(crate) use validate::wrong;
 
-pub use validate::{BITS_PER_CELL_MAX, IDENTIFIER_MAX, is_identifier};
+pub use validate::{BITS_PER_CELL_MAX, CAPACITY_MAX, IDENTIFIER_MAX, is_identifier};
 
 use alloc::string::String;
 use core::fmt;

@@ -3,7 +3,7 @@
 
 use super::file::Drive;
 use super::source::{Source, SourceKind};
-use super::{DriveSpec, Flash, Interface, Medium, SpecError, VictimPolicy, wrong};
+use super::{CAPACITY_MAX, DriveSpec, Flash, Interface, Medium, SpecError, VictimPolicy, wrong};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
@@ -241,7 +241,7 @@ impl DataSheet {
     /// and WAF tells the spare space.
     fn raw(&self, prior: &Prior, write_mbs: f64, read_share: f64) -> (u64, f64) {
         let capacity = self.capacity_bytes as f64;
-        let nominal = ((self.capacity_bytes / GIB).max(1).next_power_of_two() * GIB) as f64;
+        let nominal = (self.capacity_bytes / GIB).max(1).next_power_of_two() as f64 * GIB as f64;
         // A capacity just above a power of two would leave no spare space.
         let nominal = if nominal * prior.raw_over_nominal < capacity * 1.05 {
             capacity * 1.07
@@ -368,6 +368,13 @@ impl DataSheet {
             ));
         }
         within("interface rate in MB/s", self.link_mbs, 10.0, 100_000.0)?;
+        if self.capacity_bytes > CAPACITY_MAX {
+            return Err(wrong(
+                "capacity",
+                format!("{} bytes", self.capacity_bytes),
+                format!("must be at most {CAPACITY_MAX} bytes"),
+            ));
+        }
         within("sequential read rate in MB/s", self.sequential_read_mbs, 10.0, 100_000.0)?;
         within("sequential write rate in MB/s", self.sequential_write_mbs, 10.0, 100_000.0)?;
         within("random reads per second", self.random_read_iops, 1000.0, 1e8)?;
@@ -567,6 +574,13 @@ mod tests {
         };
         fails(|sheet| sheet.capacity_bytes = 0, "capacity is 0 bytes");
         fails(
+        for exponent in 50..64 {
+            let sheet = DataSheet { capacity_bytes: u64::MAX >> (63 - exponent), ..sheet() };
+            let message = format!("{}", sheet.drive(&Prior::MEDIAN).unwrap_err());
+            assert!(message.ends_with("must be at most 1125899906842624 bytes"), "{message}");
+            // Computed without an overflow.
+            let _ = sheet.contradictions();
+        }
             |sheet| sheet.random_write_iops = Some(500_000.0),
             "random writes per second is 500000",
         );

@@ -10,6 +10,8 @@ use alloc::string::{String, ToString};
 use core::fmt::Display;
 
 const TIB: u64 = 1 << 40;
+/// Largest capacity in bytes: 1 PiB.
+pub const CAPACITY_MAX: u64 = 1 << 50;
 /// Most bits that a cell can store.
 pub const BITS_PER_CELL_MAX: u8 = 8;
 /// Maximum duration of a field: one hour.
@@ -117,7 +119,7 @@ impl DriveSpec {
                 "must be a power of two from 512 to 65536",
             ));
         }
-        size_within("capacity_bytes", self.capacity_bytes, 64 << 10, 1 << 50)?;
+        size_within("capacity_bytes", self.capacity_bytes, 64 << 10, CAPACITY_MAX)?;
         multiple("capacity_bytes", self.capacity_bytes, u64::from(block), "logical_block_bytes")?;
         interface(&self.interface)?;
         match &self.medium {

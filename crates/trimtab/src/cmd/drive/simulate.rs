@@ -170,6 +170,12 @@ impl FromStr for WorkloadSpec {
     }
 }
 
+/// Bytes to read and write until `written` bytes are written: three of five requests
+/// write.
+const fn jesd219_bytes(Bytes(written): Bytes) -> u64 {
+    (written / 3).saturating_mul(5)
+}
+
 fn percent_or_none(text: &str) -> Result<f64, String> {
     options::percent(text, 0.0..=100.0, "a percentage from 0 to 100")
 }
@@ -258,8 +264,7 @@ fn plan(
         WorkloadKind::Jesd219 => {
             let written = args.until_written.unwrap_or(UNTIL_WRITTEN);
             let job = Job::jesd219("jesd219", spec.logical_block_bytes);
-            // Three of five requests write.
-            let bytes = written.of(Bytes(spec.capacity_bytes)).0 / 3 * 5;
+            let bytes = jesd219_bytes(written.of(Bytes(spec.capacity_bytes)));
             DriveLoad::Jobs(vec![Job { io_size: Some(bytes), ..job }])
         }
         WorkloadKind::Jobs(jobs) => DriveLoad::Jobs(jobs),
@@ -290,6 +295,14 @@ fn plan(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jesd219_bytes_of_any_amount_are_a_number() {
+        assert_eq!(
+            [0, 300, u64::MAX].map(|written| jesd219_bytes(Bytes(written))),
+            [0, 500, u64::MAX]
+        );
+    }
 
     #[test]
     fn workload_and_request_sizes_parse() {
