@@ -62,7 +62,8 @@ pub struct TrimArgs {
     /// Skip free extents below this size.
     #[arg(long, value_name = "SIZE", default_value = "0")]
     min_extent: Bytes,
-    /// With --policy idle: finish within this time, even if foreground I/O slows down.
+    /// With --policy idle: try to finish within this time, even if foreground I/O slows
+    /// down. After it, the rest is sent at once and takes as long as fstrim would.
     #[arg(long, value_name = "TIME")]
     finish_within: Option<Nanos>,
     /// Write out pending changes first, so that recent deletes are trimmed. The default,

@@ -76,13 +76,28 @@ pub fn whole(
         }
     }
     let progress = view(context, fs.layout().windows.iter());
+    let started = Instant::now();
     let ended = pass.run(fs, progress);
+    let took = Nanos(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    if let TrimMode::Idle(settings) = &request.how {
+        outcome.remarks.extend(overrun(settings.finish_within, took));
+    }
     pass.account.finish(fs);
     outcome.remarks.extend(pass.unsaved.take());
     outcome.remarks.extend(pass.driver.policy().learned().map(|cost| format!("trims take {cost}")));
     outcome.remarks.extend(pass.driver.policy().remark());
     outcome.complete = ended && pass.account.refusals.is_empty();
     Ok(pass.account)
+}
+
+/// Remark on a pass that took longer than its deadline.
+fn overrun(within: Nanos, took: Nanos) -> Option<String> {
+    (within > Nanos::ZERO && took > within).then(|| {
+        format!(
+            "not finished within {within}: the rest was then sent at once, as fstrim does; the \
+                trim took {took}"
+        )
+    })
 }
 
 /// Remark on a pass that was resumed with other settings.
@@ -216,6 +231,18 @@ mod tests {
         let said = other_settings("idle:budget=2ms", "idle:budget=9ms").unwrap();
         assert!(
             said.contains("began with idle:budget=2ms") && said.contains("with idle:budget=9ms"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn overrun_is_named_only_after_the_deadline() {
+        let s = Nanos::from_secs;
+        assert_eq!(overrun(Nanos::ZERO, s(9)), None, "without --finish-within");
+        assert_eq!(overrun(s(20), s(20)), None);
+        let said = overrun(s(20), s(36)).unwrap();
+        assert!(
+            said.starts_with("not finished within 20.0 s:") && said.contains("36.0 s"),
             "{said}"
         );
     }
