@@ -37,6 +37,10 @@ pub struct InterruptedPass {
     pub forget: bool,
     /// Start of the pass, seconds since 1970.
     pub started_unix_s: u64,
+    /// The pass was stopped in order, so that `sent_bytes` is all that it sent. False
+    /// while it runs.
+    #[serde(default)]
+    pub stopped: bool,
     /// Bytes that had reached the devices.
     pub sent_bytes: u64,
 }
@@ -107,6 +111,7 @@ mod tests {
             state: vec![("sweep.next".into(), 7)],
             forget: true,
             started_unix_s: 1000,
+            stopped: false,
             sent_bytes: 5,
         };
         file.save(&pass).unwrap();

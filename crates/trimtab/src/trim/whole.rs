@@ -12,7 +12,7 @@ use trimtab_linux::sys::interrupt;
 use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::free_space::SendableSpace;
 use trimtab_linux::trim::resume::{InterruptedPass, ResumeFile, state_directory};
-use trimtab_linux::trim::surface::{Account, CallerState, FilesystemSurface};
+use trimtab_linux::trim::surface::{Account, CallerState, FilesystemSurface, at_least};
 use trimtab_sim::policy::{Driver, IdleSettings, RefusalAction, RefusalLimits, TurnResult};
 
 /// Refused windows are skipped. Several in a row mean that the drive fails, not a place
@@ -39,18 +39,14 @@ pub fn whole(
             outcome.path
         ));
         outcome.remarks.extend(other_settings(&earlier.policy, &request.how.to_string()));
-        outcome.remarks.push(format!(
-            "an interrupted pass had sent {} before; blocks freed since then in that \
-                part wait for the next trim (--restart starts over)",
-            Bytes(earlier.sent_bytes)
-        ));
+        outcome.remarks.push(sent_before(earlier));
     }
     let mut pass = WholePass {
         forget: fs.prepare(request.min_extent, earlier.as_ref().is_some_and(|e| e.forget)),
         spec: &request.how,
         min_extent: request.min_extent,
         started_unix_s: earlier.as_ref().map_or(unix_now().0 / 1_000_000_000, |e| e.started_unix_s),
-        sent_before: earlier.as_ref().map_or(0, |e| e.sent_bytes),
+        sent_before: earlier.as_ref().map_or((0, true), |e| (e.sent_bytes, e.stopped)),
         driver: Driver::new(
             request.how.build(
                 request.min_extent,
@@ -88,6 +84,16 @@ pub fn whole(
     outcome.remarks.extend(pass.driver.policy().remark());
     outcome.complete = ended && pass.account.refusals.is_empty();
     Ok(pass.account)
+}
+
+/// Remark on the amount that an interrupted pass sent. A killed process sent more than it
+/// stored.
+fn sent_before(earlier: &InterruptedPass) -> String {
+    format!(
+        "an interrupted pass had sent {} before; blocks freed since then in that part wait for \
+            the next trim (--restart starts over)",
+        at_least(!earlier.stopped, &Bytes(earlier.sent_bytes).to_string())
+    )
 }
 
 /// Remark on a pass that took longer than its deadline.
@@ -140,7 +146,8 @@ struct WholePass<'a> {
     min_extent: Bytes,
     forget: bool,
     started_unix_s: u64,
-    sent_before: u64,
+    /// Bytes that interrupted passes sent, and whether that is all of them.
+    sent_before: (u64, bool),
     driver: Driver,
     account: Account,
     file: ResumeFile,
@@ -202,8 +209,10 @@ impl WholePass<'_> {
             state: self.driver.policy().state().entries,
             forget: self.forget,
             started_unix_s: self.started_unix_s,
+            stopped: at_most_every.is_zero() && self.sent_before.1 && !self.account.is_minimum,
             sent_bytes: self
                 .sent_before
+                .0
                 .saturating_add(self.account.discards.accepted.map_or(0, |s| s.bytes.0)),
         };
         if let Err(error) = self.file.save(&interrupted) {
@@ -245,6 +254,18 @@ mod tests {
             said.starts_with("not finished within 20.0 s:") && said.contains("36.0 s"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn amount_sent_by_killed_pass_is_a_minimum() {
+        let killed: InterruptedPass = serde_json::from_str(
+            r#"{"version":1,"policy":"now","min_extent":0,"state":[],"forget":false,
+                "started_unix_s":0,"sent_bytes":5000000}"#,
+        )
+        .unwrap();
+        assert!(sent_before(&killed).contains("had sent at least 5.00 MB before"));
+        let stopped = InterruptedPass { stopped: true, ..killed };
+        assert!(sent_before(&stopped).contains("had sent 5.00 MB before"));
     }
 
     #[test]
