@@ -1,7 +1,7 @@
 //! `trimtab history`: lists what was applied and trimmed on this machine.
 
 use crate::history::events::{EventFilter, Events};
-use crate::report::history::table;
+use crate::report::history::text;
 use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,7 +9,6 @@ use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::journal;
 use trimtab_linux::sys::clock::unix_ms;
-use trimtab_report::layout::on_screen;
 
 /// List what was applied, undone and trimmed on this machine, by hand and by the daemon;
 /// newest last.
@@ -63,7 +62,7 @@ pub fn run(args: &HistoryArgs, context: &Context) -> anyhow::Result<ExitCode> {
         context.remark(&format!("the history has no trim and no applied policy{when}"));
         return Ok(ExitCode::SUCCESS);
     }
-    context.report("history", 1, &events, || on_screen(&table(&events)))?;
+    context.report("history", 1, &events, || text(&events))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,7 +2,7 @@
 
 use super::{BY, FILE, FS_ID, MINIMUM, REQUEST_SECONDS, WORKLOAD};
 use crate::apply::{self, PolicyChangeKind, System};
-use crate::store::{Filter, Store, StoreError};
+use crate::store::{Filter, RunId, Store, StoreError};
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 use std::io;
@@ -46,6 +46,10 @@ pub struct HistoryEvent {
 #[derive(Debug, Serialize)]
 pub struct Events {
     pub events: Vec<HistoryEvent>,
+    /// Number of older events that the filter's limit left out.
+    pub older: u64,
+    /// `older` is a minimum: older trims were not examined.
+    pub older_is_minimum: bool,
 }
 
 /// Filter for events.
@@ -75,11 +79,9 @@ impl Events {
             .map_or_else(state_directory, |base| base.join("var/lib/trimtab"))
             .join(FILE);
         // Filtering by filesystem needs more than the newest trims.
-        events.extend(trimmed(
-            &store,
-            wish.since_unix_ms,
-            wish.limit.saturating_mul(if wanted.is_some() { 20 } else { 1 }),
-        )?);
+        let examined = wish.limit.saturating_mul(if wanted.is_some() { 20 } else { 1 });
+        let (trims, unexamined) = trimmed(&store, wish.since_unix_ms, examined)?;
+        events.extend(trims);
         let fits = |event: &HistoryEvent| {
             wish.since_unix_ms.is_none_or(|since| event.unix_ms >= since)
                 && wanted.as_ref().is_none_or(|wanted| wanted.is_of(event))
@@ -99,7 +101,12 @@ impl Events {
                 .hint("run 'trimtab history' without a path to list everything")
                 .into());
         }
-        Ok(Self { events: events.split_off(events.len().saturating_sub(wish.limit)) })
+        let left_out = events.len().saturating_sub(wish.limit);
+        // Trims that were not examined may be of another filesystem.
+        let is_of_all = wanted.is_none();
+        let older = left_out as u64 + if is_of_all { unexamined } else { 0 };
+        let older_is_minimum = !is_of_all && unexamined > 0;
+        Ok(Self { events: events.split_off(left_out), older, older_is_minimum })
     }
 }
 
@@ -208,19 +215,19 @@ fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<HistoryEvent>> {
     Ok(apply::events(&system)?.into_iter().map(one).collect())
 }
 
-/// The newest trims.
+/// The newest trims, and the number of older ones.
 fn trimmed(
     store: &Path,
     since_unix_ms: Option<u64>,
     limit: usize,
-) -> anyhow::Result<Vec<HistoryEvent>> {
+) -> anyhow::Result<(Vec<HistoryEvent>, u64)> {
     // A link of another user's is refused, whether or not it leads to a history.
     let is_missing = match Dir::sheltered_file(store) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,
         found => !found.with_context(|| format!("cannot use {}", store.display()))?.try_exists()?,
     };
     if is_missing {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), 0));
     }
     let store = match Store::open(store) {
         Err(StoreError::Foreign(path)) => {
@@ -228,17 +235,13 @@ fn trimmed(
         }
         opened => opened?,
     };
-    let filter = Filter {
-        workload: Some(WORKLOAD.to_owned()),
-        since_unix_ms,
-        limit: Some(limit),
-        ..Filter::default()
-    };
-    store
-        .list(&filter)?
-        .into_iter()
-        .map(|summary| Ok(of_run(&store.load(summary.id)?, summary.id.short())))
-        .collect()
+    let filter = Filter { workload: Some(WORKLOAD.to_owned()), since_unix_ms, ..Filter::default() };
+    let all = store.list(&filter)?;
+    let older = all.len().saturating_sub(limit);
+    let newest = store.list(&Filter { limit: Some(limit), ..filter })?;
+    let event = |id: RunId| Ok(of_run(&store.load(id)?, id.short()));
+    let events: anyhow::Result<_> = newest.into_iter().map(|summary| event(summary.id)).collect();
+    Ok((events?, older as u64))
 }
 
 fn of_run(run: &Run, id: String) -> HistoryEvent {

@@ -2,13 +2,34 @@
 
 use crate::history::events::Events;
 use trimtab_drive::units::{Bytes, Nanos, grouped};
+use trimtab_linux::output::lines::prose;
 use trimtab_linux::trim::surface::at_least;
 use trimtab_report::escape::clean;
+use trimtab_report::layout::on_screen;
 use trimtab_report::run::instant;
 use trimtab_study::document::Table;
 
-/// The table for the screen.
-pub fn table(events: &Events) -> Table {
+/// The table for the screen, and the number of events that it does not show.
+pub fn text(events: &Events) -> String {
+    on_screen(&table(events)) + &older_line(events).map_or(String::new(), |line| prose(&line))
+}
+
+fn older_line(events: &Events) -> Option<String> {
+    let Events { older, older_is_minimum, .. } = *events;
+    (older > 0 || older_is_minimum).then(|| {
+        let (number, s) = (grouped(older), if older == 1 { "" } else { "s" });
+        let all = (events.events.len() as u64).saturating_add(older);
+        match (older, older_is_minimum) {
+            (0, _) => format!("older events may exist: -n {} looks further back", all * 10),
+            (_, true) => {
+                format!("at least {number} older event{s} not shown: -n {} shows more", all * 10)
+            }
+            (_, false) => format!("{number} older event{s} not shown: -n {all} shows all"),
+        }
+    })
+}
+
+fn table(events: &Events) -> Table {
     let header = [
         "began, UTC",
         "what",
@@ -46,4 +67,26 @@ pub fn table(events: &Events) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::events::HistoryEvent;
+
+    #[test]
+    fn history_names_the_number_of_older_events() {
+        let line = |older: u64, older_is_minimum: bool| {
+            let events = (0..30).map(|_| HistoryEvent::default()).collect();
+            older_line(&Events { events, older, older_is_minimum })
+        };
+        assert_eq!(line(0, false), None);
+        assert_eq!(line(1, false).unwrap(), "1 older event not shown: -n 31 shows all");
+        assert_eq!(line(1970, false).unwrap(), "1,970 older events not shown: -n 2000 shows all");
+        assert_eq!(
+            line(12, true).unwrap(),
+            "at least 12 older events not shown: -n 420 shows more"
+        );
+        assert_eq!(line(0, true).unwrap(), "older events may exist: -n 300 looks further back");
+    }
 }
