@@ -161,12 +161,17 @@ impl System {
 }
 
 /// Resolves a file that the user named, existing or not, without following other users'
-/// links.
+/// links. Fails if another user can replace it: the daemon would refuse it.
 fn named_file(file: &Path) -> io::Result<PathBuf> {
     let absolute = std::path::absolute(file)?;
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
         return Err(Errno::ISDIR.into());
     };
+    match Dir::check_sheltered(parent) {
+        // Left to root, who can look.
+        Err(error) if error.raw_os_error() == Some(Errno::ACCESS.raw_os_error()) => {}
+        checked => checked?,
+    }
     match ResolvedObject::look_up(parent) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(absolute),
         named => Ok(named?.real_path()?.join(name)),
@@ -556,10 +561,25 @@ fn blocked(diagnosis: &Diagnosis) -> Option<String> {
         .then(|| format!("no policy helps yet: {} (run trimtab doctor for a remedy)", verdict.text))
 }
 
+    use std::os::unix::fs::PermissionsExt as _;
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn configuration_in_directory_of_others_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("mine.toml");
+        assert_eq!(
+            named_file(&file).unwrap(),
+            directory.path().canonicalize().unwrap().join("mine.toml")
+        );
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(directory.path(), open).unwrap();
+        let error = named_file(&file).unwrap_err().to_string();
+        assert!(error.contains("others may write to it"), "{error}");
+    }
 
     fn edit(before: &str, after: &str) -> Edit {
         Edit { file: "/f".into(), before: Some(before.to_owned()), after: Some(after.to_owned()) }

@@ -14,12 +14,13 @@ mod state;
 mod task;
 pub mod wear;
 
-use crate::history::History;
+use crate::history::{self, History};
 use anyhow::{Context as _, bail};
 use config::{Config, Rule};
 use control::Control;
 use metrics::{Figures, MountVerdict, Published};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use sd_notify::NotifyState;
 use selection::Selection;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -119,7 +120,8 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
         history: History::new(&config.state),
         accepted: RwLock::new(config.ignore.clone()),
     };
-    Dir::open_or_make(&config.state)
+    check_state(&config.state)?;
+    Dir::make_sheltered(&config.state)
         .with_context(|| format!("cannot make {}", config.state.display()))?;
     let mut daemon = Daemon {
         options,
@@ -144,6 +146,18 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
         Err(error) => say(&format!("{error:#}")),
     }
     daemon.serve()
+}
+
+/// Fails if the daemon cannot keep its state and its history in this directory.
+pub fn check_state(state: &Path) -> anyhow::Result<()> {
+    let checked = Dir::check_sheltered(state)
+        .and_then(|()| Dir::sheltered_file(&state.join(history::FILE)).map(drop));
+    match checked {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        // Left to root, who can look.
+        Err(error) if error.raw_os_error() == Some(Errno::ACCESS.raw_os_error()) => Ok(()),
+        checked => checked.with_context(|| format!("cannot use the directory {}", state.display())),
+    }
 }
 
 const DAEMON_LOCK: &str = "daemon.lock";
@@ -221,7 +235,7 @@ impl Daemon {
                 tv_nsec: left.subsec_nanos().into(),
             });
             match poll(&mut fds, timeout.as_ref()) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(std::io::Error::from(error)).context("cannot wait"),
             }
             let mounts_changed = fds[0].revents().intersects(PollFlags::PRI | PollFlags::ERR);
@@ -564,4 +578,29 @@ fn join(thread: JoinHandle<()>, patience: Duration) {
 /// Notifies systemd; ignores its absence.
 fn notify(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(states);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn state_below_directory_of_others_is_refused_before_it_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let other = directory.path().join("other");
+        fs::create_dir(&other).unwrap();
+        let state = other.join("new/state");
+        assert!(check_state(&state).is_ok() && !other.join("new").exists());
+        fs::set_permissions(&other, fs::Permissions::from_mode(0o777)).unwrap();
+        let error = format!("{:#}", check_state(&state).unwrap_err());
+        assert!(error.contains("others may write to it") && !other.join("new").exists(), "{error}");
+        if rustix::process::geteuid().is_root() {
+            fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
+            std::os::unix::fs::chown(&other, Some(1), None).unwrap();
+            let error = format!("{:#}", check_state(&state).unwrap_err());
+            assert!(error.contains("it belongs to another user"), "{error}");
+        }
+    }
 }

@@ -157,6 +157,25 @@ impl Dir {
         Ok(real)
     }
 
+    /// Fails if other users can put another object in the place of this user-named one:
+    /// if they can redirect its path, or remove files from its directory.
+    pub fn guarded_place(path: &Path) -> io::Result<()> {
+        let real = ResolvedObject::look_up(path)?.real_path()?;
+        Self::sheltered(real.parent().unwrap_or(Path::new("/")))?.require_sheltered(true)
+    }
+
+    /// Fails if [`Dir::make_sheltered`] would refuse this path. Creates nothing.
+    pub fn check_sheltered(path: &Path) -> io::Result<()> {
+        for above in path.ancestors() {
+            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+            match Self::sheltered_directory(above) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                found => return found.map(drop),
+            }
+        }
+        Ok(())
+    }
+
     fn sheltered(real: &Path) -> io::Result<Self> {
         let mut dir = Self::open(Path::new("/"))?;
         for name in real.components().skip(1) {

@@ -121,7 +121,7 @@ fn check(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let mounted = |path: &Path| {
         mounts.as_ref().map(|mounts| mounts.iter().any(|mount| mount.mount_point == path))
     };
-    let unusable = config.as_ref().map(unusable_metrics).into_iter().flatten();
+    let unusable = config.as_ref().map(unusable_places).into_iter().flatten();
     let unusable = unusable
         .map(|text| ConfigProblem { line: 0, text: format!("{}: {text}", args.config.display()) });
     let rules = config
@@ -154,14 +154,18 @@ fn check(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The metrics that cannot be written or served, each by its key.
-fn unusable_metrics(config: &Config) -> Vec<String> {
+/// The state and the metrics that cannot be written or served, each by its key.
+fn unusable_places(config: &Config) -> Vec<String> {
+    let state = Some(daemon::check_state(&config.state));
     let file = config.metrics.as_deref().map(daemon::metrics::check);
     let socket = config.metrics_socket.as_deref().map(daemon::socket::check);
     let failed = |key, checked: Option<anyhow::Result<()>>| {
         checked?.err().map(|error| format!("{key}: {}", one_line(&error)))
     };
-    failed("metrics", file).into_iter().chain(failed("metrics-socket", socket)).collect()
+    [("state", state), ("metrics", file), ("metrics-socket", socket)]
+        .into_iter()
+        .filter_map(|(key, checked)| failed(key, checked))
+        .collect()
 }
 
 fn checked(rule: &Rule, mounted: Option<bool>) -> RuleCheck {

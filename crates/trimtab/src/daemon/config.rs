@@ -1,5 +1,6 @@
 //! The daemon's configuration: one TOML file. Any error refuses it, with line and key.
 
+use rustix::io::Errno;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeSet;
@@ -12,6 +13,7 @@ use trimtab_drive::units::Nanos;
 use trimtab_linux::doctor::AcceptedFinding;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::sys::beneath::named::{self, Streams};
+use trimtab_linux::sys::beneath::Dir;
 use trimtab_sim::policy::PolicySpec;
 
 /// Default path of the configuration.
@@ -99,6 +101,11 @@ impl Config {
             return Err(whole("is not a regular file".into()));
         }
         if !named::is_trusted(meta.uid()) {
+        match Dir::guarded_place(path) {
+            // Left to root, who can look.
+            Err(e) if e.raw_os_error() == Some(Errno::ACCESS.raw_os_error()) => {}
+            checked => checked.map_err(|e| whole(format!("can be replaced: {e}")))?,
+        }
             return Err(whole(format!(
                 "belongs to another user (uid {}); chown it to root",
                 meta.uid()
@@ -441,6 +448,27 @@ mod tests {
 
     proptest! {
         #[test]
+    #[test]
+    fn read_of_file_in_directory_of_others_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let shared = directory.path().join("shared");
+        let file = shared.join("trimtab.toml");
+        std::fs::create_dir(&shared).unwrap();
+        std::fs::write(&file, "").unwrap();
+        for (mode, refused) in [(0o777, true), (0o755, false), (0o1777, false)] {
+            std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(mode)).unwrap();
+            let read = Config::read(&file);
+            assert_eq!(read.is_err(), refused, "{mode:o}: {read:?}");
+            let said = read.err().map_or(String::new(), |error| error.to_string());
+            assert_eq!(said.contains("can be replaced: "), refused, "{said}");
+        }
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&shared, Some(1), None).unwrap();
+            let error = Config::read(&file).unwrap_err().to_string();
+            assert!(error.contains("it belongs to another user"), "{error}");
+        }
+    }
+
         fn parse_of_any_text_does_not_panic(text in "[\\[\\]a-z=\"/:#\\n .0-9]{0,120}") {
             if let Err(error) = parse(&text) {
                 prop_assert!(!error.to_string().contains('\n'));
