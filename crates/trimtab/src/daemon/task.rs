@@ -573,6 +573,7 @@ impl Task {
         });
         let wait = account
             .wait_during
+            .filter(|wait| *wait > Nanos::ZERO)
             .map_or(String::new(), |w| format!(", foreground I/O waited up to {w}"));
         format!(
             "{}: {what}: {sent} in {took}, {} of it in requests{wait}",

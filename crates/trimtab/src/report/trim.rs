@@ -71,12 +71,7 @@ fn table_text(report: &TrimReport) -> String {
         if f.refused.len() > 10 {
             lines.push(format!("{}: and {} more refused", f.path, f.refused.len() - 10));
         }
-        if f.fs_type == "ext4" && f.requests > 0 && f.returned_bytes == 0 && f.refused.is_empty() {
-            lines.push(format!(
-                "{}: nothing to trim: ext4 skips block groups that were trimmed since mounting",
-                f.path
-            ));
-        }
+        lines.extend(skipped_line(f));
         lines.extend(f.remarks.iter().map(|r| format!("{}: {r}", f.path)));
     }
     let first = report.filesystems.iter().filter_map(named_line).map(|line| prose(&line));
@@ -87,7 +82,35 @@ fn table_text(report: &TrimReport) -> String {
 }
 
 fn of_ms(ms: f64) -> String {
-    Nanos((ms * 1e6) as u64).to_string()
+    match (ms * 1e6) as u64 {
+        0 => "none".to_owned(),
+        ns => Nanos(ns).to_string(),
+    }
+}
+
+/// Line about free space that ext4 did not send again; `None` if the trim itself skipped
+/// free extents.
+fn skipped_line(f: &FilesystemOutcome) -> Option<String> {
+    let why = "ext4 skips block groups that were trimmed since mounting";
+    let is_over = f.fs_type == "ext4" && f.requests > 0 && f.refused.is_empty();
+    match f.returned_bytes {
+        _ if !is_over => None,
+        0 => Some(format!("{}: nothing to trim: {why}", f.path)),
+        sent if f.min_extent == 0
+            && f.complete
+            && !f.resumed
+            && !f.skipped
+            && sent < f.free_bytes / 2 =>
+        {
+            let (sent, free) = (Bytes(sent), Bytes(f.free_bytes));
+            Some(format!(
+                "{}: only {sent} of {free} free were trimmed: {why}, and extents too small for \
+                    the drive",
+                f.path
+            ))
+        }
+        _ => None,
+    }
 }
 
 /// Line for a named directory, which is not all that is trimmed.
@@ -168,6 +191,40 @@ fn on_screen(text: &str, width: Option<usize>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn latency_of_zero_is_none() {
+        assert_eq!([0.0, 1.5].map(of_ms), ["none", "1.50 ms"]);
+    }
+
+    #[test]
+    fn ext4_trim_of_little_free_space_names_the_reason() {
+        let outcome = |returned_bytes: u64, fs_type: &str, min_extent: u64| FilesystemOutcome {
+            path: "/a".to_owned(),
+            fs_type: fs_type.to_owned(),
+            min_extent,
+            requests: 24,
+            complete: true,
+            free_bytes: 2_840_000_000,
+            returned_bytes,
+            ..FilesystemOutcome::default()
+        };
+        let said = |returned, fs_type, min| skipped_line(&outcome(returned, fs_type, min));
+        let reason = "ext4 skips block groups that were trimmed since mounting";
+        assert_eq!(said(0, "ext4", 0), Some(format!("/a: nothing to trim: {reason}")));
+        assert_eq!(
+            said(4_710_000, "ext4", 0),
+            Some(format!(
+                "/a: only 4.71 MB of 2.84 GB free were trimmed: {reason}, and extents too small \
+                    for the drive"
+            ))
+        );
+        assert_eq!(said(2_700_000_000, "ext4", 0), None);
+        assert_eq!(said(4_710_000, "ext4", 1 << 20), None, "small extents were not wanted");
+        let skipped = FilesystemOutcome { skipped: true, ..outcome(4_710_000, "ext4", 0) };
+        assert_eq!(skipped_line(&skipped), None, "an idle trim skipped extents");
+        assert_eq!((said(0, "xfs", 0), said(4_710_000, "xfs", 0)), (None, None));
+    }
 
     #[test]
     fn on_screen_breaks_between_words() {

@@ -41,6 +41,9 @@ pub struct FilesystemOutcome {
     pub requests: u64,
     pub complete: bool,
     pub resumed: bool,
+    /// The policy may have skipped free extents.
+    #[serde(skip)]
+    pub skipped: bool,
     /// Time to write out pending changes; absent if that was not done.
     pub sync_seconds: Option<f64>,
     pub free_bytes: u64,

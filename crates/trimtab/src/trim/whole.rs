@@ -81,7 +81,9 @@ pub fn whole(
     pass.account.finish(fs);
     outcome.remarks.extend(pass.unsaved.take());
     outcome.remarks.extend(pass.driver.policy().learned().map(|cost| format!("trims take {cost}")));
-    outcome.remarks.extend(pass.driver.policy().remark());
+    let skipped = pass.driver.policy().remark();
+    outcome.skipped = skipped.is_some();
+    outcome.remarks.extend(skipped);
     outcome.complete = ended && pass.account.refusals.is_empty();
     Ok(pass.account)
 }
