@@ -44,6 +44,8 @@ struct ArmedFault {
     /// Number of matching requests so far.
     seen: u64,
     hits: u64,
+    /// Armed by a command of 'drive power', not by --fault.
+    by_command: bool,
     /// Number of the request at which the power fails.
     cut_at: Option<u64>,
 }
@@ -51,7 +53,15 @@ struct ArmedFault {
 impl ArmedFault {
     fn new(fault: Fault, seed: u64, index: usize) -> Self {
         let rng = Stream::new(seed, &format!("fault {index}"));
-        Self { fault, rng, seen: 0, hits: 0, cut_at: None }
+        Self { fault, rng, seen: 0, hits: 0, by_command: false, cut_at: None }
+    }
+
+    fn in_words(&self) -> String {
+        let s = if self.hits == 1 { "" } else { "s" };
+        match self.by_command {
+            true => format!("power cut by command ({} time{s})", self.hits),
+            false => format!("{} (struck {} time{s})", self.fault, self.hits),
+        }
     }
 }
 
@@ -109,11 +119,9 @@ impl FaultInjector {
         self.inner.expect_power_cuts();
         state.undo = Some(UndoLog::new(self.geometry.atomic_write));
         let index = state.faults.len();
-        state.faults.push(ArmedFault::new(
-            Fault::PowerCut { on: RequestFilter::Any, keep: KEEP_DEFAULT },
-            self.seed,
-            index,
-        ));
+        let fault = Fault::PowerCut { on: RequestFilter::Any, keep: KEEP_DEFAULT };
+        let armed = ArmedFault::new(fault, self.seed, index);
+        state.faults.push(ArmedFault { by_command: true, ..armed });
         self.active.store(true, Ordering::Release);
         false
     }
@@ -121,11 +129,7 @@ impl FaultInjector {
     /// Descriptions of the armed faults, with the number of hits.
     pub fn in_words(&self) -> Vec<String> {
         let state = self.lock();
-        let mut words: Vec<String> = state
-            .faults
-            .iter()
-            .map(|armed| format!("{} (struck {} times)", armed.fault, armed.hits))
-            .collect();
+        let mut words: Vec<String> = state.faults.iter().map(ArmedFault::in_words).collect();
         if state.off {
             words.push("the power is off".to_owned());
         }
@@ -575,6 +579,7 @@ mod tests {
         );
         assert_eq!(read(&faulty, 4096), Err(Errno::IO), "the power is off");
         assert!(faulty.cut_power().is_err() && faulty.cut_power_within(1).is_err(), "once");
+        assert_eq!(faulty.in_words(), ["power cut by command (1 time)", "the power is off"]);
         assert!(faulty.restore_power());
         assert_eq!(read(&faulty, 4096), Ok(9));
         // From then on writes are tracked: some unflushed ones are lost, no flushed one.
@@ -598,6 +603,7 @@ mod tests {
     #[test]
     fn power_fails_at_given_request() {
         let (_, faulty) = drive(&["power-cut:on=write"]);
+        assert!(faulty.in_words()[0].ends_with(" (struck 0 times)"), "{:?}", faulty.in_words());
         assert_eq!((write(&faulty, 0, 1), write(&faulty, 4096, 1)), (Ok(()), Ok(())));
         assert_eq!(faulty.cut_power_within(1), Ok(true));
         assert_eq!(read(&faulty, 0), Ok(1), "reads do not count here");
