@@ -174,6 +174,8 @@ pub struct Reading {
     pub capacity_bytes: Option<u64>,
     /// Data that the host wrote.
     pub host_written: Option<Counter>,
+    /// The drive reports a value of `host_written` that cannot be right.
+    pub host_written_is_impossible: bool,
     /// Data that the drive wrote to flash memory.
     pub nand_written: Option<Counter>,
     /// The counters for write amplification.

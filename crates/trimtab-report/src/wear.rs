@@ -43,8 +43,12 @@ fn lines(drive: &DriveWear) -> Vec<(&'static str, String)> {
         _ if drive.raw_counters.is_empty() => "not reported".to_owned(),
         _ => "not reported in a documented unit".to_owned(),
     };
-    let mut lines =
-        vec![("host writes", written(drive.host_written_bytes, &drive.host_written_source))];
+    let host_writes = if drive.host_written_is_impossible {
+        "not known: the drive reports an impossible value (see the note)".to_owned()
+    } else {
+        written(drive.host_written_bytes, &drive.host_written_source)
+    };
+    let mut lines = vec![("host writes", host_writes)];
     if is_disk && drive.used_percent.is_none() {
         lines.push(("wear", "no wear counter: a hard disk".to_owned()));
     } else {

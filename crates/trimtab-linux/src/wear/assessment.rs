@@ -40,6 +40,9 @@ pub struct DriveWear {
     pub taken_unix_s: Option<u64>,
     /// Bytes that the host wrote since the drive was made.
     pub host_written_bytes: Option<u64>,
+    /// The drive reports a value that cannot be right; a remark says so.
+    #[serde(skip)]
+    pub host_written_is_impossible: bool,
     /// The log or attribute of that counter.
     pub host_written_source: Option<String>,
     /// Bytes that the drive wrote to flash memory.
@@ -135,6 +138,7 @@ pub fn assess(
         kind: reading.kind,
         taken_unix_s: reading.taken_unix_s,
         host_written_bytes,
+        host_written_is_impossible: reading.host_written_is_impossible,
         host_written_source,
         nand_written_bytes,
         nand_written_source,

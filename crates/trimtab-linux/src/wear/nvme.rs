@@ -57,6 +57,8 @@ fn health(log: &Value, reading: &mut Reading, fields: &mut Fields) {
         let bytes = fields.bytes(units, DATA_UNIT_BYTES, source)?;
         Some(Counter { bytes, step_bytes: DATA_UNIT_BYTES, source: source.to_owned() })
     });
+    reading.host_written_is_impossible =
+        reading.host_written.is_none() && log.get(WRITTEN).is_some();
     let percent = ["percentage_used", "percent_used"].iter().find_map(|key| fields.count(log, key));
     reading.used = percent.and_then(|percent| used(percent, fields));
     reading.spare_percent = ["available_spare", "avail_spare"]

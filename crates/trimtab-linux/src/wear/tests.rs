@@ -347,6 +347,7 @@ fn hostile_numbers_are_refused_with_a_remark() {
             &json!({ "nvme_smart_health_information_log": { "data_units_written": bad, "percentage_used": 1 } }),
         );
         assert_eq!((host(&reading), reading.remarks.len()), (None, 1), "{bad}");
+        assert!(reading.host_written_is_impossible, "{bad}");
     }
     let large = read(
         &json!({ "nvme_smart_health_information_log": { "data_units_written": u64::MAX, "percentage_used": 300 } }),
@@ -357,6 +358,9 @@ fn hostile_numbers_are_refused_with_a_remark() {
         "{:?}",
         large.remarks
     );
+    assert!(large.host_written_is_impossible);
+    let without = read(&json!({ "nvme_smart_health_information_log": { "percentage_used": 1 } }));
+    assert!(host(&without).is_none() && !without.host_written_is_impossible);
 }
 
 #[test]

@@ -162,6 +162,26 @@ fn wear_of_255_percent_may_be_more() {
 }
 
 #[test]
+fn wear_of_impossible_counter_is_not_called_unreported() {
+    let files = Files::new();
+    let log = |written: u64| {
+        json!({ "nvme_smart_health_information_log":
+            { "data_units_written": written, "percentage_used": 1 } })
+    };
+    let text = |written: u64| {
+        let file = files.add("log.json", log(written).to_string());
+        let run = trimtab().args(["wear", "--from"]).arg(&file).assert().success();
+        String::from_utf8(run.get_output().stdout.clone()).unwrap()
+    };
+    let host =
+        |text: &str| text.lines().find(|line| line.contains("host writes")).unwrap().to_owned();
+    let impossible = text(u64::MAX);
+    assert!(host(&impossible).contains("impossible value"), "{impossible}");
+    assert!(impossible.contains("more than a drive can have written"), "{impossible}");
+    assert!(host(&text(2)).contains("1.02 MB"), "2 units of 512,000 bytes");
+}
+
+#[test]
 fn wear_of_a_hard_disk_is_no_error() {
     let document = json!({ "smartctl": { "exit_status": 64 }, "device": { "protocol": "ATA" }, "model_name": "Example Disk", "rotation_rate": 7200,
         "ata_smart_attributes": { "table": [{ "id": 9, "name": "Power_On_Hours", "value": 9, "raw": { "value": 5, "string": "5" } }] } });
