@@ -512,6 +512,11 @@ fn excuse(layers: &mut [LayerReport]) {
     }
 }
 
+/// Instruction to start the daemon at each boot, with the machine's service manager.
+pub fn boot_start(root: &Root) -> String {
+    systemd::boot_start(root)
+}
+
 /// Returns whether trimtab's own service and `fstrim.timer` are enabled, from files
 /// alone.
 pub fn trim_units(root: &Root) -> (bool, bool) {

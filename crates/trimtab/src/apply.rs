@@ -531,11 +531,7 @@ fn units(
         _ if own => {
             remarks.push("reload trimtab.service: systemctl reload trimtab.service".to_owned())
         }
-        _ => remarks.push(
-            "enable trimtab.service: systemctl enable --now trimtab.service (OpenRC: \
-            rc-update add trimtab)"
-                .to_owned(),
-        ),
+        _ => remarks.push(doctor::boot_start(&system.root)),
     }
     if timer {
         let path = plan.mount_point.display();
@@ -561,11 +557,15 @@ fn blocked(diagnosis: &Diagnosis) -> Option<String> {
         .then(|| format!("no policy helps yet: {} (run trimtab doctor for a remedy)", verdict.text))
 }
 
-    use std::os::unix::fs::PermissionsExt as _;
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn edit(before: &str, after: &str) -> Edit {
+        Edit { file: "/f".into(), before: Some(before.to_owned()), after: Some(after.to_owned()) }
+    }
 
     #[test]
     fn configuration_in_directory_of_others_is_refused() {
@@ -579,10 +579,6 @@ mod tests {
         std::fs::set_permissions(directory.path(), open).unwrap();
         let error = named_file(&file).unwrap_err().to_string();
         assert!(error.contains("others may write to it"), "{error}");
-    }
-
-    fn edit(before: &str, after: &str) -> Edit {
-        Edit { file: "/f".into(), before: Some(before.to_owned()), after: Some(after.to_owned()) }
     }
 
     #[test]

@@ -251,8 +251,8 @@ fn watched(doctor: &Doctor<'_>, mount: &Mount) -> Remedy {
             keeper.keeping(mount, "discard").line()
         ));
     }
-    let enable = "systemctl enable --now trimtab.service";
-    let by_hand = "start trimtab daemon at each boot (OpenRC: rc-update add trimtab)";
+    let enable = systemd::ENABLE;
+    let by_hand = systemd::boot_start(doctor.root);
     let apply = || Remedy::run(format!("trimtab apply idle {point}"));
     let has_systemd = systemd::runs(doctor.root);
     let remedy = match (doctor.mechanisms.own, own_trims(doctor, mount) == Answer::Yes) {

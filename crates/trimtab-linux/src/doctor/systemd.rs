@@ -57,6 +57,22 @@ pub fn runs(root: &Root) -> bool {
     root.exists(SYSTEMD_RUNS) || !(root.is_live() || root.exists("/run"))
 }
 
+/// This directory exists exactly if OpenRC has booted the machine.
+const OPENRC_RUNS: &str = "/run/openrc";
+/// Command that starts trimtab's service now and at each boot, with systemd.
+pub const ENABLE: &str = "systemctl enable --now trimtab.service";
+
+/// Instruction to start the daemon at each boot, with the machine's service manager.
+pub fn boot_start(root: &Root) -> String {
+    if runs(root) {
+        format!("enable trimtab.service: {ENABLE}")
+    } else if root.exists(OPENRC_RUNS) {
+        "start trimtab daemon at each boot: rc-update add trimtab".to_owned()
+    } else {
+        "start 'trimtab daemon' at each boot".to_owned()
+    }
+}
+
 impl Unit {
     pub fn missing() -> Self {
         Self { state: UnitState::Missing, doubt: None, settings: Vec::new() }
@@ -228,6 +244,21 @@ mod tests {
         }
         let root = Root::recorded(directory.path()).unwrap();
         (directory, root)
+    }
+
+    #[test]
+    fn boot_start_names_only_the_service_manager_that_runs() {
+        for (file, expected) in [
+            (
+                "/run/systemd/system/a",
+                "enable trimtab.service: systemctl enable --now trimtab.service",
+            ),
+            ("/run/openrc/a", "start trimtab daemon at each boot: rc-update add trimtab"),
+            ("/run/a", "start 'trimtab daemon' at each boot"),
+        ] {
+            let (_tree, root) = tree(&[(file, "")]);
+            assert_eq!(boot_start(&root), expected, "{file}");
+        }
     }
 
     #[test]
