@@ -11,11 +11,13 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use trimtab_drive::units::Nanos;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::{Progress, ProgressPart, ProgressUnit};
 use trimtab_linux::session::runner::SilentObserver;
 use trimtab_linux::sys::clock::unix_ms;
 use trimtab_linux::sys::interrupt;
+use trimtab_report::study::untried_reason;
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::Run;
 use trimtab_sim::runner::RunEnd;
@@ -444,7 +446,28 @@ pub fn real(
     let (runs, untried) = matrix.close();
     study.runs = runs.into_iter().flatten().collect();
     study.untried.extend(untried);
+    if study.complete && study.runs.is_empty() {
+        return Err(nothing_measured(&study, asked.patience, started.elapsed()));
+    }
     Ok(study)
+}
+
+/// The error of a study without a run: the first reason.
+fn nothing_measured(study: &Study, patience: Option<Duration>, took: Duration) -> anyhow::Error {
+    let nanos = |time: Duration| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    let late = study.untried.iter().any(|part| part.reason == OmissionReason::NoTime);
+    match patience.filter(|_| late) {
+        Some(patience) => anyhow!(
+            "nothing was measured: the preparations took {}, and a quick study starts no run \
+                after {}; run it without --quick, or when the machine is less busy",
+            nanos(took),
+            nanos(patience)
+        ),
+        None => {
+            let reasons = study.untried.iter().map(|part| untried_reason(&part.reason));
+            anyhow!("nothing was measured: {}", reasons.take(1).collect::<Vec<_>>().join(""))
+        }
+    }
 }
 
 /// Every job under every policy, and the results of these cells that are already
@@ -547,12 +570,16 @@ mod tests {
         }
     }
 
-    /// Runs the study with a store of its own.
     fn study_of(rig: &mut Fake, asked: &MeasuredRequest) -> Study {
+        outcome_of(rig, asked).unwrap()
+    }
+
+    /// Runs the study with a store of its own.
+    fn outcome_of(rig: &mut Fake, asked: &MeasuredRequest) -> anyhow::Result<Study> {
         let directory = tempfile::tempdir().unwrap();
         let store = Some(directory.path().join("store.db"));
         let context = Context { yes: true, store, ..Context::new(false, true, false) };
-        real(rig, asked, &Checkpoints::open(&context, "x", false).unwrap()).unwrap()
+        real(rig, asked, &Checkpoints::open(&context, "x", false).unwrap())
     }
 
     fn asked(policies: &[&str], patience: Option<Duration>) -> MeasuredRequest {
@@ -593,9 +620,16 @@ mod tests {
             study_of(&mut rig, &asked(&["as-mounted"], None)).runs[0].metrics[0].samples,
             [1.0, 2.0, 3.0]
         );
-        let study = study_of(&mut Fake::default(), &asked(&["as-mounted"], Some(Duration::ZERO)));
-        assert!(study.runs.is_empty());
-        let part = StudyPart::Workload { policy: "as-mounted".into(), workload: "postmark".into() };
-        assert_eq!(study.untried, [OmittedPart { part, reason: OmissionReason::NoTime }]);
+    }
+
+    /// Regression: a study whose warm-up took all its time succeeded without a result.
+    #[test]
+    fn study_without_a_run_is_an_error() {
+        let late = asked(&["as-mounted"], Some(Duration::ZERO));
+        let error = outcome_of(&mut Fake::default(), &late).unwrap_err().to_string();
+        assert!(error.starts_with("nothing was measured: the preparations took"), "{error}");
+        let refused = asked(&["batched"], None);
+        let error = outcome_of(&mut Fake::default(), &refused).unwrap_err().to_string();
+        assert_eq!(error, "nothing was measured: needs root");
     }
 }
