@@ -336,8 +336,9 @@ impl DataSheet {
         let spare = if self.random_write_iops.is_none() {
             "the next power of two of flash, less blocks that the drive keeps"
         } else if (needed - raw as f64).abs() < 1.0 {
-            "with blocks_per_plane, the flash with which the model shows 1.08 times the rated \
-             random writes, as the median of measured drives does"
+            "with blocks_per_plane, the flash that a formula gives for 1.08 times the rated random \
+             writes, the median of measured drives; the model wrote 6 to 8 % more than that at \
+             960 GB"
         } else {
             "with blocks_per_plane, the flash of the class nearest to that which the rated \
              random writes need"
@@ -367,7 +368,6 @@ impl DataSheet {
                 "must be at least 1 GiB",
             ));
         }
-        within("interface rate in MB/s", self.link_mbs, 10.0, 100_000.0)?;
         if self.capacity_bytes > CAPACITY_MAX {
             return Err(wrong(
                 "capacity",
@@ -375,6 +375,7 @@ impl DataSheet {
                 format!("must be at most {CAPACITY_MAX} bytes"),
             ));
         }
+        within("interface rate in MB/s", self.link_mbs, 10.0, 100_000.0)?;
         within("sequential read rate in MB/s", self.sequential_read_mbs, 10.0, 100_000.0)?;
         within("sequential write rate in MB/s", self.sequential_write_mbs, 10.0, 100_000.0)?;
         within("random reads per second", self.random_read_iops, 1000.0, 1e8)?;
@@ -573,7 +574,6 @@ mod tests {
             assert!(message.starts_with(expected) && !message.contains('\n'), "{message}");
         };
         fails(|sheet| sheet.capacity_bytes = 0, "capacity is 0 bytes");
-        fails(
         for exponent in 50..64 {
             let sheet = DataSheet { capacity_bytes: u64::MAX >> (63 - exponent), ..sheet() };
             let message = format!("{}", sheet.drive(&Prior::MEDIAN).unwrap_err());
@@ -581,6 +581,7 @@ mod tests {
             // Computed without an overflow.
             let _ = sheet.contradictions();
         }
+        fails(
             |sheet| sheet.random_write_iops = Some(500_000.0),
             "random writes per second is 500000",
         );
