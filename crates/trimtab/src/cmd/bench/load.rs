@@ -17,7 +17,7 @@ The closed loop is repeated at the end. If its rate has changed by more than 20 
 A modelled drive is first filled once in order.
 
 Examples:
-  trimtab bench load drive:intel-x25-m-160gb --precondition steady --time 1s
+  trimtab bench load drive:intel-x25-m-160gb --precondition steady --time 24s
   trimtab bench load /dev/sdb --reads 100                                       reads only
   trimtab bench load /dev/sdb --destroy /dev/sdb --steps 25,50,75,100 --time 30s")]
 pub struct BenchLoadArgs {

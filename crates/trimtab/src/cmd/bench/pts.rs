@@ -20,12 +20,12 @@ Tests:
   cbw    JESD219A's mix of sizes with 1 to 1024 requests in flight (composite block size workload)
   dirth  8 KiB random requests, 65 % reads, with 1 to 1024 in flight (demand intensity)
 Steady: over five rounds a range of at most 20 % of the mean, and a linear fit that changes by at most 10 %. A test ends at \
-the first steady window, or after 25 rounds.
+the first steady window, or after 25 rounds. iops waits only for 4 KiB writes: other figures, marked ~, may still change.
 On a modelled drive, a new drive stands for a purged one, and a share of the capacity for a minute of the specification. \
 On a device or a file, a minute is a minute: hir and xsr take most of a day. --round-time shortens it, and the result says so.
 
 Examples:
-  trimtab bench pts drive:nvme-tlc-500gb
+  trimtab bench pts drive:intel-x25-m-160gb --capacity 16GiB
   trimtab bench pts drive:samsung-pm9a3-960gb --test wsat --capacity 16GiB --json
   trimtab bench pts /dev/sdb --destroy /dev/sdb --test lat
   trimtab bench pts /dev/nvme1n1 --destroy /dev/nvme1n1 --purge format --test wsat

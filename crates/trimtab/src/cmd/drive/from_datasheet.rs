@@ -21,7 +21,7 @@ A measured drive of the class writes 0.96 to 1.19 times its rated random writes,
 Examples:
   trimtab drive from-datasheet new --capacity 960GB --random-write 70000 > new.toml
   trimtab drive from-datasheet big --capacity 3.84TB --raw 4200GiB --draws 20 > big.toml
-  trimtab drive simulate --drive ./new.toml --workload random --capacity 8GiB")]
+  trimtab study drive:./new.toml --quick       its best trim policy, in half a minute")]
 pub struct Args {
     /// Name of the drive: lower-case letters, digits, '.', '-' and '_'.
     name: String,
