@@ -80,7 +80,8 @@ pub struct StudyArgs {
     /// Repeat each run N times. Repeats of a modelled run are equal: vary --seed instead.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: Option<u32>,
-    /// Try only these policies.
+    /// Try only these policies. On a modelled drive, 'none' is always tried too: it is the
+    /// baseline.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     policies: Vec<String>,
     /// Seed of files and writes.

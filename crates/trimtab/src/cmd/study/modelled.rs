@@ -7,6 +7,7 @@ use crate::study::run::{self, ModelledStudy};
 use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;
+use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::sys::interrupt;
@@ -25,6 +26,7 @@ pub fn run(args: &StudyArgs, context: &Context, name: &str) -> anyhow::Result<Ex
     let mut asked = asked(args);
     // An unknown drive must not create a store.
     let drive = drives::load(name)?;
+    require_aged_size(args.aged_size, target, Bytes(drive.spec.capacity_bytes))?;
     // A quick study skips the assumptions, except that a twin is always predicted with
     // several drives.
     if drive.twin.is_some() && args.questions.is_empty() {
@@ -56,6 +58,17 @@ fn asked(args: &StudyArgs) -> StudyRequest {
     asked
 }
 
+/// Refuses to model use at a larger capacity than the drive's.
+fn require_aged_size(aged: Option<Bytes>, target: &str, capacity: Bytes) -> Result<(), UsageError> {
+    match aged.filter(|aged| *aged > capacity) {
+        None => Ok(()),
+        Some(aged) => Err(UsageError::new(format!(
+            "--aged-size {aged} is more than the {capacity} of {target}"
+        ))
+        .hint("write at most the drive's capacity")),
+    }
+}
+
 /// The filesystem's layout after months of use, which is the same on every drive.
 pub fn used(args: &StudyArgs) -> anyhow::Result<FreeExtentLengths> {
     Ok(FreeExtentLengths::by_churn(
@@ -84,14 +97,9 @@ pub fn study<'a>(
 ) -> anyhow::Result<ModelledStudy<'a>> {
     let policies =
         modelled::policies(&args.policies).map_err(|e| UsageError::new(e.to_string()))?;
-    let setup = Setup::new(
-        drives::load(name)?,
-        target,
-        filesystem(args),
-        fill(args),
-        used.clone(),
-        args.seed,
-    )?;
+    let drive = drives::load(name)?;
+    require_aged_size(args.aged_size, target, Bytes(drive.spec.capacity_bytes))?;
+    let setup = Setup::new(drive, target, filesystem(args), fill(args), used.clone(), args.seed)?;
     let (cells, untried) = asked.cells(&setup, &policies)?;
     let study = Study { target: setup.label.clone(), complete: true, untried, ..Study::default() };
     let mut made = ModelledStudy {
@@ -105,4 +113,22 @@ pub fn study<'a>(
         made.assume(setup, &policies, (breadth, &asked.extent));
     }
     Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aged_size_above_the_capacity_is_refused() {
+        let check = |aged: Option<u64>| {
+            require_aged_size(aged.map(Bytes), "drive:x", Bytes(500_000_000_000))
+        };
+        assert_eq!((check(None), check(Some(500_000_000_000))), (Ok(()), Ok(())));
+        assert_eq!(
+            check(Some(900_000_000_000)).unwrap_err().to_string(),
+            "--aged-size 900 GB is more than the 500 GB of drive:x; write at most the drive's \
+                capacity"
+        );
+    }
 }
