@@ -270,7 +270,12 @@ fn warnings_at(warnings: &[Warning], width: Option<usize>) -> String {
     text
 }
 
-/// The first, last, lowest and highest value of a line.
+/// Points from which on a line is summarised by its mean: its ends may lie anywhere in a
+/// swing.
+const MEAN_FROM: usize = 20;
+
+/// The course of a line in figures: its ends, or with many points its mean; and its
+/// extremes.
 fn figures(points: &[(f64, f64)]) -> String {
     let finite: Vec<f64> = points.iter().map(|p| p.1).filter(|y| y.is_finite()).collect();
     let (Some(first), Some(last)) = (finite.first(), finite.last()) else {
@@ -281,13 +286,14 @@ fn figures(points: &[(f64, f64)]) -> String {
     }
     let high = finite.iter().copied().fold(f64::MIN, f64::max);
     let low = finite.iter().copied().fold(f64::MAX, f64::min);
-    format!(
-        "{} → {} (min {}, max {})",
-        three_digits(*first),
-        three_digits(*last),
-        three_digits(low),
-        three_digits(high)
-    )
+    let (low, high) = (three_digits(low), three_digits(high));
+    if finite.len() < MEAN_FROM {
+        let (first, last) = (three_digits(*first), three_digits(*last));
+        return format!("{first} → {last} (min {low}, max {high})");
+    }
+    let count = finite.len() as f64;
+    let mean = three_digits(finite.iter().map(|value| value / count).sum());
+    format!("mean {mean} (min {low}, max {high})")
 }
 
 #[cfg(test)]
@@ -319,11 +325,16 @@ mod tests {
         let falls = line("rate", |i| if i < 300 { 200.0 } else { 50.0 });
         for width in [None, Some(40), Some(120)] {
             let drawn = drawn(vec![falls.clone(), line("none", |_| 1.89)], width);
-            assert!(drawn.contains("  rate: 200 → 50.0 (min 50.0, max 200)\n"), "{drawn}");
-            assert!(drawn.contains("  none: 1.89 → 1.89 (min 1.89, max 1.89)\n"), "{drawn}");
+            assert!(drawn.contains("  rate: mean 125 (min 50.0, max 200)\n"), "{drawn}");
+            assert!(drawn.contains("  none: mean 1.89 (min 1.89, max 1.89)\n"), "{drawn}");
             assert!(drawn.contains("WAF over s\n"), "{drawn}");
         }
         assert_eq!(figures(&[]), "(no values)");
+        let few = [(1.0, 30.0), (2.0, 10.0), (3.0, 20.0)];
+        assert_eq!(figures(&few), "30.0 → 20.0 (min 10.0, max 30.0)");
+        // A sawtooth that begins and ends at its lowest value.
+        let swings: Vec<_> = (0..201).map(|i| (f64::from(i), f64::from(i % 5))).collect();
+        assert_eq!(figures(&swings), "mean 1.99 (min 0.00, max 4.00)");
         assert_eq!(figures(&[(1.0, 30.0), (2.0, f64::NAN)]), "30.0 (one value)");
     }
 
