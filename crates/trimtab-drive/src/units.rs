@@ -125,9 +125,10 @@ impl fmt::Display for Nanos {
             // Zero gets no sub-second unit.
             0 => "0 s".to_string(),
             1..=999 => format!("{ns} ns"),
-            1_000..=999_999 => format!("{} µs", three_digits(ns as f64 / 1e3)),
-            1_000_000..=999_999_999 => format!("{} ms", three_digits(ns as f64 / 1e6)),
-            1_000_000_000..=119_999_999_999 => format!("{} s", three_digits(ns as f64 / 1e9)),
+            // Values that round to 1000 take the next unit.
+            1_000..=999_499 => format!("{} µs", three_digits(ns as f64 / 1e3)),
+            999_500..=999_499_999 => format!("{} ms", three_digits(ns as f64 / 1e6)),
+            999_500_000..=119_999_999_999 => format!("{} s", three_digits(ns as f64 / 1e9)),
             120_000_000_000..=7_199_999_999_999 => {
                 let s = ns / 1_000_000_000;
                 two(s / 60, "min", s % 60, "s")
@@ -158,9 +159,10 @@ impl fmt::Display for Bytes {
         let b = self.0 as f64;
         let text = match self.0 {
             0..=999 => format!("{} B", self.0),
-            1_000..=999_999 => format!("{} kB", three_digits(b / 1e3)),
-            1_000_000..=999_999_999 => format!("{} MB", three_digits(b / 1e6)),
-            1_000_000_000..=999_999_999_999 => format!("{} GB", three_digits(b / 1e9)),
+            // Values that round to 1000 take the next unit.
+            1_000..=999_499 => format!("{} kB", three_digits(b / 1e3)),
+            999_500..=999_499_999 => format!("{} MB", three_digits(b / 1e6)),
+            999_500_000..=999_499_999_999 => format!("{} GB", three_digits(b / 1e9)),
             _ => format!("{} TB", three_digits(b / 1e12)),
         };
         f.pad(&text)
@@ -378,6 +380,14 @@ mod tests {
         assert_eq!(Bytes(493_000_000).to_string(), "493 MB");
         assert_eq!(Bytes(1_800_000_000_000).to_string(), "1.80 TB");
         assert_eq!(Bytes(999).to_string(), "999 B");
+        for (below, at, [shown, next]) in [
+            (999_499, 999_500, ["999 kB", "1.00 MB"]),
+            (999_499_999, 999_500_000, ["999 MB", "1.00 GB"]),
+            (999_499_999_999, 999_500_000_000, ["999 GB", "1.00 TB"]),
+        ] {
+            assert_eq!([below, at].map(|bytes| Bytes(bytes).to_string()), [shown, next]);
+        }
+        assert_eq!([999_499, 999_500].map(|ns| Nanos(ns).to_string()), ["999 µs", "1.00 ms"]);
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub fn parse(text: &str) -> Result<Drive, String> {
         let line = error
             .span()
             .map(|span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);
-        let message = error.message().replace('\n', " ");
+        let message = plain_message(error.message());
         line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
     })?;
     for (place, text) in of_one_line(&file) {
@@ -121,10 +121,29 @@ fn of_one_line(file: &File) -> Vec<(String, &str)> {
     all
 }
 
+/// A message of the TOML parser in one line, without names of Rust's types.
+pub fn plain_message(message: &str) -> String {
+    const TYPES: [(&str, &str); 6] = [
+        ("expected u8", "expected a whole number from 0 to 255"),
+        ("expected u16", "expected a whole number from 0 to 65535"),
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected u64", "expected a whole number from 0 to 18446744073709551615"),
+        ("expected a sequence", "expected a list"),
+        ("expected a map", "expected a table"),
+    ];
+    let mut message = message.replace('\n', " ").replace(" as i128", "").replace(" as u128", "");
+    for (name, words) in TYPES {
+        if let Some(start) = message.strip_suffix(name) {
+            message = format!("{start}{words}");
+        }
+    }
+    message
+}
+
 /// The values in the file, without what it says about them.
 fn values(text: &str) -> Result<toml::Table, String> {
     let mut table: toml::Table =
-        toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
+        toml::from_str(text).map_err(|error| plain_message(error.message()))?;
     for part in ["twin", "uncertain", "sources"] {
         table.remove(part);
     }
@@ -135,7 +154,7 @@ fn values(text: &str) -> Result<toml::Table, String> {
 /// crate a quarter larger.
 fn file_of(table: &toml::Table) -> Result<File, String> {
     let text = toml::to_string(table).expect("a table of tables is TOML");
-    toml::from_str(&text).map_err(|error| error.message().replace('\n', " "))
+    toml::from_str(&text).map_err(|error| plain_message(error.message()))
 }
 
 /// Parses the twin section; each member is the file with some values replaced.
@@ -271,6 +290,14 @@ mod tests {
                 "sources.disk must begin with",
             ),
             ("name = ".to_owned(), "line 1"),
+            (
+                format!("{minimal}[disk]\nrpm = -4\n"),
+                "line 5: invalid value: integer `-4`, expected a whole number from 0 to 4294967295",
+            ),
+            (
+                format!("{minimal}[disk]\ncache_bytes = 18446744073709551616\n"),
+                "integer `18446744073709551616`, expected a whole number from 0 to 184467440737095",
+            ),
             (
                 format!(
                     "{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\n\

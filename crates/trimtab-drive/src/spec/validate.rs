@@ -54,7 +54,8 @@ fn within<T: PartialOrd + Display>(
 
 fn size_within(field: &'static str, value: u64, low: u64, high: u64) -> ValidationResult {
     if value < low || value > high {
-        let value = format!("{value} bytes ({})", Bytes(value));
+        let s = if value == 1 { "" } else { "s" };
+        let value = format!("{value} byte{s} ({})", Bytes(value));
         return Err(wrong(
             field,
             value,
