@@ -46,6 +46,8 @@ use trimtab_drive::usage::UsageError;
 
 /// Samples of the drive's internal state per simulation.
 const SAMPLES: u64 = 400;
+/// Largest queue depth of a workload.
+const QUEUE_DEPTH_MAX: u32 = 65_536;
 /// Operation size and depth of the fill before the workload.
 const FILL_BLOCK: u32 = 1 << 20;
 
@@ -480,7 +482,7 @@ fn filled(
     pause: Nanos,
     observer: &dyn Observer,
 ) -> Result<(Box<dyn Model>, Nanos), StopReason> {
-    let mut target = DriveTarget::new(drive, 64);
+    let mut target = DriveTarget::new(drive, QUEUE_DEPTH_MAX);
     let outcome = blocks::run(fill, &mut target, &mut { observer });
     worn_out::conclude(outcome, target.drive().as_ref()).complete()?;
     let now = target.now() + pause;

@@ -120,6 +120,19 @@ mod tests {
     }
 
     #[test]
+    fn steady_start_takes_the_deepest_queue() {
+        let addresses = Addresses { queue_depth: 128, ..addresses(Mix::default()) };
+        let plan = DriveSimulationPlan {
+            load: DriveLoad::Synthetic(addresses),
+            steady: true,
+            until_written: Some(Amount::Capacities(0.01)),
+            ..plan()
+        };
+        let (_, end) = run(&small(), "drive:small", &plan, &mut ()).unwrap();
+        assert!(matches!(end, RunEnd::Complete), "{end:?}");
+    }
+
+    #[test]
     fn unknown_steady_state_is_refused() {
         let refused = |spec: &DriveSpec, plan: DriveSimulationPlan| {
             let plan = DriveSimulationPlan { steady: true, ..plan };
