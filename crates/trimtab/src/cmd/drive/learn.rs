@@ -112,8 +112,8 @@ Examples:
   trimtab drive learn drive:sata-tlc-500gb --output twin.toml
   trimtab drive show ./twin.toml
   trimtab study drive:./twin.toml
-  trimtab drive learn drive:./pm9a3.toml --from log.csv --pattern uniform --state sequential \
-                                                               from logs of a run; pm9a3.toml is of 'drive from-datasheet'
+  trimtab drive learn drive:./pm9a3.toml --from log.csv --pattern uniform --state sequential
+      from logs of a run; pm9a3.toml is of 'drive from-datasheet'
 
 A real drive is probed in three rounds to measure the scatter. Rounds disturbed by other I/O are reported and repeated. TRIM is not probed through a \
 filesystem. --budget full writes two and a half times the free space outside the reserve (with --destroy, the whole device). It does so once, over \
