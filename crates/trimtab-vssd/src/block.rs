@@ -136,10 +136,9 @@ impl ServedBlockDevice {
         let disk = self.disk();
         let taken = match self.way {
             FrontEnd::LoopOnFuse(looped) => return looped.remove(home, served, force),
-            FrontEnd::Ublk(front) => front.remove(),
+            FrontEnd::Ublk(front) => front.remove(self.claim),
         };
         taken.with_context(|| format!("cannot remove {}", disk.path().display()))?;
-        drop(self.claim);
         if !force {
             wait_for_end(&disk);
         }

@@ -164,9 +164,12 @@ impl UblkFront {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Removes the device, even if it is in use. Returns when it is gone.
-    pub fn remove(mut self) -> io::Result<()> {
+    /// Removes the device, even if it is in use, and ends `claim` in between: from the stop
+    /// on, no process can open the device. Without privileges the kernel only has a removal
+    /// that waits for the last close.
+    pub fn remove(mut self, claim: Option<Claim>) -> io::Result<()> {
         stop(&mut self.control, &self.device)?;
+        drop(claim);
         self.delete()
     }
 
@@ -269,12 +272,11 @@ pub fn remove_left(mark: u64, force: bool) -> anyhow::Result<()> {
             claim => claims.push(claim),
         }
     }
-    for device in &devices {
-        stop(&mut control, device)
-            .and_then(|()| control.delete(device, true))
-            .context("cannot remove the ublk device")?;
-    }
+    let cannot = "cannot remove the ublk device";
+    devices.iter().try_for_each(|device| stop(&mut control, device)).context(cannot)?;
+    // The removal may wait for the last close.
     drop(claims);
+    devices.iter().try_for_each(|device| control.delete(device, true)).context(cannot)?;
     disks.iter().for_each(wait_for_end);
     Ok(())
 }
