@@ -585,8 +585,8 @@ pub fn untried_reason(reason: &untried::OmissionReason) -> &str {
         untried::OmissionReason::NoTrim => "the drive has no TRIM",
         untried::OmissionReason::NoTime => "the quick study ran out of time",
         untried::OmissionReason::ModelledOnly => {
-            "it trims in idle time, which this study does not wait for ('trimtab \
-                trim --policy idle' trims now)"
+            "it trims in idle time or after many writes, which this study does not wait for \
+                ('trimtab trim --policy idle' trims now)"
         }
         untried::OmissionReason::Obstacle(obstacle) => obstacle,
     }
