@@ -307,7 +307,10 @@ fn signal_during_pass_starts_a_separate_pass() {
         return skip("root, loop devices and mkfs");
     };
     let set = Set::new();
-    let config = set.config(&rule(&mount.path(), "idle:quiet=10s:patience=100ms:piece-max=64MiB"));
+    let config = set.config(&rule(
+        &mount.path(),
+        "idle:met-per-mille=0:quiet=10s:patience=300ms:piece-max=64MiB",
+    ));
     let mut daemon = Daemon::start(&config);
     daemon.wait_for("[xfs]: idle");
     daemon.signal(Signal::USR1);
