@@ -415,8 +415,8 @@ fn months_of_use_decide_recommendation() {
     assert_eq!(rule(&with(11.0, adaptive)), take(policy::ADAPTIVE, WITHIN_LIMIT));
 }
 
-/// A stranger interrupted a study before the months without trimming had run, and it said
-/// that no policy gains anything.
+/// Regression: a study interrupted before the months without trimming had run said that no
+/// policy gains anything.
 #[test]
 fn interrupted_study_has_no_answer() {
     let mut study = Study {
