@@ -138,26 +138,17 @@ struct Sample {
 }
 
 fn measure(mut command: Command, iops: impl Fn(&str) -> f64) -> Sample {
-    let before = children_cpu();
+    let before = figures::children_cpu_s();
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().unwrap();
     assert!(
         output.status.success(),
         "{command:?} failed: {}",
         String::from_utf8_lossy(&output.stdout)
     );
-    Sample { iops: iops(&String::from_utf8(output.stdout).unwrap()), cpu: children_cpu() - before }
-}
-
-/// CPU time of all children that have ended, in seconds.
-fn children_cpu() -> f64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: getrusage fills the structure.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    Sample {
+        iops: iops(&String::from_utf8(output.stdout).unwrap()),
+        cpu: figures::children_cpu_s() - before,
+    }
 }
 
 fn ours(file: &Path, read: bool, depth: u32, seconds: f64) -> Sample {
