@@ -25,6 +25,7 @@ impl BucketCounts {
         }
     }
 
+    #[inline]
     fn recording(&mut self) -> &mut hdrhistogram::Histogram<u64> {
         if let Self::ReadBack(buckets) = self {
             *self = Self::Recording(recorded(buckets));

@@ -73,6 +73,7 @@ pub enum Ranges<'a> {
 impl core::ops::Deref for Ranges<'_> {
     type Target = [Extent];
 
+    #[inline]
     fn deref(&self) -> &[Extent] {
         match self {
             Self::One(extent) => core::slice::from_ref(extent),
@@ -90,6 +91,7 @@ impl<'a> Command<'a> {
 
     /// Operation kind.
     #[must_use]
+    #[inline]
     pub const fn kind(&self) -> OpKind {
         match self {
             Self::Read(_) => OpKind::Read,
@@ -101,6 +103,7 @@ impl<'a> Command<'a> {
 
     /// Range of the command: the first one for a TRIM, `None` for a flush.
     #[must_use]
+    #[inline]
     pub fn extent(&self) -> Option<Extent> {
         match self {
             Self::Read(extent) | Self::Write(extent, _) => Some(*extent),
@@ -111,6 +114,7 @@ impl<'a> Command<'a> {
 
     /// Total length in bytes; 0 for a flush.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Read(extent) | Self::Write(extent, _) => extent.len,
@@ -205,6 +209,7 @@ impl<D: Device + ?Sized> Device for alloc::boxed::Box<D> {
         (**self).supports_trim()
     }
 
+    #[inline]
     fn submit(&mut self, now: Nanos, command: &Command<'_>) -> Completion {
         (**self).submit(now, command)
     }
@@ -213,6 +218,7 @@ impl<D: Device + ?Sized> Device for alloc::boxed::Box<D> {
         (**self).idle(until);
     }
 
+    #[inline]
     fn prefetch(&self, offset: u64) {
         (**self).prefetch(offset);
     }

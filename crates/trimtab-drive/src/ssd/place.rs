@@ -251,7 +251,7 @@ impl Ftl {
     /// Advances frontier `at` by `slots` slots of fresh data that arrive at `ready`,
     /// `unit_slots` per unit, and programs each completed row. Returns the time at which
     /// the last one was placed in the write cache.
-    #[inline]
+    #[inline(always)]
     fn advance(
         &mut self,
         clock: &mut Clock,

@@ -50,7 +50,7 @@ impl Victims {
     }
 
     /// Subtracts `count` valid slots from `block`, listed or not.
-    #[inline]
+    #[inline(always)]
     pub(super) fn invalidate(&mut self, blocks: &mut [SuperblockState], block: u32, count: u32) {
         let entry = &mut blocks[block as usize];
         match self {

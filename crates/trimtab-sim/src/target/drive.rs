@@ -102,6 +102,7 @@ impl<D: Device> DriveTarget<D> {
     ///
     /// # Errors
     /// The drive refuses the operation.
+    #[inline(always)]
     pub fn start(&mut self, tag: u32, op: &Command<'_>) -> TargetResult {
         let completion = self.drive.submit(self.now, op);
         let error = |refusal: Refusal| {
@@ -165,6 +166,7 @@ impl<D: Device> BlockTarget for DriveTarget<D> {
         &self.info
     }
 
+    #[inline(always)]
     fn submit(&mut self, tag: u32, op: Command<'static>) -> TargetResult {
         self.start(tag, &op)
     }
@@ -176,6 +178,7 @@ impl<D: Device> BlockTarget for DriveTarget<D> {
         }
     }
 
+    #[inline(always)]
     fn reap(&mut self, min: u32, done: &mut Vec<BlockCompletion>) -> TargetResult {
         let mut reaped = 0;
         while let Some(next) = self.in_flight.pop(self.now, reaped < min) {
