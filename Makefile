@@ -97,11 +97,11 @@ golden:
 catalogue:
 	$(CARGO) run -q --release --locked -p validate -- catalogue --write
 
-# Fails if a model is too far from theory or, as root, from ext4. Writes docs/published.md and docs/peers.csv.
+# Fails if a model is too far from theory or, as root, from ext4. Writes docs/published.md, docs/published.csv, docs/peers.csv.
 COMPARISONS ?= drive volume published peers
 validate:
 	for comparison in $(COMPARISONS); do \
-	  case $$comparison in published) options="--markdown docs/published.md";; peers) options="--csv docs/peers.csv";; volume) options="--tries 5";; *) options="";; esac; \
+	  case $$comparison in published) options="--markdown docs/published.md --csv docs/published.csv";; peers) options="--csv docs/peers.csv";; volume) options="--tries 5";; *) options="";; esac; \
 	  $(CARGO) run -q --release --locked -p validate -- $$comparison $$options || exit 1; done
 
 # The oldest toolchain that Cargo.toml promises, if rustup has it (rustup toolchain install VERSION --profile minimal).

@@ -7,6 +7,7 @@
 mod blocks;
 pub mod comparison;
 mod crystal;
+mod csv;
 mod files;
 pub mod render;
 pub mod score;
@@ -31,9 +32,12 @@ pub struct ValidatePublishedArgs {
     /// workload: postmark, tree, fstrim, crystaldiskmark, ageing, sustained, recovery.
     #[arg(long, value_name = "DRIVE|WORKLOAD")]
     only: Option<String>,
-    /// Also write the comparison to this Markdown file.
+    /// Also write the score and the misses to this Markdown file.
     #[arg(long, value_name = "FILE.md")]
     markdown: Option<PathBuf>,
+    /// Also write every figure to this file.
+    #[arg(long, value_name = "FILE.csv")]
+    csv: Option<PathBuf>,
     /// Seed of the models and their workloads.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -61,9 +65,15 @@ pub fn run(args: &ValidatePublishedArgs, context: &Context) -> anyhow::Result<Ex
     context.report("published", 2, &comparison, || {
         text::screen(&comparison, trimtab_linux::output::width())
     })?;
+    let write = |path: &PathBuf, text: String| {
+        file::write(path, text.as_bytes(), OverwriteMode::Replace)
+            .with_context(|| format!("cannot write {}", path.display()))
+    };
     if let Some(path) = &args.markdown {
-        file::write(path, render::markdown(&comparison).as_bytes(), OverwriteMode::Replace)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        write(path, render::markdown(&comparison))?;
+    }
+    if let Some(path) = &args.csv {
+        write(path, csv::figures(&comparison))?;
     }
     Ok(ExitCode::SUCCESS)
 }

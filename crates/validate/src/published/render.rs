@@ -5,7 +5,9 @@ use super::score::{
     FITTED_TARGET_PERCENT, FigureKind, FigureOutcome, PREDICTED_TARGET_PERCENT, PublishedFigure,
     ScoreRow, Tally,
 };
+use super::spec::PastScore;
 use std::fmt::Write as _;
+use std::ops::Range;
 use trimtab_drive::units::three_digits;
 use trimtab_linux::output::lines::paragraph;
 
@@ -47,17 +49,6 @@ pub fn notes(comparison: &PublishedComparison) -> Vec<String> {
             earlier row and count there, with the worst outcome.",
         score.parameters, score.not_scored, score.repeats
     )];
-    for past in &comparison.history {
-        let of = |[within, rest @ ..]: [usize; 4]| {
-            format!("{within} of {}", within + rest.iter().sum::<usize>())
-        };
-        let [predicted, held_out, fitted] = [past.predicted, past.held_out, past.fitted].map(of);
-        notes.push(format!(
-            "Until {}: {predicted} predicted, {held_out} held out, {fitted} fitted. \
-            Difference: {}.",
-            past.until, past.why
-        ));
-    }
     if score.fitted_after_a_miss > 0 {
         notes.push(format!(
             "{} of the fitted figures were failed predictions before.",
@@ -74,6 +65,22 @@ pub fn notes(comparison: &PublishedComparison) -> Vec<String> {
         notes.push(format!("Held out of all fitting: {}.", held.join("; ")));
     }
     notes
+}
+
+/// Scores before what is compared was changed, for the screen.
+pub fn earlier_scores(comparison: &PublishedComparison) -> Vec<String> {
+    let earlier = |past: &PastScore| {
+        let of = |[within, rest @ ..]: [usize; 4]| {
+            format!("{within} of {}", within + rest.iter().sum::<usize>())
+        };
+        let [predicted, held_out, fitted] = [past.predicted, past.held_out, past.fitted].map(of);
+        format!(
+            "Until {}: {predicted} predicted, {held_out} held out, {fitted} fitted. \
+            Difference: {}.",
+            past.until, past.why
+        )
+    };
+    comparison.history.iter().map(earlier).collect()
 }
 
 /// A figure as cells; only the screen breaks names at underscores.
@@ -119,11 +126,17 @@ pub fn remarks(row: &ScoreRow) -> Vec<String> {
         row.trim_of.as_ref().map(|other| format!("Its TRIM costs are those of {other}, by rule.")),
     );
     for figure in &row.figures {
-        remarks
-            .extend(figure.missed_before.as_ref().map(|what| format!("{}: {what}.", figure.name)));
-        remarks.extend(figure.remark.as_ref().map(|remark| format!("{}: {remark}.", figure.name)));
+        let explained = [&figure.missed_before, &figure.remark].into_iter().flatten();
+        remarks.extend(explained.map(|remark| format!("{}: {remark}.", figure.name)));
     }
     remarks
+}
+
+/// Remarks on a figure as one text; empty without one.
+pub fn remark(figure: &PublishedFigure) -> String {
+    let remarks: Vec<&str> =
+        [&figure.missed_before, &figure.remark].into_iter().flatten().map(String::as_str).collect();
+    remarks.join("; ")
 }
 
 /// Name, drive and publication of a row.
@@ -138,37 +151,51 @@ pub fn markdown(comparison: &PublishedComparison) -> String {
         let _ = write!(text, "\n{}", paragraph(words, Some(MARKDOWN_COLUMNS), "", ""));
     }
     text.push('\n');
-    table(&mut text, &TALLY_HEAD, tallies(comparison).iter().map(<[String; 6]>::as_slice));
+    table(&mut text, &TALLY_HEAD, 1..6, tallies(comparison).iter().map(<[String; 6]>::as_slice));
     for note in notes(comparison) {
         let _ = writeln!(text, "{note}\n");
     }
-    let mut workload = "";
-    for row in &comparison.rows {
-        if row.workload != workload {
-            workload = row.workload;
-            let _ = writeln!(text, "## {}\n", title(workload));
-        }
-        let _ = writeln!(text, "### {} (`{}`)\n\n{}\n", row.name, row.drive, publication(row));
-        let cells: Vec<[String; 5]> = row
-            .figures
-            .iter()
-            .map(|figure| cells(figure).map(|cell| cell.replace("MISSED", "**missed**")))
-            .collect();
-        table(&mut text, &FIGURE_HEAD, cells.iter().map(<[String; 5]>::as_slice));
-        let remarks = remarks(row);
-        for remark in &remarks {
-            let _ = writeln!(text, "* {remark}");
-        }
-        if !remarks.is_empty() {
-            text.push('\n');
-        }
+    let missed: Vec<[String; 7]> = comparison.rows.iter().flat_map(misses).collect();
+    if !missed.is_empty() {
+        text.push_str("## Misses\n\n");
+        table(&mut text, &MISS_HEAD, 3..6, missed.iter().map(<[String; 7]>::as_slice));
     }
     if !comparison.orders.is_empty() {
-        text.push_str("## Slower of two\n\nNot scored: follows from figures above.\n\n");
+        text.push_str("## Slower of two\n\nNot scored: follows from other figures.\n\n");
         let orders = orders(comparison);
-        table(&mut text, &ORDER_HEAD, orders.iter().map(<[String; 5]>::as_slice));
+        table(&mut text, &ORDER_HEAD, 2..4, orders.iter().map(<[String; 5]>::as_slice));
+    }
+    text.push_str("## Sources\n\n");
+    let mut sources: Vec<&str> = Vec::new();
+    for row in &comparison.rows {
+        if !sources.contains(&row.source.as_str()) {
+            sources.push(&row.source);
+        }
+    }
+    for source in sources {
+        let _ = writeln!(text, "* {source}");
     }
     text.trim_end().to_owned() + "\n"
+}
+
+const MISS_HEAD: [&str; 7] = ["row", "figure", "class", "published", "modelled", "off", "reason"];
+
+/// The scored figures of a row that the model misses.
+fn misses(row: &ScoreRow) -> Vec<[String; 7]> {
+    let miss = |figure: &PublishedFigure| {
+        let class = match figure.kind {
+            FigureKind::Predicted => "predicted",
+            FigureKind::HeldOut => "held out",
+            FigureKind::Fitted { .. } => "fitted",
+            FigureKind::Repeats { .. } | FigureKind::NotScored { .. } => return None,
+        };
+        let is_missed = matches!(figure.outcome, FigureOutcome::Off | FigureOutcome::Missing);
+        let [name, published, modelled, off, _] = cells(figure);
+        let reason = remark(figure);
+        is_missed
+            .then(|| [row.name.clone(), name, class.to_owned(), published, modelled, off, reason])
+    };
+    row.figures.iter().filter_map(miss).collect()
 }
 
 /// Header of [`orders`].
@@ -189,11 +216,17 @@ pub fn orders(comparison: &PublishedComparison) -> Vec<[String; 5]> {
     comparison.orders.iter().map(line).collect()
 }
 
-fn table<'a>(text: &mut String, head: &[&str], rows: impl Iterator<Item = &'a [String]>) {
+/// Appends a table whose columns `numbers` are aligned to the right.
+fn table<'a>(
+    text: &mut String,
+    head: &[&str],
+    numbers: Range<usize>,
+    rows: impl Iterator<Item = &'a [String]>,
+) {
     let rule: Vec<&str> = head
         .iter()
         .enumerate()
-        .map(|(at, _)| if (1..4).contains(&at) { "---:" } else { "---" })
+        .map(|(at, _)| if numbers.contains(&at) { "---:" } else { "---" })
         .collect();
     let _ = writeln!(text, "| {} |\n|{}|", head.join(" | "), rule.join("|"));
     for row in rows {
@@ -217,27 +250,26 @@ pub fn title(workload: &str) -> &'static str {
 
 /// Glossary for screen and Markdown.
 pub const WORDS: [&str; 4] = [
-    "A figure is fitted if a parameter of the drive or filesystem was set with it. \
-        The parameter is named, and the figure says nothing about the model. All other \
-        figures are predicted. Predictions on drives without any fitted parameter are held \
-        out and scored separately. A figure that the model does not produce is missed.",
-    "'off' is the deviation of the model from the published figure, or from the \
-        nearest end of a published range. A figure is met if it is within its target. 'As \
-        read only' is outside the target, but within the uncertainty of the published \
-        reading: PostMark's times are differences of a clock with whole seconds, so 1 means \
-        anything from 0 to 2. Figures with the same modelled value on the same drive count \
-        once, with the worst outcome.",
-    "A dated file that is not changed because of results (frozen.toml) defines what \
-        is compared and how it counts. Entries of 2026-11-21 were written while the figures \
-        were being compared, so their predictions are not blind. MB = 10^6 bytes.",
-    "Not compared: the counts of PostMark, which are exact and a property of the \
-        workload (tested elsewhere), and the figures of whole NAS systems, which are not drives.",
+    "A figure is fitted if a parameter, which is named, was set with it; it says nothing \
+        about the model. All other figures are predicted. Predictions on drives without any \
+        fitted parameter are held out and scored separately. A figure that the model does not \
+        produce is missed.",
+    "'off' is the deviation from the published figure, or from the nearest end of a \
+        published range. A figure is met if it is within its target. 'As read only' is outside \
+        it, but within the uncertainty of the reading: PostMark's times are differences of \
+        whole seconds, so 1 means 0 to 2. Figures with the same modelled value on the same \
+        drive count once, with the worst outcome.",
+    "A dated file that is not changed because of results (frozen.toml) defines what is \
+        compared and how it counts. Entries of 2026-11-21 were written while the figures were \
+        being compared, so their predictions are not blind. MB = 10^6 bytes.",
+    "Not compared: the counts of PostMark, which are exact and tested elsewhere, and whole \
+        NAS systems, which are not drives.",
 ];
 
 const HEAD: &str = "\
 # Published and modelled measurements
 
-Written by `make validate COMPARISONS=published`. The published figures are in `results.toml` and
-`reviews.toml` in `crates/validate/src/published`, their sources in `sources.toml`.
-[method/published.md](method/published.md) has the history of the score.
+This page has the score of the model against published measurements ([method](method/published.md))
+and every miss; [published.csv](published.csv) has every figure. `make validate
+COMPARISONS=published` writes both from the data in `crates/validate/src/published`.
 ";

@@ -16,7 +16,8 @@ pub fn screen(comparison: &PublishedComparison, width: Option<usize>) -> String 
     }
     text.push_str(&table(&score, width));
     text.push('\n');
-    for note in render::notes(comparison).iter().map(String::as_str).chain(render::WORDS) {
+    let notes = [render::notes(comparison), render::earlier_scores(comparison)].concat();
+    for note in notes.iter().map(String::as_str).chain(render::WORDS) {
         text.push_str(&paragraph(note, width, "", ""));
         text.push('\n');
     }
