@@ -196,10 +196,10 @@ fn answer_of(html: &str) -> String {
     bare.replace("&lt;", "<").replace("&#39;", "'").replace("&gt;", ">")
 }
 
-/// Checks the ten rows of a section of docs/first-reader.md on the screen and in the
+/// Checks the ten rows of a section of tests/first_screen.md on the screen and in the
 /// report's answer.
 fn answers_ten_questions(section: &str, answer: &StudyAnswer, document: &Document) {
-    let page = include_str!("../../../../docs/first-reader.md");
+    let page = include_str!("tests/first_screen.md");
     let section = page.split("\n## ").find(|text| text.starts_with(section)).unwrap();
     let rows: Vec<&str> =
         section.lines().filter(|line| line.starts_with("| ") && line.contains("? |")).collect();
@@ -228,7 +228,7 @@ fn answers_ten_questions(section: &str, answer: &StudyAnswer, document: &Documen
     }
 }
 
-/// First screens and reports contain all that docs/first-reader.md says of them.
+/// First screens and reports contain all that tests/first_screen.md says of them.
 #[test]
 fn first_screen_answers_reader_questions() {
     let one = whole();

@@ -474,9 +474,9 @@ fn check_notes(screen: &str, study: &Value, drives: &[&str]) {
     assert!(sure.contains(&inputs(drives)), "{sure}, and not {}", inputs(drives));
 }
 
-/// The questions of docs/first-reader.md: which policy, why, how much, what it costs, is
-/// it measured, on what for how long, what to check first, how sure, how to apply and
-/// undo, where the data are.
+/// The questions of trimtab-report/src/study/tests/first_screen.md: which policy, why, how
+/// much, what it costs, is it measured, on what for how long, what to check first, how sure,
+/// how to apply and undo, where the data are.
 #[track_caller]
 fn answers_ten_questions(screen: &str, columns: usize) {
     let flat = screen.split_whitespace().collect::<Vec<_>>().join(" ");
