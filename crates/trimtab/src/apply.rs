@@ -167,11 +167,7 @@ fn named_file(file: &Path) -> io::Result<PathBuf> {
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
         return Err(Errno::ISDIR.into());
     };
-    match Dir::check_sheltered(parent) {
-        // Left to root, who can look.
-        Err(error) if error.raw_os_error() == Some(Errno::ACCESS.raw_os_error()) => {}
-        checked => checked?,
-    }
+    Dir::check_sheltered(parent)?;
     match ResolvedObject::look_up(parent) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(absolute),
         named => Ok(named?.real_path()?.join(name)),

@@ -105,13 +105,7 @@ impl Dir {
     /// Like [`Dir::open_or_make`], but only if other users can neither redirect the path
     /// nor remove the new directory. Otherwise creates nothing.
     pub fn make_sheltered(path: &Path) -> io::Result<Self> {
-        for above in path.ancestors() {
-            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-            match Self::sheltered_directory(above) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                found => return found.and_then(|_| Self::open_or_make(path)),
-            }
-        }
+        Self::judge_place(path)?;
         Self::open_or_make(path)
     }
 
@@ -157,21 +151,28 @@ impl Dir {
         Ok(real)
     }
 
-    /// Fails if other users can put another object in the place of this user-named one:
-    /// if they can redirect its path, or remove files from its directory.
-    pub fn guarded_place(path: &Path) -> io::Result<()> {
-        let real = ResolvedObject::look_up(path)?.real_path()?;
-        Self::sheltered(real.parent().unwrap_or(Path::new("/")))?.require_sheltered(true)
+    /// Fails if other users can redirect this user-named path, replace the file there, or
+    /// remove what is in the directory there. If nothing is there, judges the nearest
+    /// directory above it. Creates nothing. A path that only root may examine passes.
+    pub fn check_sheltered(path: &Path) -> io::Result<()> {
+        match Self::judge_place(path) {
+            Err(error) if error.raw_os_error() == Some(Errno::ACCESS.raw_os_error()) => Ok(()),
+            judged => judged,
+        }
     }
 
-    /// Fails if [`Dir::make_sheltered`] would refuse this path. Creates nothing.
-    pub fn check_sheltered(path: &Path) -> io::Result<()> {
+    fn judge_place(path: &Path) -> io::Result<()> {
         for above in path.ancestors() {
             let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-            match Self::sheltered_directory(above) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                found => return found.map(drop),
+            let named = match ResolvedObject::look_up(above) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                named => named?,
+            };
+            let mut real = named.real_path()?;
+            if named.kind() != FileType::Directory {
+                real.pop();
             }
+            return Self::sheltered(&real)?.require_sheltered(true);
         }
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! The daemon's configuration: one TOML file. Any error refuses it, with line and key.
 
-use rustix::io::Errno;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeSet;
@@ -101,11 +100,7 @@ impl Config {
         if !meta.is_file() {
             return Err(whole("is not a regular file".into()));
         }
-        match Dir::guarded_place(path) {
-            // Left to root, who can look.
-            Err(e) if e.raw_os_error() == Some(Errno::ACCESS.raw_os_error()) => {}
-            checked => checked.map_err(|e| whole(format!("can be replaced: {e}")))?,
-        }
+        Dir::check_sheltered(path).map_err(|e| whole(format!("can be replaced: {e}")))?;
         if !named::is_trusted(meta.uid()) {
             return Err(whole(format!(
                 "belongs to another user (uid {}); chown it to root",
