@@ -236,6 +236,7 @@ impl<'a> Machine<'a> {
             target: mount.mount_point.clone(),
             fs_type: mount.fs_type.clone(),
             options: mount.options_once(),
+            ..FstabEntry::default()
         };
         mounts.iter().map(entry).collect()
     }
@@ -282,7 +283,7 @@ impl<'a> Machine<'a> {
             source,
             target: PathBuf::from("/"),
             fs_type: "auto".to_owned(),
-            options: String::new(),
+            ..FstabEntry::default()
         };
         let leads = || leads_to_a_device(self.root, Path::new(spec)) != Some(false);
         (named && leads() || number(spec) || hexadecimal).then(entry)

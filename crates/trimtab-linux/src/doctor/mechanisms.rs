@@ -90,7 +90,7 @@ pub fn swap(
     let likely = own.or_else(|| {
         listed.first().copied().filter(|e| listed.len() == 1 && device_of(e).is_none())
     });
-    if likely.is_some_and(FstabEntry::swap_discards) {
+    if likely.is_some_and(|entry| entry.has_option("discard")) {
         let vain = if verdict.kind == VerdictKind::Blocked { ", in vain" } else { "" };
         return (vec![format!("swap: its discard option in /etc/fstab{vain}")], Vec::new());
     }

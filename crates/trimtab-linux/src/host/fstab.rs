@@ -4,6 +4,7 @@ use super::mountinfo::{self, Mount, unescape};
 use super::root::Root;
 use crate::sys::beneath::ResolvedObject;
 use std::ffi::OsString;
+use std::ops::Range;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use trimtab_drive::usage::UsageError;
@@ -20,12 +21,19 @@ const TAGS: [(&str, &str); 5] = [
     ("ID", "/dev/disk/by-id"),
 ];
 
+/// A line, with escapes decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FstabEntry {
-    pub(crate) source: PathBuf,
-    pub(crate) target: PathBuf,
-    pub(crate) fs_type: String,
-    pub(crate) options: String,
+pub struct FstabEntry {
+    /// The device or its tag.
+    pub source: PathBuf,
+    /// The mount point.
+    pub target: PathBuf,
+    /// The filesystem type.
+    pub fs_type: String,
+    /// The options, separated by commas.
+    pub options: String,
+    /// Byte range of the options in the table; empty, after the type, if there are none.
+    pub options_at: Range<usize>,
 }
 
 impl FstabEntry {
@@ -43,11 +51,6 @@ impl FstabEntry {
 
     pub(crate) fn is_swap(&self) -> bool {
         self.fs_type == "swap"
-    }
-
-    /// An option enables discards of the swap area.
-    pub(crate) fn swap_discards(&self) -> bool {
-        self.options.split(',').any(|option| option == "discard" || option.starts_with("discard="))
     }
 }
 
@@ -85,11 +88,17 @@ pub(crate) fn read(root: &Root) -> Vec<FstabEntry> {
 
 /// Skips comments and the lines that libmount rejects: fewer than three fields, or a
 /// fifth or sixth field that is not a number.
-pub(crate) fn parse(bytes: &[u8]) -> Vec<FstabEntry> {
-    bytes.split(|&b| b == b'\n').filter_map(line).collect()
+pub fn parse(bytes: &[u8]) -> Vec<FstabEntry> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    for text in bytes.split_inclusive(|&b| b == b'\n') {
+        found.extend(line(text.strip_suffix(b"\n").unwrap_or(text), at));
+        at += text.len();
+    }
+    found
 }
 
-fn line(line: &[u8]) -> Option<FstabEntry> {
+/// Parses the line that begins at byte `at` of the table.
+fn line(line: &[u8], at: usize) -> Option<FstabEntry> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let fields: Vec<&[u8]> =
         line.split(|b| matches!(b, b' ' | b'\t')).filter(|f| !f.is_empty()).collect();
@@ -101,11 +110,15 @@ fn line(line: &[u8]) -> Option<FstabEntry> {
     }
     let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescape(field)));
     let text = |field: &[u8]| String::from_utf8_lossy(&unescape(field)).into_owned();
+    let position = |field: &[u8]| at + (field.as_ptr().addr() - line.as_ptr().addr());
+    let options = rest.first().copied().unwrap_or_default();
+    let start = rest.first().map_or(position(fs_type) + fs_type.len(), |field| position(field));
     Some(FstabEntry {
         source: path(source),
         target: path(target),
         fs_type: text(fs_type),
-        options: rest.first().map(|options| text(options)).unwrap_or_default(),
+        options: text(options),
+        options_at: start..start + options.len(),
     })
 }
 

@@ -186,7 +186,7 @@ pub fn swap_sources(table: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
 }
 
 /// Decodes escapes such as `\040`: a backslash and three octal digits are one byte.
-pub fn unescape(field: &[u8]) -> Vec<u8> {
+pub(crate) fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let [first, tail @ ..] = rest {

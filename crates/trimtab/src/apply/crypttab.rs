@@ -1,9 +1,10 @@
 //! Adds the option `discard` to one line of `/etc/crypttab` for `doctor --fix`; every
 //! other byte stays.
 
-use super::fstab::{FstabError, fields};
+use super::fstab::FstabError;
 use super::{CRYPTTAB, Edit, System};
 use anyhow::{Context as _, bail};
+use std::ops::Range;
 use std::path::Path;
 
 /// The change of the crypttab line for the mapping `name`; `None` if it already has the
@@ -21,6 +22,21 @@ pub fn edit(system: &System, name: &str) -> anyhow::Result<Option<Edit>> {
     let changed = after != before;
     let edit = Edit { file: CRYPTTAB.into(), before: Some(before), after: Some(after) };
     Ok(changed.then_some(edit))
+}
+
+/// Ranges of the fields in a line.
+fn fields(line: &str) -> Vec<Range<usize>> {
+    let mut fields = Vec::new();
+    let mut start = None;
+    // An additional blank ends the last field.
+    for (i, blank) in line.bytes().map(|b| b.is_ascii_whitespace()).chain([true]).enumerate() {
+        if !blank {
+            start = start.or(Some(i));
+        } else if let Some(from) = start.take() {
+            fields.push(from..i);
+        }
+    }
+    fields
 }
 
 /// The text with the option `discard` in the line of `name`.

@@ -1,10 +1,8 @@
 //! Changes one mount option in one line of `/etc/fstab`; every other byte stays.
 
-use std::ffi::OsString;
 use std::ops::Range;
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
-use trimtab_linux::host::mountinfo::unescape;
+use trimtab_linux::host::fstab::{FstabEntry, parse};
 
 /// Reason why the file cannot be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,86 +13,41 @@ pub enum FstabError {
     Twice,
 }
 
-/// Positions of the fields in a line that mounts something.
-struct FstabLine {
-    mount_point: PathBuf,
-    fs_type: String,
-    /// The device, as the line names it.
-    source: String,
-    /// Range of the options in the text; empty, after the type, if there are none.
-    options: Range<usize>,
+/// The lines that mount something, with mount points without trailing slashes.
+fn entries(text: &str) -> Vec<FstabEntry> {
+    let mut entries = parse(text.as_bytes());
+    entries.retain(|entry| entry.target.is_absolute());
+    for entry in &mut entries {
+        entry.target = entry.target.components().collect();
+    }
+    entries
 }
 
-impl FstabLine {
-    /// True for a bind mount: its options belong to the mount, never to the filesystem.
-    fn is_bind(&self, text: &str) -> bool {
-        text[self.options.clone()]
-            .split(',')
-            .any(|option| matches!(option, "bind" | "rbind" | "remount"))
-    }
-}
-
-fn entries(text: &str) -> Vec<FstabLine> {
-    let mut found = Vec::new();
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        found.extend(entry(line, at));
-        at += line.len();
-    }
-    found
-}
-
-/// Ranges of the fields in a line.
-pub(super) fn fields(line: &str) -> Vec<Range<usize>> {
-    let mut fields = Vec::new();
-    let mut start = None;
-    // An additional blank ends the last field.
-    for (i, blank) in line.bytes().map(|b| b.is_ascii_whitespace()).chain([true]).enumerate() {
-        if !blank {
-            start = start.or(Some(i));
-        } else if let Some(from) = start.take() {
-            fields.push(from..i);
-        }
-    }
-    fields
-}
-
-fn entry(line: &str, at: usize) -> Option<FstabLine> {
-    let fields = fields(line);
-    let [source, target, fs_type, rest @ ..] = fields.as_slice() else { return None };
-    let mount_point = PathBuf::from(OsString::from_vec(unescape(line[target.clone()].as_bytes())));
-    if line[source.clone()].starts_with('#') || !mount_point.is_absolute() {
-        return None;
-    }
-    let options = rest.first().cloned().unwrap_or(fs_type.end..fs_type.end);
-    Some(FstabLine {
-        mount_point: mount_point.components().collect(),
-        fs_type: line[fs_type.clone()].to_owned(),
-        source: line[source.clone()].to_owned(),
-        options: at + options.start..at + options.end,
-    })
+/// True for a bind mount: its options belong to the mount, never to the filesystem.
+fn is_bind(entry: &FstabEntry) -> bool {
+    entry.options.split(',').any(|option| matches!(option, "bind" | "rbind" | "remount"))
 }
 
 /// The filesystem type of a mount point.
 pub fn fs_type(text: &str, mount_point: &Path) -> Option<String> {
-    entries(text).into_iter().find(|e| e.mount_point == mount_point).map(|e| e.fs_type)
+    entries(text).into_iter().find(|e| e.target == mount_point).map(|e| e.fs_type)
 }
 
 /// Mount points of all lines that mount one filesystem, in file order: those in
 /// `mounted_at`, its present mounts, and those of the same device. Options such as
 /// discard belong to the filesystem: its first mount decides, later ones change nothing.
 pub fn lines_of(text: &str, mounted_at: &[PathBuf]) -> Vec<PathBuf> {
-    let entries: Vec<FstabLine> =
-        entries(text).into_iter().filter(|entry| !entry.is_bind(text)).collect();
-    let named: Vec<&FstabLine> =
-        entries.iter().filter(|entry| mounted_at.contains(&entry.mount_point)).collect();
-    let same = |entry: &FstabLine| {
+    let entries: Vec<FstabEntry> =
+        entries(text).into_iter().filter(|entry| !is_bind(entry)).collect();
+    let named: Vec<&FstabEntry> =
+        entries.iter().filter(|entry| mounted_at.contains(&entry.target)).collect();
+    let same = |entry: &FstabEntry| {
         named.iter().any(|other| other.source == entry.source && other.fs_type == entry.fs_type)
     };
     let mut points: Vec<PathBuf> = Vec::new();
     entries.iter().filter(|entry| same(entry)).for_each(|entry| {
-        if !points.contains(&entry.mount_point) {
-            points.push(entry.mount_point.clone());
+        if !points.contains(&entry.target) {
+            points.push(entry.target.clone());
         }
     });
     points
@@ -102,8 +55,8 @@ pub fn lines_of(text: &str, mounted_at: &[PathBuf]) -> Vec<PathBuf> {
 
 /// The discard option of a mount point; `None` if it has none.
 pub fn discard_option(text: &str, mount_point: &Path) -> Option<String> {
-    let entry = entries(text).into_iter().find(|e| e.mount_point == mount_point)?;
-    text[entry.options].split(',').rfind(|o| is_discard(o)).map(str::to_owned)
+    let entry = entries(text).into_iter().find(|e| e.target == mount_point)?;
+    text[entry.options_at].split(',').rfind(|o| is_discard(o)).map(str::to_owned)
 }
 
 fn is_discard(option: &str) -> bool {
@@ -117,12 +70,12 @@ pub fn with_discard(
     mount_point: &Path,
     wanted: Option<&str>,
 ) -> Result<String, FstabError> {
-    let found: Vec<FstabLine> =
-        entries(text).into_iter().filter(|e| e.mount_point == mount_point).collect();
+    let found: Vec<FstabEntry> =
+        entries(text).into_iter().filter(|e| e.target == mount_point).collect();
     let [entry] = found.as_slice() else {
         return Err(if found.is_empty() { FstabError::NotListed } else { FstabError::Twice });
     };
-    Ok(with_option(text, &entry.options, wanted))
+    Ok(with_option(text, &entry.options_at, wanted))
 }
 
 /// `now` with the discard options from before a change of discard options; other edits
@@ -132,10 +85,10 @@ pub fn undo_discard(before: &str, after: &str, now: &str) -> Option<String> {
     let undo = |now: &str| {
         let mut text = now.to_owned();
         for entry in entries(after) {
-            let option = |text: &str| discard_option(text, &entry.mount_point);
+            let option = |text: &str| discard_option(text, &entry.target);
             let (old, new, current) = (option(before), option(after), option(&text));
             if old != new && current != old {
-                let changed = with_discard(&text, &entry.mount_point, old.as_deref());
+                let changed = with_discard(&text, &entry.target, old.as_deref());
                 text = changed.ok().filter(|_| current == new)?;
             }
         }
