@@ -214,7 +214,7 @@ impl DataSheet {
     /// of random writes, else of the class. Near the link's rate, that with which the
     /// flash of the class shows the rated random writes.
     fn write_mbs(&self) -> f64 {
-        let random = self.random_write_iops.map(|iops| iops * UNIT / MB);
+        let random = self.random_write_iops.map(mbs_of);
         if let (Some(stated), Some(random), true) =
             (self.sequential_write_mbs, random, self.is_near_link())
         {
@@ -355,35 +355,43 @@ impl DataSheet {
 
     /// Rejects figures that contradict each other or that no drive has.
     fn check(&self) -> Result<(), SpecError> {
-        let within = |field: &'static str, value: Option<f64>, low: f64, high: f64| match value {
-            Some(value) if !(low..=high).contains(&value) => {
-                Err(wrong(field, value, format!("must be {low} to {high}")))
-            }
-            _ => Ok(()),
+        self.check_ranges()?;
+        self.check_random_rates()?;
+        self.check_link_rate()?;
+        self.check_raw_flash()
+    }
+
+    /// Rejects single figures that no drive has.
+    fn check_ranges(&self) -> Result<(), SpecError> {
+        let capacity = |reason: String| {
+            Err(wrong("capacity", format!("{} bytes", self.capacity_bytes), reason))
         };
         if self.capacity_bytes < GIB {
-            return Err(wrong(
-                "capacity",
-                format!("{} bytes", self.capacity_bytes),
-                "must be at least 1 GiB",
-            ));
+            return capacity("must be at least 1 GiB".to_owned());
         }
         if self.capacity_bytes > CAPACITY_MAX {
-            return Err(wrong(
-                "capacity",
-                format!("{} bytes", self.capacity_bytes),
-                format!("must be at most {CAPACITY_MAX} bytes"),
-            ));
+            return capacity(format!("must be at most {CAPACITY_MAX} bytes"));
         }
-        within("interface rate in MB/s", self.link_mbs, 10.0, 100_000.0)?;
-        within("sequential read rate in MB/s", self.sequential_read_mbs, 10.0, 100_000.0)?;
-        within("sequential write rate in MB/s", self.sequential_write_mbs, 10.0, 100_000.0)?;
-        within("random reads per second", self.random_read_iops, 1000.0, 1e8)?;
-        within("random writes per second", self.random_write_iops, 100.0, 1e8)?;
-        within("drive writes per day", self.dwpd, 0.001, 100.0)?;
-        within("read latency in microseconds", self.read_latency_us, 10.0, 100_000.0)?;
-        within("write latency in microseconds", self.write_latency_us, 1.0, 100_000.0)?;
-        for (random, value, field, value_of_sequence) in [
+        for (field, value, low, high) in [
+            ("interface rate in MB/s", self.link_mbs, 10.0, 100_000.0),
+            ("sequential read rate in MB/s", self.sequential_read_mbs, 10.0, 100_000.0),
+            ("sequential write rate in MB/s", self.sequential_write_mbs, 10.0, 100_000.0),
+            ("random reads per second", self.random_read_iops, 1000.0, 1e8),
+            ("random writes per second", self.random_write_iops, 100.0, 1e8),
+            ("drive writes per day", self.dwpd, 0.001, 100.0),
+            ("read latency in microseconds", self.read_latency_us, 10.0, 100_000.0),
+            ("write latency in microseconds", self.write_latency_us, 1.0, 100_000.0),
+        ] {
+            if let Some(value) = value.filter(|value| !(low..=high).contains(value)) {
+                return Err(wrong(field, value, format!("must be {low} to {high}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Rejects random rates that contradict the sequential rates.
+    fn check_random_rates(&self) -> Result<(), SpecError> {
+        for (random, iops, sequential, mbs) in [
             (
                 "random reads per second",
                 self.random_read_iops,
@@ -397,62 +405,57 @@ impl DataSheet {
                 self.sequential_write_mbs,
             ),
         ] {
-            if let (Some(iops), Some(mbs)) = (value, value_of_sequence)
-                && iops * UNIT / MB > mbs * 1.1
+            if let (Some(iops), Some(mbs)) = (iops, mbs)
+                && mbs_of(iops) > mbs * 1.1
             {
-                let moved = iops * UNIT / MB;
-                return Err(wrong(
-                    random,
-                    iops,
-                    format!(
-                        "that is {moved:.0} MB/s of 4 KiB commands, more than {field} of {mbs} MB/s"
-                    ),
-                ));
+                let reason = format!(
+                    "that is {:.0} MB/s of 4 KiB commands, more than {sequential} of {mbs} MB/s",
+                    mbs_of(iops)
+                );
+                return Err(wrong(random, iops, reason));
             }
         }
         if let (Some(iops), Some(mbs)) = (self.random_write_iops, self.sequential_write_mbs)
-            && iops * UNIT / MB < mbs / SLOWDOWN_MAX
+            && mbs_of(iops) < mbs / SLOWDOWN_MAX
         {
-            return Err(wrong(
-                "random writes per second",
-                iops,
-                format!(
-                    "a drive that writes {mbs} MB/s in order makes at least {:.0} with 2 % of \
-                     spare flash; omit the figure if the drive maps more than 4 KiB at a time",
-                    mbs * MB / SLOWDOWN_MAX / UNIT
-                ),
-            ));
+            let reason = format!(
+                "a drive that writes {mbs} MB/s in order makes at least {:.0} with 2 % of \
+                 spare flash; omit the figure if the drive maps more than 4 KiB at a time",
+                mbs * MB / SLOWDOWN_MAX / UNIT
+            );
+            return Err(wrong("random writes per second", iops, reason));
         }
-        let mbs_of = |iops: Option<f64>| iops.map(|iops| iops * UNIT / MB);
+        Ok(())
+    }
+
+    /// Rejects rates above that of the interface.
+    fn check_link_rate(&self) -> Result<(), SpecError> {
+        let Some(link) = self.link_mbs else { return Ok(()) };
         for (field, mbs) in [
             ("sequential read rate in MB/s", self.sequential_read_mbs),
             ("sequential write rate in MB/s", self.sequential_write_mbs),
-            ("random reads in MB/s", mbs_of(self.random_read_iops)),
-            ("random writes in MB/s", mbs_of(self.random_write_iops)),
+            ("random reads in MB/s", self.random_read_iops.map(mbs_of)),
+            ("random writes in MB/s", self.random_write_iops.map(mbs_of)),
         ] {
-            if let (Some(mbs), Some(link)) = (mbs, self.link_mbs)
-                && mbs > link * 1.02
-            {
+            if let Some(mbs) = mbs.filter(|mbs| *mbs > link * 1.02) {
                 return Err(wrong(field, mbs, format!("the interface moves at most {link} MB/s")));
             }
         }
-        match self.raw_bytes {
-            Some(raw)
-                if (raw as f64) < self.capacity_bytes as f64 * 1.02
-                    || raw / 4 > self.capacity_bytes =>
-            {
-                Err(wrong(
-                    "raw flash",
-                    format!("{raw} bytes"),
-                    format!(
-                        "must be 1.02 to 4 times the capacity of {} bytes",
-                        self.capacity_bytes
-                    ),
-                ))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
+
+    fn check_raw_flash(&self) -> Result<(), SpecError> {
+        let capacity = self.capacity_bytes;
+        let impossible = |raw: &u64| (*raw as f64) < capacity as f64 * 1.02 || raw / 4 > capacity;
+        let Some(raw) = self.raw_bytes.filter(impossible) else { return Ok(()) };
+        let reason = format!("must be 1.02 to 4 times the capacity of {capacity} bytes");
+        Err(wrong("raw flash", format!("{raw} bytes"), reason))
+    }
+}
+
+/// The MB/s of random requests of 4 KiB.
+fn mbs_of(iops: f64) -> f64 {
+    iops * UNIT / MB
 }
 
 #[cfg(test)]
