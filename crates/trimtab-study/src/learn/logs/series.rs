@@ -3,6 +3,7 @@
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// Length of a bin in drive writes.
@@ -92,85 +93,118 @@ impl Tally {
     }
 }
 
-impl LogSeries {
-    /// The series of `rows`.
-    #[must_use]
-    pub fn of_rows(rows: &[Row]) -> Self {
-        let mut series = Self::default();
-        let usual_s = usual_spacing(rows);
-        let (mut time_s, mut bytes) = (0.0, 0.0);
-        let (mut nand, mut read) = (0.0, Some(0.0));
-        let mut rate = first_rate(rows, usual_s);
-        let [mut backward, mut gaps, mut unknown, mut pauses] = [(); 4].map(|()| Tally::default());
-        let (mut idle_s, mut paused_s) = (0.0, 0.0);
-        // Flash counters count from the first row that has them.
-        let mut counts_from: Option<f64> = None;
-        series.written.push((0.0, 0.0));
-        for (nth, row) in rows.iter().enumerate() {
-            let before = nth.checked_sub(1).and_then(|nth| rows.get(nth));
-            // A log may begin at 0.
-            let since_0 = if row.time_s > 0.0 { row.time_s.min(usual_s) } else { usual_s };
-            let first_s = row.covers_s.unwrap_or(since_0);
-            let mut passed_s = before.map_or(first_s, |before| row.time_s - before.time_s);
-            if passed_s <= 0.0 {
-                backward.add(|| row.place.clone());
-                passed_s = row.covers_s.unwrap_or(usual_s);
-            }
-            let covers_s = row.covers_s.unwrap_or_else(|| passed_s.min(usual_s)).min(passed_s);
-            if before.is_none() {
-                passed_s = covers_s;
-            }
-            let mut gap_s = passed_s - covers_s;
-            if gap_s > (GAP - 1.0) * usual_s {
-                gaps.add(|| format!("{:.0} s before {}", gap_s, row.place));
-            } else if row.covers_s.is_none() {
-                // Jitter of the logger.
-                gap_s = 0.0;
-            }
-            let written = row.written.unwrap_or_else(|| {
-                unknown.add(|| row.place.clone());
-                rate * (passed_s - gap_s)
-            });
-            if written > 0.0 {
-                if idle_s > PAUSE_S {
-                    pauses.add(|| format!("{idle_s:.0} s before {}", row.place));
-                    paused_s += idle_s;
-                    time_s -= idle_s;
+/// A series up to one row.
+#[derive(Default)]
+struct SeriesBuilder {
+    series: LogSeries,
+    /// Usual time from one row to the next.
+    usual_s: f64,
+    time_s: f64,
+    bytes: f64,
+    nand_written: f64,
+    nand_read: Option<f64>,
+    /// Bytes at the first row that has flash counters.
+    counts_from: Option<f64>,
+    /// Bytes per second of the last row with writes.
+    rate: f64,
+    /// Time since the last write.
+    idle_s: f64,
+    paused_s: f64,
+    backward: Tally,
+    gaps: Tally,
+    unknown: Tally,
+    pauses: Tally,
+}
+
+impl SeriesBuilder {
+    fn add(&mut self, row: &Row, before: Option<&Row>) {
+        let (passed_s, gap_s) = self.times(row, before);
+        let written = row.written.unwrap_or_else(|| {
+            self.unknown.add(|| row.place.clone());
+            self.rate * (passed_s - gap_s)
+        });
+        if written > 0.0 {
+            self.end_pause(row);
+            self.rate = written / (passed_s - gap_s).max(1e-9);
+        } else {
+            self.idle_s += passed_s - gap_s;
+        }
+        let missed = self.rate * gap_s;
+        self.time_s += passed_s;
+        self.bytes += written + missed;
+        if written + missed > 0.0 {
+            self.series.written.push((self.time_s, self.bytes));
+        }
+        let counted = row.nand_written.filter(|_| row.written.is_some() && gap_s == 0.0);
+        self.count_nand(row, counted, written, missed);
+    }
+
+    /// Seconds since the row before, and the part of them that no row covers.
+    fn times(&mut self, row: &Row, before: Option<&Row>) -> (f64, f64) {
+        let usual_s = self.usual_s;
+        // A log may begin at 0.
+        let since_0 = if row.time_s > 0.0 { row.time_s.min(usual_s) } else { usual_s };
+        let first_s = row.covers_s.unwrap_or(since_0);
+        let mut passed_s = before.map_or(first_s, |before| row.time_s - before.time_s);
+        if passed_s <= 0.0 {
+            self.backward.add(|| row.place.clone());
+            passed_s = row.covers_s.unwrap_or(usual_s);
+        }
+        let covers_s = row.covers_s.unwrap_or_else(|| passed_s.min(usual_s)).min(passed_s);
+        if before.is_none() {
+            passed_s = covers_s;
+        }
+        let mut gap_s = passed_s - covers_s;
+        if gap_s > (GAP - 1.0) * usual_s {
+            self.gaps.add(|| format!("{:.0} s before {}", gap_s, row.place));
+        } else if row.covers_s.is_none() {
+            // Jitter of the logger.
+            gap_s = 0.0;
+        }
+        (passed_s, gap_s)
+    }
+
+    /// Leaves a long pause before `row` out of the time.
+    fn end_pause(&mut self, row: &Row) {
+        let idle_s = core::mem::take(&mut self.idle_s);
+        if idle_s > PAUSE_S {
+            self.pauses.add(|| format!("{idle_s:.0} s before {}", row.place));
+            self.paused_s += idle_s;
+            self.time_s -= idle_s;
+        }
+    }
+
+    fn count_nand(&mut self, row: &Row, counted: Option<f64>, written: f64, missed: f64) {
+        match counted {
+            // Some drives update their counters once a minute.
+            Some(0.0) => {}
+            Some(more) => {
+                let from = *self.counts_from.get_or_insert(self.bytes - written);
+                if self.series.nand.is_empty() {
+                    let read = row.nand_read.map(|_| 0.0);
+                    self.series.nand.push(NandPoint { host_bytes: from, written: 0.0, read });
                 }
-                idle_s = 0.0;
-                rate = written / (passed_s - gap_s).max(1e-9);
-            } else {
-                idle_s += passed_s - gap_s;
+                self.nand_written += more;
+                self.nand_read = self.nand_read.zip(row.nand_read).map(|(sum, more)| sum + more);
+                self.series.nand.push(NandPoint {
+                    host_bytes: self.bytes,
+                    written: self.nand_written,
+                    read: self.nand_read,
+                });
             }
-            let missed = rate * gap_s;
-            time_s += passed_s;
-            bytes += written + missed;
-            if written + missed > 0.0 {
-                series.written.push((time_s, bytes));
-            }
-            match row.nand_written.filter(|_| row.written.is_some() && gap_s == 0.0) {
-                // Some drives update their counters once a minute.
-                Some(0.0) => {}
-                Some(more) => {
-                    let from = *counts_from.get_or_insert(bytes - written);
-                    if series.nand.is_empty() {
-                        let read = row.nand_read.map(|_| 0.0);
-                        series.nand.push(NandPoint { host_bytes: from, written: 0.0, read });
-                    }
-                    nand += more;
-                    read = read.zip(row.nand_read).map(|(sum, more)| sum + more);
-                    series.nand.push(NandPoint { host_bytes: bytes, written: nand, read });
-                }
-                // The counters of this row are unknown: assume the amplification so far.
-                None => {
-                    let row_bytes = written + missed;
-                    let counted = bytes - row_bytes - counts_from.unwrap_or(bytes);
-                    let share = if counted > 0.0 { row_bytes / counted } else { 0.0 };
-                    nand += share * nand;
-                    read = read.map(|sum| sum + share * sum);
-                }
+            // The counters of this row are unknown: assume the amplification so far.
+            None => {
+                let row_bytes = written + missed;
+                let counted = self.bytes - row_bytes - self.counts_from.unwrap_or(self.bytes);
+                let share = if counted > 0.0 { row_bytes / counted } else { 0.0 };
+                self.nand_written += share * self.nand_written;
+                self.nand_read = self.nand_read.map(|sum| sum + share * sum);
             }
         }
+    }
+
+    fn finish(self) -> LogSeries {
+        let Self { mut series, backward, gaps, unknown, pauses, paused_s, .. } = self;
         let notes = &mut series.notes;
         backward.note(
             "time stands still or goes back",
@@ -189,6 +223,27 @@ impl LogSeries {
             notes,
         );
         series
+    }
+}
+
+impl LogSeries {
+    /// The series of `rows`.
+    #[must_use]
+    pub fn of_rows(rows: &[Row]) -> Self {
+        let usual_s = usual_spacing(rows);
+        let mut builder = SeriesBuilder {
+            series: Self { written: vec![(0.0, 0.0)], ..Self::default() },
+            usual_s,
+            rate: first_rate(rows, usual_s),
+            nand_read: Some(0.0),
+            ..SeriesBuilder::default()
+        };
+        let mut before = None;
+        for row in rows {
+            builder.add(row, before);
+            before = Some(row);
+        }
+        builder.finish()
     }
 
     /// Bytes that the host wrote.

@@ -115,19 +115,7 @@ pub(super) fn figures(
     let mut add = |kind, measured: f64, sigma| {
         all.push(LogFigure { kind, measured, sigma, twin: measured });
     };
-    // A closed loop has no offered rate.
-    let offered = statement.offered.map_or(f64::INFINITY, |bytes| bytes / 1e6);
-    let factor = fresh.max(steady) / offered;
-    let offered = if factor > 2.0 - MET {
-        notes.push(format!(
-            "the log achieves {factor:.3} times the offered rate, which no drive can: a clock is \
-             wrong. Rates are used as logged, and the offered rate is taken as {factor:.3} times \
-             the stated one"
-        ));
-        offered * factor
-    } else {
-        offered
-    };
+    let offered = offered_mbs(statement, fresh.max(steady), notes);
     let is_limit = |rate: f64| rate < MET * offered;
     if !is_limit(steady) {
         notes.push(
@@ -157,16 +145,8 @@ pub(super) fn figures(
         ));
     }
     if is_limit(steady) {
-        let fifths: Vec<f64> = (0..5_u32)
-            .map(|nth| {
-                let from = total * (0.8 + 0.04 * f64::from(nth));
-                libm::log(log.rate_mbs(from, from + 0.04 * total))
-            })
-            .collect();
-        let mean = fifths.iter().sum::<f64>() / 5.0;
-        let spread = fifths.iter().map(|one| (one - mean) * (one - mean)).sum::<f64>() / 4.0;
         let kind = if unsettled.is_some() { FigureKind::LastFifth } else { FigureKind::Steady };
-        add(kind, steady, libm::sqrt(RATE_ERROR * RATE_ERROR + spread / 5.0));
+        add(kind, steady, steady_error(log, total));
     }
     // With another fresh rate, the model crosses the mean elsewhere.
     if let Some(at) = cliff.filter(|_| !host_limit) {
@@ -186,6 +166,34 @@ pub(super) fn figures(
         .into_iter()
         .for_each(|(kind, value, error)| add(kind, value, error));
     all
+}
+
+/// The offered rate of a log with this highest rate, both in MB/s. A closed loop has none.
+fn offered_mbs(statement: &Statement, highest: f64, notes: &mut Vec<String>) -> f64 {
+    let offered = statement.offered.map_or(f64::INFINITY, |bytes| bytes / 1e6);
+    let factor = highest / offered;
+    if factor > 2.0 - MET {
+        notes.push(format!(
+            "the log achieves {factor:.3} times the offered rate, which no drive can: a clock is \
+             wrong. Rates are used as logged, and the offered rate is taken as {factor:.3} times \
+             the stated one"
+        ));
+        offered * factor
+    } else {
+        offered
+    }
+}
+
+/// Relative error of the steady rate, with the spread of the pieces of its fifth.
+fn steady_error(log: &LogSeries, total: f64) -> f64 {
+    let rate = |nth: u32| {
+        let from = total * (0.8 + 0.04 * f64::from(nth));
+        libm::log(log.rate_mbs(from, from + 0.04 * total))
+    };
+    let pieces = [0, 1, 2, 3, 4].map(rate);
+    let mean = pieces.iter().sum::<f64>() / 5.0;
+    let spread = pieces.iter().map(|one| (one - mean) * (one - mean)).sum::<f64>() / 4.0;
+    libm::sqrt(RATE_ERROR * RATE_ERROR + spread / 5.0)
 }
 
 /// Figures of the flash counters. Nothing is collected in the first `uncollected` bytes.
