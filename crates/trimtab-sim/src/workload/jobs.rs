@@ -332,8 +332,44 @@ impl Job {
         data: DataClass,
         seed: u64,
     ) -> Result<JobStream, String> {
-        let (offset, span) = self.space(target, logical_block)?;
+        let space = self.space(target, logical_block)?;
+        let (offset, span) = space;
         let seed = derive_seed(self.seed.unwrap_or(seed), &format!("job.{nth}"));
+        let data = self.data.unwrap_or(data);
+        let draws = self.draws(space, data, seed)?;
+        let follow_percent = match self.addresses {
+            JobAddresses::Drawn(_, percent) => 100 - percent,
+            _ => 0,
+        };
+        Ok(JobStream {
+            mix: self.mix,
+            pace: self.pace,
+            flush_every: self.flush_every,
+            sequential: self.addresses == JobAddresses::Sequential,
+            follow_percent,
+            space,
+            requests_left: self.requests(span),
+            bytes_left: self.split_bytes(span),
+            data,
+            draws,
+            follows: offset,
+            choices: Stream::new(seed, "job.choices"),
+            issued: [0; KINDS],
+            due: Nanos::ZERO,
+            chosen: None,
+            trimmed: None,
+            flush_due: false,
+        })
+    }
+
+    /// One source of addresses for reads and one for writes, one for all, or one for each
+    /// zone.
+    fn draws(
+        &self,
+        (offset, span): (u64, u64),
+        data: DataClass,
+        seed: u64,
+    ) -> Result<Vec<(u8, Synthetic)>, String> {
         let synthetic = |pattern, offset, span, seed| {
             let settings = SyntheticSettings {
                 pattern,
@@ -343,7 +379,7 @@ impl Job {
                 } else {
                     self.split.iter().map(|(size, share)| (*size, u32::from(*share))).collect()
                 },
-                data: self.data.unwrap_or(data),
+                data,
                 offset,
                 span,
                 queue_depth: 1,
@@ -353,21 +389,20 @@ impl Job {
                 .map(|drawn| drawn.aligned(self.align.into()).starting_at(self.starts))
                 .map_err(|error| format!("job '{}': {error}", self.name))
         };
-        let (mut draws, mut follow_percent) = (Vec::new(), 0);
+        let mut draws = Vec::new();
         match &self.addresses {
             JobAddresses::Sequential => {
                 for _ in 0..2 {
                     draws.push((100, synthetic(Pattern::Sequential, offset, span, seed)?));
                 }
             }
-            JobAddresses::Drawn(pattern, percent) => {
-                follow_percent = 100 - *percent;
+            JobAddresses::Drawn(pattern, _) => {
                 draws.push((100, synthetic(*pattern, offset, span, seed)?));
             }
             JobAddresses::Zoned(zones) => {
                 let block = u64::from(self.block);
                 let (mut space, mut requests) = (0, 0);
-                for (nth, (of_requests, of_space)) in (0_u64..).zip(zones) {
+                for (nth, (of_requests, of_space)) in (1..).zip(zones) {
                     let bound = |percent: u64| {
                         (u128::from(span / block) * u128::from(percent) / 100) as u64 * block
                     };
@@ -380,32 +415,12 @@ impl Job {
                             self.name
                         ));
                     }
-                    draws.push((
-                        requests,
-                        synthetic(Pattern::Uniform, offset + from, to - from, seed ^ (nth + 1))?,
-                    ));
+                    let zone = synthetic(Pattern::Uniform, offset + from, to - from, seed ^ nth)?;
+                    draws.push((requests, zone));
                 }
             }
         }
-        Ok(JobStream {
-            mix: self.mix,
-            pace: self.pace,
-            flush_every: self.flush_every,
-            sequential: self.addresses == JobAddresses::Sequential,
-            follow_percent,
-            space: (offset, span),
-            requests_left: self.requests(span),
-            bytes_left: self.split_bytes(span),
-            data: self.data.unwrap_or(data),
-            draws,
-            follows: offset,
-            choices: Stream::new(seed, "job.choices"),
-            issued: [0; KINDS],
-            due: Nanos::ZERO,
-            chosen: None,
-            trimmed: None,
-            flush_due: false,
-        })
+        Ok(draws)
     }
 }
 

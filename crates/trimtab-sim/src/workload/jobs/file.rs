@@ -135,55 +135,33 @@ impl JobFile {
         let mut defaults = JobDraft::new("", 0);
         let mut current: Option<JobDraft> = None;
         let mut in_global = false;
-        let (mut end, mut clones) = (0, 0);
+        let mut end = 0;
         for (line, text) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
             end = line;
             let text = text.split([';', '#']).next().unwrap_or("").trim();
-            let wrong = |text: String| Err(JobFileError { line, text });
+            let wrong = |text: String| JobFileError { line, text };
             if text.is_empty() {
                 continue;
             }
-            if let Some(name) = text.strip_prefix('[') {
+            if text.starts_with('[') {
                 jobs.extend(current.take().map(JobDraft::finish).transpose()?);
-                let Some(name) = name.strip_suffix(']').filter(|name| !name.is_empty()) else {
-                    return wrong(format!(
-                        "'{}' is not a section; write [NAME]",
-                        text.escape_debug()
-                    ));
-                };
+                let name = section(text, &jobs).map_err(wrong)?;
                 in_global = name == "global";
-                if in_global {
-                    continue;
+                if !in_global {
+                    let mut draft = defaults.clone();
+                    (draft.job.name, draft.job.line) = (name.to_owned(), line);
+                    current = Some(draft);
                 }
-                if !name.chars().all(|c| !c.is_whitespace() && !c.is_control()) {
-                    return wrong(format!(
-                        "'{}' is not a job name; write it without spaces",
-                        name.escape_debug()
-                    ));
-                }
-                if jobs.iter().any(|job| job.name == name) {
-                    return wrong(format!("there are two jobs '{name}'; rename one"));
-                }
-                if jobs.len() as u64 == JOBS_MAX {
-                    return wrong(format!("the file has more than {JOBS_MAX} jobs; split it"));
-                }
-                let mut draft = defaults.clone();
-                (draft.job.name, draft.job.line) = (name.to_owned(), line);
-                current = Some(draft);
                 continue;
             }
             if text == "include" || text.starts_with("include ") {
-                return wrong(
-                    "include is not supported; copy the settings of that file into this one"
-                        .to_owned(),
-                );
+                let advice =
+                    "include is not supported; copy the settings of that file into this one";
+                return Err(wrong(advice.to_owned()));
             }
-            let draft = match (&mut current, in_global) {
-                (_, true) => &mut defaults,
-                (Some(draft), false) => draft,
-                (None, false) => {
-                    return wrong("there is no section yet; write [NAME] first".to_owned());
-                }
+            let draft = if in_global { Some(&mut defaults) } else { current.as_mut() };
+            let Some(draft) = draft else {
+                return Err(wrong("there is no section yet; write [NAME] first".to_owned()));
             };
             let (key, value) = text
                 .split_once('=')
@@ -197,18 +175,11 @@ impl JobFile {
                 }
             }
             if let Err(text) = draft.set(line, key, value) {
-                return wrong(format!("{}: {text}", key.escape_debug()));
+                return Err(wrong(format!("{}: {text}", key.escape_debug())));
             }
         }
         jobs.extend(current.map(JobDraft::finish).transpose()?);
-        for job in &jobs {
-            clones += u64::from(job.clones);
-            if clones > JOBS_MAX {
-                let text =
-                    format!("numjobs: the jobs have more than {JOBS_MAX} clones; reduce numjobs");
-                return Err(JobFileError { line: job.line, text });
-            }
-        }
+        check_clones(&jobs)?;
         if jobs.is_empty() {
             return Err(JobFileError {
                 line: end.max(1),
@@ -219,11 +190,71 @@ impl JobFile {
     }
 }
 
+/// The name in `[NAME]`: `global`, or that of a job after `jobs`.
+fn section<'a>(text: &'a str, jobs: &[Job]) -> Result<&'a str, String> {
+    let name = text.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    let Some(name) = name.filter(|name| !name.is_empty()) else {
+        return Err(format!("'{}' is not a section; write [NAME]", text.escape_debug()));
+    };
+    if name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err(format!(
+            "'{}' is not a job name; write it without spaces",
+            name.escape_debug()
+        ));
+    }
+    if jobs.iter().any(|job| job.name == name) {
+        return Err(format!("there are two jobs '{name}'; rename one"));
+    }
+    if name != "global" && jobs.len() as u64 == JOBS_MAX {
+        return Err(format!("the file has more than {JOBS_MAX} jobs; split it"));
+    }
+    Ok(name)
+}
+
+fn check_clones(jobs: &[Job]) -> Result<(), JobFileError> {
+    let mut clones = 0;
+    for job in jobs {
+        clones += u64::from(job.clones);
+        if clones > JOBS_MAX {
+            let text =
+                format!("numjobs: the jobs have more than {JOBS_MAX} clones; reduce numjobs");
+            return Err(JobFileError { line: job.line, text });
+        }
+    }
+    Ok(())
+}
+
 /// A distribution as written.
 #[derive(Clone, Debug)]
 enum Distribution {
     Pattern(Pattern),
     Zoned(Vec<(u8, u8)>),
+}
+
+impl Distribution {
+    /// The key that does not go with this distribution of random requests, and advice.
+    fn conflict(
+        &self,
+        repeats_addresses: bool,
+        random_percent: u8,
+    ) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Zoned(_) if !repeats_addresses => Some((
+                "random_distribution",
+                "zones are only supported without a map of used blocks; add norandommap=1",
+            )),
+            Self::Zoned(_) if random_percent < 100 => {
+                Some(("percentage_random", "it is not supported with zones; remove one of them"))
+            }
+            Self::Pattern(Pattern::Uniform) if !repeats_addresses && random_percent < 100 => {
+                Some((
+                    "percentage_random",
+                    "it is only supported without a map of used blocks; add norandommap=1",
+                ))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Settings of a section before their combination.
@@ -368,29 +399,14 @@ impl JobDraft {
         if let JobMix::ReadWrite(percent) = &mut job.mix {
             *percent = read_percent;
         }
+        if random
+            && let Some((key, text)) = distribution.conflict(repeats_addresses, random_percent)
+        {
+            return wrong(key, text);
+        }
         job.addresses = match distribution {
             _ if !random => JobAddresses::Sequential,
-            Distribution::Zoned(_) if !repeats_addresses => {
-                return wrong(
-                    "random_distribution",
-                    "zones are only supported without a map of used blocks; add norandommap=1",
-                );
-            }
-            Distribution::Zoned(_) if random_percent < 100 => {
-                return wrong(
-                    "percentage_random",
-                    "it is not supported with zones; remove one of them",
-                );
-            }
             Distribution::Zoned(zones) => JobAddresses::Zoned(zones),
-            Distribution::Pattern(Pattern::Uniform)
-                if !repeats_addresses && random_percent < 100 =>
-            {
-                return wrong(
-                    "percentage_random",
-                    "it is only supported without a map of used blocks; add norandommap=1",
-                );
-            }
             Distribution::Pattern(Pattern::Uniform) if !repeats_addresses => {
                 JobAddresses::Drawn(Pattern::Shuffled, 100)
             }
