@@ -10,11 +10,11 @@ use crate::target::TargetError;
 use crate::workload::jobs::{Job, JobAddresses, JobMix, depth_max, written_max};
 use crate::workload::synthetic::Pattern;
 use alloc::borrow::ToOwned as _;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::ControlFlow;
 use trimtab_drive::histogram::Histogram;
 use trimtab_drive::named;
 use trimtab_drive::rng::derive_seed;
@@ -760,54 +760,26 @@ pub fn measure<D: PtsDevice>(
             outcome.recorded.phases.extend(prepared.recorded.phases);
         }
         let start = *host.get_or_insert(0);
-        let mut positions = BTreeMap::new();
+        let mut positions = vec![0; stage.points.len()];
         while outcome.end == RunEnd::Complete && !ended(plan, &stage, &rounds, start) {
-            let nth = rounds.rounds.len();
-            let seed = derive_seed(seed, &stage.metric(&format!("pts.round.{nth}")));
-            let mut round = PtsRound {
-                figures: Vec::new(),
-                host: (host.unwrap_or(0), 0),
-                flash: device.flash_written().map(|flash| (flash, flash)),
-            };
-            let position = |positions: &BTreeMap<usize, u64>, at| *positions.get(&at).unwrap_or(&0);
-            let jobs: Vec<Job> = (0..)
-                .zip(&stage.points)
-                .map(|(at, point)| plan.job(point, position(&positions, at)))
-                .collect();
-            let mut ran = device.run(&jobs, seed)?;
-            outcome.end = ran.end;
-            let phases = &ran.recorded.phases;
-            if outcome.end != RunEnd::Complete {
-                break;
-            }
-            if let Some(job) = jobs.iter().find(|job| phases.iter().all(|one| one.name != job.name))
-            {
-                // A modelled drive that is worn out completes the run.
-                if let PtsMinute::Time(_) = plan.minute {
-                    let why = "no request completed within its time; set a longer --round-time";
-                    let error = TargetError::new("measure", job.name.as_str(), why, None);
-                    outcome.end = RunEnd::Failed(error);
-                }
-                done.push(rounds);
-                return Ok((done, outcome));
-            }
-            for (at, (phase, point)) in phases.iter().zip(&stage.points).enumerate() {
-                let figures = plan.test.figures().iter();
-                round.figures.push(figures.map(|figure| figure.of(phase)).collect());
-                *positions.entry(at).or_insert(0) += phase.read.0 + phase.written.0;
-                if point.idle > Nanos::ZERO {
-                    device.idle(plan.idle(point, phase.took));
-                }
-            }
-            round.host.1 = round.host.0 + written(phases);
+            let seed =
+                derive_seed(seed, &stage.metric(&format!("pts.round.{}", rounds.rounds.len())));
+            let written = host.unwrap_or(0);
+            let (round, mut phases) =
+                match measure_round(plan, &stage, seed, device, &mut positions, written)? {
+                    ControlFlow::Continue(measured) => measured,
+                    ControlFlow::Break(end) => {
+                        outcome.end = end;
+                        done.push(rounds);
+                        return Ok((done, outcome));
+                    }
+                };
             host = Some(round.host.1);
-            round.flash =
-                round.flash.and_then(|(before, _)| Some((before, device.flash_written()?)));
             rounds.rounds.push(round);
             match stage.tracked {
-                Some(at) => outcome.recorded.phases.push(ran.recorded.phases.swap_remove(at)),
+                Some(at) => outcome.recorded.phases.push(phases.swap_remove(at)),
                 None if rounds.rounds.len() as u64 == stage.rounds_max => {
-                    outcome.recorded.phases.append(&mut ran.recorded.phases);
+                    outcome.recorded.phases.append(&mut phases);
                 }
                 None => {}
             }
@@ -818,6 +790,53 @@ pub fn measure<D: PtsDevice>(
         }
     }
     Ok((done, outcome))
+}
+
+/// A round and its phases, or the end of the run.
+type MeasuredRound = ControlFlow<RunEnd, (PtsRound, Vec<Phase>)>;
+
+/// Runs the points of a stage once. `positions` holds the bytes that each point has
+/// transferred, and the host has written `host` bytes. Breaks if the run ended.
+fn measure_round<D: PtsDevice>(
+    plan: &PtsPlan,
+    stage: &PtsStage,
+    seed: u64,
+    device: &mut D,
+    positions: &mut [u64],
+    host: u64,
+) -> Result<MeasuredRound, D::Error> {
+    let flash = device.flash_written();
+    let points = stage.points.iter().zip(&*positions);
+    let jobs: Vec<Job> = points.map(|(point, position)| plan.job(point, *position)).collect();
+    let RunOutcome { recorded, end } = device.run(&jobs, seed)?;
+    if end != RunEnd::Complete {
+        return Ok(ControlFlow::Break(end));
+    }
+    let phases = recorded.phases;
+    if let Some(job) = jobs.iter().find(|job| phases.iter().all(|one| one.name != job.name)) {
+        // A modelled drive that is worn out completes the run.
+        let end = if let PtsMinute::Time(_) = plan.minute {
+            let why = "no request completed within its time; set a longer --round-time";
+            RunEnd::Failed(TargetError::new("measure", job.name.as_str(), why, None))
+        } else {
+            RunEnd::Complete
+        };
+        return Ok(ControlFlow::Break(end));
+    }
+    let mut figures = Vec::new();
+    for ((phase, point), position) in phases.iter().zip(&stage.points).zip(positions) {
+        figures.push(plan.test.figures().iter().map(|figure| figure.of(phase)).collect());
+        *position += phase.read.0 + phase.written.0;
+        if point.idle > Nanos::ZERO {
+            device.idle(plan.idle(point, phase.took));
+        }
+    }
+    let round = PtsRound {
+        figures,
+        host: (host, host + written(&phases)),
+        flash: flash.zip(device.flash_written()),
+    };
+    Ok(ControlFlow::Continue((round, phases)))
 }
 
 fn written(phases: &[Phase]) -> u64 {
