@@ -94,16 +94,10 @@ pub fn assemble(
         run.warnings = warnings;
     }
     if let RunEnd::Failed(error) = &outcome.end {
-        run.warnings.push(Warning {
-            code: "run.failed".to_owned(),
-            severity: Severity::Serious,
-            facts: error
-                .errno
-                .map(|errno| Field::new("errno", errno.to_string()))
-                .into_iter()
-                .collect(),
-            text: format!("the run failed before its end: {error}"),
-        });
+        let text = format!("the run failed before its end: {error}");
+        let errno = error.errno.map(|errno| Field::new("errno", errno.to_string()));
+        let warning = Warning::new("run.failed", Severity::Serious, text);
+        run.warnings.push(warning.with(errno.into_iter().collect()));
     }
     (run, outcome.end)
 }

@@ -326,6 +326,12 @@ impl Warning {
     pub fn new(code: &str, severity: Severity, text: String) -> Self {
         Self { code: code.into(), severity, facts: Vec::new(), text }
     }
+
+    /// The warning with these figures.
+    #[must_use]
+    pub fn with(self, facts: Vec<Field>) -> Self {
+        Self { facts, ..self }
+    }
 }
 
 /// Result of one workload on one target under one policy.

@@ -17,7 +17,7 @@ use crate::policy::PolicySpec;
 use crate::run::RunRecording;
 use crate::run::metrics;
 use crate::run::{Better, Field, Metric, Run, Severity, Unit, Warning};
-use crate::runner::{Observer, RunEnd, StopReason, blocks};
+use crate::runner::{Observer, RunEnd, RunOutcome, StopReason, blocks};
 use crate::target::Clock as _;
 use crate::target::drive::DriveTarget;
 use crate::workload::jobs::{Job, JobGroup};
@@ -197,6 +197,13 @@ pub struct WorkloadResult {
     pub warnings: Vec<String>,
 }
 
+impl WorkloadResult {
+    fn new(outcome: RunOutcome, subject: SimulatedDrive, metrics: Vec<Metric>) -> Self {
+        let RunOutcome { recorded, end } = outcome;
+        Self { recorded, end, subject, metrics, warnings: Vec::new() }
+    }
+}
+
 /// A completed or stopped simulation.
 pub struct SimulationResult {
     /// Settings of the run.
@@ -369,13 +376,7 @@ fn run_synthetic(
     observer: &mut dyn Observer,
 ) -> WorkloadResult {
     let outcome = blocks::run(&mut workload, &mut target, observer);
-    WorkloadResult {
-        recorded: outcome.recorded,
-        end: outcome.end,
-        subject: target.into_drive(),
-        metrics: Vec::new(),
-        warnings: Vec::new(),
-    }
+    WorkloadResult::new(outcome, target.into_drive(), Vec::new())
 }
 
 fn share(spec: &DriveSpec, permille: u32, grain: u64) -> u64 {
@@ -660,7 +661,7 @@ fn not_steady(written: u64, capacity: Bytes, later: Option<TransientRateReason>)
                 .to_owned(),
         ),
     };
-    Warning { code: code.to_owned(), severity: Severity::Note, facts, text }
+    Warning::new(code, Severity::Note, text).with(facts)
 }
 
 /// Adds the trims sent to the drive and those withheld.

@@ -150,12 +150,7 @@ fn run(fs: &Filesystem, pass: &TrimPass<'_>) -> Run {
 }
 
 fn metrics(account: &Account, took: Nanos) -> Vec<Metric> {
-    let metric = |name: &str, unit, better, value: f64| Metric {
-        name: name.into(),
-        unit,
-        better,
-        samples: vec![value],
-    };
+    let metric = |name: &str, unit, better, value| Metric::single(name, unit, better, value);
     let mut metrics = vec![
         metric(metrics::TRIM_SECONDS, Unit::Seconds, Better::Neither, took.as_secs_f64()),
         metric(REQUEST_SECONDS, Unit::Seconds, Better::Lower, account.trimming.as_secs_f64()),
@@ -205,12 +200,7 @@ fn warnings(pass: &TrimPass<'_>) -> Vec<Warning> {
             Field::new("errno", refused.errno.raw_os_error().to_string()),
         ];
         let text = format!("{} at {} was not trimmed: {refused}", Bytes(window.len), window.start);
-        warnings.push(Warning {
-            code: "trim.refused".into(),
-            severity: Severity::Caution,
-            facts,
-            text,
-        });
+        warnings.push(Warning::new("trim.refused", Severity::Caution, text).with(facts));
     }
     warnings
 }

@@ -139,12 +139,7 @@ fn judge(
     let text = format!(
         "these figures measure memory (the page cache) or another program, not a drive: {why}"
     );
-    Some(Warning {
-        code: "page-cache.answered".to_owned(),
-        severity: Severity::Serious,
-        facts,
-        text,
-    })
+    Some(Warning::new("page-cache.answered", Severity::Serious, text).with(facts))
 }
 
 #[cfg(test)]

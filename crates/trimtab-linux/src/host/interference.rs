@@ -243,12 +243,7 @@ impl InterferenceReport {
 
     fn warn(&mut self, code: &str, facts: &[(&str, String)], text: String) {
         let facts = facts.iter().map(|(key, value)| Field::new(*key, value.clone())).collect();
-        self.warnings.push(Warning {
-            code: code.to_owned(),
-            severity: Severity::Caution,
-            facts,
-            text,
-        });
+        self.warnings.push(Warning::new(code, Severity::Caution, text).with(facts));
     }
 }
 

@@ -75,19 +75,16 @@ impl Overhead {
                     Field::new("phase", phase.name.clone()),
                     Field::new("share", format!("{:.0} %", share * 100.0)),
                 ];
-                run.warnings.push(Warning {
-                    code: "tool.overhead".to_owned(),
-                    severity: Severity::Caution,
-                    facts,
-                    text: format!(
-                        "{:.0} % of the time of '{}' is the tool's own: {:.0} ns per \
-                            operation, {:.2} ns per byte of data",
-                        share * 100.0,
-                        phase.name,
-                        self.op_ns,
-                        self.byte_ns
-                    ),
-                });
+                let text = format!(
+                    "{:.0} % of the time of '{}' is the tool's own: {:.0} ns per \
+                        operation, {:.2} ns per byte of data",
+                    share * 100.0,
+                    phase.name,
+                    self.op_ns,
+                    self.byte_ns
+                );
+                let warning = Warning::new("tool.overhead", Severity::Caution, text);
+                run.warnings.push(warning.with(facts));
             }
         }
     }

@@ -7,7 +7,6 @@ use crate::run::{Better, LatencyPart, Metric, Phase, Unit};
 use crate::target::{BlockCompletion, PacedTarget, TargetError, TargetResult};
 use crate::workload::jobs::{Job, JobGroup, JobStep, JobStream};
 use alloc::format;
-use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::OpKind;
 use trimtab_drive::units::Nanos;
@@ -348,11 +347,10 @@ pub fn metrics(jobs: &[Job], phases: &[Phase]) -> Vec<Metric> {
                 percentile(99.0),
                 percentile(99.9),
             ];
-            metrics.extend(FIGURES.iter().zip(figures).map(|(suffix, (unit, value))| Metric {
-                name: format!("{}.{}{suffix}", job.name, latency.kind.name()),
-                unit,
-                better: if unit == Unit::Nanos { Better::Lower } else { Better::Higher },
-                samples: vec![value],
+            metrics.extend(FIGURES.iter().zip(figures).map(|(suffix, (unit, value))| {
+                let name = format!("{}.{}{suffix}", job.name, latency.kind.name());
+                let better = if unit == Unit::Nanos { Better::Lower } else { Better::Higher };
+                Metric::single(name, unit, better, value)
             }));
         }
     }

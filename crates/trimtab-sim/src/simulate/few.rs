@@ -1,7 +1,6 @@
 //! Warning for drives scaled down so far that fixed costs dominate.
 
 use crate::run::{Field, Severity, Warning};
-use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::ToString as _;
 use alloc::vec;
@@ -27,23 +26,19 @@ pub fn superblocks(full: &DriveSpec, small: &DriveSpec) -> Option<Warning> {
     let enough =
         ((full.capacity_bytes as f64 * share_of_full / SHARE_MAX) as u64).div_ceil(1 << 30) << 30;
     let enough = Bytes(enough.min(full.capacity_bytes));
-    Some(Warning {
-        code: "drive.few-superblocks".to_owned(),
-        severity: Severity::Caution,
-        facts: vec![
-            Field::new("superblocks", count.to_string()),
-            Field::new("superblocks-of-full", of_full.to_string()),
-            Field::new("enough-bytes", enough.0.to_string()),
-        ],
-        text: format!(
-            "at this capacity the drive has {count} superblocks (full drive: \
-                {of_full}), and the {idle} open or free ones take {} % of the spare space \
-                (full drive: {} %), so write amplification is too high; use at least \
-                {enough}",
-            three_digits(100.0 * share),
-            three_digits(100.0 * share_of_full),
-        ),
-    })
+    let facts = vec![
+        Field::new("superblocks", count.to_string()),
+        Field::new("superblocks-of-full", of_full.to_string()),
+        Field::new("enough-bytes", enough.0.to_string()),
+    ];
+    let text = format!(
+        "at this capacity the drive has {count} superblocks (full drive: {of_full}), and the \
+            {idle} open or free ones take {} % of the spare space (full drive: {} %), so write \
+            amplification is too high; use at least {enough}",
+        three_digits(100.0 * share),
+        three_digits(100.0 * share_of_full),
+    );
+    Some(Warning::new("drive.few-superblocks", Severity::Caution, text).with(facts))
 }
 
 /// Share of spare space in open or free superblocks, all superblocks, and those.

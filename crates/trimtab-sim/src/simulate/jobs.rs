@@ -53,13 +53,7 @@ pub(super) fn run(
     let outcome = run_jobs(groups, &mut target, &mut waf);
     let mut all = metrics(jobs, &outcome.recorded.phases);
     all.extend(waf.metrics());
-    WorkloadResult {
-        recorded: outcome.recorded,
-        end: outcome.end,
-        subject: target.into_drive(),
-        metrics: all,
-        warnings: Vec::new(),
-    }
+    WorkloadResult::new(outcome, target.into_drive(), all)
 }
 
 /// Write amplification of each job that runs alone.

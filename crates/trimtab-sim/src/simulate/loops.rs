@@ -188,13 +188,7 @@ impl Loops {
         outcome.recorded.series.extend(figures::series(&rounds.passes.passes));
         outcome.recorded.series.extend(trends.iter().map(per_round));
         outcome.recorded.series.extend(rounds.waf());
-        WorkloadResult {
-            recorded: outcome.recorded,
-            end: outcome.end,
-            subject: target.into_drive(),
-            metrics,
-            warnings: Vec::new(),
-        }
+        WorkloadResult::new(outcome, target.into_drive(), metrics)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::run::{Better, Field, Metric, Run, Severity, Unit, Warning, metrics};
 use crate::runner::{RunEnd, RunOutcome};
-use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
 use alloc::string::ToString as _;
@@ -63,20 +62,17 @@ pub fn describe(run: &mut Run) {
     }
     if is_worn_out(run) {
         run.metrics.push(figure(metrics::WORN_OUT_WRITTEN, written));
-        run.warnings.push(Warning {
-            code: WORN_OUT.to_owned(),
-            severity: Severity::Note,
-            facts: vec![
-                Field::new("written-bytes", written.to_string()),
-                Field::new("retired-superblocks", retired.to_string()),
-            ],
-            text: format!(
-                "the drive wore out after {} of host writes and takes no more: \
-                    {retired} superblocks are retired, the first after {}. The run ends there",
-                Bytes(written),
-                Bytes(first)
-            ),
-        });
+        let facts = vec![
+            Field::new("written-bytes", written.to_string()),
+            Field::new("retired-superblocks", retired.to_string()),
+        ];
+        let text = format!(
+            "the drive wore out after {} of host writes and takes no more: \
+                {retired} superblocks are retired, the first after {}. The run ends there",
+            Bytes(written),
+            Bytes(first)
+        );
+        run.warnings.push(Warning::new(WORN_OUT, Severity::Note, text).with(facts));
     }
 }
 

@@ -15,7 +15,6 @@ pub enum TraceFormat {
     Iolog,
     /// blkparse's default text.
     Blkparse,
-    /// Florida International University: `ns pid process sector sectors W|R major minor
     /// A recording of the virtual SSD.
     Recording,
     /// One request per line in fixed columns.

@@ -13,7 +13,6 @@ use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::ToString as _;
-use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::Device as _;
 use trimtab_drive::data::DataClass;
@@ -23,7 +22,9 @@ use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::op::Payload;
 use trimtab_sim::policy::{PolicySpec, PolicyState};
 use trimtab_sim::run::metrics;
-use trimtab_sim::run::{Axis, Better, Field, Metric, Run, Series, TargetKind, Unit, Warning};
+use trimtab_sim::run::{
+    Axis, Better, Field, Metric, Run, Series, Severity, TargetKind, Unit, Warning,
+};
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::runner::{Observer, RunEnd};
 use trimtab_sim::simulate::worn_out;
@@ -402,13 +403,13 @@ impl Months {
 
     fn rates(&self, run: &mut Run, small: &SmallDrive) {
         let mut metric = |name: &str, unit, value: f64| {
-            run.metrics.push(figure(name, unit, Better::Higher, value))
+            run.metrics.push(Metric::single(name, unit, Better::Higher, value))
         };
         let bursts: Vec<f64> = self.inspections.iter().filter_map(|look| look.burst).collect();
         if let Some(first) = bursts.first() {
             metric(BURST_FIRST, Unit::OpsPerSecond, *first);
             metric(BURST, Unit::OpsPerSecond, mean(last_quarter(&bursts)));
-            run.metrics.push(figure(
+            run.metrics.push(Metric::single(
                 BURST_BYTES,
                 Unit::Bytes,
                 Better::Neither,
@@ -423,26 +424,26 @@ impl Months {
         };
         // Averages the time per write, as write amplification averages the work per
         // write.
-        run.metrics.push(figure(
+        run.metrics.push(Metric::single(
             RATE_STEADY,
             Unit::OpsPerSecond,
             Better::Higher,
             1.0 / of(|one| 1.0 / one.rate),
         ));
-        run.metrics.push(figure(
+        run.metrics.push(Metric::single(
             RATE_STEADY_TRIMS,
             Unit::Percent,
             Better::Neither,
             100.0 * of(|one| one.trim_share),
         ));
-        run.metrics.push(figure(RATE_STEADY_WAF, Unit::Ratio, Better::Lower, of(|one| one.waf)));
+        run.metrics.push(Metric::single(
+            RATE_STEADY_WAF,
+            Unit::Ratio,
+            Better::Lower,
+            of(|one| one.waf),
+        ));
         let mut note = |code: &str, text: &str| {
-            run.warnings.push(Warning {
-                code: code.to_owned(),
-                severity: trimtab_sim::run::Severity::Note,
-                facts: Vec::new(),
-                text: text.to_owned(),
-            });
+            run.warnings.push(Warning::new(code, Severity::Note, text.to_owned()));
         };
         let later = self.sustained.iter().find_map(|one| one.later);
         if let Some(TransientRateReason::Heat { .. }) = later {
@@ -479,8 +480,13 @@ impl Months {
         let waf = |a: &Inspection, b: &Inspection| {
             (b.medium - a.medium) as f64 / (b.written - a.written).max(1) as f64
         };
-        run.metrics.push(figure(WAF_STEADY, Unit::Ratio, Better::Lower, waf(from, last)));
-        run.metrics.push(figure(metrics::WAF, Unit::Ratio, Better::Lower, waf(first, last)));
+        run.metrics.push(Metric::single(WAF_STEADY, Unit::Ratio, Better::Lower, waf(from, last)));
+        run.metrics.push(Metric::single(
+            metrics::WAF,
+            Unit::Ratio,
+            Better::Lower,
+            waf(first, last),
+        ));
         if let Medium::Flash(flash) = &small.spec.medium {
             let capacity = small.spec.capacity_bytes as f64;
             let erased =
@@ -488,14 +494,14 @@ impl Months {
             let cycles = erased
                 / flash.geometry.raw_bytes() as f64
                 / ((last.written - from.written) as f64 / capacity);
-            run.metrics.push(figure(
+            run.metrics.push(Metric::single(
                 CYCLES_PER_TB,
                 Unit::Count,
                 Better::Lower,
                 cycles / (full.capacity_bytes as f64 / 1e12),
             ));
             let mapped: Vec<f64> = quarter.iter().map(|look| look.states[0] as f64).collect();
-            run.metrics.push(figure(
+            run.metrics.push(Metric::single(
                 MAPPED,
                 Unit::Percent,
                 Better::Neither,
@@ -504,7 +510,7 @@ impl Months {
         }
         if self.counted.0 > 0 {
             let share = 100.0 * self.counted.1 as f64 / self.counted.0 as f64;
-            run.metrics.push(figure(BEHIND, Unit::Percent, Better::Lower, share));
+            run.metrics.push(Metric::single(BEHIND, Unit::Percent, Better::Lower, share));
         }
     }
 
@@ -520,7 +526,7 @@ impl Months {
             .map(|phase| phase.written.0)
             .sum();
         if files > 0 {
-            run.metrics.push(figure(
+            run.metrics.push(Metric::single(
                 HOST_AMPLIFICATION,
                 Unit::Ratio,
                 Better::Lower,
@@ -528,10 +534,6 @@ impl Months {
             ));
         }
     }
-}
-
-fn figure(name: &str, unit: Unit, better: Better, value: f64) -> Metric {
-    Metric { name: name.to_owned(), unit, better, samples: vec![value] }
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -546,8 +548,9 @@ fn last_quarter<T>(all: &[T]) -> &[T] {
 fn trims(run: &mut Run, target: &AgeingTarget, factor: f64) {
     let log = target.log();
     let traffic = target.volume().counters().traffic;
-    let mut metric =
-        |name: &str, unit, better, value: f64| run.metrics.push(figure(name, unit, better, value));
+    let mut metric = |name: &str, unit, better, value: f64| {
+        run.metrics.push(Metric::single(name, unit, better, value))
+    };
     metric("trims", Unit::Count, Better::Neither, log.trims as f64);
     metric(TRIM_TIME, Unit::Seconds, Better::Lower, log.busy.as_secs_f64() * factor);
     metric(

@@ -1,10 +1,9 @@
 //! The workloads of a study.
 
 use super::problem::StudyError;
-use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString as _};
+use alloc::string::ToString as _;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -123,48 +122,31 @@ pub fn tree_settings(list: &TreeList) -> Vec<Field> {
 /// Metrics of one run of a job: time of each phase, foreground time, trim time, and
 /// discards.
 pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
-    let metric = |name: String, unit, better, value: f64| Metric {
-        name,
-        unit,
-        better,
-        samples: vec![value],
-    };
-    let seconds = |name: String, value: f64| metric(name, Unit::Seconds, Better::Lower, value);
+    let seconds =
+        |name: &str, value: f64| Metric::single(name, Unit::Seconds, Better::Lower, value);
+    let discarded =
+        |name: &str, unit, value: f64| Metric::single(name, unit, Better::Neither, value);
     let mut metrics: Vec<Metric> = Vec::new();
     for phase in phases {
-        metrics.push(seconds(format!("{}.seconds", phase.name), phase.took.as_secs_f64()));
+        metrics.push(seconds(&format!("{}.seconds", phase.name), phase.took.as_secs_f64()));
     }
     let sum = |of: fn(&Phase) -> bool| {
         phases.iter().filter(|p| of(p)).map(|p| p.took.as_secs_f64()).sum::<f64>()
     };
-    metrics.push(seconds("foreground.seconds".to_owned(), sum(is_foreground)));
+    metrics.push(seconds("foreground.seconds", sum(is_foreground)));
     let counted = |phase: &&Phase| phase.name != super::policy_events::TRIM_BEFORE;
     let discards: Vec<_> =
         phases.iter().filter(counted).filter_map(|p| p.discards.as_ref()).collect();
     let accepted: Option<Amount> = discards.iter().map(|d| d.accepted).sum();
     if let Some(Amount { count, bytes }) = accepted.filter(|_| !discards.is_empty()) {
         let bytes = bytes.as_f64();
-        metrics.push(metric(
-            metrics::DISCARD_COMMANDS.to_owned(),
-            Unit::Count,
-            Better::Neither,
-            count as f64,
-        ));
-        metrics.push(metric(
-            metrics::DISCARD_BYTES.to_owned(),
-            Unit::Bytes,
-            Better::Neither,
-            bytes,
-        ));
+        metrics.push(discarded(metrics::DISCARD_COMMANDS, Unit::Count, count as f64));
+        metrics.push(discarded(metrics::DISCARD_BYTES, Unit::Bytes, bytes));
         // A job frees everything that it writes.
         let freed: f64 = phases.iter().map(|p| p.written.as_f64()).sum();
         if freed > 0.0 {
-            metrics.push(metric(
-                metrics::DISCARD_AMPLIFICATION.to_owned(),
-                Unit::Ratio,
-                Better::Neither,
-                bytes / freed,
-            ));
+            let ratio = bytes / freed;
+            metrics.push(discarded(metrics::DISCARD_AMPLIFICATION, Unit::Ratio, ratio));
         }
     }
     metrics

@@ -9,7 +9,6 @@ use alloc::borrow::ToOwned as _;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString as _};
-use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::Device as _;
 use trimtab_drive::data::DataClass;
@@ -306,12 +305,9 @@ fn idle_until_trimmed(target: &mut SteeredVolume<Box<dyn Model>>, observer: &dyn
 
 fn trim_time(target: &SteeredVolume<Box<dyn Model>>) -> Option<Metric> {
     let log = target.log();
-    (log.trims > 0).then(|| Metric {
-        name: metrics::TRIM_SECONDS.to_owned(),
-        unit: Unit::Seconds,
-        better: Better::Lower,
-        samples: vec![log.busy.as_secs_f64()],
-    })
+    let seconds = log.busy.as_secs_f64();
+    (log.trims > 0)
+        .then(|| Metric::single(metrics::TRIM_SECONDS, Unit::Seconds, Better::Lower, seconds))
 }
 
 pub(super) fn header(setup: &Setup, job: &Job, policy: &PolicySpec) -> Run {
@@ -355,12 +351,7 @@ pub(super) fn run(
     run.metrics.extend(trim_time(&target));
     let after = target.volume().counters().traffic;
     let written = (after.writes.bytes - before.writes.bytes).as_f64();
-    run.metrics.push(Metric {
-        name: DEVICE_WRITTEN.to_owned(),
-        unit: Unit::Bytes,
-        better: Better::Lower,
-        samples: vec![written],
-    });
+    run.metrics.push(Metric::single(DEVICE_WRITTEN, Unit::Bytes, Better::Lower, written));
     describe(&mut run, setup, &target);
     Ok((run, end))
 }

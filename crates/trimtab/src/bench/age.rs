@@ -445,12 +445,7 @@ fn metrics(phases: &[Phase]) -> Vec<Metric> {
     let rate = |name: &str| phase(name).map(|p| p.written.as_f64() / 1e6 / p.took.as_secs_f64());
     let mut metrics = Vec::new();
     let mut add = |name: &str, unit, better, value: Option<f64>| {
-        metrics.extend(value.map(|value| Metric {
-            name: name.to_owned(),
-            unit,
-            better,
-            samples: vec![value],
-        }));
+        metrics.extend(value.map(|value| Metric::single(name, unit, better, value)));
     };
     for name in [BEFORE, AFTER, AFTER_TRIM] {
         add(&format!("{name}.rate"), Unit::MegabytesPerSecond, Better::Higher, rate(name));

@@ -290,18 +290,12 @@ fn short_steps(run: &Run, settings: &LoadSettings, max: f64, spec: &DriveSpec) -
         Bytes(cycle as u64)
     );
     let facts = vec![Field::new("enough-seconds", enough.to_string())];
-    let code = "load.short-steps".to_owned();
-    Some(Warning { code, severity: Severity::Caution, facts, text })
+    Some(Warning::new("load.short-steps", Severity::Caution, text).with(facts))
 }
 
 /// Adds offered rates and the knee: of writes if there are any, else of reads.
 fn describe(run: &mut Run, settings: &LoadSettings, max: f64) {
-    let metric = |name: String, unit, value| Metric {
-        name,
-        unit,
-        better: Better::Neither,
-        samples: vec![value],
-    };
+    let metric = |name: String, unit, value| Metric::single(name, unit, Better::Neither, value);
     let kind = if settings.read_percent == 100 { "read" } else { "write" };
     let value = |run: &Run, step: &str, figure: &str| {
         let name = format!("{step}.{kind}{figure}");

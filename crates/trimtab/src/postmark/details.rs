@@ -28,17 +28,14 @@ pub fn add(run: &mut Run, settings: &PostmarkSettings, tries: &[PostmarkCounts])
 }
 
 fn out_of_files(settings: &PostmarkSettings, counts: &PostmarkCounts) -> Warning {
-    Warning {
-        code: "postmark.out-of-files".to_owned(),
-        severity: Severity::Serious,
-        facts: vec![
-            Field::new("transactions", counts.transactions.to_string()),
-            Field::new("configured", settings.transactions.to_string()),
-        ],
-        text: format!(
-            "the files ran out after {} of {} transactions: start with more \
-                files, ask for fewer transactions, or create more often than delete",
-            counts.transactions, settings.transactions
-        ),
-    }
+    let facts = vec![
+        Field::new("transactions", counts.transactions.to_string()),
+        Field::new("configured", settings.transactions.to_string()),
+    ];
+    let text = format!(
+        "the files ran out after {} of {} transactions: start with more \
+            files, ask for fewer transactions, or create more often than delete",
+        counts.transactions, settings.transactions
+    );
+    Warning::new("postmark.out-of-files", Severity::Serious, text).with(facts)
 }

@@ -57,17 +57,9 @@ impl BlockFile {
                 return Err(errno).with_context(|| format!("cannot reserve {size} for {label}"));
             }
         }
-        let block_size = block_size(&file);
-        Self::assemble(
-            file,
-            label,
-            TargetKind::Directory,
-            size,
-            block_size,
-            Trims::Queued(TransferAction::PunchHole),
-            warnings,
-            options,
-        )
+        let (kind, block_size) = (TargetKind::Directory, block_size(&file));
+        let trims = Trims::Queued(TransferAction::PunchHole);
+        Self::assemble(file, label, kind, size, block_size, trims, warnings, options)
     }
 
     /// Opens an existing file. With `writable`, its content is overwritten but its length
@@ -82,17 +74,9 @@ impl BlockFile {
         .with_context(|| format!("cannot open {label}"))?;
         let stat = rustix::fs::fstat(&file).with_context(|| format!("cannot examine {label}"))?;
         let size = Bytes(u64::try_from(stat.st_size).unwrap_or(0));
-        let block_size = block_size(&file);
-        Self::assemble(
-            file,
-            label,
-            TargetKind::File,
-            size,
-            block_size,
-            Trims::Queued(TransferAction::PunchHole),
-            warnings,
-            options,
-        )
+        let (kind, block_size) = (TargetKind::File, block_size(&file));
+        let trims = Trims::Queued(TransferAction::PunchHole);
+        Self::assemble(file, label, kind, size, block_size, trims, warnings, options)
     }
 
     /// Uses a block device or file returned by [`device::claim`](super::device::claim) or
@@ -244,14 +228,10 @@ fn always_waits(file: &OwnedFd, block_size: u32) -> bool {
     rustix::io::preadv2(file, &mut block, 0, ReadWriteFlags::NOWAIT) == Err(Errno::OPNOTSUPP)
 }
 
-fn warning(code: &str, severity: Severity, facts: Vec<Field>, text: String) -> Warning {
-    Warning { code: code.to_owned(), severity, facts, text }
-}
-
 fn page_cache(why: &str) -> Warning {
     let text =
         format!("The page cache was used ({why}): figures measure memory as much as the drive.");
-    warning("target.page-cache", Severity::Serious, Vec::new(), text)
+    Warning::new("target.page-cache", Severity::Serious, text)
 }
 
 fn no_uring(error: &std::io::Error) -> Warning {
@@ -260,25 +240,25 @@ fn no_uring(error: &std::io::Error) -> Warning {
         "No io_uring here ({error}): threads with blocking calls were used, which \
             cost more CPU and latency per operation."
     );
-    warning("target.no-io-uring", Severity::Caution, facts, text)
+    Warning::new("target.no-io-uring", Severity::Caution, text).with(facts)
 }
 
 fn unregistered() -> Warning {
     let text = "Memory could not be registered with io_uring (the limit of locked memory, \
         ulimit -l): it was pinned again for every operation.";
-    warning("target.unregistered-memory", Severity::Note, Vec::new(), text.to_owned())
+    Warning::new("target.unregistered-memory", Severity::Note, text.to_owned())
 }
 
 fn lone_calls_used() -> Warning {
     let text = "This filesystem always blocks, so io_uring hands every operation to a kernel \
         thread: lone operations used blocking calls instead.";
-    warning("target.blocking-calls", Severity::Note, Vec::new(), text.to_owned())
+    Warning::new("target.blocking-calls", Severity::Note, text.to_owned())
 }
 
 pub(super) fn blocking_trims() -> Warning {
     let text = "This kernel cannot discard through io_uring (Linux 6.12 can): trims were done \
         one at a time, at any queue depth.";
-    warning("target.blocking-trims", Severity::Caution, Vec::new(), text.to_owned())
+    Warning::new("target.blocking-trims", Severity::Caution, text.to_owned())
 }
 
 /// See [`BlockFile::compressed_share`].

@@ -320,7 +320,7 @@ fn differ(
         .collect();
     let list: Vec<String> = facts.iter().map(|f| format!("{} {}", f.key, f.value)).collect();
     let text = format!("{word} differs: {}", list.join("; "));
-    found.push(Warning { code: format!("differs.{code}"), severity, facts, text });
+    found.push(Warning::new(&format!("differs.{code}"), severity, text).with(facts));
 }
 
 /// Merges differences in interference, temperature and wear into one note each.
@@ -354,12 +354,8 @@ fn merge_expected_differences(found: &mut Vec<Warning>) {
             .collect();
         found.retain(|w| !is_of_it(w));
         if !facts.is_empty() {
-            found.push(Warning {
-                code: format!("{ENVIRONMENT}{name}"),
-                severity: Severity::Note,
-                facts,
-                text: text.to_owned(),
-            });
+            let code = format!("{ENVIRONMENT}{name}");
+            found.push(Warning::new(&code, Severity::Note, text.to_owned()).with(facts));
         }
     }
 }
@@ -373,12 +369,7 @@ fn unfinished(sides: &[Side<'_>], found: &mut Vec<Warning>) {
                     "{} was interrupted: its figures cover only the completed part",
                     side.label
                 );
-                found.push(Warning {
-                    code: "run.incomplete".to_owned(),
-                    severity: Severity::Serious,
-                    facts: Vec::new(),
-                    text,
-                });
+                found.push(Warning::new("run.incomplete", Severity::Serious, text));
             }
             // An unsteady rate is otherwise only marked with a symbol, which comparisons
             // lack.
@@ -404,12 +395,7 @@ fn unfinished(sides: &[Side<'_>], found: &mut Vec<Warning>) {
             "{labels}{last} {were} modelled: the figures have no spread and do not \
                 show how much real ones would vary"
         );
-        found.push(Warning {
-            code: "run.modelled".to_owned(),
-            severity: Severity::Note,
-            facts: Vec::new(),
-            text,
-        });
+        found.push(Warning::new("run.modelled", Severity::Note, text));
     }
 }
 

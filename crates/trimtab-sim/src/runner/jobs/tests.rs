@@ -5,6 +5,7 @@ use crate::workload::jobs::load::LoadSettings;
 use crate::workload::jobs::{JobAddresses, JobFile, JobMix, JobPace, groups};
 use crate::workload::synthetic::Pattern;
 use alloc::string::ToString as _;
+use alloc::vec;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 use trimtab_drive::{Command, Completion, Device};

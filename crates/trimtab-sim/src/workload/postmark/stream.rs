@@ -321,7 +321,8 @@ impl Decisions {
                 if self.rng.below(10) < bias.into() {
                     self.create()
                 } else {
-                    Some(self.delete_picked())
+                    let slot = self.table.remove_picked(&mut self.rng);
+                    Some(self.deleted(slot))
                 }
             }
             _ => {
@@ -386,12 +387,6 @@ impl Decisions {
         self.counts.appended += 1;
         self.counts.add_written(amount);
         Some(Decision::Append(before, amount))
-    }
-
-    /// Draws the file.
-    fn delete_picked(&mut self) -> Decision {
-        let slot = self.table.remove_picked(&mut self.rng);
-        self.deleted(slot)
     }
 
     fn deleted(&mut self, slot: FileSlot) -> Decision {

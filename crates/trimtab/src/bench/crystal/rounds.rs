@@ -39,19 +39,17 @@ impl CrystalRounds {
         run.counters.push(("rounds".to_owned(), self.passes.rounds));
         run.counters.push(("written.bytes".to_owned(), self.written.0));
         if trends.iter().all(|trend| trend.steady.window().is_none()) {
-            run.warnings.push(Warning {
-                code: "steady-state.not-reached".to_owned(),
-                severity: Severity::Note,
-                facts: vec![
-                    Field::new("written-bytes", self.written.0.to_string()),
-                    Field::new("needed-bytes", steady_size.0.to_string()),
-                ],
-                text: format!(
-                    "no test became steady (SNIA PTS: five rounds, range within 20 \
-                        %, slope within 10 %, after {steady_size} written and after the \
-                        last knee); write more"
-                ),
-            });
+            let facts = vec![
+                Field::new("written-bytes", self.written.0.to_string()),
+                Field::new("needed-bytes", steady_size.0.to_string()),
+            ];
+            let text = format!(
+                "no test became steady (SNIA PTS: five rounds, range within 20 \
+                    %, slope within 10 %, after {steady_size} written and after the \
+                    last knee); write more"
+            );
+            let warning = Warning::new("steady-state.not-reached", Severity::Note, text);
+            run.warnings.push(warning.with(facts));
         }
     }
 }
