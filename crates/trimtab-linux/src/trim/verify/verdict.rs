@@ -160,32 +160,7 @@ pub fn judge(observed: &ProofObservations) -> (VerdictKind, String) {
         );
     }
     if freed.written == 0 && freed.zero == freed.total() {
-        return match lost {
-            None if arrival
-                .layers
-                .iter()
-                .any(|layer| layer.discards.fate == Fate::WrittenAsZeroes) =>
-            {
-                let text = "unknown: every freed block reads as zeroes, because a loop device \
-                    on a block device writes zeroes instead of discards; it is not visible \
-                    from here whether the drive freed anything";
-                (VerdictKind::Unknown, text.to_owned())
-            }
-            None => (
-                VerdictKind::Zeroed,
-                "proved: every freed block reads as zeroes, and the layers counted the discards"
-                    .to_owned(),
-            ),
-            Some(lost) => {
-                let by = lost.by.as_ref().map_or("a layer above it".to_owned(), Clone::clone);
-                let text = format!(
-                    "the discards never arrived at {}: {by} did not pass them on, \
-                        and returns zeroes for the freed blocks",
-                    lost.at
-                );
-                (VerdictKind::Swallowed, text)
-            }
-        };
+        return judge_zeroes(arrival);
     }
     if let Some(cache) = cached_by.as_ref().filter(|_| freed.written > 0 && lost.is_none()) {
         let text = format!(
@@ -211,6 +186,27 @@ pub fn judge(observed: &ProofObservations) -> (VerdictKind, String) {
         }
         None => (VerdictKind::StillThere, still_there(*promise)),
     }
+}
+
+/// The verdict if every freed block reads as zeroes.
+fn judge_zeroes(arrival: &Arrival) -> (VerdictKind, String) {
+    if let Some(lost) = &arrival.lost {
+        let by = lost.by.as_deref().unwrap_or("a layer above it");
+        let text = format!(
+            "the discards never arrived at {}: {by} did not pass them on, \
+                and returns zeroes for the freed blocks",
+            lost.at
+        );
+        return (VerdictKind::Swallowed, text);
+    }
+    if arrival.layers.iter().any(|layer| layer.discards.fate == Fate::WrittenAsZeroes) {
+        let text = "unknown: every freed block reads as zeroes, because a loop device \
+            on a block device writes zeroes instead of discards; it is not visible \
+            from here whether the drive freed anything";
+        return (VerdictKind::Unknown, text.to_owned());
+    }
+    let text = "proved: every freed block reads as zeroes, and the layers counted the discards";
+    (VerdictKind::Zeroed, text.to_owned())
 }
 
 /// No device is at fault.
