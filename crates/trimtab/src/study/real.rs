@@ -396,6 +396,15 @@ impl<'a> RealRig<'a> {
         }
         Ok(end)
     }
+
+    /// The start of a run of `job`.
+    fn header(&self, job: &Job, policy: &str, discard: &DiscardOption) -> Run {
+        let (name, settings, seed) = (job.name(), job.settings(), job.seed());
+        let mut header =
+            starts_now(name, settings, TargetKind::Directory, &self.label, policy, seed);
+        header.policy_settings.push(Field::new(policy::DISCARD, discard.to_string()));
+        header
+    }
 }
 
 impl Rig for RealRig<'_> {
@@ -404,18 +413,7 @@ impl Rig for RealRig<'_> {
     }
 
     fn identity(&self, job: &Job, policy: &str) -> (Run, String) {
-        let mut header = starts_now(
-            job.name(),
-            job.settings(),
-            TargetKind::Directory,
-            &self.label,
-            policy,
-            job.seed(),
-        );
-        header.policy_settings.push(Field::new(
-            policy::DISCARD,
-            self.possibilities.discard_under(policy).to_string(),
-        ));
+        let header = self.header(job, policy, &self.possibilities.discard_under(policy));
         let place = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         (
             header,
@@ -470,15 +468,7 @@ impl Rig for RealRig<'_> {
         let name = format!("run-{}", self.runs);
         let (dir, path) = self.workspace.subdirectory(&name)?;
         let mut target = MountedDir::new(DirTarget::new(dir, &path, dir_options(job)));
-        let mut header = starts_now(
-            job.name(),
-            job.settings(),
-            TargetKind::Directory,
-            &self.label,
-            policy,
-            job.seed(),
-        );
-        header.policy_settings.push(Field::new(policy::DISCARD, discard.to_string()));
+        let header = self.header(job, policy, &discard);
         let mut watch =
             ProgressWatch::part(self.context, part, &job.plan(), Some(self.workspace.guard()?));
         // Locked drives mean that trims will follow.
