@@ -12,6 +12,7 @@ use trimtab_drive::spec::{DriveSpec, Trim};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::doctor::discards_online;
+use trimtab_linux::host::block::Layer;
 use trimtab_linux::host::root::Root;
 use trimtab_linux::host::{Place, environment};
 use trimtab_linux::output::Context;
@@ -294,51 +295,15 @@ impl Evidence {
             let what = format!("'{}' is not on a block device", path.display());
             return Err(UsageError::missing(what).hint(hint).into());
         };
-        let queue = |name: &str| -> Vec<u64> {
-            tops.iter().map(|top| root.read_u64(top.queue().join(name)).unwrap_or(0)).collect()
-        };
-        let granularity = queue("discard_granularity").into_iter().max().unwrap_or(0);
-        let longest = queue("discard_max_bytes").into_iter().min().unwrap_or(0);
-        let kernel = Self {
-            kind: "kernel",
-            text: format!(
-                "not measured; {} accepts discards of {granularity} to {longest} B (kernel)",
-                top.node()
-            ),
-            is_assumed: false,
-            discards_online: place
-                .mount
-                .as_ref()
-                .map(|mount| discards_online(&root, mount, &place.stack)),
-            link_bytes_per_s: None,
-            takes_trim: granularity > 0 && longest > 0,
-            granularity_bytes: granularity,
-            costs: Vec::new(),
-            passes: Vec::new(),
-            measure: None,
-        };
+        let online = place.mount.as_ref().map(|mount| discards_online(&root, mount, &place.stack));
+        let kernel = Self { discards_online: online, ..Self::of_kernel(&root, &tops, &top.node()) };
         if !kernel.takes_trim {
-            let text = format!("{} accepts no discards (kernel); see 'trimtab doctor'", top.node());
-            return Ok(Self { text, ..kernel });
+            return Ok(kernel);
         }
-        let known = |passes: anyhow::Result<Vec<Pass>>| {
-            passes.unwrap_or_else(|error| {
-                let why = one_line(&error);
-                let why = if is_denied(&error) { "run with sudo" } else { &why };
-                context.remark(&format!("earlier trims cannot be read: {why}"));
-                Vec::new()
-            })
-        };
-        if let Some(mount) = &place.mount {
-            let here = environment::capture(&root, &place, &mount.mount_point);
-            let mut passes = known(passes(&mount.mount_point, context));
-            passes.extend(known(studied(&here, context)));
-            passes.sort_by_key(|pass| pass.unix_ms);
-            let passes = passes.split_off(passes.len().saturating_sub(PASSES_MAX));
-            if !passes.is_empty() {
-                let text = shown(&passes);
-                return Ok(Self { kind: "passes", text, passes, ..kernel });
-            }
+        let passes = newest_passes(&root, &place, context);
+        if !passes.is_empty() {
+            let text = shown(&passes);
+            return Ok(Self { kind: "passes", text, passes, ..kernel });
         }
         if let Ok(below) = UnderlyingDrive::of_path(&root, path)
             && let Some(twin) = twins::of(context, &below)
@@ -348,7 +313,7 @@ impl Evidence {
             let mut text = known.text;
             text.extend(twin.origin().map(|from| format!("; learned {}", from.learned)));
             notes.into_iter().flatten().for_each(|note| text += &format!("; {note}"));
-            let granularity_bytes = known.granularity_bytes.max(granularity);
+            let granularity_bytes = known.granularity_bytes.max(kernel.granularity_bytes);
             let discards_online = kernel.discards_online;
             return Ok(Self { text, granularity_bytes, discards_online, ..known });
         }
@@ -357,6 +322,35 @@ impl Evidence {
             None => format!("sudo trimtab drive learn {}", path.display()),
         });
         Ok(Self { measure, ..kernel })
+    }
+
+    /// Limits that the kernel reports for the devices `tops`; `name` is that of the first.
+    fn of_kernel(root: &Root, tops: &[&Layer], name: &str) -> Self {
+        let queue = |limit: &str| -> Vec<u64> {
+            tops.iter().map(|top| root.read_u64(top.queue().join(limit)).unwrap_or(0)).collect()
+        };
+        let granularity = queue("discard_granularity").into_iter().max().unwrap_or(0);
+        let longest = queue("discard_max_bytes").into_iter().min().unwrap_or(0);
+        let takes_trim = granularity > 0 && longest > 0;
+        let text = if takes_trim {
+            format!(
+                "not measured; {name} accepts discards of {granularity} to {longest} B (kernel)"
+            )
+        } else {
+            format!("{name} accepts no discards (kernel); see 'trimtab doctor'")
+        };
+        Self {
+            kind: "kernel",
+            text,
+            is_assumed: false,
+            discards_online: None,
+            link_bytes_per_s: None,
+            takes_trim,
+            granularity_bytes: granularity,
+            costs: Vec::new(),
+            passes: Vec::new(),
+            measure: None,
+        }
     }
 
     fn of_drive(drive: &Drive) -> Self {
@@ -560,6 +554,24 @@ impl Evidence {
             _ => (Value::Unknown, self.undecided(extent, wait_s)),
         }
     }
+}
+
+/// The newest passes on the filesystem of `place`, and in studies of one like it.
+fn newest_passes(root: &Root, place: &Place, context: &Context) -> Vec<Pass> {
+    let Some(mount) = &place.mount else { return Vec::new() };
+    let known = |passes: anyhow::Result<Vec<Pass>>| {
+        passes.unwrap_or_else(|error| {
+            let why = one_line(&error);
+            let why = if is_denied(&error) { "run with sudo" } else { &why };
+            context.remark(&format!("earlier trims cannot be read: {why}"));
+            Vec::new()
+        })
+    };
+    let here = environment::capture(root, place, &mount.mount_point);
+    let mut passes = known(passes(&mount.mount_point, context));
+    passes.extend(known(studied(&here, context)));
+    passes.sort_by_key(|pass| pass.unix_ms);
+    passes.split_off(passes.len().saturating_sub(PASSES_MAX))
 }
 
 /// The newest complete passes on a filesystem whose discards the drive counted.
