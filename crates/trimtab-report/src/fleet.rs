@@ -5,7 +5,7 @@ use trimtab_drive::units::{Bytes, grouped, three_digits};
 use trimtab_sim::run::metrics::WAF;
 use trimtab_study::document::{Document, Section, SectionBlock, Table};
 use trimtab_study::fleet::{
-    ENDING_DAYS, Fleet, FleetDrive, OLD_DAYS, Problem, ProblemKind, WAF_HIGH,
+    ENDING_DAYS, Fleet, FleetCounts, FleetDrive, OLD_DAYS, Problem, ProblemKind, WAF_HIGH,
 };
 use trimtab_study::sweep::table::{Cells, Column};
 
@@ -49,14 +49,33 @@ fn many(count: usize, noun: &str) -> String {
 }
 
 fn first_sections(fleet: &Fleet) -> Vec<Section> {
-    let counts = &fleet.counts;
     let mut table = Table::new("", &["", "count", "meaning"]);
     table.remarks = true;
+    let missing = missing(&fleet.counts).into_iter().filter(|(_, count, _)| *count > 0);
+    for (what, count, meaning) in problems(fleet).into_iter().chain(missing) {
+        table.row([what.to_owned(), number(count), meaning]);
+    }
+    let mut sections = vec![Section::new("Counts", vec![SectionBlock::Table(table)])];
+    if !fleet.worst.is_empty() {
+        let mut table = Table::new("", &["host", "drive or filesystem", "problem"]);
+        table.remarks = true;
+        fleet.worst.iter().for_each(|one| {
+            table.row([one.host.clone(), one.subject.clone(), words(one, fleet.planned_years)])
+        });
+        sections
+            .push(Section::new("Worst problems, at most ten", vec![SectionBlock::Table(table)]));
+    }
+    sections
+}
+
+/// The problems with their counts and meanings.
+fn problems(fleet: &Fleet) -> [(&'static str, usize, String); 7] {
+    let counts = &fleet.counts;
     let of_subjects = match counts.subjects {
         1 => "of 1 filesystem or device".to_owned(),
         many => format!("of {} filesystems and devices", number(many)),
     };
-    let problems = [
+    [
         (
             "TRIM blocked",
             counts.blocked,
@@ -88,8 +107,12 @@ fn first_sections(fleet: &Fleet) -> Vec<Section> {
             counts.waf_high,
             format!("drives with a write amplification above {WAF_HIGH}"),
         ),
-    ];
-    let missing = [
+    ]
+}
+
+/// Data that the report lacks, with their counts and meanings.
+fn missing(counts: &FleetCounts) -> [(&'static str, usize, String); 5] {
+    [
         (
             "no diagnosis",
             counts.hosts_without_doctor,
@@ -114,23 +137,7 @@ fn first_sections(fleet: &Fleet) -> Vec<Section> {
             "drives that did not report their wear".to_owned(),
         ),
         ("files not read", counts.files_unread, "files that are not in this report".to_owned()),
-    ];
-    for (what, count, meaning) in
-        problems.into_iter().chain(missing.into_iter().filter(|(_, count, _)| *count > 0))
-    {
-        table.row([what.to_owned(), number(count), meaning]);
-    }
-    let mut sections = vec![Section::new("Counts", vec![SectionBlock::Table(table)])];
-    if !fleet.worst.is_empty() {
-        let mut table = Table::new("", &["host", "drive or filesystem", "problem"]);
-        table.remarks = true;
-        fleet.worst.iter().for_each(|one| {
-            table.row([one.host.clone(), one.subject.clone(), words(one, fleet.planned_years)])
-        });
-        sections
-            .push(Section::new("Worst problems, at most ten", vec![SectionBlock::Table(table)]));
-    }
-    sections
+    ]
 }
 
 fn words(problem: &Problem, planned_years: f64) -> String {
