@@ -82,14 +82,8 @@ pub fn measure(
     probed.require_on(observer.place().mount.as_ref())?;
     let direct = DirectWatch::start(&observer).ok();
     let until = Instant::now() + Duration::from_nanos(request.time.0);
-    let each = AREA_WRITES * plan.area;
     let mut made: Vec<Round> = Vec::new();
-    for _ in 0..ROUNDS + AGAIN {
-        let clean = made.iter().filter(|round| round.disturbed.is_none()).count() as u64;
-        let over = !made.is_empty() && Instant::now() >= until;
-        if clean >= ROUNDS || over || probed.written + each > most {
-            break;
-        }
+    while is_missing(&made, until) && probed.written + AREA_WRITES * plan.area <= most {
         made.push(round(&root, &below, &plan, &mut probed, watching)?);
     }
     let mut notes = below.notes.clone();
@@ -130,6 +124,13 @@ pub fn measure(
         is_of_a_drive,
         notes,
     })
+}
+
+/// True if a further round is wanted. One is made after `until`, too.
+fn is_missing(made: &[Round], until: Instant) -> bool {
+    let clean = made.iter().filter(|round| round.disturbed.is_none()).count() as u64;
+    let most = (ROUNDS + AGAIN) as usize;
+    clean < ROUNDS && made.len() < most && (made.is_empty() || Instant::now() < until)
 }
 
 /// The path to probe.
