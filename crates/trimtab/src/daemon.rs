@@ -55,13 +55,6 @@ const WEAR_EVERY: Duration = Duration::from_secs(86_400);
 /// Time for threads to finish their present requests.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Options of `trimtab daemon`.
-#[derive(Clone, Debug)]
-pub struct DaemonOptions {
-    /// The configuration.
-    pub config: PathBuf,
-}
-
 /// A thread and its filesystem.
 struct Worker {
     mount_id: u32,
@@ -84,7 +77,7 @@ struct PendingMount {
 }
 
 struct Daemon {
-    options: DaemonOptions,
+    config_path: PathBuf,
     config: Config,
     root: Root,
     common: Arc<TaskContext>,
@@ -105,9 +98,9 @@ struct Daemon {
     ended: (UnixStream, UnixStream),
 }
 
-/// Runs until a signal ends it.
-pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
-    let config = Config::read(&options.config)?;
+/// Runs with this configuration until a signal ends it.
+pub fn run(config_path: &Path) -> anyhow::Result<()> {
+    let config = Config::read(config_path)?;
     let root = Root::live().context("cannot open /")?;
     if !rustix::process::geteuid().is_root() {
         bail!(
@@ -124,7 +117,7 @@ pub fn run(options: DaemonOptions) -> anyhow::Result<()> {
     Dir::make_sheltered(&config.state)
         .with_context(|| format!("cannot make {}", config.state.display()))?;
     let mut daemon = Daemon {
-        options,
+        config_path: config_path.to_owned(),
         config,
         root,
         common: Arc::new(common),
@@ -431,7 +424,7 @@ impl Daemon {
         {
             notify(&[NotifyState::Reloading, now]);
         }
-        match Config::read(&self.options.config) {
+        match Config::read(&self.config_path) {
             Ok(mut config) => {
                 let Config { state, metrics_socket, .. } = &self.config;
                 if config.state != *state {

@@ -1,8 +1,8 @@
 //! `trimtab daemon`.
 
+use crate::daemon;
 use crate::daemon::config::{Config, DEFAULT_PATH, Rule};
 use crate::daemon::selection::Selection;
-use crate::daemon::{self, DaemonOptions};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,7 +31,8 @@ Environment: TRIMTAB_RUNTIME_DIR replaces /run/trimtab (locks, and settings to r
 use the same for everything that trims. TRIMTAB_STATE_DIR replaces /var/lib/trimtab unless the \
 configuration names a state directory.
 
-Exit status: 0 ended by a signal, or the configuration is valid; 1 failed, or a file cannot be read or written; 2 the configuration is wrong.";
+Exit status: 0 ended by a signal, or the configuration is valid; 1 failed, or a file cannot be \
+read or written; 2 the configuration is wrong.";
 
 /// Arguments of `trimtab daemon`.
 #[derive(Debug, clap::Args)]
@@ -85,7 +86,7 @@ pub fn run(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
     }
     refuse_unusable(args)?;
     Config::read(&args.config).map_err(|e| UsageError::new(e.to_string()))?;
-    daemon::run(DaemonOptions { config: args.config.clone() })?;
+    daemon::run(&args.config)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -144,25 +144,14 @@ impl Task {
             interval: Some(rule.policy.period()).filter(|period| *period != Nanos::MAX),
             ..Figures::default()
         };
-        let obstacle = fs.obstacle();
+        let obstacle = fs.obstacle().map(|obstacle| obstacle.to_string());
         // Every change of the mount table repeats a failed start, so its verdict is kept.
         let blocked = if obstacle.is_some() && verdict.is_some() {
             None
         } else {
             diagnose(&fs, &common, &control)
         };
-        if let Some(obstacle) = obstacle {
-            anyhow::bail!("{shown} is not trimmed: {obstacle}");
-        }
-        if let Some(why) = trim_refusal(
-            fs.root(),
-            fs.mount(),
-            fs.stack(),
-            &common.accepted.read().unwrap_or_else(PoisonError::into_inner),
-        ) {
-            anyhow::bail!("{shown} is not trimmed: {why}");
-        }
-        if let Some(why) = fs.refuses_min_extent(min_extent(&rule.policy)) {
+        if let Some(why) = obstacle.or_else(|| refusal(&fs, &rule, &common)) {
             anyhow::bail!("{shown} is not trimmed: {why}");
         }
         // A blocked filesystem still accepts trims: a pool that keeps them, a mirror with
@@ -178,11 +167,8 @@ impl Task {
         let driver = Driver::new(rule.policy.build(&remembered.state()), PATIENCE);
         let is_same_policy = remembered.policy == rule.policy.name();
         let first_seen = remembered.first_seen_unix_s.filter(|_| is_same_policy);
-        {
-            let mut figures = control.figures();
-            figures.last_pass_unix_s = remembered.last_pass_unix_s;
-            figures.first_seen_unix_s = first_seen.or(Some(unix_now().0 / 1_000_000_000));
-        }
+        control.figures().last_pass_unix_s = remembered.last_pass_unix_s;
+        control.figures().first_seen_unix_s = first_seen.or(Some(unix_now().0 / 1_000_000_000));
         let mut task = Self {
             common,
             control,
@@ -615,6 +601,13 @@ fn diagnose(fs: &Filesystem, common: &TaskContext, control: &Control) -> Option<
     let verdict = diagnosis.verdict;
     control.figures().verdict = Some(MountVerdict { kind, layers: verdict.at.join(", ") });
     (kind == VerdictKind::Blocked.name()).then_some(verdict.text)
+}
+
+/// The reason why a filesystem that accepts trims is not trimmed under this rule.
+fn refusal(fs: &Filesystem, rule: &Rule, common: &TaskContext) -> Option<String> {
+    let accepted = common.accepted.read().unwrap_or_else(PoisonError::into_inner);
+    trim_refusal(fs.root(), fs.mount(), fs.stack(), &accepted)
+        .or_else(|| fs.refuses_min_extent(min_extent(&rule.policy)))
 }
 
 /// The step after a turn.
