@@ -20,10 +20,11 @@ Examples:
   trimtab advise drive:sata-tlc-500gb --for pebble --share 2%
   trimtab advise / --for fstrim --json | jq '.settings[]'
 
-Uses the trims of this filesystem in the history and in measured studies, or else a twin of the drive, or else only the limits of the kernel: then a value that \
-needs a measurement is missing, and the command that measures is named. A rate keeps the drive busy with TRIM for the accepted share of \
-time. The interval holds the bounds by all trims (95 %), or spans all specifications that explain the drive equally well. \
-Changes nothing.";
+Uses the trims of this filesystem in the history and in measured studies, or else a twin of the \
+drive, or else only the limits of the kernel: then a value that needs a measurement is missing, \
+and the command that measures is named. A rate keeps the drive busy with TRIM for the accepted \
+share of time. The interval holds the bounds by all trims (95 %), or spans all specifications \
+that explain the drive equally well. Changes nothing.";
 
 /// Arguments of `trimtab advise`.
 #[derive(Debug, clap::Args)]

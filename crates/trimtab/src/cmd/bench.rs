@@ -23,7 +23,8 @@ Examples:
   trimtab bench tree /mnt/ssd                   unpack, sync, delete, sync a tree of 36,706 files (493 MB), three times
   trimtab bench tree --tar linux.tar.xz /mnt    the same with your own archive
   trimtab bench age --total 1TB /mnt/ssd        ten rounds of filling and deleting, 4 KiB random writes before and after
-  trimtab bench nfs /mnt/ssd                    an NFS server's operation mix at ten loads: response time over throughput
+  trimtab bench nfs /mnt/ssd                    an NFS server's operation mix at ten loads: \
+response time over throughput
   trimtab bench crystal /mnt/ssd                CrystalDiskMark's tests on a test file
   trimtab bench fio jobs.fio drive:nvme-tlc-500gb    the jobs of a fio job file
   trimtab bench load drive:nvme-tlc-500gb       latency against offered load

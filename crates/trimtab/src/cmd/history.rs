@@ -1,5 +1,6 @@
 //! `trimtab history`: lists what was applied and trimmed on this machine.
 
+use crate::cmd::options::count;
 use crate::history::events::{EventFilter, Events};
 use crate::report::history::text;
 use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime};
@@ -28,10 +29,7 @@ pub struct HistoryArgs {
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// Show only the newest N events.
-    #[arg(
-        long, short = 'n', value_name = "N", default_value_t = 30,
-        value_parser = clap::value_parser!(u32).range(1..)
-    )]
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 30, value_parser = count(1..))]
     limit: u32,
     /// Show the history of the system below this directory instead of the running one.
     #[arg(long, value_name = "DIR")]

@@ -3,7 +3,7 @@
 
 use crate::bench::purge::PurgeMethod;
 use crate::report::file::{self, OverwriteMode};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, RangedI64ValueParser, TypedValueParser};
 use serde_json::json;
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "NAME", value_parser = ["ext4", "ext4-2011", "desktop-2011"])]
     pub filesystem: Option<String>,
     /// Fill the filesystem to this percentage at the start [default: 0]
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=95))]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage(0..=95))]
     pub fill: Option<u8>,
 }
 
@@ -146,7 +146,7 @@ pub struct TimingArgs {
     #[arg(long, value_name = "REQUESTS", conflicts_with = "closed_loop", value_parser = rate)]
     rate: Option<f64>,
     /// Keep N requests of the trace in flight, ignoring its times.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", value_parser = count(1..=65_536))]
     closed_loop: Option<u32>,
 }
 
@@ -199,6 +199,16 @@ pub fn number(text: &str, range: impl RangeBounds<f64>, expected: &str) -> Resul
         .ok()
         .filter(|number| range.contains(number))
         .ok_or_else(|| format!("expected {expected}"))
+}
+
+/// A whole number in `range`.
+pub fn count(range: impl RangeBounds<i64>) -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(range)
+}
+
+/// Whole per cent in `range`, without the sign.
+pub fn percentage(range: impl RangeBounds<i64>) -> RangedI64ValueParser<u8> {
+    clap::value_parser!(u8).range(range)
 }
 
 /// A share in per cent, with or without the sign.

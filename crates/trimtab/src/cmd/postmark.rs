@@ -14,7 +14,8 @@ use trimtab_linux::output::Context;
 /// …; a run does not start if one of these names exists.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Commands: 'help' lists them. 'trimtab bench postmark' runs the same operations with options, also with fsync, direct I/O or a rate.
+Commands: 'help' lists them. 'trimtab bench postmark' runs the same operations with options, \
+also with fsync or a rate.
 
 Examples:
   trimtab postmark old.conf                     run an old script

@@ -22,11 +22,12 @@ Examples:
 Collect the files first. On every host, run:
   trimtab doctor --all --json > doctor.json
   trimtab wear --all --json > wear.json
-and copy both to hosts/HOST/, or to hosts/HOST-doctor.json and hosts/HOST-wear.json. Of a directory, only files that end in .json \
-are read.
+and copy both to hosts/HOST/, or to hosts/HOST-doctor.json and hosts/HOST-wear.json. Of a \
+directory, only files that end in .json are read.
 
-The age of a drive is its time under power. A drive wears too fast if its rated life ends before --years of service, at the present \
-rate that 'trimtab wear' found on the host; without one, at the mean rate so far. Of two readings of a host, the newest is used.
+The age of a drive is its time under power. A drive wears too fast if its rated life ends before \
+--years of service, at the present rate that 'trimtab wear' found on the host; without one, at \
+the mean rate so far. Of two readings of a host, the newest is used.
 
 Exit status: 0 all files are in the report, 1 at least one is not, 2 wrong usage.";
 

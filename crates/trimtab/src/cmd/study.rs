@@ -6,7 +6,7 @@ mod three;
 
 pub use output::print;
 
-use crate::cmd::options::{SafetyArgs, file_name};
+use crate::cmd::options::{SafetyArgs, count, file_name, percentage};
 use crate::drives::below::UnderlyingDrive;
 use crate::drives::twins;
 use crate::report;
@@ -78,7 +78,7 @@ pub struct StudyArgs {
     #[arg(long)]
     full: bool,
     /// Repeat each run N times. Repeats of a modelled run are equal: vary --seed instead.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = count(1..=1000))]
     repeats: Option<u32>,
     /// Try only these policies. On a modelled drive, 'none' is always tried too: it is the
     /// baseline.
@@ -93,7 +93,7 @@ pub struct StudyArgs {
     filesystem: Option<String>,
     /// Fill a modelled filesystem to this percentage, 10 to 90, in every part of the
     /// study [default: 60 for deleting; 60 and 90 for ageing, with --quick only 60].
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(10..=90))]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage(10..=90))]
     fill: Option<u8>,
     /// Model months of use at this capacity, at most the drive's own. A larger size is
     /// more accurate and slower. Results are stated for the drive's own capacity

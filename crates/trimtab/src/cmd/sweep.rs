@@ -24,14 +24,17 @@ A plan is a TOML file. Its base holds the settings shared by all cells; its axes
   [base]
   drive.name = \"crucial-m4-128gb\"           # a shipped drive, or a file: ./mine.toml
   drive.capacity = \"8GiB\"                   # the same drive, smaller
-  workload.name = \"random\"                  # sequential, hot-cold, zipf, crystal, trace:FILE; churn: files on a filesystem
+  workload.name = \"random\"                  # sequential, hot-cold, zipf, crystal, trace:FILE; \
+churn: files on a filesystem
   workload.drive_writes = 4
 
   [axes]
   drive.over_provisioning_percent = { from = 7, to = 35, steps = 5 }
   policy = [\"none\", \"batched:every=1h\", \"idle\"]
 
-Any field of a drive's specification is a parameter (drive.flash.nand.program_ns, drive.flash.ftl.victim), as are settings of policies (policy.budget), of the filesystem under churn (volume.atime) and of workloads. docs/method/sweeps.md lists them.
+Any field of a drive's specification is a parameter (drive.flash.nand.program_ns, \
+drive.flash.ftl.victim), as are settings of policies (policy.budget), of the filesystem under \
+churn (volume.atime) and of workloads. docs/method/sweeps.md lists them.
 
 Examples:
   trimtab sweep plan plan.toml                     show the number of cells and their memory

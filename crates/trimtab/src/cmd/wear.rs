@@ -40,24 +40,30 @@ Examples:
   trimtab wear --calibrate /srv --most 4GiB   the unit of a counter that smartctl does not know
   trimtab wear --json | jq '.drives[].waf_lifetime.value'
 
-Reads through smartctl (package smartmontools, version 7.0 or later), which knows the units of each vendor. Without smartctl, only NVMe \
-drives are read. A disk that sleeps is not woken. A drive that does not answer is given up after 10 s. Nothing is written to a drive, \
-except with --calibrate.
+Reads through smartctl (package smartmontools, version 7.0 or later), which knows the units of \
+each vendor. Without smartctl, only NVMe drives are read. A disk that sleeps is not woken. A \
+drive that does not answer is given up after 10 s. Nothing is written to a drive, except with \
+--calibrate.
 
-One reading of each drive a day is kept in /var/lib/trimtab/wear.json. Rates and the life left come from --before, else from the oldest \
-reading of the last 30 days or, if there is none, the newest older one. After a counter started over, only readings since then count. \
-Without such a reading, they are not known. The daemon reads NVMe drives every day. For other drives, run the \
+One reading of each drive a day is kept in /var/lib/trimtab/wear.json. Rates and the life left \
+come from --before, else from the oldest reading of the last 30 days or, if there is none, the \
+newest older one. After a counter started over, only readings since then count. Without such a \
+reading, they are not known. The daemon reads NVMe drives every day. For other drives, run the \
 command daily, for example from cron with --quiet.
 
-A counter whose unit is not documented is shown as a raw number and never converted. Write amplification is NAND writes divided by host \
-writes; the range in parentheses is what whole steps of the two counters leave open. NVMe drives count NAND writes in the log of the Open \
+A counter whose unit is not documented is shown as a raw number and never converted. Write \
+amplification is NAND writes divided by host writes; the range in parentheses is what whole \
+steps of the two counters leave open. NVMe drives count NAND writes in the log of the Open \
 Compute Project (C0h), if they have it.
 
-After 'trimtab apply', the mean write amplification before and since is compared (95 % interval), if there are readings of both times.
+After 'trimtab apply', the mean write amplification before and since is compared (95 % \
+interval), if there are readings of both times.
 
---calibrate says first how much it writes, removes its file, and gives no unit if other programs write more than a fifth of all data.
+--calibrate says first how much it writes, removes its file, and gives no unit if other programs \
+write more than a fifth of all data.
 
-Exit status: 0 all drives were read, or a unit was found; 1 at least one was not or the readings cannot be kept, 2 wrong usage.";
+Exit status: 0 all drives were read, or a unit was found; 1 at least one was not or the readings \
+cannot be kept, 2 wrong usage.";
 
 /// A warranty limit below this lacks its unit.
 const TBW_MIN: Bytes = Bytes(1_000_000_000);

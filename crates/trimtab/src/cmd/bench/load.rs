@@ -1,6 +1,6 @@
 //! `trimtab bench load TARGET`.
 
-use crate::cmd::options::{self, DestroyArgs};
+use crate::cmd::options::{self, DestroyArgs, count, percentage};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::simulate::Amount;
@@ -9,12 +9,13 @@ use trimtab_sim::workload::jobs::load::LoadSettings;
 /// Measure latency against offered load: random operations at a sweep of rates.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A closed loop measures the highest rate. Each step then offers a percentage of it, at random times that do not depend on \
-completions, and at most 1024 operations in flight. Latency counts from the time at which an operation was due. \
-The knee is the lowest offered load whose p99 exceeds 10 times that of the lowest load; of writes if there are any. \
-If the lowest load already saturates the target, the knee is there or below, with a warning. \
-The closed loop is repeated at the end. If its rate has changed by more than 20 %, a warning replaces the knee. \
-A modelled drive is first filled once in order.
+A closed loop measures the highest rate. Each step then offers a percentage of it, at random \
+times that do not depend on completions, and at most 1024 operations in flight. Latency counts \
+from the time at which an operation was due. The knee is the lowest offered load whose p99 \
+exceeds 10 times that of the lowest load; of writes if there are any. If the lowest load already \
+saturates the target, the knee is there or below, with a warning. The closed loop is repeated at \
+the end. If its rate has changed by more than 20 %, a warning replaces the knee. A modelled \
+drive is first filled once in order.
 
 Examples:
   trimtab bench load drive:intel-x25-m-160gb --precondition steady --time 24s
@@ -25,19 +26,13 @@ pub struct BenchLoadArgs {
     /// (drive:NAME), or on 'null:' for the tool's own cost.
     pub target: String,
     /// Percentage of reads.
-    #[arg(
-        long, value_name = "PERCENT", default_value_t = 0,
-        value_parser = clap::value_parser!(u8).range(0..=100)
-    )]
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = percentage(0..=100))]
     pub reads: u8,
     /// Size of operations.
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = block)]
     pub size: u32,
     /// Operations in flight of the closed loop.
-    #[arg(
-        long, value_name = "N", default_value_t = 32,
-        value_parser = clap::value_parser!(u32).range(1..=1024)
-    )]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = count(1..=1024))]
     pub queue_depth: u32,
     /// Offer these percentages of the closed loop's rate, in ascending order.
     #[arg(

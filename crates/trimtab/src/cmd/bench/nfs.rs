@@ -1,6 +1,6 @@
 //! `trimtab bench nfs [TARGET]`.
 
-use crate::cmd::options::{SafetyArgs, number};
+use crate::cmd::options::{SafetyArgs, count, number};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
 
@@ -26,41 +26,23 @@ pub struct BenchNfsArgs {
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub peak: Option<f64>,
     /// Measure at N loads, equally spaced up to the highest.
-    #[arg(
-        long, value_name = "N", default_value_t = 10,
-        value_parser = clap::value_parser!(u32).range(1..=100)
-    )]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = count(1..=100))]
     pub points: u32,
     /// Measure for N seconds at each load.
-    #[arg(
-        long, value_name = "N", default_value_t = 5,
-        value_parser = clap::value_parser!(u32).range(1..=86_400)
-    )]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count(1..=86_400))]
     pub seconds: u32,
     /// Warm up for N seconds before each measurement.
-    #[arg(
-        long, value_name = "N", default_value_t = 2,
-        value_parser = clap::value_parser!(u32).range(0..=86_400)
-    )]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = count(0..=86_400))]
     pub warm_up: u32,
     /// Repeat all loads N times.
-    #[arg(
-        long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=1000)
-    )]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1..=1000))]
     pub repeats: u32,
     /// Run N streams at once, each with its own files.
-    #[arg(
-        long, value_name = "N", default_value_t = 8,
-        value_parser = clap::value_parser!(u32).range(1..=256)
-    )]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = count(1..=256))]
     pub streams: u32,
     /// Use N file names over all streams; 60 % of them exist at a time, 27 kB each on
     /// average.
-    #[arg(
-        long, value_name = "N", default_value_t = 10_000,
-        value_parser = clap::value_parser!(u32).range(1..=50_000_000)
-    )]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = count(1..=50_000_000))]
     pub files: u32,
     /// Write at most this much; a run that would write more is refused or ended.
     #[arg(long, value_name = "SIZE", default_value = "2GB")]

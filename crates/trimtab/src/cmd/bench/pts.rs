@@ -1,7 +1,7 @@
 //! `trimtab bench pts TARGET`.
 
 use crate::bench::purge::PurgeMethod;
-use crate::cmd::options::{DestroyArgs, PURGES, SafetyArgs, one_of};
+use crate::cmd::options::{DestroyArgs, PURGES, SafetyArgs, count, one_of};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::simulate::pts::PtsTest;
@@ -19,10 +19,12 @@ Tests:
   xsr    sequential writes, random writes, sequential writes again (cross stimulus recovery)
   cbw    JESD219A's mix of sizes with 1 to 1024 requests in flight (composite block size workload)
   dirth  8 KiB random requests, 65 % reads, with 1 to 1024 in flight (demand intensity)
-Steady: over five rounds a range of at most 20 % of the mean, and a linear fit that changes by at most 10 %. A test ends at \
-the first steady window, or after 25 rounds. iops waits only for 4 KiB writes: other figures, marked ~, may still change.
-On a modelled drive, a new drive stands for a purged one, and a share of the capacity for a minute of the specification. \
-On a device or a file, a minute is a minute: hir and xsr take most of a day. --round-time shortens it, and the result says so.
+Steady: over five rounds a range of at most 20 % of the mean, and a linear fit that changes by \
+at most 10 %. A test ends at the first steady window, or after 25 rounds. iops waits only for 4 \
+KiB writes: other figures, marked ~, may still change.
+On a modelled drive, a new drive stands for a purged one, and a share of the capacity for a \
+minute of the specification. On a device or a file, a minute is a minute: hir and xsr take most \
+of a day. --round-time shortens it, and the result says so.
 
 Examples:
   trimtab bench pts drive:intel-x25-m-160gb --capacity 16GiB
@@ -46,10 +48,7 @@ pub struct BenchPtsArgs {
     #[arg(long, value_name = "TIME")]
     pub round_time: Option<Nanos>,
     /// Requests in flight, where the specification leaves it to the tester.
-    #[arg(
-        long, value_name = "N", default_value_t = 32,
-        value_parser = clap::value_parser!(u32).range(1..=1024)
-    )]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = count(1..=1024))]
     pub queue_depth: u32,
     /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, value_name = "CLASS", default_value = "random")]

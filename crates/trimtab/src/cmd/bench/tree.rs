@@ -1,6 +1,6 @@
 //! `trimtab bench tree [TARGET]`.
 
-use crate::cmd::options::{ModelArgs, SafetyArgs};
+use crate::cmd::options::{ModelArgs, SafetyArgs, count};
 use std::path::PathBuf;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::units::Bytes;
@@ -21,7 +21,7 @@ pub struct BenchTreeArgs {
     #[arg(default_value = ".")]
     pub target: String,
     /// Repeat N times.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value_t = 3, value_parser = count(1..=10_000))]
     pub tries: u32,
     #[command(flatten)]
     pub(crate) source: SourceArgs,

@@ -1,6 +1,6 @@
 //! `trimtab drive from-datasheet`.
 
-use crate::cmd::options::{one_of, positive};
+use crate::cmd::options::{count, one_of, positive};
 use crate::drives::datasheet::{FIGURES, Prediction, predictions};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -14,9 +14,12 @@ use trimtab_linux::output::{self, Context};
 /// Arguments of `trimtab drive from-datasheet`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints a drive file. Values that the data sheet does not state are assumed, typical of data-centre drives, and marked so in [sources]. \
-The first lines state predictions with intervals that hold nine in ten figures of measured data-centre drives, or nine in ten draws of the assumed values, whichever is wider. \
-A measured drive of the class writes 0.96 to 1.19 times its rated random writes, in the median 1.08 times. A formula sizes the flash for the median; the model writes 6 to 8 % more than that (measured at 960 GB), and the predictions state what it writes.
+Prints a drive file. Values that the data sheet does not state are assumed, typical of \
+data-centre drives, and marked so in [sources]. The first lines state predictions with intervals \
+that hold nine in ten figures of measured data-centre drives, or nine in ten draws of the \
+assumed values, whichever is wider. A measured drive of the class writes 0.96 to 1.19 times its \
+rated random writes, in the median 1.08 times. A formula sizes the flash for the median; the \
+model writes 6 to 8 % more than that (measured at 960 GB), and the predictions state what it writes.
 
 Examples:
   trimtab drive from-datasheet new --capacity 960GB --random-write 70000 > new.toml
@@ -57,10 +60,7 @@ pub struct Args {
     #[arg(long, value_name = "US", value_parser = positive)]
     write_latency: Option<f64>,
     /// Draws of the assumed values for the intervals; 0 predicts nothing.
-    #[arg(
-        long, value_name = "N", default_value_t = 6,
-        value_parser = clap::value_parser!(u32).range(0..=100)
-    )]
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = count(0..=100))]
     draws: u32,
     /// Seed of the draws and of the model.
     #[arg(long, value_name = "N", default_value_t = 1)]

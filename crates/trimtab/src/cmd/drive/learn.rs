@@ -1,6 +1,6 @@
 //! `trimtab drive learn`.
 
-use crate::cmd::options::{DestroyArgs, ReadingArgs, SafetyArgs, one_of, positive};
+use crate::cmd::options::{DestroyArgs, ReadingArgs, SafetyArgs, count, one_of, positive};
 use std::path::PathBuf;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_study::learn::Budget;
@@ -53,7 +53,7 @@ pub struct LoadArgs {
     /// Writes in flight, of all threads together.
     #[arg(
         long, value_name = "N", requires = "from", default_value_t = 128,
-        value_parser = clap::value_parser!(u32).range(1..=65_536)
+        value_parser = count(1..=65_536)
     )]
     pub depth: u32,
     /// Writes per second that the load offers [default: as many as the drive takes].
@@ -107,18 +107,22 @@ fn pattern(text: &str) -> Result<Pattern, String> {
 #[command(after_help = "\
 Examples:
   trimtab drive learn /mnt/ssd                                 probe a temporary file there
-  trimtab drive learn /dev/sdb --destroy /dev/sdb              also probe the cost of TRIM; destroys all data on the device
-  trimtab drive learn --budget full --yes /mnt/ssd             also probe SLC cache and spare space; fills the free space repeatedly
+  trimtab drive learn /dev/sdb --destroy /dev/sdb              also probe the cost of TRIM; \
+destroys all data on the device
+  trimtab drive learn --budget full --yes /mnt/ssd             also probe SLC cache and spare \
+space; fills the free space repeatedly
   trimtab drive learn drive:sata-tlc-500gb --output twin.toml
   trimtab drive show ./twin.toml
   trimtab study drive:./twin.toml
   trimtab drive learn drive:./pm9a3.toml --from log.csv --pattern uniform --state sequential
       from logs of a run; pm9a3.toml is of 'drive from-datasheet'
 
-A real drive is probed in three rounds to measure the scatter. Rounds disturbed by other I/O are reported and repeated. TRIM is not probed through a \
-filesystem. --budget full writes two and a half times the free space outside the reserve (with --destroy, the whole device). It does so once, over \
-hours. A modelled drive is probed in virtual time. The probes use only what any drive reports (its capacity, queue and TRIM limits), not its \
-specification. For --budget full, the model is scaled down with the same proportions.")]
+A real drive is probed in three rounds to measure the scatter. Rounds disturbed by other I/O are \
+reported and repeated. TRIM is not probed through a filesystem. --budget full writes two and a \
+half times the free space outside the reserve (with --destroy, the whole device). It does so \
+once, over hours. A modelled drive is probed in virtual time. The probes use only what any drive \
+reports (its capacity, queue and TRIM limits), not its specification. For --budget full, the \
+model is scaled down with the same proportions.")]
 pub struct DriveLearnArgs {
     /// Probe this drive: a directory on it, the device itself, or a model (drive:NAME,
     /// drive:FILE.toml). With --from, the drive file to start from.

@@ -1,7 +1,7 @@
 //! `trimtab drive simulate`.
 
 use crate::bench::finish;
-use crate::cmd::options::{self, ReadingArgs, TimingArgs, one_of};
+use crate::cmd::options::{self, ReadingArgs, TimingArgs, count, one_of, percentage};
 use crate::drives::simulate::loops::Loops;
 use crate::drives::simulate::traced::TraceInput;
 use crate::drives::simulate::{self, Addresses, Amount, DriveLoad, DriveSimulationPlan};
@@ -34,25 +34,29 @@ Workloads:
   sequential, random, hot-cold[:SPACE/OPERATIONS], zipf[:EXPONENT]
       hot-cold:0.2/0.8 puts 80 % of the operations on 20 % of the space
   crystal[:KEY=VALUE]…
-      rounds of CrystalDiskMark's tests, each on a new test file; by default on an empty drive without TRIM for the old files. 9.2 GB a round: \
-      profile=cdm3|cdm8|nvme, size=1000MB of the file, passes=5 of each test, pass=745MB, small-pass=74.5MB with operations below 64 KiB, \
-      interval=5s before each test, tests=write|both, place=next|same|scattered, \
-      space=SIZE: the part of the drive for the files
+      rounds of CrystalDiskMark's tests, each on a new test file; by default on an empty drive \
+without TRIM for the old files. 9.2 GB a round: profile=cdm3|cdm8|nvme, size=1000MB of the file, \
+passes=5 of each test, pass=745MB, small-pass=74.5MB with operations below 64 KiB, interval=5s \
+before each test, tests=write|both, place=next|same|scattered, space=SIZE: the part of the drive \
+for the files
   jesd219
-      the enterprise workload by which vendors rate endurance (JESD219A): 60 % writes of 512 bytes to 64 KiB, half of them to 5 % of the drive
+      the enterprise workload by which vendors rate endurance (JESD219A): 60 % writes of 512 \
+bytes to 64 KiB, half of them to 5 % of the drive
 
 Examples:
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload random --until-written 3x
   trimtab drive simulate --drive mine.toml --workload zipf:1.1 --size 4KiB:70,64KiB:30 --reads 30
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload crystal --data random --until-written 1.8TB
-  trimtab drive simulate --drive ocz-vertex-le-100gb --workload crystal:place=scattered --until-written 1.8TB --trim online
+  trimtab drive simulate --drive ocz-vertex-le-100gb --workload crystal:place=scattered \
+--until-written 1.8TB --trim online
   trimtab drive simulate --drive ocz-vertex-le-100gb --workload random --trims 10 --json
   trimtab drive simulate --drive nvme-tlc-500gb --capacity 8GiB --workload random --trims 30 --trims-of in-use
   trimtab drive simulate --drive nvme-tlc-500gb --fio jobs.fio --json
   trimtab drive simulate --drive ./mine.toml --capacity 64GiB --trace msr.csv --volume 1 --fill 90 --trim idle
   trimtab drive simulate --drive mine.toml --workload jesd219        TBW, if mine.toml has an erase_limit
 
-Everything happens in virtual time: the same drive, workload and seed give the same figures on every machine, to the byte. Only\nthe time and the id of the run differ.")]
+Everything happens in virtual time: the same drive, workload and seed give the same figures on \
+every machine, to the byte. Only\nthe time and the id of the run differ.")]
 pub struct DriveSimulateArgs {
     /// Simulate this drive: a shipped drive or a specification file.
     #[arg(long, value_name = "NAME|FILE")]
@@ -116,10 +120,10 @@ struct AddressArgs {
     #[arg(long, value_name = "SIZE[:WEIGHT],…")]
     size: Option<RequestSizes>,
     /// Percentage of reads [default: 0].
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage(..=100))]
     reads: Option<u8>,
     /// Percentage of trims [default: 0].
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=99))]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage(..=99))]
     trims: Option<u8>,
     /// Draw the addresses of trims from this set: 'all' by the workload's own pattern, in
     /// use or not (with uniform writes of one size, a share 1 - q stays in use, where q
@@ -131,7 +135,7 @@ struct AddressArgs {
     )]
     trims_of: TrimPattern,
     /// Operations in flight [default: 32].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", value_parser = count(1..=65_536))]
     queue_depth: Option<u32>,
     /// Use this percentage of the drive [default: 100].
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
