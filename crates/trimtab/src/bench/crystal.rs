@@ -40,7 +40,7 @@ impl BenchCrystalArgs {
             passes: self.passes,
             pass: self.bytes.map_or(Limit::Time(self.time), Limit::Bytes),
             interval: self.interval,
-            data: self.compressible.map_or(self.data, DataClass::Compressible),
+            data: self.data,
             reads: self.only != Some(Direction::Write),
             writes,
             // A user's file or device is written only for write tests; a new test file
@@ -162,28 +162,17 @@ fn conclude_run(
 /// the requested share.
 fn note_compressed_share(run: &mut Run, data: DataClass, share: f64) {
     let percent = share * 100.0;
-    run.metrics.push(Metric {
-        name: "data.compressed".to_owned(),
-        unit: Unit::Percent,
-        better: Better::Neither,
-        samples: vec![percent],
-    });
+    run.metrics.push(Metric::single("data.compressed", Unit::Percent, Better::Neither, percent));
     let asked = f64::from(data.incompressible_permille()) / 10.0;
     if (percent - asked).abs() > 5.0 {
-        run.warnings.push(Warning {
-            code: "data.compresses-otherwise".to_owned(),
-            severity: Severity::Serious,
-            facts: vec![
-                Field::new("asked-percent", three_digits(asked)),
-                Field::new("found-percent", three_digits(percent)),
-            ],
-            text: format!(
-                "the data read back compresses to {} % instead of {} %: it is not \
-                    the data that was written, or was overwritten since",
-                three_digits(percent),
-                three_digits(asked)
-            ),
-        });
+        let (asked, found) = (three_digits(asked), three_digits(percent));
+        let text = format!(
+            "the data read back compresses to {found} % instead of {asked} %: it is not \
+                the data that was written, or was overwritten since"
+        );
+        let facts = vec![Field::new("asked-percent", asked), Field::new("found-percent", found)];
+        run.warnings
+            .push(Warning::new("data.compresses-otherwise", Severity::Serious, text).with(facts));
     }
 }
 

@@ -133,8 +133,8 @@ mod tests {
             "a missing value is not an invalid value"
         );
         assert!(
-            whole(&["--quiet", "bench", "postmark", "--bias-read=11"])
-                .ends_with("expected a whole number from -1 to 10")
+            whole(&["--quiet", "bench", "postmark", "--tries=10001"])
+                .ends_with("expected a whole number from 1 to 10000")
         );
         assert!(
             whole(&["bench", "crystal", "--size", "x"])

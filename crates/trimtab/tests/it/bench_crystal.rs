@@ -59,8 +59,7 @@ fn bench_crystal_on_directory_removes_its_test_file() {
 #[test]
 fn bench_crystal_data_compress_as_requested() {
     let (dir, store) = (scratch(), scratch());
-    for (option, value, low, high) in
-        [("--compressible", "40", 58.0, 62.0), ("--data", "zero", 0.0, 1.0)]
+    for (option, value, low, high) in [("--data", "40%", 58.0, 62.0), ("--data", "zero", 0.0, 1.0)]
     {
         let run = json(small(
             store.path(),
@@ -227,7 +226,7 @@ fn bench_crystal_refuses_bad_input_before_writing() {
         (vec!["--size", "900TB", "--yes", place], 1, "do not fit"),
         (vec!["--passes", "0", place], 2, "passes must be 1 to 10000"),
         (vec!["--bytes", "0", place], 2, "a pass must end"),
-        (vec!["--compressible", "101", place], 2, "101"),
+        (vec!["--data", "101%", place], 2, "101"),
         (vec!["--data", "much", place], 2, "much"),
         (vec!["--profile", "cdm4", place], 2, "expected cdm8, cdm3 or nvme"),
         (vec!["--only", "read", "--loop-until-written", "1GB", place], 2, "needs writes"),

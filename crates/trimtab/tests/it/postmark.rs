@@ -709,7 +709,7 @@ fn postmark_impossible_numbers_are_refused() {
         .assert()
         .code(2)
         .stderr(predicate::str::contains("above the high one"));
-    trimtab().args(["bench", "postmark", "--read-block", "5G"]).arg(&work).assert().code(2);
+    trimtab().args(["bench", "postmark", "--size", "5G"]).arg(&work).assert().code(2);
 }
 
 #[test]

@@ -17,13 +17,14 @@ Profiles, all with direct I/O through io_uring:
   cdm3   Seq 1MiB, Rnd 512KiB, Rnd 4KiB, Rnd 4KiB Q32; each read, then written
   nvme   Seq 1MiB Q8, Seq 128KiB Q32, Rnd 4KiB Q32T16, Rnd 4KiB Q1
 
-The I/O of the tests is compared with the counters of the drives below. Figures of the page cache (tmpfs, a loop device without direct I/O) get a serious warning.
+The I/O of the tests is compared with the counters of the drives below. Figures of the page \
+cache (tmpfs, a loop device without direct I/O) get a serious warning.
 
 Every write has fresh data, so 'random' is incompressible and cannot be deduplicated.
 
 Examples:
   trimtab bench crystal /mnt/ssd                                   on a test file of 1 GiB
-  trimtab bench crystal --profile cdm3 --compressible 46 /mnt/ssd
+  trimtab bench crystal --profile cdm3 --data 46% /mnt/ssd
   trimtab bench crystal --only read /dev/sdb                       read a device, write nothing
   trimtab bench crystal /dev/sdb --destroy /dev/sdb --loop-until-written 1.8TB
   trimtab bench crystal drive:ocz-vertex-le-100gb                  on a modelled drive")]
@@ -57,12 +58,6 @@ pub struct BenchCrystalArgs {
     /// Write this kind of data: random, zero, text, or a compressible share such as 40%.
     #[arg(long, value_name = "CLASS", default_value = "random")]
     pub data: DataClass,
-    /// Short for --data PERCENT%.
-    #[arg(
-        long, value_name = "PERCENT", conflicts_with = "data",
-        value_parser = clap::value_parser!(u8).range(0..=100)
-    )]
-    pub compressible: Option<u8>,
     /// Use the page cache, which measures memory as much as the drive.
     #[arg(long)]
     pub buffered: bool,

@@ -1,6 +1,6 @@
 //! `trimtab bench postmark [TARGET]`.
 
-use crate::cmd::options::{FSYNC, ModelArgs, SafetyArgs, number, one_of};
+use crate::cmd::options::{FSYNC, ModelArgs, SafetyArgs, count, number, one_of};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::target::dir::Fsync;
 use trimtab_sim::workload::postmark::PostmarkSettings;
@@ -9,8 +9,9 @@ use trimtab_sim::workload::postmark::PostmarkSettings;
 /// many small files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Without options this is the configuration of the published results: 10,000 files of 500 to 100,000 bytes, 20,000 transactions, \
-calls of 4 KiB, seed 42. Every operation and byte is PostMark's; 'trimtab postmark' speaks its command language.
+Without options this is the configuration of the published results: 10,000 files of 500 to \
+100,000 bytes, 20,000 transactions, calls of 4 KiB, seed 42. Every operation and byte is \
+PostMark's; 'trimtab postmark' speaks its command language.
 
 Examples:
   trimtab bench postmark /mnt/ssd
@@ -23,7 +24,7 @@ pub struct BenchPostmarkArgs {
     #[arg(default_value = ".")]
     pub target: String,
     /// Repeat N times; every repeat does the same.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value_t = 3, value_parser = count(1..=10_000))]
     pub tries: u32,
     #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
@@ -55,30 +56,6 @@ pub struct WorkloadArgs {
     /// Spread the files over N subdirectories.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub subdirectories: u32,
-    /// Spread the files over one location per weight, such as 5:2:1.
-    #[arg(long, value_name = "W:W…", value_delimiter = ':')]
-    pub weights: Vec<u32>,
-    /// Bytes per read call.
-    #[arg(long, value_name = "SIZE", default_value = "4096", value_parser = block)]
-    pub read_block: u32,
-    /// Bytes per write call.
-    #[arg(long, value_name = "SIZE", default_value = "4096", value_parser = block)]
-    pub write_block: u32,
-    /// Collect calls in a 4096-byte buffer, as C's buffered streams do.
-    #[arg(long)]
-    pub buffered: bool,
-    /// Let B of 10 transactions read rather than append; -1 for neither.
-    #[arg(
-        long, value_name = "B", default_value_t = 5, allow_negative_numbers = true,
-        value_parser = clap::value_parser!(i8).range(-1..=10)
-    )]
-    pub bias_read: i8,
-    /// Let B of 10 transactions create rather than delete; -1 for neither.
-    #[arg(
-        long, value_name = "B", default_value_t = 5, allow_negative_numbers = true,
-        value_parser = clap::value_parser!(i8).range(-1..=10)
-    )]
-    pub bias_create: i8,
     /// Start at most N transactions a second. Latency then counts from the due time of a
     /// transaction.
     #[arg(long, value_name = "N", value_parser = rate)]
@@ -94,14 +71,9 @@ impl WorkloadArgs {
             number: self.number,
             transactions: self.transactions,
             seed: self.seed,
-            weights: self.weights.clone(),
             subdirectories: self.subdirectories,
-            read_block: self.read_block,
-            write_block: self.write_block,
-            buffering: self.buffered,
-            bias_read: u8::try_from(self.bias_read).ok(),
-            bias_create: u8::try_from(self.bias_create).ok(),
             interval: self.rate.map(|rate| Nanos(((1e9 / rate).round() as u64).max(1))),
+            ..PostmarkSettings::published()
         }
     }
 }
@@ -113,10 +85,10 @@ fn rate(text: &str) -> Result<f64, String> {
 
 fn sizes(text: &str) -> Result<(u32, u32), String> {
     let (low, high) = text.split_once(':').unwrap_or((text, text));
-    Ok((block(low)?, block(high)?))
+    Ok((bytes(low)?, bytes(high)?))
 }
 
-fn block(text: &str) -> Result<u32, String> {
+fn bytes(text: &str) -> Result<u32, String> {
     let bytes: Bytes = text.parse().map_err(|error| format!("{error}"))?;
     u32::try_from(bytes.0).map_err(|_| format!("{text} is more than 4 GiB"))
 }
