@@ -172,14 +172,7 @@ pub fn run(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 fn examine(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
-    let root = match &args.sysroot {
-        Some(directory) => Root::recorded(directory).map_err(|e| {
-            UsageError::missing(format!("cannot use '{}' as --sysroot: {e}", directory.display()))
-                .hint("give a directory")
-        })?,
-        None if args.tree().is_some() => Root::recording_live().context("cannot open /")?,
-        None => Root::live().context("cannot open /")?,
-    };
+    let root = root(args)?;
     let mut failed: Vec<(String, anyhow::Error)> = Vec::new();
     let named: Vec<&Path> = args.paths.iter().map(PathBuf::as_path).collect();
     let silent = if root.is_this_machine() { mount_check::silent(&named) } else { Vec::new() };
@@ -213,20 +206,7 @@ fn examine(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
         !diagnoses.is_empty(),
         "found neither a mounted filesystem on a block device nor a drive"
     );
-    if let (Some(directory), Some(mut recording)) = (args.tree(), root.recording()) {
-        if args.report.is_some() {
-            recording.anonymize(&uname().nodename().to_string_lossy());
-        } else if !args.serials {
-            recording.forget_serials();
-        }
-        let files = recording
-            .write(directory)
-            .with_context(|| format!("cannot write to '{}'", directory.display()))?;
-        context.remark(&format!(
-            "{files} files in {}: look at them before you hand them on",
-            directory.display()
-        ));
-    }
+    write_recording(args, &root, context)?;
     let code = exit_code(&diagnoses);
     let (left, changed_for_a_while, left_directories, full) = if root.is_live() {
         let reach = args.reach().without(&silent);
@@ -257,6 +237,38 @@ fn examine(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(failed
         .first()
         .map_or(code, |(_, error)| ExitCode::from(FailureKind::of(error).exit_status())))
+}
+
+/// The tree to examine.
+fn root(args: &DoctorArgs) -> anyhow::Result<Root> {
+    match &args.sysroot {
+        Some(directory) => Root::recorded(directory).map_err(|e| {
+            let what = format!("cannot use '{}' as --sysroot: {e}", directory.display());
+            UsageError::missing(what).hint("give a directory").into()
+        }),
+        None if args.tree().is_some() => Root::recording_live().context("cannot open /"),
+        None => Root::live().context("cannot open /"),
+    }
+}
+
+/// Saves what was read, for --record and --report.
+fn write_recording(args: &DoctorArgs, root: &Root, context: &Context) -> anyhow::Result<()> {
+    let (Some(directory), Some(mut recording)) = (args.tree(), root.recording()) else {
+        return Ok(());
+    };
+    if args.report.is_some() {
+        recording.anonymize(&uname().nodename().to_string_lossy());
+    } else if !args.serials {
+        recording.forget_serials();
+    }
+    let files = recording
+        .write(directory)
+        .with_context(|| format!("cannot write to '{}'", directory.display()))?;
+    context.remark(&format!(
+        "{files} files in {}: look at them before you hand them on",
+        directory.display()
+    ));
+    Ok(())
 }
 
 /// Refuses a --sysroot that is no recorded tree, and to record into a directory in use.
