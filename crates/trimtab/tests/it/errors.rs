@@ -388,7 +388,7 @@ fn daemon_lines_have_time_unless_journal_adds_it() {
             .stdout(Stdio::null());
         let mut daemon = command.spawn().unwrap();
         let log = || std::fs::read_to_string(dir.path().join("log")).unwrap();
-        while log().is_empty() && daemon.try_wait().unwrap().is_none() {
+        while !log().ends_with('\n') && daemon.try_wait().unwrap().is_none() {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         daemon.kill().unwrap();
