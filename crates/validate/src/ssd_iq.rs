@@ -441,7 +441,12 @@ fn percent((part, all): (usize, usize)) -> String {
     format!("{:.0} %", 100.0 * part as f64 / all.max(1) as f64)
 }
 
-fn text(document: &Document<'_>) -> String {
+fn out_of((part, all): (usize, usize)) -> String {
+    format!("{part} of {all}")
+}
+
+/// Every figure, measured and predicted.
+fn figures_table(document: &Document<'_>) -> Table {
     let mut table = Table::new(
         "",
         &[
@@ -475,6 +480,11 @@ fn text(document: &Document<'_>) -> String {
             format!("{} ({kind})", if one.hit { "hit" } else { "MISS" }),
         ]);
     }
+    table
+}
+
+/// Hits for each figure.
+fn hits_table(document: &Document<'_>) -> Table {
     let mut hits = Table::new(
         "",
         &[
@@ -486,11 +496,10 @@ fn text(document: &Document<'_>) -> String {
             "interval of a further unit",
         ],
     );
-    let of = |(hit, all): (usize, usize)| format!("{hit} of {all}");
     for one in document.hits {
         let off = format!("{:.1} %", one.median_off_percent);
-        let (fitted, predicted) = (of(one.fitted), of(one.predicted));
-        let (held, share) = (of(one.covered), percent(one.covered));
+        let (fitted, predicted) = (out_of(one.fitted), out_of(one.predicted));
+        let (held, share) = (out_of(one.covered), percent(one.covered));
         hits.row([
             one.figure.to_owned(),
             fitted,
@@ -500,6 +509,11 @@ fn text(document: &Document<'_>) -> String {
             format!("{:.2} to {:.2} times", one.interval_factors.0, one.interval_factors.1),
         ]);
     }
+    hits
+}
+
+/// Figures within the intervals that other units, experiments or sheets give.
+fn coverage_table() -> Table {
     let mut held = Table::new(
         "",
         &["in the interval of the other units", LEFT_OUT[0].1, LEFT_OUT[1].1, LEFT_OUT[2].1],
@@ -509,10 +523,14 @@ fn text(document: &Document<'_>) -> String {
         let of = |column: &BTreeMap<String, (usize, usize)>| {
             column
                 .get(figure)
-                .map_or("-".to_owned(), |count| format!("{} ({})", of(*count), percent(*count)))
+                .map_or("-".to_owned(), |count| format!("{} ({})", out_of(*count), percent(*count)))
         };
         held.row([figure.clone(), of(&columns[0]), of(&columns[1]), of(&columns[2])]);
     }
+    held
+}
+
+fn text(document: &Document<'_>) -> String {
     let mut used = Table::new("", &["unit", "drive", "published", "assumed", "fitted"]);
     let mut fitted = String::new();
     for one in document.parameters {
@@ -535,11 +553,11 @@ fn text(document: &Document<'_>) -> String {
         document.predictions_sha256
     );
     [
-        on_screen(&table),
+        on_screen(&figures_table(document)),
         "\n".to_owned(),
-        on_screen(&hits),
+        on_screen(&hits_table(document)),
         "\n".to_owned(),
-        on_screen(&held),
+        on_screen(&coverage_table()),
         "\n".to_owned(),
         on_screen(&used),
         fitted,
