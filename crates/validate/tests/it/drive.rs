@@ -75,15 +75,10 @@ fn greedy_with_hot_and_cold_data_agrees_with_monte_carlo() {
         "--utilisation",
         "0.85",
         "--traffic",
+        "hot:0.2:0.8,hot:0.1:0.9",
+        "--json",
     ];
-    let out = validate()
-        .args(args)
-        .args(["hot:0.2:0.8,hot:0.1:0.9", "--json"])
-        .assert()
-        .success()
-        .get_output()
-        .stdout
-        .clone();
+    let out = validate().args(args).assert().success().get_output().stdout.clone();
     let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
     let rows = document["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2);
@@ -101,8 +96,17 @@ fn greedy_with_hot_and_cold_data_agrees_with_monte_carlo() {
         .map(|row| (row["model"].as_f64().unwrap() / row["theory"].as_f64().unwrap() - 1.0).abs())
         .fold(0.0, f64::max);
     assert!(worst > 0.01, "the formula would have done: {worst}");
-    let text = validate().args(args).arg("hot:0.1:0.9").assert().success();
-    text.stdout(predicate::str::contains("Monte Carlo").and(predicate::str::contains("±")));
+}
+
+#[test]
+fn drive_text_names_monte_carlo_and_its_error() {
+    let args = ["--pages-per-block", "128", "--utilisation", "0.85", "--traffic", "hot:0.1:0.9"];
+    validate()
+        .args(["drive", "--policy", "greedy", "--work", "quick"])
+        .args(args)
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("Monte Carlo").and(predicate::str::contains("±")));
 }
 
 #[test]
