@@ -1,4 +1,4 @@
-# make test        everything that CI runs: packages, formatting, lints, all tests (about 20 minutes on two cores)
+# make test        everything that CI runs: packages, formatting, lints, all tests (about ten minutes on two quiet cores)
 # make python      the Python module, in its own environment (target/python), and its tests
 # make check       the quick half: formatting, lints, tests that need neither root nor packages
 # make msrv        compile with the oldest supported toolchain
