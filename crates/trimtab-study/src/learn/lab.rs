@@ -142,7 +142,7 @@ impl<'a> ProbeSession<'a> {
         let depth = depth.min(self.target.info().queue_depth_max.saturating_sub(1)).max(1);
         let mut free: Vec<u32> = (0..depth).rev().collect();
         let mut in_flight = vec![false; depth as usize + 1];
-        let mut waiting = 0;
+        let (mut waiting, mut done) = (0, Vec::new());
         if let Some(command) = beside() {
             self.start(depth, command)?;
             waiting = 1;
@@ -156,9 +156,9 @@ impl<'a> ProbeSession<'a> {
             if !in_flight.iter().any(|busy| *busy) && waiting == 0 {
                 return Ok((stream, others));
             }
-            self.done.clear();
-            self.target.reap(1, &mut self.done)?;
-            for completion in core::mem::take(&mut self.done) {
+            done.clear();
+            self.target.reap(1, &mut done)?;
+            for completion in done.drain(..) {
                 completion.result.map_err(|error| *error)?;
                 let to = if completion.tag == depth { &mut others } else { &mut stream };
                 to.latencies.push(completion.completed.saturating_sub(completion.issued));
