@@ -211,6 +211,13 @@ impl Candidate {
         libm::round(self.number(at)).clamp(0.0, 1e15) as u64
     }
 
+    /// The numbers as a specification holds them; 0 where it holds none. Candidates of one
+    /// kind with the same whole numbers and hidden properties are the same drive.
+    #[must_use]
+    pub fn whole_numbers(&self) -> [u64; NUMBERS] {
+        core::array::from_fn(|at| if self.has(at) { self.rounded(at) } else { 0 })
+    }
+
     /// The drive at full size.
     #[must_use]
     pub fn spec(&self, name: &str, description: &str, reported: &ReportedProperties) -> DriveSpec {

@@ -16,16 +16,18 @@ mod local;
 mod part;
 pub mod rates;
 mod search;
+mod trials;
 pub mod whole;
 
 use super::Observation;
 use super::candidate::{Candidate, NUMBERS};
 use super::classes::{self, Prior};
-use super::lab::ProbeSession;
+use super::lab::{IsWorth, ProbeSession};
 use super::probes::{self, Findings, ProbePlan};
 use alloc::vec::Vec;
 pub use ensemble::MEMBERS;
 use part::SmallProbes;
+use trials::{KnownRuns, Trials};
 use trimtab_drive::model;
 use trimtab_drive::spec::twin::explains;
 use trimtab_sim::runner::Observer;
@@ -56,11 +58,24 @@ impl CandidateEvaluator for SequentialEvaluator {
 /// Logarithms of the probe results of a candidate, in probe order.
 #[must_use]
 pub fn shown(candidate: &Candidate, plan: &ProbePlan) -> Option<Vec<f64>> {
+    shown_while(candidate, plan, &|_| true)
+}
+
+/// As [`shown`], but only the first results if `is_worth` ends the run.
+fn shown_while(
+    candidate: &Candidate,
+    plan: &ProbePlan,
+    is_worth: &IsWorth<'_>,
+) -> Option<Vec<f64>> {
     let drive = model::build(&candidate.laboratory(plan), plan.seed).ok()?;
     let mut target = DriveTarget::new(drive, probes::DEPTH_MAX);
-    let mut lab = ProbeSession::new(&mut target);
+    let mut lab = ProbeSession::new(&mut target).limited(is_worth);
     let found = probes::run(&mut lab, plan, &mut ()).ok()?;
-    Some(found.observations.iter().map(|one| libm::log(one.value_ns)).collect())
+    Some(logs(&found.observations))
+}
+
+fn logs(observations: &[Observation]) -> Vec<f64> {
+    observations.iter().map(|one| libm::log(one.value_ns)).collect()
 }
 
 /// Misfit above which the best drive may be of the wrong kind. Of 29 randomly drawn
@@ -128,9 +143,9 @@ impl FitResult {
 
 /// Drives and figures of one set of probes.
 trait Space: Sync {
-    /// Logarithms of the figures of a candidate, in probe order; `None` for an impossible
-    /// drive.
-    fn show(&self, candidate: &Candidate) -> Option<Vec<f64>>;
+    /// Logarithms of the figures of a candidate, in probe order, only the first ones if
+    /// `is_worth` ends the run; `None` for an impossible drive.
+    fn show(&self, candidate: &Candidate, is_worth: &IsWorth<'_>) -> Option<Vec<f64>>;
 
     /// As [`show`](Self::show), on drives that differ in their random choices.
     fn with_other_seeds(&self, _: &Candidate) -> Vec<Vec<f64>> {
@@ -159,18 +174,13 @@ trait Space: Sync {
     fn neighbours(&self, from: &Candidate) -> Vec<Candidate>;
 }
 
-struct Trials<'a> {
-    tries: &'a dyn CandidateEvaluator,
-    observer: &'a mut dyn Observer,
-    tried: u32,
-}
-
 /// Figures to explain, and the space of drives.
 struct Problem<'a> {
     space: &'a dyn Space,
     found: Findings,
     seed: u64,
     trials: Trials<'a>,
+    known: KnownRuns,
     /// Factor on the errors of the figures.
     loose: f64,
 }
@@ -184,7 +194,8 @@ pub fn fit(
     tries: &dyn CandidateEvaluator,
     observer: &mut dyn Observer,
 ) -> Option<FitResult> {
-    let show = |candidate: &Candidate| shown(candidate, plan);
+    let show =
+        |candidate: &Candidate, is_worth: &IsWorth<'_>| shown_while(candidate, plan, is_worth);
     let small = SmallProbes::new(plan, &show);
     let mut part = Problem::new(&small, found, plan.seed, Trials { tries, observer, tried: 0 });
     let mut kinds = part.search(part::starts(found, plan))?;
@@ -197,7 +208,7 @@ pub fn fit(
     let mut all = Problem::new(&drives, whole, plan.seed, part.trials);
     let points = all.search(drives.starts(whole))?;
     kinds = drives.judged_by_both(kinds, &points);
-    let mut part = Problem::new(&small, found, plan.seed, all.trials);
+    let mut part = Problem { trials: all.trials, found: found.clone(), ..part };
     let fitted = part.finished(kinds, plan)?;
     let mut all = Problem { trials: part.trials, ..all };
     all.refined(fitted, points)
@@ -205,6 +216,7 @@ pub fn fit(
 
 impl<'a> Problem<'a> {
     fn new(space: &'a dyn Space, found: &Findings, seed: u64, trials: Trials<'a>) -> Self {
-        Self { space, found: found.clone(), seed, trials, loose: 1.0 }
+        let known = KnownRuns::default();
+        Self { space, found: found.clone(), seed, trials, known, loose: 1.0 }
     }
 }

@@ -1,5 +1,6 @@
 //! The target of the probes, and the operations that probes use.
 
+use super::Observation;
 use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::units::Nanos;
@@ -22,9 +23,13 @@ impl<D: Device> ProbeTarget for DriveTarget<D> {
     }
 }
 
+/// Given the figures of a run so far, returns false if the others are not needed.
+pub type IsWorth<'a> = dyn Fn(&[Observation]) -> bool + 'a;
+
 /// Runs commands on the target.
 pub struct ProbeSession<'a> {
     target: &'a mut dyn ProbeTarget,
+    is_worth: &'a IsWorth<'a>,
     done: Vec<BlockCompletion>,
     /// Bytes written so far.
     pub written: u64,
@@ -69,7 +74,19 @@ impl Stream {
 impl<'a> ProbeSession<'a> {
     /// Creates a lab with zero counters.
     pub fn new(target: &'a mut dyn ProbeTarget) -> Self {
-        Self { target, done: Vec::new(), written: 0, read: 0 }
+        Self { target, is_worth: &|_| true, done: Vec::new(), written: 0, read: 0 }
+    }
+
+    /// Ends the run as soon as `is_worth` returns false. Later figures are missing then.
+    #[must_use]
+    pub fn limited(self, is_worth: &'a IsWorth<'a>) -> Self {
+        Self { is_worth, ..self }
+    }
+
+    /// True if a run with the figures `so_far` should continue.
+    #[must_use]
+    pub fn is_worth(&self, so_far: &[Observation]) -> bool {
+        (self.is_worth)(so_far)
     }
 
     /// Leaves the drive idle for `time`.

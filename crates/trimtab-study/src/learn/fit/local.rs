@@ -1,15 +1,11 @@
 //! The local optimiser: damped Gauss-Newton steps of the numbers of one kind.
 
+use super::Problem;
 use super::linear::Matrix;
-use super::{Observation, Problem};
 use crate::learn::candidate::{Candidate, NUMBERS, OF_SMALL_PROBES};
 use alloc::vec;
 use alloc::vec::Vec;
-use trimtab_sim::runner::RunProgress;
 
-/// Limit of a residual's logarithm, a factor of two, so that no single figure decides the
-/// fit.
-const RESIDUAL_MAX: f64 = 0.7;
 /// Rounds of steps at most: one in ten fits needs more than six.
 pub(super) const ROUNDS: u32 = 8;
 /// A gain below this changes the likelihood of a drive by less than a sixth.
@@ -41,63 +37,16 @@ pub(super) struct Point {
 pub(super) type Slopes = Vec<Vec<f64>>;
 
 impl Problem<'_> {
-    /// Evaluates candidates. The inner value is `None` for an impossible drive; the outer
-    /// one if the observer stops the fit.
-    pub(super) fn try_all(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Option<Point>>> {
-        if self.trials.observer.stopped() {
-            return None;
-        }
-        let space = self.space;
-        let all = self.trials.tries.all(&candidates, &|candidate| space.show(candidate));
-        self.trials.tried += candidates.len() as u32;
-        let progress = RunProgress {
-            phase: "candidate drives",
-            ops: self.trials.tried.into(),
-            ..RunProgress::default()
-        };
-        self.trials.observer.progress(progress).ok()?;
-        let point = |(candidate, shown): (Candidate, Option<Vec<f64>>)| {
-            let shown = shown.filter(|shown| shown.len() == self.found.observations.len())?;
-            let cost = self.cost(&candidate, &shown);
-            Some(Point { candidate, shown, cost })
-        };
-        Some(candidates.into_iter().zip(all).map(point).collect())
-    }
-
-    /// As [`try_all`](Self::try_all): the possible drives, those with the least cost
-    /// first.
-    pub(super) fn in_order(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Point>> {
-        let mut points: Vec<Point> = self.try_all(candidates)?.into_iter().flatten().collect();
-        sort(&mut points);
-        Some(points)
-    }
-
-    /// Measured minus shown logarithms, in units of their errors.
     pub(super) fn residuals(&self, shown: &[f64]) -> Vec<f64> {
-        let limit = |off: f64| off / libm::sqrt(1.0 + off * off / (RESIDUAL_MAX * RESIDUAL_MAX));
-        let each = |(one, shown): (&Observation, &f64)| {
-            limit(libm::log(one.value_ns) - shown) / (one.sigma * self.loose)
-        };
-        self.found.observations.iter().zip(shown).map(each).collect()
+        self.judge().residuals(shown)
     }
 
-    /// Sum of the squared residuals.
     pub(super) fn misfit(&self, shown: &[f64]) -> f64 {
-        self.residuals(shown).iter().map(|one| one * one).sum()
+        self.judge().misfit(shown)
     }
 
     pub(super) fn cost(&self, candidate: &Candidate, shown: &[f64]) -> f64 {
-        self.misfit(shown) + self.prior_distance(candidate) + self.space.rarity(candidate)
-    }
-
-    /// Squared distance of a candidate from the priors of its numbers.
-    fn prior_distance(&self, candidate: &Candidate) -> f64 {
-        let of = |number: usize| {
-            let prior = self.space.prior(candidate, number);
-            let off = (candidate.logs[number] - libm::log(prior.median)) / prior.sigma;
-            off * off
-        };
-        (0..NUMBERS).filter(|number| self.space.is_free(candidate, *number)).map(of).sum()
+        self.judge().cost(candidate, shown)
     }
 
     pub(super) fn slopes(&mut self, point: &Point) -> Option<Slopes> {
@@ -189,7 +138,7 @@ impl Problem<'_> {
             let slopes = self.slopes(&point)?;
             let steps =
                 DAMPING.iter().filter_map(|damping| self.step(&point, &slopes, *damping)).collect();
-            let better = self.in_order(steps)?.into_iter().next();
+            let better = self.in_order_below(steps, &|_| point.cost)?.into_iter().next();
             let Some(better) = better.filter(|better| better.cost < point.cost) else { break };
             let gained = point.cost - better.cost;
             point = better;

@@ -1,9 +1,10 @@
 //! Drives as the small probes see them: dies, rows, mapping unit, caches and TRIM.
 
-use super::{ProbeFunction, Space};
+use super::Space;
 use crate::learn::candidate::{Candidate, DriveKind, NUMBERS, OF_SMALL_PROBES, UNIT_MAX, at};
 use crate::learn::classes::{self, Prior};
 use crate::learn::invert::{PROGRAM_OF_FLUSH, invert, unit_written};
+use crate::learn::lab::IsWorth;
 use crate::learn::probes::{Findings, ProbePlan};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -25,18 +26,21 @@ const JUMPS: [(usize, f64); 6] = [
 pub(super) struct SmallProbes<'a> {
     plan: &'a ProbePlan,
     priors: [Prior; NUMBERS],
-    show: &'a ProbeFunction<'a>,
+    show: &'a ShowFunction<'a>,
 }
 
+/// Runs the small probes on one candidate, while it is worth it.
+pub(super) type ShowFunction<'a> = dyn Fn(&Candidate, &IsWorth<'_>) -> Option<Vec<f64>> + Sync + 'a;
+
 impl<'a> SmallProbes<'a> {
-    pub(super) fn new(plan: &'a ProbePlan, show: &'a ProbeFunction<'a>) -> Self {
+    pub(super) fn new(plan: &'a ProbePlan, show: &'a ShowFunction<'a>) -> Self {
         Self { plan, priors: classes::priors(&plan.reported), show }
     }
 }
 
 impl Space for SmallProbes<'_> {
-    fn show(&self, candidate: &Candidate) -> Option<Vec<f64>> {
-        (self.show)(candidate)
+    fn show(&self, candidate: &Candidate, is_worth: &IsWorth<'_>) -> Option<Vec<f64>> {
+        (self.show)(candidate, is_worth)
     }
 
     fn is_free(&self, candidate: &Candidate, number: usize) -> bool {

@@ -2,8 +2,10 @@
 
 use super::local::ROUNDS;
 use super::part::SmallProbes;
-use super::{CandidateEvaluator, ProbeFunction, Problem, Trials};
+use super::trials::Trials;
+use super::{CandidateEvaluator, ProbeFunction, Problem};
 use crate::learn::candidate::{Candidate, NUMBERS};
+use crate::learn::lab::IsWorth;
 use crate::learn::probes::{Findings, ProbePlan};
 use alloc::vec::Vec;
 
@@ -37,7 +39,8 @@ pub fn fit(
     tries: &dyn CandidateEvaluator,
 ) -> Option<RateFit> {
     let mut observer = ();
-    let space = SmallProbes::new(plan, show);
+    let show = |candidate: &Candidate, _: &IsWorth<'_>| show(candidate);
+    let space = SmallProbes::new(plan, &show);
     let mut problem =
         Problem::new(&space, found, plan.seed, Trials { tries, observer: &mut observer, tried: 0 });
     let mut fitted = Vec::new();

@@ -4,6 +4,7 @@
 use super::Problem;
 use super::local::{GAIN_MIN, Point, ROUNDS as STEPS, sort};
 use crate::learn::candidate::{Candidate, NUMBERS};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use trimtab_drive::rng::Stream;
 
@@ -54,8 +55,7 @@ impl Problem<'_> {
         let mut points = self.in_order(starts)?;
         let mut starts = points.clone();
         starts.truncate(BEST);
-        points.extend(self.in_order(drawn)?);
-        sort(&mut points);
+        self.add_promising(&mut points, drawn)?;
         for round in 0..ROUNDS {
             points.retain(|point| {
                 let known = all
@@ -63,7 +63,7 @@ impl Problem<'_> {
                     .find(|one| self.space.is_same_kind(&one.point.candidate, &point.candidate));
                 known.is_none_or(|known| point.cost < known.point.cost)
             });
-            for point in self.best_of_many(points)? {
+            for point in self.best_of_many(&points)? {
                 self.add(&mut all, point, true);
             }
             self.climb(&mut all)?;
@@ -83,6 +83,42 @@ impl Problem<'_> {
             points = self.drawn_around(&around, &mut random)?;
         }
         self.nearly_as_good(all)
+    }
+
+    /// Adds `drawn` to `points`, except drives that [`promising`](Self::promising) would not
+    /// choose.
+    fn add_promising(&mut self, points: &mut Vec<Point>, drawn: Vec<Candidate>) -> Option<()> {
+        for some in drawn.chunks(FITTED) {
+            let chosen = self.promising(points);
+            let (space, last) = (self.space, chosen.get(FITTED - 1).map(|point| point.cost));
+            let mut best_of_families: BTreeMap<usize, f64> = BTreeMap::new();
+            for point in chosen.iter().rev() {
+                best_of_families.insert(space.family(&point.candidate), point.cost);
+            }
+            let most = |candidate: &Candidate| {
+                let best = best_of_families.get(&space.family(candidate));
+                match (last, best) {
+                    (None, _) => f64::INFINITY,
+                    (Some(last), _) if best_of_families.len() == FITTED => last,
+                    (Some(last), best) => best.map_or(f64::INFINITY, |best| best.max(last)),
+                }
+            };
+            points.extend(self.in_order_below(some.to_vec(), &most)?);
+            sort(points);
+        }
+        Some(())
+    }
+
+    /// The [`FITTED`] of `candidates` with the least cost, in order.
+    fn nearest(&mut self, candidates: Vec<Candidate>) -> Option<Vec<Point>> {
+        let mut points: Vec<Point> = Vec::new();
+        for some in candidates.chunks(FITTED) {
+            let most = points.get(FITTED - 1).map_or(f64::INFINITY, |point| point.cost);
+            points.extend(self.in_order_below(some.to_vec(), &|_| most)?);
+            sort(&mut points);
+            points.truncate(FITTED);
+        }
+        Some(points)
     }
 
     /// Widens the errors of figures that vary with the seed: random victim selection, or
@@ -154,20 +190,25 @@ impl Problem<'_> {
         Some(points)
     }
 
-    /// Fits the best of many points, first those of different families, step by step.
-    fn best_of_many(&mut self, all: Vec<Point>) -> Option<Vec<Point>> {
+    /// The best of `points`, sorted by cost: first those of different families, then of
+    /// other kinds.
+    fn promising(&self, points: &[Point]) -> Vec<Point> {
         let mut kinds: Vec<Kind> = Vec::new();
-        for point in all {
-            self.add(&mut kinds, point, false);
+        for point in points {
+            self.add(&mut kinds, point.clone(), false);
         }
         let firsts: Vec<Point> = self.best_of_families(&kinds).into_iter().cloned().collect();
         let rest = kinds.into_iter().map(|kind| kind.point);
         let rest = rest.filter(|point| {
             !firsts.iter().any(|first| self.space.is_same_kind(&first.candidate, &point.candidate))
         });
-        let best: Vec<Point> = firsts.iter().cloned().chain(rest).take(FITTED).collect();
+        firsts.iter().cloned().chain(rest).take(FITTED).collect()
+    }
+
+    /// Fits the best of many points step by step.
+    fn best_of_many(&mut self, points: &[Point]) -> Option<Vec<Point>> {
         let mut begun = Vec::new();
-        for point in best {
+        for point in self.promising(points) {
             begun.push(self.improve(point, 1)?);
         }
         sort(&mut begun);
@@ -186,8 +227,7 @@ impl Problem<'_> {
             (all[next].fitted, all[next].climbed) = (true, true);
             all[next].point = point.clone();
             let slopes = self.slopes(&point)?;
-            let mut near = self.in_order(self.space.neighbours(&point.candidate))?;
-            near.truncate(FITTED);
+            let near = self.nearest(self.space.neighbours(&point.candidate))?;
             for (nth, neighbour) in self.adapt(near, &slopes)?.into_iter().enumerate() {
                 let neighbour = if nth < NEIGHBOURS as usize {
                     self.improve(neighbour, NEIGHBOURS)?
@@ -266,4 +306,102 @@ impl Problem<'_> {
 
 fn least(all: &[Kind]) -> Option<&Point> {
     all.iter().map(|kind| &kind.point).min_by(|a, b| a.cost.total_cmp(&b.cost))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::learn::fit::part::{self, SmallProbes};
+    use crate::learn::fit::trials::Trials;
+    use crate::learn::fit::{SequentialEvaluator, shown, shown_while};
+    use crate::learn::lab::IsWorth;
+    use crate::learn::probes::{Findings, ProbePlan};
+    use crate::learn::{Budget, Observation, ReportedProperties};
+    use alloc::format;
+    use core::sync::atomic::{AtomicU32, Ordering};
+    use trimtab_drive::shipped;
+
+    /// A plan for the smallest area, and figures of the first start moved by a tenth.
+    fn measured() -> (ProbePlan, Findings, Vec<Candidate>) {
+        let spec = shipped::named("sata-tlc-500gb").unwrap().spec;
+        let reported = ReportedProperties::of(&spec).unwrap();
+        let plan = ProbePlan::new(Budget::Small, reported, 24 << 20, 1).unwrap();
+        let starts = part::starts(&Findings::default(), &plan);
+        let mut random = Stream::new(1, "errors");
+        let figures = shown(&starts[0], &plan).unwrap().into_iter().enumerate();
+        let observations = figures.map(|(nth, log)| Observation {
+            name: format!("{nth}"),
+            probe: "",
+            value_ns: libm::exp(log + 0.1 * random.normal()),
+            sigma: 0.03,
+        });
+        let found = Findings { observations: observations.collect(), ..Findings::default() };
+        (plan, found, starts)
+    }
+
+    /// Candidates and their order do not depend on runs that end early.
+    #[test]
+    fn early_end_of_runs_changes_no_choice() {
+        let (plan, found, starts) = measured();
+        let ended = AtomicU32::new(0);
+        let show = |candidate: &Candidate, is_worth: &IsWorth<'_>| {
+            let shown = shown_while(candidate, &plan, is_worth)?;
+            ended.fetch_add(u32::from(shown.len() < found.observations.len()), Ordering::Relaxed);
+            Some(shown)
+        };
+        let space = SmallProbes::new(&plan, &show);
+        let mut observer = ();
+        let trials = Trials { tries: &SequentialEvaluator, observer: &mut observer, tried: 0 };
+        let mut problem = Problem::new(&space, &found, 1, trials);
+        let mut random = Stream::new(1, "draws");
+        let drawn: Vec<Candidate> =
+            (0..96).map(|nth| problem.changed(&starts[nth % starts.len()], &mut random)).collect();
+        let costs = |points: &[Point]| -> Vec<(Candidate, f64)> {
+            points.iter().map(|point| (point.candidate.clone(), point.cost)).collect()
+        };
+        let mut points = problem.in_order(starts.clone()).unwrap();
+        problem.add_promising(&mut points, drawn.clone()).unwrap();
+        let nearest = problem.nearest(drawn.clone()).unwrap();
+        let promising = problem.promising(&points);
+        assert!(ended.load(Ordering::Relaxed) > 10, "{ended:?} of 96 ended early");
+        let before = ended.load(Ordering::Relaxed);
+        // Without limits.
+        let mut all = problem.in_order(starts).unwrap();
+        all.extend(problem.in_order(drawn.clone()).unwrap());
+        sort(&mut all);
+        assert_eq!(costs(&promising), costs(&problem.promising(&all)));
+        let in_order = problem.in_order(drawn).unwrap();
+        assert_eq!(costs(&nearest), costs(&in_order[..FITTED]));
+        assert_eq!(ended.load(Ordering::Relaxed), before);
+    }
+
+    /// A drive runs once, also if its numbers differ by less than a nanosecond or a byte.
+    #[test]
+    fn known_drives_are_not_run_again() {
+        let (plan, found, starts) = measured();
+        let runs = AtomicU32::new(0);
+        let show = |candidate: &Candidate, _: &IsWorth<'_>| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            shown(candidate, &plan)
+        };
+        let space = SmallProbes::new(&plan, &show);
+        let mut observer = ();
+        let trials = Trials { tries: &SequentialEvaluator, observer: &mut observer, tried: 0 };
+        let mut problem = Problem::new(&space, &found, 1, trials);
+        let mut same = starts[0].clone();
+        for log in &mut same.logs {
+            *log += 1e-12;
+        }
+        assert_eq!(same.laboratory(&plan), starts[0].laboratory(&plan));
+        assert_eq!(same.spec("a", "a", &plan.reported), starts[0].spec("a", "a", &plan.reported));
+        let figures = |points: Vec<Option<Point>>| -> Vec<Vec<f64>> {
+            points.into_iter().map(|point| point.unwrap().shown).collect()
+        };
+        let first = figures(problem.try_all(starts.clone()).unwrap());
+        assert_eq!(runs.load(Ordering::Relaxed) as usize, starts.len());
+        assert_eq!(figures(problem.try_all(starts.clone()).unwrap()), first);
+        assert_eq!(figures(problem.try_all(alloc::vec![same]).unwrap()), first[..1]);
+        assert_eq!(runs.load(Ordering::Relaxed) as usize, starts.len());
+        assert_eq!(shown(&starts[0], &plan).as_ref(), first.first());
+    }
 }

@@ -1,12 +1,12 @@
 //! Drives as the probes of a whole drive see them: spare space, SLC cache, victim
 //! selection. Kinds and the other numbers are those that explain the small probes.
 
-use super::Space;
 use super::local::Point;
+use super::{Space, logs};
 use crate::learn::candidate::{Candidate, HiddenProperties, NUMBERS, OF_SMALL_PROBES, at};
 use crate::learn::classes::{self, Prior};
 use crate::learn::invert;
-use crate::learn::lab::ProbeSession;
+use crate::learn::lab::{IsWorth, ProbeSession};
 use crate::learn::probes::{self, Findings, ProbePlan};
 use crate::study::small::SmallDrive;
 use alloc::vec::Vec;
@@ -42,11 +42,17 @@ const JUMPS: [(usize, f64); 14] = [
 /// order.
 #[must_use]
 pub fn shown(candidate: &Candidate, plan: &ProbePlan) -> Option<Vec<f64>> {
-    shown_by(candidate, plan, plan.seed)
+    shown_by(candidate, plan, plan.seed, &|_| true)
 }
 
-/// As [`shown`], on a drive built with `seed`.
-fn shown_by(candidate: &Candidate, plan: &ProbePlan, seed: u64) -> Option<Vec<f64>> {
+/// As [`shown`], on a drive built with `seed`, but only the first results if `is_worth`
+/// ends the run.
+fn shown_by(
+    candidate: &Candidate,
+    plan: &ProbePlan,
+    seed: u64,
+    is_worth: &IsWorth<'_>,
+) -> Option<Vec<f64>> {
     let small = SmallDrive::of(
         &candidate.spec("candidate", "a candidate", &plan.reported),
         probes::whole::SIZE,
@@ -55,11 +61,11 @@ fn shown_by(candidate: &Candidate, plan: &ProbePlan, seed: u64) -> Option<Vec<f6
     .spec;
     let whole = plan.whole?.on(small.capacity_bytes);
     let mut target = DriveTarget::new(model::build(&small, seed).ok()?, probes::DEPTH_MAX);
-    let mut lab = ProbeSession::new(&mut target);
+    let mut lab = ProbeSession::new(&mut target).limited(is_worth);
     probes::whole::there_already(&mut lab, &whole).ok()?;
-    let found =
-        probes::run_whole(&mut lab, &ProbePlan { whole: Some(whole), ..*plan }, &mut ()).ok()?;
-    Some(found.observations.iter().map(|one| libm::log(one.value_ns)).collect())
+    let plan = ProbePlan { whole: Some(whole), ..*plan };
+    let found = probes::run_whole(&mut lab, &plan, &mut ()).ok()?;
+    Some(logs(&found.observations))
 }
 
 /// The space of the probes of the whole drive.
@@ -104,13 +110,14 @@ impl<'a> WholeDrive<'a> {
 }
 
 impl Space for WholeDrive<'_> {
-    fn show(&self, candidate: &Candidate) -> Option<Vec<f64>> {
-        shown(candidate, self.plan)
+    fn show(&self, candidate: &Candidate, is_worth: &IsWorth<'_>) -> Option<Vec<f64>> {
+        shown_by(candidate, self.plan, self.plan.seed, is_worth)
     }
 
     fn with_other_seeds(&self, candidate: &Candidate) -> Vec<Vec<f64>> {
         (1..=OTHER_SEEDS)
-            .filter_map(|seed| shown_by(candidate, self.plan, self.plan.seed.wrapping_add(seed)))
+            .map(|seed| self.plan.seed.wrapping_add(seed))
+            .filter_map(|seed| shown_by(candidate, self.plan, seed, &|_| true))
             .collect()
     }
 

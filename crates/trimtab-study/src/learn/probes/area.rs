@@ -111,6 +111,9 @@ pub(super) fn existing(
         }
     }
     for depth in DEPTHS.into_iter().filter(|depth| *depth < plan.deepest().max(3)) {
+        if !lab.is_worth(&found.observations) {
+            return Ok(());
+        }
         let count = depth as usize * ROUNDS;
         let stream =
             lab.stream(depth, reads(plan, &format!("depth {depth}"), there, plan.small(), count))?;
@@ -142,6 +145,9 @@ pub(super) fn random_writes(
 ) -> TargetResult {
     lab.idle(plan.reach.rest);
     for size in WRITE_SIZES.into_iter().filter(|size| *size >= plan.small()) {
+        if !lab.is_worth(&found.observations) {
+            return Ok(());
+        }
         let count = (plan.area / 16 / size).min(4096) as usize;
         let places =
             RandomOffsets::new(plan, &format!("random writes {size}"), plan.part(0, 4), size)
