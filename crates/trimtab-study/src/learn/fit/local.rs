@@ -131,19 +131,29 @@ impl Problem<'_> {
         to
     }
 
-    /// Improves the numbers of a point, in at most `rounds`, until a round gains too
-    /// little.
+    /// Improves the numbers of a point, in at most `rounds`, until a round with the slopes
+    /// of that point gains too little. Rounds before it correct the slopes by what their
+    /// steps show.
     pub(super) fn improve(&mut self, mut point: Point, rounds: u32) -> Option<Point> {
+        let mut slopes = self.slopes(&point)?;
+        let mut are_its_own = true;
         for _ in 0..rounds {
-            let slopes = self.slopes(&point)?;
             let steps =
                 DAMPING.iter().filter_map(|damping| self.step(&point, &slopes, *damping)).collect();
-            let better = self.in_order_below(steps, &|_| point.cost)?.into_iter().next();
-            let Some(better) = better.filter(|better| better.cost < point.cost) else { break };
-            let gained = point.cost - better.cost;
-            point = better;
-            if gained < GAIN_MIN {
+            let steps = self.in_order_below(steps, &|_| point.cost)?;
+            for step in steps.iter().rev() {
+                correct(&mut slopes, &point, step);
+            }
+            let better = steps.into_iter().next().filter(|better| better.cost < point.cost);
+            let gained = better.as_ref().map_or(0.0, |better| point.cost - better.cost);
+            point = better.unwrap_or(point);
+            if gained >= GAIN_MIN {
+                are_its_own = false;
+            } else if are_its_own {
                 break;
+            } else {
+                slopes = self.slopes(&point)?;
+                are_its_own = true;
             }
         }
         Some(point)

@@ -1,6 +1,6 @@
 //! Fits the numbers of given kinds to a few published rates, without probes.
 
-use super::local::ROUNDS;
+use super::local::{GAIN_MIN, Point, ROUNDS};
 use super::part::SmallProbes;
 use super::trials::Trials;
 use super::{CandidateEvaluator, ProbeFunction, Problem};
@@ -45,10 +45,22 @@ pub fn fit(
         Problem::new(&space, found, plan.seed, Trials { tries, observer: &mut observer, tried: 0 });
     let mut fitted = Vec::new();
     for point in problem.in_order(kinds)?.into_iter().take(FITTED) {
-        fitted.push(problem.improve(point, ROUNDS)?);
+        fitted.push(converged(&mut problem, point)?);
     }
     let best = fitted.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost))?;
     let (learned, bounds) = (problem.learned(&best)?, problem.bounds(&best, NINE_OF_TEN)?);
     let (misfit, ..) = problem.explained_by(&best.shown);
     Some(RateFit { misfit, learned, bounds, best: best.candidate, shown: best.shown })
+}
+
+/// Improves a point in rounds that each compute its slopes: rates are few and cheap.
+fn converged(problem: &mut Problem<'_>, mut point: Point) -> Option<Point> {
+    for _ in 0..ROUNDS {
+        let before = point.cost;
+        point = problem.improve(point, 1)?;
+        if before - point.cost < GAIN_MIN {
+            break;
+        }
+    }
+    Some(point)
 }

@@ -1,8 +1,8 @@
 //! The global search: draws kinds of drives, fits the best, and follows single changes of
 //! these.
 
-use super::Problem;
 use super::local::{GAIN_MIN, Point, ROUNDS as STEPS, sort};
+use super::{OF_THE_RIGHT_KIND, Problem};
 use crate::learn::candidate::{Candidate, NUMBERS};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -56,6 +56,8 @@ impl Problem<'_> {
         let mut starts = points.clone();
         starts.truncate(BEST);
         self.add_promising(&mut points, drawn)?;
+        points = self.adapt_alike(self.promising(&points))?;
+        let mut before = f64::INFINITY;
         for round in 0..ROUNDS {
             points.retain(|point| {
                 let known = all
@@ -63,8 +65,8 @@ impl Problem<'_> {
                     .find(|one| self.space.is_same_kind(&one.point.candidate, &point.candidate));
                 known.is_none_or(|known| point.cost < known.point.cost)
             });
-            for point in self.best_of_many(&points)? {
-                self.add(&mut all, point, true);
+            for (nth, point) in self.best_of_many(&points)?.into_iter().enumerate() {
+                self.add(&mut all, point, nth < BEST);
             }
             self.climb(&mut all)?;
             if round == 0 {
@@ -80,6 +82,13 @@ impl Problem<'_> {
                 .chain(&starts)
                 .cloned()
                 .collect();
+            // Draws around a drive of the right kind that found nothing better.
+            let best = least(&all)?;
+            let is_right_kind = self.is_within(best, OF_THE_RIGHT_KIND);
+            if is_right_kind && before - best.cost < GAIN_MIN {
+                break;
+            }
+            before = best.cost;
             points = self.drawn_around(&around, &mut random)?;
         }
         self.nearly_as_good(all)
@@ -148,9 +157,13 @@ impl Problem<'_> {
     /// True if one of the most promising kinds explains the figures.
     fn is_explained(&self, all: &[Kind]) -> Option<bool> {
         let least = least(all)?.cost;
-        let explains =
-            |point: &Point| self.misfit(&point.shown) <= EXPLAINED * point.shown.len() as f64;
-        Some(all.iter().any(|one| one.point.cost < least + PROMISING && explains(&one.point)))
+        let promising = all.iter().map(|one| &one.point).filter(|one| one.cost < least + PROMISING);
+        Some(promising.into_iter().any(|point| self.is_within(point, EXPLAINED)))
+    }
+
+    /// True if the mean squared residual of a point is at most `misfit`.
+    fn is_within(&self, point: &Point, misfit: f64) -> bool {
+        self.misfit(&point.shown) <= misfit * point.shown.len() as f64
     }
 
     /// `from` with up to [`CHANGES_MAX`] changes.
@@ -205,18 +218,35 @@ impl Problem<'_> {
         firsts.iter().cloned().chain(rest).take(FITTED).collect()
     }
 
-    /// Fits the best of many points step by step.
+    /// The most promising of `points`, of which the first [`BEST`] are fitted to the end.
     fn best_of_many(&mut self, points: &[Point]) -> Option<Vec<Point>> {
-        let mut begun = Vec::new();
-        for point in self.promising(points) {
-            begun.push(self.improve(point, 1)?);
-        }
-        sort(&mut begun);
+        let mut points = self.promising(points);
+        sort(&mut points);
         let mut fitted = Vec::new();
-        for (nth, point) in begun.into_iter().enumerate() {
+        for (nth, point) in points.into_iter().enumerate() {
             fitted.push(if nth < BEST { self.improve(point, STEPS)? } else { point });
         }
         Some(fitted)
+    }
+
+    /// Adapts points with the slopes of the best that has the same numbers.
+    fn adapt_alike(&mut self, mut points: Vec<Point>) -> Option<Vec<Point>> {
+        sort(&mut points);
+        let mut adapted = Vec::new();
+        while let Some(best) = points.first() {
+            let space = self.space;
+            let numbers = |candidate: &Candidate| -> [bool; NUMBERS] {
+                core::array::from_fn(|number| space.is_free(candidate, number))
+            };
+            let slopes = self.slopes(best)?;
+            let of_best = numbers(&best.candidate);
+            let (alike, others) =
+                points.into_iter().partition(|point| numbers(&point.candidate) == of_best);
+            points = others;
+            adapted.extend(self.adapt(alike, &slopes)?);
+        }
+        sort(&mut adapted);
+        Some(adapted)
     }
 
     /// Tries the neighbours of the most promising kinds.
