@@ -34,6 +34,8 @@ const TAKES: &str = "TARGET is a block device, a file, a directory or drive:NAME
 const MINUTE: Nanos = Nanos::from_secs(60);
 /// Sections that repeat the test points.
 const REST: [&str; 5] = ["Figures", "Phases", "Latency", "Series", "Counts"];
+/// Size of a scaled drive or of a file.
+const CAPACITY: Bytes = Bytes(8 << 30);
 /// Smallest block of a target that is not open yet.
 const SMALLEST_BLOCK: u32 = 512;
 
@@ -118,8 +120,13 @@ fn modelled(
         let problem = "--round-time is for devices and files; a modelled drive has rounds of bytes";
         return Err(UsageError::new(problem).hint("set --capacity instead").into());
     }
-    let smaller = request.capacity.0 < spec.capacity_bytes;
-    let spec = model::sized(spec, smaller.then_some(request.capacity))?;
+    let own = Bytes(spec.capacity_bytes);
+    if let Some(capacity) = request.capacity.filter(|capacity| *capacity > own) {
+        let problem = format!("--capacity {capacity}: {name} has only {own}");
+        return Err(UsageError::new(problem).into());
+    }
+    let capacity = request.capacity.unwrap_or(CAPACITY);
+    let spec = model::sized(spec, (capacity < own).then_some(capacity))?;
     let Some(flash) = spec.flash() else {
         let problem = format!("{name} is a disk, and this specification tests SSDs");
         return Err(UsageError::new(problem).into());
@@ -141,6 +148,10 @@ fn open(
 ) -> anyhow::Result<BenchBlocks> {
     let path = match spec {
         TargetSpec::Directory(path) => path,
+        TargetSpec::File(_) | TargetSpec::Device(_) if request.capacity.is_some() => {
+            let problem = format!("--capacity is for directories and modelled drives, not {spec}");
+            return Err(UsageError::new(problem).into());
+        }
         TargetSpec::File(path) | TargetSpec::Device(path) => {
             // The plan is made again for the blocks of an open file.
             let plan = |size, block: Option<u32>| {
@@ -164,13 +175,14 @@ fn open(
             return Err(other.refused(problem).hint(TAKES).into());
         }
     };
-    let plan = request.plan(minute, request.capacity, SMALLEST_BLOCK)?;
-    let work = WorkloadPlan { written: plan.written_max(), space: request.capacity, ops: None };
+    let capacity = request.capacity.unwrap_or(CAPACITY);
+    let plan = request.plan(minute, capacity, SMALLEST_BLOCK)?;
+    let work = WorkloadPlan { written: plan.written_max(), space: capacity, ops: None };
     let (workspace, observer) =
         finish::begin(context, request.safety.reserve, path, "bench pts", &work)?;
     let (dir, dir_path) = workspace.subdirectory("run")?;
     let options = job_target::options(&plan.all_jobs(), request.seed);
-    let file = BlockFile::create(dir, &dir_path, "data", request.capacity, &options)?;
+    let file = BlockFile::create(dir, &dir_path, "data", capacity, &options)?;
     let workspace = Some(workspace);
     Ok(BenchBlocks::Real(Box::new(RealBlocks::new(file, workspace, observer))))
 }

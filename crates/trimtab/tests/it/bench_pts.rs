@@ -376,7 +376,13 @@ fn pts_refuses_other_targets_and_small_drives() {
     refused(&["drive:laptop-7200rpm"], "is a disk");
     refused(&["null:"], "stores nothing");
     refused(&["drive:nvme-tlc-500gb", "--round-time", "1s"], "for devices and files");
-    refused(&["drive:ocz-vertex-le-100gb", "--capacity", "48MiB"], "use at least --capacity 64MiB");
+    let sized =
+        |capacity, why| refused(&["drive:ocz-vertex-le-100gb", "--capacity", capacity], why);
+    sized("48MiB", "use at least --capacity 64MiB");
+    sized("200GB", "--capacity 200 GB: ocz-vertex-le-100gb has only 100 GB");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    refused(&[path, "--destroy", path, "--capacity", "1GB"], "for directories and modelled drives");
 }
 
 /// Oracle: 128 GiB in superblocks of 64 MiB are 2048.

@@ -39,10 +39,10 @@ pub struct BenchPtsArgs {
     /// Run this test.
     #[arg(long, value_name = "TEST", default_value = "iops", value_parser = one_of(TESTS))]
     pub test: PtsTest,
-    /// Scale a modelled drive to this size with the same proportions, if it is larger.
-    /// In a directory: size of the file.
-    #[arg(long, value_name = "SIZE", default_value = "8GiB")]
-    pub capacity: Bytes,
+    /// Scale a larger modelled drive to this size with the same proportions. In a
+    /// directory: size of the file [default: 8GiB; less on a smaller drive].
+    #[arg(long, value_name = "SIZE")]
+    pub capacity: Option<Bytes>,
     /// Time that stands for a minute of the specification, on a device or a file
     /// [default: 1m].
     #[arg(long, value_name = "TIME")]
