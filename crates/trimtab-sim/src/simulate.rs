@@ -41,13 +41,15 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::interface::Interface;
 use trimtab_drive::model::{self, Model, TransientRateReason};
 use trimtab_drive::spec::{DriveSpec, SpecError};
-use trimtab_drive::units::{Bytes, Nanos, three_digits};
+use trimtab_drive::units::{Bytes, Nanos, grouped, three_digits};
 use trimtab_drive::usage::UsageError;
 
 /// Samples of the drive's internal state per simulation.
 const SAMPLES: u64 = 400;
 /// Largest queue depth of a workload.
 const QUEUE_DEPTH_MAX: u32 = 65_536;
+/// Most drive writes of a simulation.
+const DRIVE_WRITES_MAX: u64 = 1_000_000;
 /// Operation size and depth of the fill before the workload.
 const FILL_BLOCK: u32 = 1 << 20;
 
@@ -119,6 +121,25 @@ impl Amount {
             Self::Capacities(times) => Bytes((times * capacity.as_f64()) as u64),
         }
     }
+}
+
+/// Refuses an `amount` to write to a modelled drive of `capacity` that takes more than a
+/// million drive writes and would practically never end; `setting` is its name.
+///
+/// # Errors
+/// The amount is larger.
+pub fn check_amount(setting: &str, amount: Bytes, capacity: Bytes) -> Result<(), UsageError> {
+    let times = amount.0 / capacity.0.max(1);
+    if times <= DRIVE_WRITES_MAX {
+        return Ok(());
+    }
+    let problem = format!(
+        "{setting}: {amount} is {} times the capacity of the drive, {capacity}; at most {} \
+            times are simulated",
+        grouped(times),
+        grouped(DRIVE_WRITES_MAX)
+    );
+    Err(UsageError::new(problem))
 }
 
 impl core::str::FromStr for Amount {
@@ -246,10 +267,18 @@ impl SimulationResult {
 /// # Errors
 /// The refusal that [`run`] would return first. Only the run reads a trace.
 pub fn check<T: Trace>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<(), UsageError> {
-    let total = plan.until_written.map(|amount| amount.of(Bytes(spec.capacity_bytes)));
+    let total = total(spec, plan)?;
     check_policy(spec, plan)?;
     PreparedWorkload::new(spec, plan, total)?;
     fill(spec, plan).map(drop)
+}
+
+/// The amount to be written, if there is one.
+fn total<T>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<Option<Bytes>, UsageError> {
+    let capacity = Bytes(spec.capacity_bytes);
+    let total = plan.until_written.map(|amount| amount.of(capacity));
+    total.map_or(Ok(()), |total| check_amount("until-written", total, capacity))?;
+    Ok(total)
 }
 
 fn check_policy<T>(spec: &DriveSpec, plan: &SimulationPlan<T>) -> Result<(), UsageError> {
@@ -276,7 +305,7 @@ pub fn run<T: Trace>(
     observer: &mut dyn Observer,
 ) -> Result<SimulationResult, T::Error> {
     let capacity = Bytes(spec.capacity_bytes);
-    let total = plan.until_written.map(|amount| amount.of(capacity));
+    let total = total(spec, plan)?;
     check_policy(spec, plan)?;
     // Fail before the slow fill.
     let workload = PreparedWorkload::new(spec, plan, total)?;

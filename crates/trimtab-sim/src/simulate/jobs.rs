@@ -1,6 +1,6 @@
 //! Jobs of a fio file on a modelled drive.
 
-use super::{SimulatedDrive, SimulationPlan, WorkloadResult};
+use super::{SimulatedDrive, SimulationPlan, WorkloadResult, check_amount};
 use crate::run::{Better, Metric, Unit};
 use crate::runner::jobs::{metrics, run as run_jobs};
 use crate::runner::recorder::Recorder;
@@ -17,7 +17,8 @@ use trimtab_drive::usage::UsageError;
 /// The groups of `jobs` on a drive of `spec`.
 ///
 /// # Errors
-/// A job does not fit on the drive, or trims and the drive does not support it.
+/// A job does not fit on the drive, practically never ends, or trims and the drive does not
+/// support it.
 pub(super) fn prepare<'a, T>(
     spec: &DriveSpec,
     plan: &SimulationPlan<T>,
@@ -29,6 +30,14 @@ pub(super) fn prepare<'a, T>(
     {
         let problem = format!("job '{}' trims, but {} does not support TRIM", job.name, spec.name);
         return Err(UsageError::new(problem).hint("remove the job, or choose a drive with TRIM"));
+    }
+    // An amount given apart from the jobs is checked as such.
+    for job in jobs.iter().filter(|job| job.runtime.is_none() && plan.until_written.is_none()) {
+        let space = spec.capacity_bytes;
+        let loops = Bytes(space.saturating_mul(job.loops));
+        check_amount(&format!("job '{}': loops", job.name), loops, Bytes(space))?;
+        let bytes = Bytes(job.io_size.unwrap_or(0).saturating_mul(job.loops));
+        check_amount(&format!("job '{}': io_size", job.name), bytes, Bytes(space))?;
     }
     groups(jobs, Bytes(spec.capacity_bytes), spec.logical_block_bytes, plan.data, plan.seed)
         .map_err(UsageError::new)

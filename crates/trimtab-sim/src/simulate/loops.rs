@@ -1,6 +1,6 @@
 //! CrystalDiskMark test sets in rounds, each on a new test file.
 
-use super::{SimulatedDrive, SimulationPlan, WorkloadResult};
+use super::{SimulatedDrive, SimulationPlan, WorkloadResult, check_amount};
 use crate::run::{Axis, Better, Field, Metric, Series, Unit};
 use crate::runner::passes::Passes;
 use crate::runner::recorder::Recorder;
@@ -118,7 +118,8 @@ impl Loops {
     /// Creates the rounds on a drive of `spec`.
     ///
     /// # Errors
-    /// The file does not fit, passes are empty, or operations are below the block size.
+    /// The file does not fit, passes are empty or practically endless, or operations are
+    /// below the block size.
     pub fn workload<T>(
         &self,
         spec: &DriveSpec,
@@ -147,6 +148,12 @@ impl Loops {
         }
         if self.small_pass == Bytes::ZERO {
             return Err(UsageError::new("crystal: small-pass must be above 0"));
+        }
+        let of_passes = |pass: Bytes| Bytes(pass.0.saturating_mul(u64::from(self.passes)));
+        for (setting, pass) in
+            [("crystal: pass", self.pass), ("crystal: small-pass", self.small_pass)]
+        {
+            check_amount(setting, of_passes(pass), Bytes(spec.capacity_bytes))?;
         }
         let refused = |error: crate::workload::crystal::CrystalSettingsError| {
             UsageError::new(format!("crystal: {error}"))

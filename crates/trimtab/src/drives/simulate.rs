@@ -46,7 +46,9 @@ mod tests {
     use trimtab_drive::data::DataClass;
     use trimtab_drive::model;
     use trimtab_drive::units::Bytes;
+    use trimtab_sim::simulate::check_amount;
     use trimtab_sim::trace::TraceReadOptions;
+    use trimtab_sim::workload::jobs::{Job, JobMix};
     use trimtab_sim::workload::synthetic::{Mix, Pattern, TrimPattern};
     use trimtab_vssd::trace::timing::Timing;
 
@@ -155,6 +157,37 @@ mod tests {
         ] {
             assert!(said.contains("cannot start steady") && said.contains(part), "{said}");
         }
+    }
+
+    #[test]
+    fn amounts_above_a_million_drive_writes_are_refused() {
+        let load = |text: &str| DriveLoad::Crystal(text.parse().unwrap());
+        let until = |amount: &str| Some(amount.parse().unwrap());
+        let job = |io_size, loops| {
+            let job = Job { mix: JobMix::Write, io_size, loops, ..Job::new("j") };
+            DriveSimulationPlan { load: DriveLoad::Jobs(vec![job]), until_written: None, ..plan() }
+        };
+        for (plan, part) in [
+            (
+                DriveSimulationPlan { until_written: until("18000000TB"), ..plan() },
+                "until-written: ",
+            ),
+            (
+                DriveSimulationPlan { load: load("pass=18446744073709551615:passes=1"), ..plan() },
+                ": pass: ",
+            ),
+            (
+                DriveSimulationPlan { load: load("small-pass=1000TB:passes=2"), ..plan() },
+                ": small-pass: ",
+            ),
+            (job(Some(1 << 60), 1), "job 'j': io_size: "),
+            (job(None, u64::from(u32::MAX)), "job 'j': loops: "),
+        ] {
+            let said = run(&small(), "drive:small", &plan, &mut ()).unwrap_err().to_string();
+            assert!(said.contains(part) && said.contains("at most 1,000,000 times"), "{said}");
+        }
+        let (capacity, million) = (Bytes(small().capacity_bytes), until("1000000x").unwrap());
+        check_amount("a", million.of(capacity), capacity).unwrap();
     }
 
     fn counter(run: &Run, name: &str) -> u64 {

@@ -232,6 +232,12 @@ fn bench_crystal_refuses_bad_input_before_writing() {
         (vec!["--only", "read", "--loop-until-written", "1GB", place], 2, "needs writes"),
         (vec!["null:1MB"], 2, "tests need 1.07 GB"),
         (vec!["drive:no-such-drive"], 1, "no-such-drive"),
+        (vec!["--bytes", "16000000TB", "drive:intel-520-120gb"], 2, "--bytes: "),
+        (
+            vec!["--loop-until-written", "16000000TB", "drive:intel-520-120gb"],
+            2,
+            "-written: 16,000,000 TB is",
+        ),
     ] {
         let store = store.path().join("store.db");
         let assert = trimtab()

@@ -12,10 +12,11 @@ use trimtab_linux::host::memory;
 use trimtab_linux::output::Context;
 use trimtab_linux::target::block::{BlockFile, BlockOptions, device};
 use trimtab_linux::target::null::NullBlocks;
+use trimtab_sim::simulate::check_amount;
 use trimtab_sim::target::BlockTarget as _;
 use trimtab_sim::target::drive::DriveTarget;
-use trimtab_sim::workload::BlockWorkload as _;
 use trimtab_sim::workload::crystal::{ASSUMED_RATE, Crystal, CrystalSettings};
+use trimtab_sim::workload::{BlockWorkload as _, Limit};
 
 /// Bytes read back to measure the compressibility of the data.
 const SAMPLE: Bytes = Bytes(32 << 20);
@@ -75,6 +76,13 @@ pub fn open(
         TargetSpec::Drive(name) => {
             let spec = drives::load(name)?.spec;
             memory::check_drive(&spec)?;
+            let capacity = Bytes(spec.capacity_bytes);
+            if let Limit::Bytes(pass) = settings.pass {
+                let passes = Bytes(pass.0.saturating_mul(u64::from(settings.passes)));
+                check_amount("--bytes", passes, capacity)?;
+            }
+            let until = settings.until_written.unwrap_or(Bytes::ZERO);
+            check_amount("--loop-until-written", until, capacity)?;
             let depth = spec.interface.queue_depth.max(queue_depth_max);
             BenchBlocks::Modelled(DriveTarget::new(model::build(&spec, request.seed)?, depth))
         }
