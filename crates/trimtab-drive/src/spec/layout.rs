@@ -225,13 +225,16 @@ impl SsdLayout {
             + u64::from(self.slc_superblocks_min)
     }
 
-    /// Incompressible bytes that fit a drive of `flash` before it collects garbage.
+    /// Incompressible bytes, valid and stale, that fit a drive of `flash` before it collects
+    /// garbage, without superblocks that hold relocated data alone.
     #[must_use]
     pub fn bytes_before_collection(&self, flash: &Flash) -> Bytes {
-        // Half of each open superblock is unwritten on average.
-        let open = u64::from(self.open_superblocks);
-        let kept = u64::from(flash.ftl.gc.free_low) + u64::from(self.slc_superblocks_min);
-        let native = 2 * (u64::from(self.superblocks) - kept) - open;
+        // Collection starts when a full superblock has to be followed and fewer than
+        // `free_low` are free. Those open on other groups of dies are half unwritten.
+        let kept = u64::from(flash.ftl.gc.free_low - 1) + u64::from(self.slc_superblocks_min);
+        let others =
+            u64::from(self.open_superblocks - 1) - u64::from(flash.ftl.streams.separate_gc);
+        let native = 2 * (u64::from(self.superblocks) - kept) - others;
         let slots = native * u64::from(self.superblock_slots) / 2
             + u64::from(self.slc_superblocks_min) * u64::from(self.slc_superblock_slots);
         Bytes(slots / u64::from(self.unit_slots) * self.unit_bytes)

@@ -1,14 +1,13 @@
 //! Preconditioning in about one drive write: an order of writes that leaves stale data in
 //! every superblock as endless writes of the workload would.
 //!
-//! A position that gets a share r of all writes survives in a superblock of age a with
-//! probability e^(-r a), a in writes of the host. Superblocks enter at a constant rate,
-//! and collection ends their life (Van Houdt 2013, Desnoyers 2014). In one log all
-//! superblocks age alike: greedy and cost-benefit collection take the oldest, as FIFO
-//! does. If relocated data have a log of their own, greedy collection keeps both until
-//! the same share is valid. The order writes superblocks from the oldest to the youngest.
-//! Each write is either the last one to its position, or to a position that a later
-//! superblock writes again.
+//! Garbage collection of the workload is computed [in the mean](superblocks), by groups of
+//! positions that are about equally popular. The order writes the resulting superblocks
+//! from the oldest to the youngest. Each write is either the last one to its position, or to
+//! a position that a later superblock writes again. Two writes of a position are further
+//! apart than the write cache merges overwrites.
+
+mod superblocks;
 
 use super::{Pattern, Synthetic, SyntheticSettings, SyntheticSettingsError, Zipf};
 use crate::workload::{BlockPhase, BlockWorkload, Limit, WorkloadPlan};
@@ -17,6 +16,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
+use superblocks::{GroupLoad, SteadySuperblock};
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::layout::SsdLayout;
@@ -26,13 +26,11 @@ use trimtab_drive::{Command, Extent};
 
 /// Groups of ranks per doubling, under Zipf's and Pareto's law.
 const GROUPS_PER_DOUBLING: f64 = 4.0;
-/// Halvings of an interval that contains a root.
-const HALVINGS: u32 = 60;
-/// Lifetimes are shorter than this many drive writes.
-const LIFETIME_MAX: f64 = 1e6;
-/// Largest room, in capacities, of positions of unequal popularity in two logs. Above it,
-/// write amplification was 7 % off.
+/// Largest room, in capacities, of positions of unequal popularity, unless collection is
+/// FIFO. Above it, write amplification was 6 % off.
 const ROOM_MAX: f64 = 1.4;
+/// Most repetitions of a draw that the write cache would merge.
+const REDRAWS_MAX: u32 = 1000;
 /// Share of the capacity written by the workload itself at the end. It takes the erased
 /// superblocks and fills the write cache.
 pub const SETTLING: f64 = 0.1;
@@ -40,12 +38,16 @@ pub const SETTLING: f64 = 0.1;
 /// Garbage collection of a drive, as far as it determines the steady state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Collection {
-    /// Writes that fit before the first collection.
+    /// Data, valid and stale, that fit before a collection.
     pub room: Bytes,
+    /// Superblocks that a collection frees beyond the one that it needs.
+    pub more_free: u32,
     /// Size of a superblock.
     pub superblock: Bytes,
     /// Mapping unit; operations must be multiples of it.
     pub unit: Bytes,
+    /// Newest data in which the write cache replaces an overwritten mapping unit.
+    pub merged: Bytes,
     /// Victim policy.
     pub victims: VictimPolicy,
     /// True if relocated data go to superblocks of their own.
@@ -59,7 +61,8 @@ impl Collection {
         let room = Bytes((size.as_f64() * (1.0 + spare / 100.0)) as u64);
         let superblock = Bytes(room.0 / 1000);
         let victims = VictimPolicy::Greedy;
-        Self { room, superblock, unit: Bytes(1), victims, separate: false }
+        let (unit, merged) = (Bytes(1), Bytes::ZERO);
+        Self { room, more_free: 0, superblock, unit, merged, victims, separate: false }
     }
 
     /// The collection of a drive for data of `class`.
@@ -79,11 +82,15 @@ impl Collection {
             return Err("it compresses these data");
         }
         let superblock = layout.unit_bytes * u64::from(layout.superblock_slots / layout.unit_slots);
+        let merged = u64::from(flash.write_cache.merge_bytes);
+        // Groups of dies are written in turn.
+        let groups = u64::from(layout.groups);
         Ok(Self {
             room: layout.bytes_before_collection(flash),
-            // Groups of dies are written in turn.
-            superblock: Bytes(superblock * u64::from(layout.groups)),
+            more_free: flash.ftl.gc.free_high - flash.ftl.gc.free_low,
+            superblock: Bytes(superblock * groups),
             unit: Bytes(layout.unit_bytes),
+            merged: Bytes(if flash.compression.is_some() { 0 } else { merged * groups }),
             victims: flash.ftl.victim,
             separate: flash.ftl.streams.separate_gc,
         })
@@ -95,14 +102,40 @@ impl Collection {
 pub struct Preconditioning {
     workload: Synthetic,
     groups: Vec<Group>,
-    logs: Vec<Log>,
-    /// Writes per superblock, and until the end of the order.
-    superblock: u64,
+    /// Superblocks to be written, the next one last.
+    superblocks: Vec<SteadySuperblock>,
+    /// Writes until the end of the present superblock, and of the order.
+    in_superblock: u64,
     left: u64,
     /// Operations of the workload after the order.
     settling: u64,
     draws: Stream,
+    /// The newest ranks, in which the write cache would replace an overwritten one.
+    newest: NewestRanks,
     started: bool,
+}
+
+/// The last ranks written, in a ring.
+#[derive(Clone, Debug)]
+struct NewestRanks {
+    ranks: Vec<u64>,
+    next: usize,
+}
+
+impl NewestRanks {
+    fn new(count: usize) -> Self {
+        Self { ranks: vec![u64::MAX; count], next: 0 }
+    }
+
+    /// Adds `rank`; false if it is there already.
+    fn add(&mut self, rank: u64) -> bool {
+        let new = !self.ranks.contains(&rank);
+        if new && !self.ranks.is_empty() {
+            self.ranks[self.next] = rank;
+            self.next = (self.next + 1) % self.ranks.len();
+        }
+        new
+    }
 }
 
 /// Positions with the same share of the writes: consecutive ranks.
@@ -112,9 +145,7 @@ struct Group {
     places: u64,
     /// Number of positions that have been written for the last time.
     done: u64,
-    /// Share of the writes that goes to each of its positions.
-    rate: f64,
-    /// In the present superblock: running sum of the shares, and the part that survives.
+    /// In the present superblock: running sum of the draws, and the part that survives.
     share_end: f64,
     survives: f64,
     /// Survivors due, minus those written.
@@ -129,18 +160,6 @@ impl Group {
         self.owed -= f64::from(u8::from(survives));
         survives
     }
-}
-
-/// Superblocks filled in turn with data of the same origin.
-#[derive(Clone, Debug)]
-struct Log {
-    /// Share of each group in a new superblock.
-    shares: Vec<f64>,
-    /// Its superblocks, and those written so far.
-    superblocks: u64,
-    done: u64,
-    /// Age at collection, in writes of the host.
-    lifetime: f64,
 }
 
 impl Preconditioning {
@@ -179,34 +198,46 @@ impl Preconditioning {
         if slots <= places {
             return Err(refused("the drive has no spare space"));
         }
-        let superblocks = slots.div_ceil((collection.superblock.0 / workload.grain).max(1));
-        let apart = collection.separate && collection.victims == VictimPolicy::Greedy;
+        let unknown = match collection.victims {
+            VictimPolicy::Greedy | VictimPolicy::Fifo => false,
+            // In one log, write amplification was 6 % off.
+            VictimPolicy::CostBenefit => parts.len() > 1 && !collection.separate,
+            VictimPolicy::DChoices(_) | VictimPolicy::Random => true,
+        };
+        if unknown {
+            return Err(refused(
+                "garbage collection must be greedy or FIFO, or cost-benefit with relocated \
+                    data apart or equally popular positions",
+            ));
+        }
+        let apart = collection.separate && collection.victims != VictimPolicy::Fifo;
         if apart && parts.len() > 1 && slots as f64 > ROOM_MAX * places as f64 {
             return Err(refused("with this much spare space it must be random"));
         }
-        let logs = match collection.victims {
-            VictimPolicy::Greedy if apart => separate_logs(&parts, slots as f64, superblocks),
-            VictimPolicy::Greedy | VictimPolicy::Fifo => {
-                vec![one_log(&parts, slots as f64, superblocks)]
-            }
-            VictimPolicy::CostBenefit if parts.len() == 1 => {
-                vec![one_log(&parts, slots as f64, superblocks)]
-            }
-            VictimPolicy::CostBenefit | VictimPolicy::DChoices(_) | VictimPolicy::Random => {
-                return Err(refused(
-                    "garbage collection must be greedy or FIFO, or cost-benefit with \
-                        equally popular positions",
-                ));
-            }
+        // Only writes of one unit are merged.
+        let newest = if workload.grain == collection.unit.0 {
+            collection.merged.0 / workload.grain
+        } else {
+            0
         };
+        if 2 * newest > places {
+            return Err(refused("most of its data would stay in the write cache"));
+        }
+        let share = |(places, writes): &(u64, f64)| GroupLoad {
+            places: *places as f64,
+            rate: writes / *places as f64,
+        };
+        let load: Vec<GroupLoad> = parts.iter().map(share).collect();
+        let superblock = (collection.superblock.0 / workload.grain).max(1);
+        let mut superblocks = superblocks::steady(&load, collection, (slots, superblock, newest));
+        superblocks.reverse();
         let mut next = 0;
-        let group = |(places, writes): &(u64, f64)| {
+        let group = |(places, _): &(u64, f64)| {
             next += places;
             Group {
                 first: next - places,
                 places: *places,
                 done: 0,
-                rate: writes / *places as f64,
                 share_end: 0.0,
                 survives: 0.0,
                 owed: 0.0,
@@ -214,10 +245,11 @@ impl Preconditioning {
         };
         let mut order = Self {
             draws: Stream::new(seed, "synthetic.steady"),
+            newest: NewestRanks::new(newest as usize),
             groups: parts.iter().map(group).collect(),
-            logs,
-            superblock: slots / superblocks,
-            left: slots / superblocks * superblocks,
+            left: superblocks.iter().map(SteadySuperblock::len).sum(),
+            superblocks,
+            in_superblock: 0,
             settling: (places as f64 * SETTLING) as u64,
             started: false,
             workload,
@@ -228,29 +260,24 @@ impl Preconditioning {
 
     /// Begins the oldest superblock that is left.
     fn begin_superblock(&mut self) {
-        let Some(log) = self.logs.iter_mut().max_by(|a, b| a.age().total_cmp(&b.age())) else {
-            return;
-        };
-        let (age, mut share_end) = (log.age(), 0.0);
-        log.done += 1;
-        for (group, share) in self.groups.iter_mut().zip(&log.shares) {
-            share_end += share;
+        let Some(superblock) = self.superblocks.pop() else { return };
+        self.in_superblock = superblock.len();
+        let all: f64 = superblock.written.iter().sum();
+        let (newest, mut share_end) = (self.newest.ranks.len() as f64, 0.0);
+        let slots = superblock.written.iter().zip(&superblock.valid);
+        for (group, (written, valid)) in self.groups.iter_mut().zip(slots) {
+            // Drawn more often, as draws of the newest ranks are repeated.
+            let share = written / all;
+            share_end += share / (1.0 - newest * share / group.places as f64).max(0.1);
             group.share_end = share_end;
-            group.survives = libm::exp(-group.rate * age);
+            group.survives = if *written > 0.0 { valid / written } else { 0.0 };
         }
     }
 
-    /// The rank of the next position.
-    fn rank(&mut self) -> Option<u64> {
-        let Some(left) = self.left.checked_sub(1) else {
-            // Chance has left a few.
-            let group = self.groups.iter_mut().find(|group| group.done < group.places)?;
-            group.done += 1;
-            return Some(group.first + group.done - 1);
-        };
-        self.left = left;
-        let draw = self.draws.unit();
+    /// A rank as the present superblock holds them.
+    fn draw(&mut self) -> u64 {
         let last = self.groups.len() - 1;
+        let draw = self.draws.unit() * self.groups[last].share_end;
         let at = self.groups.partition_point(|group| group.share_end <= draw).min(last);
         let group = &mut self.groups[at];
         let due = group.places - group.done;
@@ -262,21 +289,30 @@ impl Preconditioning {
         } else {
             group.done + self.draws.below(due)
         };
-        let rank = group.first + rank;
-        if left.is_multiple_of(self.superblock) {
+        group.first + rank
+    }
+
+    /// The rank of the next position.
+    fn rank(&mut self) -> Option<u64> {
+        let Some(left) = self.left.checked_sub(1) else {
+            // Chance has left a few.
+            let group = self.groups.iter_mut().find(|group| group.done < group.places)?;
+            group.done += 1;
+            return Some(group.first + group.done - 1);
+        };
+        self.left = left;
+        let mut rank = self.draw();
+        for _ in 0..REDRAWS_MAX {
+            if self.newest.add(rank) {
+                break;
+            }
+            rank = self.draw();
+        }
+        self.in_superblock -= 1;
+        if self.in_superblock == 0 {
             self.begin_superblock();
         }
         Some(rank)
-    }
-}
-
-impl Log {
-    /// Age of the next superblock.
-    fn age(&self) -> f64 {
-        if self.done >= self.superblocks {
-            return -1.0;
-        }
-        self.lifetime * (1.0 - (self.done as f64 + 0.5) / self.superblocks as f64)
     }
 }
 
@@ -341,81 +377,6 @@ fn parts(pattern: Pattern, places: u64) -> Option<Vec<(u64, f64)>> {
     Some(parts)
 }
 
-/// The root of `falling` in `0..high`.
-fn root(mut high: f64, falling: impl Fn(f64) -> f64) -> f64 {
-    let mut low = 0.0;
-    for _ in 0..HALVINGS {
-        let middle = f64::midpoint(low, high);
-        *(if falling(middle) > 0.0 { &mut low } else { &mut high }) = middle;
-    }
-    f64::midpoint(low, high)
-}
-
-/// All data in one log, or in logs that are collected at the same age.
-fn one_log(parts: &[(u64, f64)], slots: f64, superblocks: u64) -> Log {
-    // The mean of e^(-r a) over all ages is (1 - e^(-r L)) / (r L) for a lifetime L.
-    let share = |(places, writes): &(u64, f64), lifetime: f64| {
-        let writes = (writes / *places as f64 * lifetime).max(1e-9);
-        *places as f64 / slots * writes / -libm::expm1(-writes)
-    };
-    let shares = |lifetime: f64| parts.iter().map(|part| share(part, lifetime)).collect::<Vec<_>>();
-    // The longer superblocks live, the less of their data survives.
-    let lifetime =
-        root(slots * LIFETIME_MAX, |lifetime| 1.0 - shares(lifetime).iter().sum::<f64>());
-    Log { shares: shares(lifetime), superblocks, done: 0, lifetime }
-}
-
-/// Fresh and relocated data under greedy collection, which takes superblocks of both when
-/// the same share is valid.
-fn separate_logs(parts: &[(u64, f64)], slots: f64, superblocks: u64) -> Vec<Log> {
-    let survive = |rates: &[(f64, f64)], age: f64| -> f64 {
-        rates.iter().map(|(share, rate)| share * libm::exp(-rate * age)).sum()
-    };
-    let rates: Vec<f64> = parts.iter().map(|(places, writes)| writes / *places as f64).collect();
-    let with = |shares: &[f64]| -> Vec<(f64, f64)> {
-        shares.iter().copied().zip(rates.iter().copied()).collect()
-    };
-    let fresh: Vec<f64> = parts.iter().map(|(_, writes)| *writes).collect();
-    // Relocated data of each part per write of the host.
-    let relocated = |of_fresh: f64, of_relocated: f64| -> Vec<f64> {
-        let part = |((places, writes), rate): (&(u64, f64), &f64)| {
-            if *rate * of_relocated < 1e-9 {
-                // Never written again, so all of it is relocated once in a lifetime.
-                *places as f64 * libm::exp(-rate * of_fresh) / of_relocated
-            } else {
-                writes * libm::exp(-rate * of_fresh) / -libm::expm1(-rate * of_relocated)
-            }
-        };
-        parts.iter().zip(&rates).map(part).collect()
-    };
-    let lifetimes = |valid: f64| {
-        let most = slots * LIFETIME_MAX;
-        let of_fresh = root(most, |age| survive(&with(&fresh), age) - valid);
-        let of_relocated = root(most, |age| {
-            let shares = relocated(of_fresh, age);
-            survive(&with(&shares), age) - valid * shares.iter().sum::<f64>()
-        });
-        (of_fresh, of_relocated)
-    };
-    let flow = |(of_fresh, of_relocated): (f64, f64)| {
-        relocated(of_fresh, of_relocated).iter().sum::<f64>() * of_relocated
-    };
-    // Superblocks that are collected later take more space.
-    let valid = root(1.0, |valid| {
-        let lifetimes = lifetimes(valid);
-        lifetimes.0 + flow(lifetimes) - slots
-    });
-    let (of_fresh, of_relocated) = lifetimes(valid);
-    let of_log = (superblocks as f64 * of_fresh / slots) as u64;
-    let moved = relocated(of_fresh, of_relocated);
-    let sum: f64 = moved.iter().sum();
-    let log = |shares, superblocks, lifetime| Log { shares, superblocks, done: 0, lifetime };
-    vec![
-        log(fresh, of_log, of_fresh),
-        log(moved.iter().map(|share| share / sum).collect(), superblocks - of_log, of_relocated),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -432,11 +393,6 @@ mod tests {
 
     const HOT_COLD: Pattern = Pattern::HotCold { space: 0.2, ops: 0.8 };
     const ZIPF: Pattern = Pattern::Zipf { theta: 0.99 };
-    /// Drives that are 7 to 8 % off under Zipf. At 1 GB, superblocks of the first two are a
-    /// seventieth of the drive. The cache of the third merges overwrites, which the order
-    /// does not count.
-    const COARSE: [&str; 3] =
-        ["kioxia-cm7-r-3840gb-k4", "kioxia-cm7-r-3840gb-k5", "micron-7450-pro-960gb"];
 
     fn settings(spec: &DriveSpec, pattern: Pattern, drive_writes: f64) -> SyntheticSettings {
         SyntheticSettings {
@@ -490,9 +446,7 @@ mod tests {
             spec.name, collection.victims, collection.separate
         );
         std::println!("{said}");
-        let coarse = pattern == ZIPF && COARSE.contains(&&*spec.name);
-        let limit = if coarse { 0.1 } else { 0.05 };
-        if (rate - 1.0).abs() > limit || (of_waf - 1.0).abs() > limit {
+        if (rate - 1.0).abs() > 0.05 || (of_waf - 1.0).abs() > 0.05 {
             wrong.push(said);
         }
     }
@@ -513,6 +467,8 @@ mod tests {
         let spec = |name: &str| small(shipped::drive(name).spec);
         compare(&spec("crucial-m4-128gb"), Pattern::Uniform, &mut wrong);
         compare(&spec("ocz-vertex-le-100gb"), HOT_COLD, &mut wrong);
+        // Its write cache merges overwrites.
+        compare(&spec("micron-7450-pro-960gb"), ZIPF, &mut wrong);
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
@@ -534,7 +490,7 @@ mod tests {
                 }
             }
         }
-        assert!(compared >= 130 && wrong.is_empty(), "{compared}: {wrong:#?}");
+        assert!(compared >= 136 && wrong.is_empty(), "{compared}: {wrong:#?}");
     }
 
     #[test]
@@ -553,8 +509,12 @@ mod tests {
             let permille = rng.between(70, 500) as u32;
             let geometry = flash.geometry.clone();
             flash.geometry = geometry.with_over_provisioning(spec.capacity_bytes, permille);
-            let skewed = flash.ftl.victim != VictimPolicy::CostBenefit && permille <= 400;
             let patterns = [Pattern::Uniform, HOT_COLD, ZIPF];
+            let skewed = match flash.ftl.victim {
+                VictimPolicy::Fifo => true,
+                VictimPolicy::CostBenefit => flash.ftl.streams.separate_gc && permille <= 400,
+                _ => permille <= 400,
+            };
             let pattern = patterns[rng.below(if skewed { 3 } else { 1 }) as usize];
             compare(&spec, pattern, &mut wrong);
         }
