@@ -8,6 +8,7 @@ pub mod cases;
 pub mod data;
 pub mod errors;
 pub mod offered;
+pub mod run;
 pub mod score;
 mod sheets;
 #[cfg(test)]

@@ -250,10 +250,4 @@ impl SsdLayout {
         let slots = u64::from(superblocks) * u64::from(self.superblock_slots);
         Bytes(slots / u64::from(self.unit_slots) * self.unit_bytes)
     }
-
-    /// T: uncompressed mapping units in the raw capacity.
-    #[must_use]
-    pub const fn raw_units(&self) -> u64 {
-        self.superblocks as u64 * self.superblock_slots as u64 / self.unit_slots as u64
-    }
 }

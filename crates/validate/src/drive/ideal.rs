@@ -7,6 +7,7 @@ use super::traffic::{Effort, PageRequest, PageRequestStream, Traffic};
 use crate::theory;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
+use trimtab_drive::spec::layout::SsdLayout;
 use trimtab_drive::spec::{
     DriveSpec, Flash, Geometry, Interface, Medium, SpecError, Streams, VictimPolicy, WriteCache,
 };
@@ -15,6 +16,12 @@ use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device as _, Extent};
 
 const PAGE: u64 = 4096;
+
+/// T: the number of uncompressed mapping units in the raw capacity.
+pub fn raw_units(layout: &SsdLayout) -> f64 {
+    (u64::from(layout.superblocks) * u64::from(layout.superblock_slots)
+        / u64::from(layout.unit_slots)) as f64
+}
 
 /// One comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -178,7 +185,7 @@ impl IdealCase {
                 looks += 1.0;
             });
         }
-        let physical = ssd.layout().raw_units() as f64 - held_free / f64::max(looks, 1.0);
+        let physical = raw_units(ssd.layout()) - held_free / f64::max(looks, 1.0);
         let Some(reference) = self.reference(effort, seed, interrupted) else { return Ok(None) };
         Ok(Some(IdealOutcome {
             model: ssd.waf_since(&before).unwrap_or(f64::NAN),

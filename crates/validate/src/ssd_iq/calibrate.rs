@@ -1,8 +1,9 @@
 //! Drives from data sheets, with spare space and program time fitted to measured runs.
 
 use super::data::Measured;
-use super::model::{self, Run, Start};
+use super::model::{Run, Start};
 use super::offered::Sweep;
+use super::run;
 use super::sheets;
 use anyhow::Context as _;
 use trimtab_drive::rng::Stream;
@@ -89,7 +90,7 @@ pub fn drive(
     let (mut low, mut high) = (1.03, 1.55);
     for _ in 0..SEARCH_STEPS {
         let middle = f64::midpoint(low, high);
-        let rate = model::run(&with_raw(&spec, middle), &run, 1, seed)
+        let rate = run::run(&with_raw(&spec, middle), &run, 1, seed)
             .map_or(0.0, |outcome| outcome.steady_mbs);
         if rate < steady_mbs { low = middle } else { high = middle }
     }
@@ -139,7 +140,7 @@ mod tests {
             depth: 512,
             request_units: 1,
         };
-        let outcome = model::run(&spec, &run, 1, 2).unwrap();
+        let outcome = run::run(&spec, &run, 1, 2).unwrap();
         assert!((outcome.steady_mbs / 400.0 - 1.0).abs() < 0.03, "{outcome:?}");
         assert!((outcome.fresh_mbs / 1500.0 - 1.0).abs() < 0.03, "{outcome:?}");
     }

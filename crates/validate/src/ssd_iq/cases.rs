@@ -2,12 +2,12 @@
 //! figures.
 
 use super::data::Measured;
-use super::model::{self, Run};
+use super::model::Run;
 use super::offered::{self, Percentiles, Sweep};
+use super::run::{self, RunFigures};
 use super::zones::{self, ZoneOutcome, ZoneRun};
 use trimtab_drive::spec::{DriveSpec, SpecError};
 use trimtab_sim::analysis::latency_knee;
-use trimtab_study::learn::logs::series::Outcome;
 
 /// Name of the figure that a share of read-only pages is judged by.
 pub const RELATIVE: &str = "rate over uniform";
@@ -95,7 +95,7 @@ impl Case {
         }
     }
 
-    /// Figures of the model with `spec`, [scaled](model::small) to `pages` times 2 GiB;
+    /// Figures of the model with `spec`, [scaled](super::model::small) to `pages` times 2 GiB;
     /// sweeps and zone runs take twice as much.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Case {
         seed: u64,
     ) -> Result<Vec<Value>, SpecError> {
         Ok(match &self.kind {
-            Kind::Run(pattern, run) => run_values(pattern, &model::run(spec, run, pages, seed)?),
+            Kind::Run(pattern, run) => run_values(pattern, &run::run(spec, run, pages, seed)?),
             Kind::Sweep(set, offered) => {
                 let host = offered::steady(spec, 2 * pages, seed)?;
                 let steps: Vec<Percentiles> =
@@ -119,7 +119,7 @@ impl Case {
     }
 }
 
-fn run_values(pattern: &str, outcome: &Outcome) -> Vec<Value> {
+fn run_values(pattern: &str, outcome: &RunFigures) -> Vec<Value> {
     let all = [
         ("fresh MB/s", Some(outcome.fresh_mbs)),
         ("steady MB/s", Some(outcome.steady_mbs)),

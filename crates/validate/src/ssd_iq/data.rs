@@ -2,8 +2,8 @@
 
 use super::load::Pattern;
 use super::model::{Run, Start};
+use super::run::RunFigures;
 use std::collections::BTreeMap;
-use trimtab_study::learn::logs::series::Outcome;
 
 /// Measured runs: figures computed from the raw logs of SSD-iq (PVLDB 18(11), 2025),
 /// github.com/gabriel-haas/ssdiq-pub, commit 8a0a3f4.
@@ -23,7 +23,7 @@ pub struct Measured {
     /// The run, if the model can repeat it.
     pub run: Result<Run, &'static str>,
     /// The result.
-    pub outcome: Outcome,
+    pub outcome: RunFigures,
     /// False if the rate was still changing at the end.
     pub steady: bool,
 }
@@ -78,12 +78,11 @@ impl Fields<'_> {
             pattern: label,
             read_only_percent: self.optional("read_only_pct").filter(|percent| *percent > 0.0),
             run: self.run()?,
-            outcome: Outcome {
+            outcome: RunFigures {
                 fresh_mbs: self.number("fresh2pct_MBs")?,
                 steady_mbs: self.number("steady_MBs")?,
                 trough_mbs: self.number("trough_MBs")?,
                 cliff_at: self.optional("cliff_at_dw"),
-                waf: self.optional("steady_WAF"),
                 gc_waf: self.optional("phys_read_per_host_write").map(|reads| 1.0 + reads),
             },
             steady: self.text("steady") != "no",

@@ -49,7 +49,7 @@ fn equal_seeds_predict_equal_outcomes() {
     let mut run = row.run.clone().unwrap();
     (run.drive_writes, run.used) = (0.2, 0.3);
     let spec = drive("mp0", false).unwrap().spec;
-    let outcome = |seed| model::run(&spec, &run, 1, seed).unwrap();
+    let outcome = |seed| run::run(&spec, &run, 1, seed).unwrap();
     assert_eq!(outcome(1), outcome(1));
     assert_ne!(outcome(1), outcome(2));
 }

@@ -1,7 +1,7 @@
 //! A measured run on a modelled drive of reduced size.
 
 use super::load::{Load, Pattern};
-use super::series::{LogSeries, NandPoint, Outcome};
+use super::series::{LogSeries, NandPoint};
 use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
@@ -102,18 +102,6 @@ pub fn small(spec: &DriveSpec, pages: u32) -> Result<DriveSpec, SpecError> {
     let whole = spec.flash().map_or(1, |flash| flash.geometry.pages_per_block);
     let wanted = (u64::from(pages) << 31) as f64 / spec.capacity_bytes as f64;
     with_short_blocks(spec, (libm::ceil(f64::from(whole) * wanted) as u32).min(whole))
-}
-
-/// Runs `run` on `spec`, [scaled](small) to `pages` times 2 GiB.
-///
-/// # Errors
-/// If the specification is invalid.
-pub fn run(spec: &DriveSpec, run: &Run, pages: u32, seed: u64) -> Result<Outcome, SpecError> {
-    let (series, used_bytes) = series(spec, run, pages, seed)?;
-    let flash = spec.flash().map_or(0, |flash| flash.ftl.metadata_permille);
-    let floor = 1.0 + f64::from(flash) / 1000.0;
-    let outcome = series.outcome(used_bytes);
-    Ok(Outcome { gc_waf: outcome.waf.map(|waf| waf / floor), ..outcome })
 }
 
 /// The log of `run` on `spec`, [scaled](small) to `pages` times 2 GiB, and the used bytes.

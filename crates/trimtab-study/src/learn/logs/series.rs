@@ -7,7 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// Length of a bin in drive writes.
-const BIN: f64 = 0.05;
+pub const BIN: f64 = 0.05;
 /// Rows further apart than this many usual spacings have a gap between them.
 const GAP: f64 = 5.0;
 /// A longer time without a write is a pause.
@@ -48,14 +48,8 @@ pub struct Outcome {
     pub fresh_mbs: f64,
     /// Rate of the last fifth in MB/s.
     pub steady_mbs: f64,
-    /// Slowest bin in MB/s.
-    pub trough_mbs: f64,
-    /// Start of the first bin below the mean of fresh and steady rate, in drive writes.
-    pub cliff_at: Option<f64>,
     /// WAF of the last fifth.
     pub waf: Option<f64>,
-    /// WAF of the last fifth without metadata.
-    pub gc_waf: Option<f64>,
 }
 
 /// Progress of a run.
@@ -292,7 +286,8 @@ impl LogSeries {
     }
 
     /// Rates of the complete bins over `used_bytes`, in MB/s.
-    fn bins(&self, used_bytes: f64) -> Vec<f64> {
+    #[must_use]
+    pub fn bins(&self, used_bytes: f64) -> Vec<f64> {
         let bin = used_bytes * BIN;
         let count = (self.bytes() / bin + 1e-6) as usize;
         (0..count).map(|nth| self.rate_mbs(nth as f64 * bin, (nth + 1) as f64 * bin)).collect()
@@ -301,18 +296,11 @@ impl LogSeries {
     /// Figures by the rules of the measured curves.
     #[must_use]
     pub fn outcome(&self, used_bytes: f64) -> Outcome {
-        let (total, bins) = (self.bytes(), self.bins(used_bytes));
+        let total = self.bytes();
         let fresh_mbs = self.rate_mbs(0.0, (used_bytes / 50.0).min(total));
         let steady_mbs = self.rate_mbs(total * 0.8, total);
-        let cliff = crossing(&bins, fresh_mbs, steady_mbs);
-        Outcome {
-            fresh_mbs,
-            steady_mbs,
-            trough_mbs: bins.iter().copied().fold(f64::INFINITY, f64::min),
-            cliff_at: cliff.map(|nth| nth as f64 * BIN),
-            waf: self.waf(total * 0.8, total).map(|(waf, _)| waf),
-            gc_waf: None,
-        }
+        let waf = self.waf(total * 0.8, total).map(|(waf, _)| waf);
+        Outcome { fresh_mbs, steady_mbs, waf }
     }
 
     /// Place in drive writes at which the rate crosses the mean of `fresh` and `steady`,
@@ -328,7 +316,8 @@ impl LogSeries {
 }
 
 /// The first bin below the mean of fresh and steady rate, unless they hardly differ.
-fn crossing(bins: &[f64], fresh: f64, steady: f64) -> Option<usize> {
+#[must_use]
+pub fn crossing(bins: &[f64], fresh: f64, steady: f64) -> Option<usize> {
     let middle = f64::midpoint(fresh, steady);
     bins.iter().position(|rate| *rate < middle).filter(|_| steady < 0.9 * fresh)
 }

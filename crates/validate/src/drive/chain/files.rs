@@ -7,7 +7,7 @@
 //! are classified by address and counted in three kinds (files, rewritten metadata,
 //! resting metadata). Nothing is fitted.
 
-use crate::drive::ideal::ideal_drive;
+use crate::drive::ideal::{ideal_drive, raw_units};
 use crate::drive::traffic::Effort;
 use crate::theory;
 use trimtab_drive::counters::Counters;
@@ -306,7 +306,7 @@ impl MonitoredDrive {
     fn outcome(&self, case: &ChainCase, live: f64) -> ChainOutcome {
         let looks = self.looks.max(1) as f64;
         let mapped = self.mapped as f64 / looks;
-        let physical = self.ssd.layout().raw_units() as f64 - self.held_free as f64 / looks;
+        let physical = raw_units(self.ssd.layout()) - self.held_free as f64 / looks;
         let utilisation = mapped / physical;
         let share =
             |kind: Page| self.pages.iter().filter(|page| **page == kind).count() as f64 / mapped;
