@@ -72,7 +72,7 @@ impl Space for SmallProbes<'_> {
         (kind.dies() as usize * 64 + (kind.row_bytes() >> 10) as usize) * 6 + cache
     }
 
-    /// One second: a candidate takes 4 ms.
+    /// Half a second: a candidate takes 2 ms.
     fn draws(&self) -> usize {
         300
     }

@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use trimtab_drive::rng::Stream;
 
-/// Rounds of draws and climbs at most. One takes about 1,500 candidates of the small
+/// Rounds of draws and climbs at most. One takes about 3,000 candidates of the small
 /// probes, 6 s.
 const ROUNDS: u32 = 4;
 /// Mean squared residual below which a drive explains the figures: a seventh of their
@@ -19,8 +19,8 @@ const CHANGES_MAX: u64 = 3;
 /// Smallest and largest distance of draws from a point, in standard deviations of what
 /// the figures leave open.
 const DISTANCE: (f64, f64) = (0.1, 3.0);
-/// Kinds that are fitted after a draw, and neighbours that are adapted in a climb: about
-/// a third of the arrangements.
+/// Kinds that are adapted after the first draw and compete to be fitted after each, and
+/// neighbours that are adapted in a climb: about a third of the arrangements.
 const FITTED: usize = 24;
 /// Kinds that are fitted to the end; also families, and starts, around which drives are
 /// drawn.
