@@ -353,7 +353,7 @@ pub(super) fn drives_section(ensemble: &Ensemble) -> Section {
         "final random writes/s",
         "write amplification",
         "erase cycles/TB",
-        "longest stall (ms)",
+        "stall (ms)",
     ];
     let mut table = Table::new(title, &columns);
     let mut names: Vec<&str> = ensemble

@@ -542,7 +542,7 @@ mod tests {
             let wait = run
                 .metrics
                 .iter_mut()
-                .find(|m| m.name == trimtab_study::study::light_work::SPARSE_WAIT)
+                .find(|m| m.name == trimtab_study::study::light_work::SPARSE_P95)
                 .unwrap();
             wait.samples =
                 vec![wait.samples[0] * if run.policy == policy::IDLE { 1.05 } else { 0.9 }];
@@ -554,7 +554,7 @@ mod tests {
         let row =
             answer.table.as_ref().unwrap().rows.iter().find(|row| row[0] == policy::IDLE).unwrap();
         assert_eq!(row[1], "161");
-        assert!(text_of(&answer, "Rule").contains("stalls up to 321 ms"), "twice as long");
+        assert!(text_of(&answer, "Rule").contains("p95 stall up to 321 ms"), "twice as long");
         let headline = words::headline(&Verdict::of(&study));
         assert!(
             headline.contains("680 ms during a batched trim, 161 ms during an idle one"),

@@ -6,7 +6,7 @@ use trimtab_drive::units::three_digits;
 use trimtab_study::document::{Chart, ChartKind, ScatterPoint, Section, SectionBlock};
 use trimtab_study::study::verdict::Verdict;
 
-/// One mark per policy: longest stall against 4K writes a second, as in the first table.
+/// One mark per policy: p95 stall against 4K writes a second, as in the first table.
 pub(super) fn cost_and_gain(verdict: &Verdict<'_>) -> Option<Section> {
     let metrics = &verdict.comparison.metrics;
     let fill = metrics.fills.first().copied()?;
@@ -17,7 +17,7 @@ pub(super) fn cost_and_gain(verdict: &Verdict<'_>) -> Option<Section> {
         Some(ScatterPoint {
             name: (*name).to_owned(),
             x: vec![Some(aged.rate?), wear],
-            y: metrics.worst_latency(name)?.seconds.max(1e-9),
+            y: metrics.append_latency(name)?.seconds.max(1e-9),
             chosen: verdict.policy() == Some(name),
         })
     };
@@ -37,15 +37,15 @@ pub(super) fn cost_and_gain(verdict: &Verdict<'_>) -> Option<Section> {
     let chart = Chart {
         title,
         x_label,
-        y_label: "longest stall, s".to_owned(),
+        y_label: "p95 stall, s".to_owned(),
         kind: ChartKind::Dots { axes, dots },
     };
     let caption = format!(
         "{} full. Lower and further to the right is better. The recommended policy has a ring.",
         spaced(fill)
     );
-    let text = "Stall: the longest latency of a durable append (write and fsync), one every 5 \
-        s, while the policy trims.";
+    let text = "p95 stall: of durable appends (write and fsync), one every 5 s while the policy \
+        trims, 1 in 20 takes longer.";
     let blocks = vec![
         SectionBlock::Chart(chart),
         SectionBlock::Caption(caption),
@@ -58,7 +58,7 @@ pub(super) fn cost_and_gain(verdict: &Verdict<'_>) -> Option<Section> {
 fn finding(dots: &[ScatterPoint], baseline: &str) -> String {
     let shown = |dot: &ScatterPoint| {
         let writes = dot.x[0].map(three_digits).unwrap_or_default();
-        format!("{}: {writes} 4K writes/s, stall {}", dot.name, seconds(dot.y))
+        format!("{}: {writes} 4K writes/s, p95 stall {}", dot.name, seconds(dot.y))
     };
     let chosen = dots.iter().find(|dot| dot.chosen);
     let base = dots.iter().find(|dot| dot.name == baseline && !dot.chosen);

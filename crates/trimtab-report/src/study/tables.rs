@@ -48,7 +48,7 @@ impl Cells {
         let rate = mine
             .and_then(|mine| Some(format!("{}{}", three_digits(mine.rate?), mark(mine.steady))));
         Self {
-            stall: or_dash(metrics.worst_latency(policy).map(|worst| milliseconds(worst.seconds))),
+            stall: or_dash(metrics.append_latency(policy).map(|one| milliseconds(one.seconds))),
             rate: or_dash(rate),
             ratio: or_dash(ratio(|figures| figures.rate).map(times)),
             wear: or_dash(ratio(|figures| figures.cycles).map(percent)),
@@ -85,7 +85,7 @@ fn policies(verdict: &Verdict<'_>) -> Table {
     let against = format!("vs {}", baseline(metrics));
     let columns = [
         ("", "policy"),
-        ("longest", "stall, ms"),
+        ("p95", "stall, ms"),
         ("4K writes", "a second"),
         (&against, "writes"),
         (&against, "wear"),
@@ -115,8 +115,12 @@ fn policies(verdict: &Verdict<'_>) -> Table {
 fn drives(named: &[(String, &Verdict<'_>)]) -> Table {
     let rows: Vec<_> = named.iter().map(|(_, verdict)| drive_row(verdict)).collect();
     let unsteady = rows.iter().any(|(_, unsteady)| *unsteady);
-    let (legend, stall, writes, against) =
-        (if unsteady { NOT_STEADY_LEGEND } else { "" }, "stall, ms", "4K writes/s", "vs weekly");
+    let (legend, stall, writes, against) = (
+        if unsteady { NOT_STEADY_LEGEND } else { "" },
+        "p95 stall, ms",
+        "4K writes/s",
+        "vs weekly",
+    );
     let columns = [
         (legend, "drive"),
         (legend, "USE"),
@@ -204,8 +208,8 @@ const MILLISECONDS_BELOW: f64 = 10.0;
 /// Computes a figure from the runs of one policy.
 type FigureFunction<'a> = Box<dyn Fn(&[&Run]) -> Option<String> + 'a>;
 
-/// The measured figures of each policy: foreground time, worst foreground latency, trim
-/// time, and discards at the drive.
+/// The figures of each policy: foreground time, foreground latency, trim time, and
+/// discards at the drive.
 fn measured(verdict: &Verdict<'_>) -> Option<Table> {
     let metrics = &verdict.comparison.metrics;
     let runs = &metrics.study.runs;
@@ -228,16 +232,16 @@ fn measured(verdict: &Verdict<'_>) -> Option<Table> {
             Box::new(move |runs| figure(runs).map(|seconds| three_digits(seconds * scale))),
         ));
     }
-    let worst = move |runs: &[&Run]| {
+    let latency = move |runs: &[&Run]| {
         metrics
-            .worst_latency(effective_policy(runs.first()?))
-            .map(|worst| milliseconds(worst.seconds))
+            .append_latency(effective_policy(runs.first()?))
+            .map(|latency| milliseconds(latency.seconds))
     };
-    let load = match metrics.load() {
-        AppendLoad::EveryFiveSeconds => "append every 5 s",
-        AppendLoad::FiftyPerSecond => "50 appends/s",
+    let (load, heading) = match metrics.load() {
+        AppendLoad::EveryFiveSeconds => ("append every 5 s", "p95, ms"),
+        AppendLoad::FiftyPerSecond => ("50 appends/s", "longest, ms"),
     };
-    columns.push((load, "longest, ms", Box::new(worst)));
+    columns.push((load, heading, Box::new(latency)));
     let longest = |runs: &[&Run]| {
         let all = runs.iter().filter_map(|run| samples(run, metrics::TRIM_SECONDS)).flatten();
         all.copied().reduce(f64::max).map(milliseconds)

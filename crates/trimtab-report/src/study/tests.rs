@@ -154,7 +154,7 @@ fn screen_figures_follow_from_runs() {
     let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     // Twice 153 ms are 306 ms; 5 drive-writes of a tenth a day are 50 days.
     assert!(
-        flat.contains("most writes, stalls up to 306 ms (2× shortest); within 5 %, least wear"),
+        flat.contains("most writes, p95 stall up to 306 ms (2× least); within 5 %, least wear"),
         "{shown}"
     );
     assert!(flat.contains("60 % full, 50 days, 10 % of the drive a day"), "{shown}");

@@ -357,7 +357,7 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
     match finding {
         Finding::Months { days, gains, .. } => months(*days, gains),
         Finding::Stall(stall) => format!(
-            "worst latency of one durable append every 5 s: {} during a batched \
+            "p95 latency of one durable append every 5 s: {} during a batched \
                 trim, {} during an idle one",
             seconds(stall.batched_seconds),
             seconds(stall.idle_seconds)
@@ -402,7 +402,7 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
         }
         Finding::Latency(latency) => {
             format!(
-                "worst latency of one durable append every 5 s under '{}': {}",
+                "p95 latency of one durable append every 5 s under '{}': {}",
                 latency.policy,
                 seconds(latency.seconds)
             )
@@ -433,8 +433,8 @@ pub(super) fn sentence(finding: &Finding<'_>) -> String {
             behind.percent
         ),
         Finding::BatchedWouldDo { seconds: worst, limit_seconds, gains_as_much } => format!(
-            "'batched' is enough if an occasional latency of {} is acceptable (limit \
-                here: {}){}; a drive with cheaper or queued TRIM has lower latencies",
+            "'batched' is enough if a p95 append latency of {} during a trim is acceptable \
+                (limit here: {}){}; a drive with cheaper or queued TRIM has lower latencies",
             seconds(*worst),
             seconds(*limit_seconds),
             if *gains_as_much { "; over months it gains the same" } else { "" }
@@ -533,7 +533,7 @@ fn subject(cost: &OnlineCost<'_>) -> String {
         AffectedWork::WholeWork => "whole work".to_owned(),
         AffectedWork::Deleting => "deleting".to_owned(),
         AffectedWork::Append(AppendLoad::EveryFiveSeconds) => {
-            "longest foreground append, one every 5 s,".to_owned()
+            "p95 foreground append, one every 5 s,".to_owned()
         }
         AffectedWork::Append(AppendLoad::FiftyPerSecond) => {
             "longest foreground append, 50 a second,".to_owned()
@@ -611,9 +611,9 @@ pub(super) fn why(verdict: &Verdict<'_>) -> Vec<String> {
         Rule::MostWrites { limit_seconds } => {
             let limit = seconds(limit_seconds);
             if limit_seconds > STALL_SECONDS {
-                format!("most writes, stalls up to {limit} (2× shortest); within 5 %, least wear")
+                format!("most writes, p95 stall up to {limit} (2× least); within 5 %, least wear")
             } else {
-                format!("highest write rate with stalls up to {limit}; within 5 %, least wear")
+                format!("most writes with p95 stall up to {limit}; within 5 %, least wear")
             }
         }
         Rule::GainsNothing => {
@@ -669,7 +669,11 @@ fn latency_reason(reason: &LatencyReason<'_>, mine: &str) -> String {
         Some(LatencyCaveat::LongNoMoreOften) => " (long ones no more often than without)",
     };
     let all: Vec<String> = chosen.into_iter().chain(others).collect();
-    format!("worst append latency: {}{aside}", all.join("; "))
+    let which = match reason.load {
+        AppendLoad::EveryFiveSeconds => "p95",
+        AppendLoad::FiftyPerSecond => "worst",
+    };
+    format!("{which} append latency: {}{aside}", all.join("; "))
 }
 
 /// The deleted files and the time to delete them, for the recommended policy first.

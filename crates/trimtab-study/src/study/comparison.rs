@@ -14,7 +14,8 @@ use latency::{LatencyDoubt, LatencyTest};
 use serde::Serialize;
 use trimtab_sim::run::Run;
 
-/// Worst foreground latency under a policy, and any doubt about it.
+/// Foreground latency under a policy ([`Metrics::append_latency`]), and any doubt about
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PolicyLatency<'a> {
     /// The policy.
@@ -105,9 +106,9 @@ impl<'a> Comparison<'a> {
         self.tests.iter().find(|test| test.policy == policy)
     }
 
-    /// Worst foreground latency under `policy`, with any doubt about it.
+    /// Foreground latency under `policy`, with any doubt about it.
     pub fn latency(&self, policy: &'a str) -> Option<PolicyLatency<'a>> {
-        let worst = self.metrics.worst_latency(policy)?;
+        let latency = self.metrics.append_latency(policy)?;
         let uncounted = self.metrics.is_measured()
             && policy != policy::NONE
             && !self.metrics.is_counted(policy);
@@ -116,7 +117,7 @@ impl<'a> Comparison<'a> {
         } else {
             self.test(policy).and_then(LatencyTest::doubt)
         };
-        Some(PolicyLatency { policy, seconds: worst.seconds, doubt })
+        Some(PolicyLatency { policy, seconds: latency.seconds, doubt })
     }
 }
 

@@ -2,7 +2,7 @@
 //! the runs.
 
 use super::ageing::{BEHIND, CYCLES_PER_TB, RATE_STEADY, TRIM_TIME, WAF_STEADY};
-use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
+use super::light_work::{BUSY_WAIT, SPARSE_P95};
 use super::{Study, policy};
 use alloc::vec::Vec;
 use serde::Serialize;
@@ -118,9 +118,10 @@ pub enum AppendLoad {
     FiftyPerSecond,
 }
 
-/// The longest foreground append, from issue to completion.
+/// The latency of a foreground append from issue to completion: the 95th percentile of one
+/// every 5 s, or the longest of 50 a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct WorstLatency<'a> {
+pub struct AppendLatency<'a> {
     /// Seconds.
     pub seconds: f64,
     /// The workload during which it occurred.
@@ -257,17 +258,17 @@ impl<'a> Metrics<'a> {
     /// The load whose latencies are shown: the sparser one, which only modelled drives
     /// have.
     pub fn load(&self) -> AppendLoad {
-        let sparse = self.study.runs.iter().any(|run| mean(run, SPARSE_WAIT).is_some());
+        let sparse = self.study.runs.iter().any(|run| mean(run, SPARSE_P95).is_some());
         if sparse { AppendLoad::EveryFiveSeconds } else { AppendLoad::FiftyPerSecond }
     }
 
-    /// The worst foreground latency under `policy`. All parts of a report use this
-    /// figure.
-    pub fn worst_latency(&self, policy: &str) -> Option<WorstLatency<'a>> {
+    /// The foreground latency under `policy`, of the workload where it is longest. All
+    /// parts of a report use this figure.
+    pub fn append_latency(&self, policy: &str) -> Option<AppendLatency<'a>> {
         let of = |metric: &str, load: AppendLoad| {
             let all = self.of_policy(policy).flat_map(|run| {
                 let latencies = samples(run, metric).unwrap_or_default();
-                latencies.iter().map(|seconds| WorstLatency {
+                latencies.iter().map(|seconds| AppendLatency {
                     seconds: *seconds,
                     job: &run.workload,
                     load,
@@ -275,7 +276,7 @@ impl<'a> Metrics<'a> {
             });
             all.reduce(|a, b| if b.seconds > a.seconds { b } else { a })
         };
-        of(SPARSE_WAIT, AppendLoad::EveryFiveSeconds)
+        of(SPARSE_P95, AppendLoad::EveryFiveSeconds)
             .or_else(|| of(BUSY_WAIT, AppendLoad::FiftyPerSecond))
     }
 }

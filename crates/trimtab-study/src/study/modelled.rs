@@ -16,9 +16,8 @@ use trimtab_drive::model::{self, Model};
 use trimtab_drive::spec::file::Drive;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::{PolicySpec, PolicyState};
-use trimtab_sim::run::RunRecording;
 use trimtab_sim::run::metrics;
-use trimtab_sim::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning};
+use trimtab_sim::run::{Better, Field, Metric, Phase, Run, Severity, TargetKind, Unit, Warning};
 use trimtab_sim::runner::recorder::Recorder;
 use trimtab_sim::runner::{Events, Observer, RunEnd};
 use trimtab_sim::simulate::worn_out;
@@ -208,28 +207,29 @@ struct JobEvents<'a> {
     /// end.
     brief: bool,
     met: Vec<Metric>,
-    /// The phase of the load that ran on a copy of the target.
-    beside: RunRecording,
+    /// The phase of the load that ran on copies of the target.
+    beside: Vec<Phase>,
 }
 
 impl<'a> JobEvents<'a> {
     const fn new(policy: PolicySpec, brief: bool, observer: &'a dyn Observer) -> Self {
-        let beside = RunRecording { phases: Vec::new(), series: Vec::new() };
-        Self { observer, policy, brief, met: Vec::new(), beside }
+        Self { observer, policy, brief, met: Vec::new(), beside: Vec::new() }
     }
 
-    /// Runs rare operations on a copy of the target, so that each load meets the same
+    /// Runs rare operations on copies of the target, so that each load meets the same
     /// trim.
-    fn sparse(&mut self, target: &SteeredVolume<Box<dyn Model>>) -> TargetResult {
-        let mut copy = target.fork(by_hand(&self.policy).build(&target.policy().state()));
-        if self.trims() {
-            copy.force();
-        }
-        let mut recorder = Recorder::new(copy.now());
-        let met = light_work::SPARSE.run(&mut copy, &mut recorder, self.observer)?;
+    fn sparse(&mut self, target: &mut SteeredVolume<Box<dyn Model>>) -> TargetResult {
+        let mut recorder = Recorder::new(target.now());
+        let copy = || {
+            let mut copy = target.fork(by_hand(&self.policy).build(&target.policy().state()));
+            if self.trims() {
+                copy.force();
+            }
+            copy
+        };
+        let met = light_work::SPARSE.run_on_copies(copy, &mut recorder, self.observer)?;
         self.met.extend(met.metrics(light_work::SPARSE));
-        let now = copy.now();
-        self.beside = recorder.finish(now);
+        self.beside = recorder.phases().to_vec();
         Ok(())
     }
 
@@ -346,7 +346,7 @@ pub(super) fn run(
     let end = outcome.end;
     let mut run = header(setup, job, policy).into_run(outcome.recorded, end == RunEnd::Complete);
     run.metrics = job::metrics(&run.phases);
-    run.phases.extend(around.beside.phases);
+    run.phases.extend(around.beside);
     run.metrics.extend(around.met);
     run.metrics.extend(trim_time(&target));
     let after = target.volume().counters().traffic;

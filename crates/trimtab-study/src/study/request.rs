@@ -180,7 +180,7 @@ mod tests {
         cells.iter().map(|cell| cell.run_from(&mut beginning, &mut ()).unwrap().0).collect()
     }
 
-    /// The recommendation, its rule, and for each policy whether a user notices its worst
+    /// The recommendation, its rule, and for each policy whether a user notices its
     /// latency.
     type Judgement = (Recommendation, Rule, BTreeMap<&'static str, bool>);
 
@@ -200,8 +200,8 @@ mod tests {
             verdict
                 .comparison
                 .metrics
-                .worst_latency(policy)
-                .is_some_and(|worst| worst.seconds > BLINK_SECONDS)
+                .append_latency(policy)
+                .is_some_and(|latency| latency.seconds > BLINK_SECONDS)
         };
         let all = [policy::NONE, policy::ONLINE, policy::BATCHED, policy::ADAPTIVE, policy::IDLE];
         (

@@ -6,7 +6,7 @@ use super::ageing::{Ageing, CHURN, CYCLES_PER_TB, DAILY, RATE_STEADY, WAF_STEADY
 use super::cells::{DATA, Question, StudyCell, StudyCellWork, StudyExtent};
 use super::ensemble::{Ensemble, Fit, PolicyResult};
 use super::job::Job;
-use super::light_work::{BUSY_WAIT, SPARSE_WAIT};
+use super::light_work::{BUSY_WAIT, SPARSE_P95};
 use super::metrics::mean;
 use super::modelled::{self, Setup};
 use super::problem::StudyError;
@@ -156,7 +156,7 @@ fn fit(runs: Vec<Run>) -> Fit {
     let wait = |policy: &str| {
         let of_policy = runs.iter().filter(|run| run.policy == policy);
         of_policy
-            .filter_map(|run| mean(run, BUSY_WAIT).or_else(|| mean(run, SPARSE_WAIT)))
+            .filter_map(|run| mean(run, BUSY_WAIT).or_else(|| mean(run, SPARSE_P95)))
             .reduce(f64::max)
     };
     let shown = |run: &Run| PolicyResult {

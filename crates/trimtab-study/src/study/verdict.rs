@@ -82,7 +82,7 @@ pub struct Verdict<'a> {
     pub rule: Rule,
     /// Confidence in the recommendation.
     pub confidence: Confidence,
-    /// The worst foreground latency observed under the recommended policy.
+    /// The foreground latency under the recommended policy.
     pub latency: Option<PolicyLatency<'a>>,
     /// Gain of the recommended policy over no trimming, by fill level.
     pub gains: Vec<Gain<'a>>,
@@ -293,8 +293,8 @@ fn findings<'a>(comparison: &Comparison<'a>, recommendation: Recommendation) -> 
     let priced = recommendation.trimming_policy().filter(|policy| *policy != IDLE);
     let sparse = priced.filter(|policy| {
         metrics
-            .worst_latency(policy)
-            .is_some_and(|worst| worst.load == AppendLoad::EveryFiveSeconds)
+            .append_latency(policy)
+            .is_some_and(|latency| latency.load == AppendLoad::EveryFiveSeconds)
     });
     let latency = sparse
         .and_then(|policy| comparison.latency(policy))

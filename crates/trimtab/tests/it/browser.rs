@@ -368,7 +368,7 @@ fn report_mark_labels_do_not_overlap() {
     }
     let label =
         browser.text("document.querySelector('#s0 figure[data-chart]').chart.plot().axes[1].label");
-    assert_eq!(label, "longest stall", "the numbers beside it have units");
+    assert_eq!(label, "p95 stall", "the numbers beside it have units");
     check_quiet(&browser);
 }
 

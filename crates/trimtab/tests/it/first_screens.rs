@@ -96,7 +96,7 @@ fn of<'a>(study: &'a Value, part: &str, policy: &str) -> impl Iterator<Item = &'
 
 fn wait(study: &Value, policy: &str) -> Option<f64> {
     of(study, "runs", policy)
-        .filter_map(|run| metric(run, "sparse-load.wait.longest.seconds"))
+        .filter_map(|run| metric(run, "sparse-load.wait.p95.seconds"))
         .reduce(f64::max)
 }
 
@@ -192,7 +192,7 @@ fn same(shown: &str, value: f64, what: &str) {
     );
 }
 
-/// Asserts that `shown` is the longest wait under `policy` in milliseconds.
+/// Asserts that `shown` is the p95 latency under `policy` in milliseconds.
 #[track_caller]
 fn same_stall(shown: &str, study: &Value, policy: &str) {
     match wait(study, policy) {
@@ -278,7 +278,7 @@ fn check_gain(study: &Value, policy: &str, fill: &str, writes: &str, wear: &str)
 fn check_rule(screen: &str, rows: &[(String, Vec<String>)], used: &str) {
     let number =
         |cell: &str| cell.trim_end_matches(['~', '×']).replace(',', "").parse::<f64>().unwrap();
-    let limit = number(between(&paragraph(screen, "Rule"), "stalls up to ", " ms"));
+    let limit = number(between(&paragraph(screen, "Rule"), "p95 stall up to ", " ms"));
     let excluded =
         if screen.contains("Excluded ") { paragraph(screen, "Excluded") } else { String::new() };
     let all = rows.iter().map(|(name, cells)| (name.trim_end_matches(" <-"), cells));

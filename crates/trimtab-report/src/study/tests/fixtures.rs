@@ -4,7 +4,7 @@ use trimtab_sim::run::RunRecording;
 use trimtab_sim::run::{Better, Field, Metric, Run, Severity, TargetKind, Unit, Warning, metrics};
 use trimtab_study::study::Study;
 use trimtab_study::study::ageing::{CYCLES_PER_TB, RATE_STEADY, WAF_STEADY};
-use trimtab_study::study::light_work::SPARSE_WAIT;
+use trimtab_study::study::light_work::SPARSE_P95;
 use trimtab_study::study::metrics::FOREGROUND;
 use trimtab_study::study::policy;
 use trimtab_study::study::recommendation::Recommendation;
@@ -77,7 +77,7 @@ pub fn whole() -> Study {
             &[
                 (metrics::DELETE_SECONDS, Unit::Seconds, *delete),
                 (FOREGROUND, Unit::Seconds, 0.3 + delete),
-                (SPARSE_WAIT, Unit::Seconds, *wait),
+                (SPARSE_P95, Unit::Seconds, *wait),
                 (
                     metrics::DISCARD_COMMANDS,
                     Unit::Count,

@@ -4,7 +4,7 @@
 use super::difference::compare;
 use super::latency::{BLINK_SECONDS, LatencyTest, TestResult};
 use crate::study::job::Job;
-use crate::study::light_work::{BUSY_WAIT, SPARSE_WAIT};
+use crate::study::light_work::{BUSY_WAIT, SPARSE_P95};
 use crate::study::metrics::{
     AppendLoad, DiscardCount, FOREGROUND, Metrics, average, discard_count, mean, samples,
 };
@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use serde::Serialize;
 use trimtab_sim::run::Run;
 
-/// Idle trimming is worthwhile if one operation takes longer than this during a batched
-/// trim, and at most half as long during an idle one.
+/// Idle trimming is worthwhile if the foreground latency exceeds this during a batched
+/// trim, and is at most half as long during an idle one.
 pub const STALL_SECONDS: f64 = 0.05;
 /// Until its trim, `batched` does the same work as `none`; more repeats show the noise
 /// better.
@@ -31,7 +31,8 @@ pub enum AffectedWork {
     WholeWork,
     /// All of the deleting.
     Deleting,
-    /// The longest foreground append.
+    /// Foreground appends: the 95th percentile of one every 5 s, the longest of 50 a
+    /// second.
     Append(AppendLoad),
 }
 
@@ -46,7 +47,7 @@ impl AffectedWork {
         match self {
             Self::Phase(phase) => of(&format!("{phase}.seconds")),
             Self::WholeWork => of(FOREGROUND),
-            Self::Append(AppendLoad::EveryFiveSeconds) => of(SPARSE_WAIT),
+            Self::Append(AppendLoad::EveryFiveSeconds) => of(SPARSE_P95),
             Self::Append(AppendLoad::FiftyPerSecond) => of(BUSY_WAIT),
             Self::Deleting => {
                 let phases: Vec<Vec<f64>> = Job::deleting(&run.workload)
@@ -84,8 +85,7 @@ impl OnlineCost<'_> {
     }
 }
 
-/// Worst foreground latency during a batched trim, if it is a stall that idle trimming
-/// avoids.
+/// Foreground latency during a batched trim, if it is a stall that idle trimming avoids.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Stall {
     /// During a batched trim, seconds.
@@ -96,10 +96,11 @@ pub struct Stall {
 
 /// The stall that idle trimming avoids.
 pub fn stall(metrics: &Metrics<'_>) -> Option<Stall> {
-    let worst = |policy| {
-        metrics.worst_latency(policy).filter(|worst| worst.load == AppendLoad::EveryFiveSeconds)
+    let sparse = |policy| {
+        let latency = metrics.append_latency(policy)?;
+        (latency.load == AppendLoad::EveryFiveSeconds).then_some(latency)
     };
-    let (batched, idle) = worst(policy::BATCHED).zip(worst(policy::IDLE))?;
+    let (batched, idle) = sparse(policy::BATCHED).zip(sparse(policy::IDLE))?;
     let (batched_seconds, idle_seconds) = (batched.seconds, idle.seconds);
     (batched_seconds > STALL_SECONDS && idle_seconds <= batched_seconds / 2.0)
         .then_some(Stall { batched_seconds, idle_seconds })

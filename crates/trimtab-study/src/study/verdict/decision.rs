@@ -24,11 +24,11 @@ pub enum Rule {
     Interrupted,
     /// No files were deleted under any policy.
     NothingDeleted,
-    /// Months of use. Considers policies that do not slow work down and whose longest
-    /// foreground append stays within `limit_seconds`. Prefers most random writes per
-    /// second, then least wear, then simplicity. Differences below [`GAIN`] do not count.
+    /// Months of use. Considers policies that do not slow work down and whose foreground
+    /// latency stays within `limit_seconds`. Prefers most random writes per second, then
+    /// least wear, then simplicity. Differences below [`GAIN`] do not count.
     MostWrites {
-        /// Longest permitted append, seconds.
+        /// Longest permitted latency, seconds.
         limit_seconds: f64,
     },
     /// No policy gains anything over months.
@@ -110,7 +110,7 @@ pub(super) fn by_months(comparison: &Comparison<'_>, fill: &str) -> (Recommendat
     let fits =
         |name: &str| !trims(name) || (counted(name) && comparison.finishes(name) && !slows(name));
     let quick: Vec<_> = candidates.iter().filter(|(name, _)| fits(name)).collect();
-    let wait = |name: &str| metrics.worst_latency(name).map_or(0.0, |worst| worst.seconds);
+    let wait = |name: &str| metrics.append_latency(name).map_or(0.0, |latency| latency.seconds);
     let least =
         quick.iter().filter(|(name, _)| trims(name)).map(|(name, _)| wait(name)).reduce(f64::min);
     // If no policy meets the limit, those within twice the best latency qualify.

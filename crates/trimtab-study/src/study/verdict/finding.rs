@@ -62,7 +62,7 @@ pub enum Finding<'a> {
         /// The discard mount option of a filesystem studied as mounted.
         discard: Option<&'a str>,
     },
-    /// The worst latency of one durable foreground append every 5 s under a policy.
+    /// The 95th percentile of one durable foreground append every 5 s under a policy.
     Latency(PolicyLatency<'a>),
     /// Measured foreground appends under a policy, compared with no trimming.
     LatencyTest {
@@ -152,13 +152,13 @@ pub enum RecommendationReason<'a> {
         /// The policy.
         policy: &'a str,
     },
-    /// Worst foreground latencies.
+    /// Foreground latencies.
     Latency(LatencyReason<'a>),
     /// Time of deleting.
     Deleting(DeletingReason<'a>),
 }
 
-/// Worst foreground latencies of the recommended policy and of other policies.
+/// Foreground latencies of the recommended policy and of other policies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LatencyReason<'a> {
     /// The load.
@@ -174,7 +174,7 @@ pub struct LatencyReason<'a> {
     pub aside: Option<LatencyCaveat>,
 }
 
-/// Why differences between worst latencies do not count.
+/// Why differences between foreground latencies do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LatencyCaveat {

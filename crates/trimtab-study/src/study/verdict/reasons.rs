@@ -52,7 +52,7 @@ pub(super) fn reasons<'a>(
     reasons
 }
 
-/// Worst foreground latency under the recommended policy and under the worst of the rest.
+/// Foreground latency under the recommended policy and under the worst of the rest.
 /// The flag is true if a policy with a longer latency exists.
 fn latency<'a>(
     comparison: &Comparison<'a>,
@@ -104,7 +104,7 @@ fn latency<'a>(
     Some((reason, decides || online.is_some()))
 }
 
-/// Worst latencies when no policy is recommended, longest first.
+/// Foreground latencies when no policy is recommended, longest first.
 fn without_choice<'a>(
     comparison: &Comparison<'a>,
     recommendation: Recommendation,

@@ -5,7 +5,7 @@ pub mod latency;
 use super::finding::Finding;
 use super::*;
 use crate::study::comparison::costs::AffectedWork;
-use crate::study::light_work::SPARSE_WAIT;
+use crate::study::light_work::SPARSE_P95;
 use crate::study::metrics::FOREGROUND;
 use crate::study::untried::{OmittedPart, StudyPart as UntriedPart};
 use alloc::vec;
@@ -430,13 +430,13 @@ fn interrupted_study_has_no_answer() {
     assert_eq!(rule(&study), (Recommendation::Unknown, Rule::Interrupted));
 }
 
-/// Its longest append counts as that of every other policy does. Seed 5 of the first
-/// example recommended idle trims with 1.16 s and excluded online discard for 57 ms.
+/// Its foreground latency counts as that of every other policy does. A study recommended
+/// idle trims with 1.16 s and excluded online discard for 57 ms.
 #[test]
 fn raised_limit_of_stalls_holds_for_online_discard_too() {
     let stalls = |mut run: Run, seconds: f64| {
         run.metrics.push(Metric {
-            name: SPARSE_WAIT.into(),
+            name: SPARSE_P95.into(),
             unit: Unit::Seconds,
             better: Better::Lower,
             samples: vec![seconds; 3],
@@ -518,7 +518,7 @@ fn policy_that_never_finishes_is_not_recommended() {
     let idle = tree("idle", "nodiscard", &[0.17], 120.0, Some(0.8));
     let runs = [(none(), 0.003), (online(11.0), 3.0), (batched(), 0.7), (idle, 0.15)];
     let runs: Vec<Run> =
-        runs.into_iter().map(|(run, wait)| metric(run, SPARSE_WAIT, wait)).collect();
+        runs.into_iter().map(|(run, wait)| metric(run, SPARSE_P95, wait)).collect();
     let of = |idle: f64, batched: f64| {
         let late = |policy: &str, rate, cycles, percent| {
             metric(aged(policy, rate, cycles), BEHIND, percent)

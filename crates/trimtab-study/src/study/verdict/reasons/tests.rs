@@ -3,7 +3,7 @@
 use super::*;
 use crate::study::Study;
 use crate::study::ageing::{BEHIND, CYCLES_PER_TB, RATE_STEADY};
-use crate::study::light_work::SPARSE_WAIT;
+use crate::study::light_work::SPARSE_P95;
 use crate::study::metrics::FOREGROUND;
 use crate::study::verdict::tests::latency::met;
 use crate::study::verdict::{Rule, Verdict};
@@ -75,7 +75,7 @@ fn study(evidence: &Evidence) -> Study {
             (metrics::DISCARD_COMMANDS, Unit::Count, vec![commands]),
         ];
         if !evidence.measured {
-            figures.push((SPARSE_WAIT, Unit::Seconds, vec![found.wait]));
+            figures.push((SPARSE_P95, Unit::Seconds, vec![found.wait]));
         }
         let made = run(evidence, "tree", policy, &figures);
         if evidence.measured {
