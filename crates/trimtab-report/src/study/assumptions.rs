@@ -77,14 +77,18 @@ fn varied(answers: &[Answer<'_>]) -> Vec<String> {
             None => groups.push((*otherwise, vec![answer])),
         }
     }
-    parts.extend(groups.into_iter().filter_map(|(otherwise, group)| under(otherwise, &group)));
+    groups.retain(|(_, group)| !group.is_empty());
+    let some = groups.len() > 1;
+    parts
+        .extend(groups.into_iter().filter_map(|(otherwise, group)| under(otherwise, &group, some)));
     parts
 }
 
 /// The answer of the smaller models of these drives under other assumptions: `same answer
 /// under other TRIM costs and fills, except OCZ at 30 % full (then no trimming)`. If they
-/// give another answer with nothing varied, they say nothing about the study's answer.
-fn under(otherwise: Option<Recommendation>, group: &[Answer<'_>]) -> Option<String> {
+/// give another answer with nothing varied, they say nothing about the study's answer. The
+/// drives are named if the group is only `some` of them.
+fn under(otherwise: Option<Recommendation>, group: &[Answer<'_>], some: bool) -> Option<String> {
     let of = |verdict: &&Verdict<'_>| verdict.study().sensitivity.clone().unwrap_or_default();
     let all: Vec<_> = group.iter().map(|(name, verdict)| (name.as_str(), of(verdict))).collect();
     let rows = all.iter().flat_map(|(_, sensitivity)| &sensitivity.rows);
@@ -94,21 +98,26 @@ fn under(otherwise: Option<Recommendation>, group: &[Answer<'_>]) -> Option<Stri
         1 | 2 => format!("other {}", listed(&kinds)),
         count => format!("{count} other assumptions"),
     };
+    let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+    let whose = if some { format!("{}: ", listed(&names)) } else { String::new() };
     if let Some(other) = otherwise {
-        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        let whose = if names == [""] { String::new() } else { format!(" for {}", listed(&names)) };
         return Some(format!(
-            "{kinds} not tested{whose}: the smaller models used for this differ anyway ({})",
+            "{whose}{kinds} not tested, since the smaller models used for this recommend {} with \
+                nothing changed",
             name(other)
         ));
     }
-    let except: Vec<String> =
-        all.iter().flat_map(|(name, sensitivity)| flips(name, sensitivity)).collect();
+    let except: Vec<String> = all
+        .iter()
+        .flat_map(|(name, sensitivity)| {
+            flips(if some && names.len() == 1 { "" } else { name }, sensitivity)
+        })
+        .collect();
     let except = except.join(", ");
     Some(if except.is_empty() {
-        format!("same answer under {kinds}")
+        format!("{whose}same answer under {kinds}")
     } else {
-        format!("same answer under {kinds}, except {except}")
+        format!("{whose}same answer under {kinds}, except {except}")
     })
 }
 

@@ -636,8 +636,8 @@ mod tests {
         };
         let both = || vec![row(vec![tried("30%", third), tried("90%", smaller)])];
         let (text, decisive) = sure(smaller, both());
-        let expected =
-            "other fills not tested: the smaller models used for this differ anyway (adaptive);";
+        let expected = "other fills not tested, since the smaller models used for this recommend adaptive with \
+                nothing changed;";
         assert!(text.contains(expected) && !text.contains("30 % full"), "{text}");
         assert_eq!(decisive, serde_json::json!(["fill"]));
         let (text, decisive) = sure(smaller, vec![row(vec![tried("90%", smaller)])]);

@@ -47,7 +47,7 @@ const POLICIES: [PolicyWords; 5] = [
     PolicyWords {
         name: policy::BATCHED,
         means: "weekly fstrim.timer",
-        meaning: "fstrim.timer trims all free space once a week",
+        meaning: "fstrim.timer or the daemon trims all free space on a schedule",
         advice: "Trim in batches, not on every delete.",
     },
     PolicyWords {
@@ -219,7 +219,7 @@ pub(super) fn choice(verdict: &Verdict<'_>) -> (&'static str, String) {
             ("no policy yet", "the cost of trimming was not studied (--questions deleting)")
         }
         Recommendation::Unknown if verdict.rule == Rule::Interrupted => {
-            ("no answer", "the study was interrupted; the same command continues it")
+            ("no answer", "the study was interrupted; --resume continues it")
         }
         Recommendation::Unknown if verdict.rule == Rule::NothingErased => (
             "no answer",
@@ -300,7 +300,7 @@ pub(super) fn headline(verdict: &Verdict<'_>) -> String {
             "The cost of trimming was not studied, so no policy is recommended."
         }
         (Recommendation::Unknown, Rule::Interrupted) => {
-            "No policy is recommended: the study was interrupted. The same command continues it."
+            "No policy is recommended: the study was interrupted; --resume continues it."
         }
         (Recommendation::Unknown, Rule::NothingErased) => {
             "No policy is recommended: in the time studied the drive erased no block, so trimming \
