@@ -61,8 +61,6 @@ pub const SPARSE: LightLoad = LightLoad {
 pub const SPARSE_P95: &str = "sparse-load.wait.p95.seconds";
 /// Metric of [`BUSY`]: longest operation.
 pub const BUSY_WAIT: &str = "load.wait.longest.seconds";
-/// Metric of [`BUSY`]: longest delay before an operation could begin.
-pub const BUSY_BACKLOG: &str = "load.backlog.longest.seconds";
 
 /// Bytes of each append.
 pub const BLOCK: u64 = 4096;
