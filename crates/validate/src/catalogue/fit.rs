@@ -296,12 +296,17 @@ pub fn entry(measured: &CatalogueRates, tries: &dyn CandidateEvaluator) -> Optio
 fn plain(measured: &CatalogueRates, plan: &ProbePlan, fitted: &RateFit) -> Drive {
     let shown: Vec<&str> = measured.model.split('_').collect();
     let description = format!(
-        "{}, fitted to six published rates; its SLC cache and its TRIM were not measured",
+        "{}, fitted to six published rates: for random reads and writes, not for sustained \
+         writes (no SLC cache modelled); its TRIM was not measured",
         shown.join(" ")
     );
     let spec = fitted.best.spec(&measured.name(), &description, &plan.reported);
     Drive { spec, sources: BTreeMap::new(), alternatives: Vec::new(), twin: None }
 }
+
+/// Source of the absent SLC cache.
+const NO_SLC_CACHE: &str =
+    "not published; none is modelled, so sustained writes are as fast as short ones";
 
 fn sources(measured: &CatalogueRates, fitted: &RateFit) -> BTreeMap<String, Source> {
     let results: Vec<&str> = measured.results.iter().map(|(result, _)| result.as_str()).collect();
@@ -315,6 +320,7 @@ fn sources(measured: &CatalogueRates, fitted: &RateFit) -> BTreeMap<String, Sour
         ),
         ("interface", of(SourceKind::Assumed, "typical of the class")),
         ("flash", of(SourceKind::Assumed, "typical of the class; six rates do not tell")),
+        ("flash.slc_cache", of(SourceKind::Assumed, NO_SLC_CACHE)),
         (
             "flash.geometry",
             of(

@@ -68,8 +68,9 @@ fn of_rates() -> String {
         table.row([spec.name.clone(), Bytes(spec.capacity_bytes).to_string()]);
     }
     let what = "Real models with six rates published by their owners (reads and writes, \
-        sequential and random), and modelled drives that match these; their SLC cache, \
-        spare space and TRIM costs were not measured, and are typical of the class:";
+        sequential and random), and modelled drives that match these. \
+        They are for random reads and writes, not for sustained writes: no SLC cache is \
+        modelled. Spare space and TRIM costs were not measured, and are typical of the class:";
     [prose(what), on_screen(&table)].concat()
 }
 
