@@ -109,6 +109,8 @@ struct JobRecorder {
     from: Nanos,
     /// End of the last request or of the runtime, not before `from`.
     until: Nanos,
+    /// Requests to issue before latencies are recorded.
+    unrecorded: u64,
     latency_from_due: bool,
 }
 
@@ -126,6 +128,8 @@ struct InFlight {
     kind: OpKind,
     bytes: u64,
     due: Nanos,
+    /// True if the latency is recorded.
+    recorded: bool,
 }
 
 struct RunningGroup {
@@ -141,7 +145,13 @@ impl RunningGroup {
             let from = started.saturating_add(job.ramp);
             let mut recorder = Recorder::new(from);
             recorder.begin_phase(&job.name, from);
-            JobRecorder { recorder, from, until: from, latency_from_due: job.latency_from_due }
+            JobRecorder {
+                recorder,
+                from,
+                until: from,
+                unrecorded: job.latencies_after,
+                latency_from_due: job.latency_from_due,
+            }
         };
         Self {
             started,
@@ -180,7 +190,7 @@ impl RunningGroup {
         let depth: u32 = clones.iter().map(|clone| clone.depth).sum();
         self.slots.resize(
             depth as usize,
-            InFlight { clone: 0, kind: OpKind::Read, bytes: 0, due: Nanos::ZERO },
+            InFlight { clone: 0, kind: OpKind::Read, bytes: 0, due: Nanos::ZERO, recorded: true },
         );
         self.free.extend((0..depth).rev());
         let (mut done, mut result, mut stop) = (Vec::new(), Ok(()), false);
@@ -260,8 +270,10 @@ impl RunningGroup {
                 }
             };
             let tag = self.free.pop().expect("a tag for each request in flight");
+            let recorded = recorder.unrecorded == 0;
+            recorder.unrecorded = recorder.unrecorded.saturating_sub(1);
             self.slots[tag as usize] =
-                InFlight { clone: at, kind: command.kind(), bytes: command.bytes(), due };
+                InFlight { clone: at, kind: command.kind(), bytes: command.bytes(), due, recorded };
             if let Err(error) = target.submit(tag, command) {
                 self.free.push(tag);
                 return Err(error);
@@ -276,19 +288,21 @@ impl RunningGroup {
         clones: &mut [RunningClone],
         all: &mut Recorder,
     ) -> TargetResult {
-        let InFlight { clone, kind, bytes, due } = self.slots[done.tag as usize];
+        let InFlight { clone, kind, bytes, due, recorded } = self.slots[done.tag as usize];
         self.free.push(done.tag);
         let clone = &mut clones[clone];
         clone.in_flight -= 1;
         clone.pausing |= clone.pause > Nanos::ZERO && kind != OpKind::Flush;
         done.result.map_err(|error| *error)?;
-        let JobRecorder { recorder, from, until, latency_from_due } =
+        let JobRecorder { recorder, from, until, latency_from_due, .. } =
             &mut self.recorders[clone.job];
         let issued = if *latency_from_due { due.min(done.issued) } else { done.issued };
         all.op(kind, issued, done.completed, bytes);
         *until = (*until).max(done.completed);
         if done.completed >= *from {
-            if *latency_from_due {
+            if !recorded {
+                recorder.count_op(kind, bytes);
+            } else if *latency_from_due {
                 recorder.op(kind, issued, done.completed, bytes);
             } else {
                 recorder.split_op(kind, done.issued, done.submitted, done.completed, bytes);

@@ -523,7 +523,11 @@ impl PtsPlan {
                 let bytes = scaled(time, Nanos(self.minute_bytes().0)).0;
                 // Requests below 4 KiB are as many as those of 4 KiB.
                 let unit = if job.split.is_empty() { block.max(TRACKED.0.into()) } else { block };
-                Job { io_size: Some((bytes / unit).max(1) * block), starts, ..job }
+                let requests = (bytes / unit).max(1);
+                // The queue is full between the rounds of the specification, and a minute
+                // of a modelled drive has few requests.
+                let fills = u64::from(job.depth.saturating_sub(1)).min(requests / 2);
+                Job { io_size: Some(requests * block), latencies_after: fills, starts, ..job }
             }
         }
     }

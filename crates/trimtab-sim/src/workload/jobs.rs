@@ -132,6 +132,8 @@ pub struct Job {
     pub ramp: Nanos,
     /// Times of requests.
     pub pace: JobPace,
+    /// Requests at the beginning whose latencies are not recorded, because the queue fills.
+    pub latencies_after: u64,
     /// True if latency counts from the due time of a request, not from its issue.
     pub latency_from_due: bool,
     /// A flush after this many writes; 0 for none.
@@ -169,6 +171,7 @@ impl Job {
             time_based: false,
             ramp: Nanos::ZERO,
             pace: JobPace::Unlimited,
+            latencies_after: 0,
             latency_from_due: false,
             flush_every: 0,
             pause: Nanos::ZERO,

@@ -1,5 +1,6 @@
 use super::*;
 use crate::analysis::latency_knee;
+use crate::simulate::pts::{PtsMinute, PtsPlan, PtsTest};
 use crate::target::drive::DriveTarget;
 use crate::workload::jobs::load::LoadSettings;
 use crate::workload::jobs::{JobAddresses, JobFile, JobMix, JobPace, groups};
@@ -228,4 +229,22 @@ fn load_steps_have_the_percentiles_of_theory_and_its_knee() {
         (Some(6), Some(6)),
         "{p99:?}, theory {theory:?}"
     );
+}
+
+/// Oracle: Little's law. 32 requests are always in flight, so mean latency times rate is
+/// 32; the 128 requests of a minute that begins with an empty queue would show 12 % less.
+#[test]
+fn latencies_of_a_pts_minute_obey_littles_law() {
+    let capacity = Bytes(8 << 30);
+    let minute = PtsMinute::Bytes(Nanos::ZERO);
+    let plan = PtsPlan::new(PtsTest::CrossStimulusRecovery, 32, minute, capacity, 512).unwrap();
+    let jobs = plan.all_jobs();
+    let mut target = DriveTarget::new(Server { service: MS, busy_until: 0, commands: 0 }, 4096);
+    let outcome =
+        run(groups(&jobs, capacity, 512, DataClass::Random, 1).unwrap(), &mut target, &mut ());
+    let phase = &outcome.recorded.phases[0];
+    assert_eq!((phase.name.as_str(), phase.ops_total()), ("sequential-before", 128));
+    let total = phase.latencies.iter().find(|one| one.part == LatencyPart::Total).unwrap();
+    let in_flight = total.histogram.mean_ns() * phase.ops_total() as f64 / phase.took.0 as f64;
+    assert!((in_flight / 32.0 - 1.0).abs() < 0.01, "{in_flight}");
 }
