@@ -72,8 +72,6 @@ pub struct DataSheet {
     pub random_read_iops: Option<f64>,
     /// Sustained random writes.
     pub random_write_iops: Option<f64>,
-    /// Drive writes per day over the warranty.
-    pub dwpd: Option<f64>,
     /// Flash in bytes, spare space included.
     pub raw_bytes: Option<u64>,
     /// Latency of a 4 KiB read in microseconds.
@@ -451,7 +449,6 @@ impl DataSheet {
             ("sequential write rate in MB/s", self.sequential_write_mbs, 10.0, 100_000.0),
             ("random reads per second", self.random_read_iops, 1000.0, 1e8),
             ("random writes per second", self.random_write_iops, 100.0, 1e8),
-            ("drive writes per day", self.dwpd, 0.001, 100.0),
             ("read latency in microseconds", self.read_latency_us, 10.0, 100_000.0),
             ("write latency in microseconds", self.write_latency_us, 1.0, 100_000.0),
         ] {
@@ -613,27 +610,26 @@ mod tests {
     /// (Desnoyers 2012: 87 % of 1044 GiB are used) need flash of at least 265 x 3.9 MB/s.
     #[test]
     fn sequential_writes_near_the_link_leave_the_flash_speed_free() {
-        let sata = |iops: f64, dwpd: f64, capacity_bytes| DataSheet {
+        let sata = |iops: f64, capacity_bytes| DataSheet {
             capacity_bytes,
             link_mbs: Some(570.0),
             sequential_read_mbs: Some(560.0),
             sequential_write_mbs: Some(530.0),
             random_read_iops: Some(97_000.0),
             random_write_iops: Some(iops),
-            dwpd: Some(dwpd),
             ..sheet()
         };
         for sheet in [
-            sata(60_000.0, 3.0, 960_197_124_096),
-            sata(30_000.0, 1.0, 960_197_124_096),
-            sata(70_000.0, 5.0, 800_166_076_416),
-            DataSheet { raw_bytes: Some(1200 * GIB), ..sata(60_000.0, 3.0, 960_197_124_096) },
+            sata(60_000.0, 960_197_124_096),
+            sata(30_000.0, 960_197_124_096),
+            sata(70_000.0, 800_166_076_416),
+            DataSheet { raw_bytes: Some(1200 * GIB), ..sata(60_000.0, 960_197_124_096) },
         ] {
             assert!(sheet.contradictions().is_empty(), "{sheet:?}");
             let drive = sheet.drive(&Prior::MEDIAN).unwrap();
             assert_eq!(drive.sources["flash.nand.program_ns"].kind, SourceKind::Assumed);
         }
-        let flash_mbs = sata(60_000.0, 3.0, 960_197_124_096).write_mbs();
+        let flash_mbs = sata(60_000.0, 960_197_124_096).write_mbs();
         assert!((265.0 * 3.9..265.0 * 7.0).contains(&flash_mbs), "{flash_mbs}");
     }
 
@@ -757,8 +753,10 @@ mod tests {
             "random writes per second is 500000",
         );
         fails(|sheet| sheet.random_read_iops = Some(2e6), "random reads per second is 2000000");
-        fails(|sheet| sheet.dwpd = Some(1000.0), "drive writes per day is 1000");
-        fails(|sheet| sheet.dwpd = Some(f64::NAN), "drive writes per day is NaN");
+        fails(
+            |sheet| sheet.write_latency_us = Some(f64::NAN),
+            "write latency in microseconds is NaN",
+        );
         fails(|sheet| sheet.sequential_write_mbs = Some(0.0), "sequential write rate in MB/s is 0");
         fails(|sheet| sheet.link_mbs = Some(600.0), "sequential read rate in MB/s is 6500");
         fails(

@@ -47,9 +47,6 @@ pub struct Args {
     /// Sustained random 4 KiB writes per second. They tell the spare space.
     #[arg(long, value_name = "IOPS", value_parser = positive)]
     random_write: Option<f64>,
-    /// Drive writes per day over the warranty. Predictions do not depend on them.
-    #[arg(long, value_name = "N", value_parser = positive)]
-    dwpd: Option<f64>,
     /// Flash including spare space, if the data sheet states it.
     #[arg(long, value_name = "SIZE")]
     raw: Option<Bytes>,
@@ -71,7 +68,8 @@ pub struct Args {
 const LINKS_MBS: &[(&str, f64)] =
     &[("sata", 570.0), ("pcie3", 3900.0), ("pcie4", 7800.0), ("pcie5", 15_700.0)];
 
-/// An interval whose ends differ by more than this factor predicts nothing.
+/// An interval whose ends differ by more than this factor predicts nothing and is only in
+/// JSON.
 const UNPREDICTABLE: f64 = 10.0;
 
 pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
@@ -83,7 +81,6 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         sequential_write_mbs: args.sequential_write,
         random_read_iops: args.random_read,
         random_write_iops: args.random_write,
-        dwpd: args.dwpd,
         raw_bytes: args.raw.map(|raw| raw.0),
         read_latency_us: args.read_latency,
         write_latency_us: args.write_latency,
@@ -138,11 +135,9 @@ fn comment(predicted: &[Prediction], contradictions: &[String], args: &Args) -> 
     for (figure, of) in FIGURES.iter().zip(predicted) {
         let [median, low, high] = [of.median, of.low, of.high].map(three_digits);
         let words = figure.words;
-        let _ = if of.high > UNPREDICTABLE * of.low {
-            writeln!(text, "#   not predictable from a data sheet: {words}")
-        } else {
-            writeln!(text, "#   {median} ({low} to {high}) {words}")
-        };
+        if of.high <= UNPREDICTABLE * of.low {
+            let _ = writeln!(text, "#   {median} ({low} to {high}) {words}");
+        }
     }
     if let (Some(rated), false) = (args.random_write, predicted.is_empty()) {
         let _ = writeln!(
