@@ -30,22 +30,6 @@ pub fn document(run: &Run) -> Document {
     if !charts.is_empty() {
         sections.push(Section::new("Series", charts));
     }
-    if !run.counters.is_empty() {
-        let mut table = Table::new("", &["count", "value"]);
-        run.counters.iter().for_each(|(name, value)| table.row([name.clone(), grouped(*value)]));
-        // Months, and quick studies of large drives, are modelled on a smaller drive.
-        let smaller = Field::find(&run.environment, trimtab_study::study::modelled::AGED_SIZE);
-        let of_smaller = |size| {
-            SectionBlock::Text(format!(
-                "Of the drive as modelled, at {size}; bytes and trim times above are \
-                    converted to its own size."
-            ))
-        };
-        sections.push(Section::new(
-            "Counts",
-            [SectionBlock::Table(table)].into_iter().chain(smaller.map(of_smaller)).collect(),
-        ));
-    }
     if !run.warnings.is_empty() {
         sections.push(Section::new("Warnings", vec![SectionBlock::Warnings(run.warnings.clone())]));
     }
@@ -134,12 +118,32 @@ pub fn everything(run: &Run) -> Document {
         ("Made from", specification(&run.specification)),
     ];
     let filled = tables.into_iter().filter(|(_, table)| !table.rows.is_empty());
-    let sections: Vec<Section> = filled
-        .map(|(title, table)| Section::new(title, vec![SectionBlock::Table(table)]))
+    let sections: Vec<Section> = counts(run)
+        .into_iter()
+        .chain(filled.map(|(title, table)| Section::new(title, vec![SectionBlock::Table(table)])))
         .collect();
     document.sections.splice(at..at, sections);
     document.sections.retain(|section| section.title != "Phases" || !run.phases.is_empty());
     document
+}
+
+/// The counters of the modelled drive.
+fn counts(run: &Run) -> Option<Section> {
+    if run.counters.is_empty() {
+        return None;
+    }
+    let mut table = Table::new("", &["count", "value"]);
+    run.counters.iter().for_each(|(name, value)| table.row([name.clone(), grouped(*value)]));
+    // Months, and quick studies of large drives, are modelled on a smaller drive.
+    let smaller = Field::find(&run.environment, trimtab_study::study::modelled::AGED_SIZE);
+    let of_smaller = |size| {
+        SectionBlock::Text(format!(
+            "Of the drive as modelled, at {size}; bytes and trim times above are \
+                converted to its own size."
+        ))
+    };
+    let blocks = [SectionBlock::Table(table)].into_iter().chain(smaller.map(of_smaller));
+    Some(Section::new("Counts", blocks.collect()))
 }
 
 /// A time in UTC; empty for 0, which means unknown.
@@ -388,6 +392,13 @@ mod tests {
     fn run_report_matches_snapshot() {
         let text = anstream::adapter::strip_str(&render(&everything(&example()))).to_string();
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn counts_are_details() {
+        let run = example();
+        let has = |document: &Document| document.sections.iter().any(|one| one.title == "Counts");
+        assert!(!run.counters.is_empty() && has(&everything(&run)) && !has(&document(&run)));
     }
 
     #[test]

@@ -33,7 +33,7 @@ use trimtab_sim::workload::jobs::Job;
 const TAKES: &str = "TARGET is a block device, a file, a directory or drive:NAME";
 const MINUTE: Nanos = Nanos::from_secs(60);
 /// Sections that repeat the test points.
-const REST: [&str; 5] = ["Figures", "Phases", "Latency", "Series", "Counts"];
+const REST: [&str; 4] = ["Figures", "Phases", "Latency", "Series"];
 /// Size of a scaled drive or of a file.
 const CAPACITY: Bytes = Bytes(8 << 30);
 /// Smallest block of a target that is not open yet.
