@@ -1,12 +1,19 @@
 //! `trimtab completions SHELL`.
 
+use crate::cmd::options::one_of;
+use clap_complete::Shell;
 use std::process::ExitCode;
+
+/// Shells of Linux, by name.
+const SHELLS: &[(&str, Shell)] =
+    &[("bash", Shell::Bash), ("fish", Shell::Fish), ("zsh", Shell::Zsh)];
 
 /// Arguments of `trimtab completions`.
 #[derive(Debug, clap::Args)]
 pub struct CompletionsArgs {
     /// Print the script for this shell.
-    shell: clap_complete::Shell,
+    #[arg(value_parser = one_of(SHELLS))]
+    shell: Shell,
 }
 
 /// Prints the script.

@@ -14,6 +14,13 @@ fn unknown_command_exits_with_2_and_stderr() {
 }
 
 #[test]
+fn completions_of_shells_without_packages_are_refused() {
+    for shell in ["powershell", "elvish"] {
+        trimtab().args(["completions", shell]).assert().code(2);
+    }
+}
+
+#[test]
 fn completions_bash_prints_a_script() {
     trimtab()
         .args(["completions", "bash"])
