@@ -84,6 +84,11 @@ pub fn load(reference: &str) -> anyhow::Result<Drive> {
     }
 }
 
+/// True if `path` is a TOML file that describes a drive.
+pub fn describes_drive(path: &str) -> bool {
+    path.ends_with(".toml") && from_file(path).is_ok()
+}
+
 fn from_file(path: &str) -> anyhow::Result<Drive> {
     parse(&read(path)?).map_err(|problem| UsageError::new(format!("{path}: {problem}")).into())
 }

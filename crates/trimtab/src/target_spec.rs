@@ -72,6 +72,12 @@ impl TargetSpec {
         if kind.is_dir() {
             Ok(Self::Directory(path))
         } else if kind.is_file() {
+            if drives::describes_drive(text) {
+                let place = if text.contains('/') { "" } else { "./" };
+                return Err(UsageError::new(format!("{text} is the file of a modelled drive"))
+                    .hint(format!("did you mean 'drive:{place}{text}'?"))
+                    .into());
+            }
             Ok(Self::File(path))
         } else if kind.is_block_device() {
             Ok(Self::Device(path))
@@ -130,5 +136,19 @@ mod tests {
             let error = TargetSpec::resolve(text).unwrap_err();
             assert!(error.is::<UsageError>(), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn resolve_of_drive_file_without_prefix_names_the_prefix() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("ok.toml");
+        let drive = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\n";
+        std::fs::write(&path, drive).unwrap();
+        let text = path.to_str().unwrap();
+        let error = TargetSpec::resolve(text).unwrap_err();
+        let hint = error.downcast_ref::<UsageError>().unwrap().advice();
+        assert_eq!(hint, Some(format!("did you mean 'drive:{text}'?").as_str()));
+        std::fs::write(&path, "x = 1\n").unwrap();
+        assert_eq!(TargetSpec::resolve(text).unwrap(), TargetSpec::File(path));
     }
 }
