@@ -14,7 +14,8 @@ use trimtab_linux::output::Context;
 /// …; a run does not start if one of these names exists.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Commands: 'help' lists them. 'trimtab bench postmark' runs the same operations with options, \
+Commands: 'help' lists them. As in the original, a line that begins with '!' runs the rest in \
+/bin/sh, also in CONFIG; a lone '!' starts $SHELL. 'trimtab bench postmark' runs the same operations with options, \
 also with fsync or a rate.
 
 Examples:

@@ -77,7 +77,7 @@ impl<'a> Session<'a> {
     }
 
     /// Executes `file` if it exists, then `input` with a prompt, unless the file contains
-    /// `quit`. Returns true if a run failed.
+    /// `quit`. Returns true if a run failed or a named file cannot be read.
     pub fn execute(mut self, file: &Path, input: &mut dyn BufRead) -> anyhow::Result<bool> {
         writeln!(self.voice.out, "{BANNER}")?;
         let mut next = SessionStep::Line;
@@ -93,6 +93,7 @@ impl<'a> Session<'a> {
                     "cannot read the configuration file {}: {error}; continuing without it",
                     file.display()
                 ));
+                self.failed = true;
             }
             Err(_) => {}
         }

@@ -96,11 +96,10 @@ fn play(input: &str, clock: &[i64], file: &Path) -> (String, Vec<String>) {
     let voice = SessionOutput { out: &mut out, complain: &mut complain, shell_to_stderr: true };
     let mut runner = Scripted { clock: clock.iter().copied().collect(), now: 0 };
     let mut run = |config: &PostmarkConfig, out: &mut dyn Write| runner.run(config, out);
-    assert!(
-        !Session::new(PostmarkConfig::default(), voice, &mut run)
-            .execute(file, &mut input.as_bytes())
-            .unwrap()
-    );
+    let failed = Session::new(PostmarkConfig::default(), voice, &mut run)
+        .execute(file, &mut input.as_bytes())
+        .unwrap();
+    assert_eq!(failed, !file.exists(), "a named file that cannot be read is a failure");
     (String::from_utf8(out).unwrap(), complaints)
 }
 
