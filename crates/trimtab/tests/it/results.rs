@@ -125,8 +125,10 @@ fn import_copies_runs_labels_and_studies_of_another_store() {
     import().stdout("0 runs imported; 1 there already\n");
     assert_eq!(run(&there).stdout, run(&here).stdout);
     assert_eq!(there.json(&["list"]), here.json(&["list"]), "the label, too");
-    let json = here.write("run.json", "{\"schema\": \"trimtab.run\"}");
-    there.results(&["import"]).arg(json).assert().code(1).stderr(contains("is not a store"));
+    for other in ["{\"schema\": \"trimtab.run\"}", ""] {
+        let file = here.write("other", other);
+        there.results(&["import"]).arg(file).assert().code(1).stderr(contains("is not a store"));
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `trimtab results import`.
 
 use super::export::counted;
-use crate::store::{self, Filter, RunId, Store};
+use crate::store::{self, Filter, RunId, Store, StoreError};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,6 +24,10 @@ pub struct ResultsImportArgs {
 
 /// Runs the command.
 pub fn run(args: &ResultsImportArgs, context: &Context) -> anyhow::Result<ExitCode> {
+    // An empty file is a store to write to, but nobody copies one.
+    if std::fs::metadata(&args.from).is_ok_and(|file| file.is_file() && file.len() == 0) {
+        return Err(StoreError::Foreign(args.from.clone()).into());
+    }
     let from = Store::open(&args.from)?;
     let found = from.list(&Filter::default())?;
     let runs: Vec<Run> = found.iter().map(|run| from.load(run.id)).collect::<store::Result<_>>()?;
