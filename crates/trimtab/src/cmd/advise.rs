@@ -5,7 +5,7 @@ use crate::cmd::options::{one_of, percent};
 use crate::target_spec::TargetSpec;
 use serde::Serialize;
 use std::process::ExitCode;
-use trimtab_drive::units::{Nanos, grouped};
+use trimtab_drive::units::Nanos;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
 use trimtab_linux::output::lines::prose;
@@ -101,7 +101,7 @@ pub fn run(args: &AdviseArgs, context: &Context) -> anyhow::Result<ExitCode> {
 
 fn text(report: &Report<'_>) -> String {
     let mut table = Table::new("", &[report.program, "value", "interval", "reason"]);
-    let number = |n: u64, unit: &str| format!("{} {unit}", grouped(n)).trim_end().to_owned();
+    let number = |n: u64, unit: &str| format!("{n} {unit}").trim_end().to_owned();
     for setting in &report.settings {
         let value = match &setting.value {
             None => "-".to_owned(),
@@ -111,7 +111,7 @@ fn text(report: &Report<'_>) -> String {
             },
         };
         let interval = setting.interval.map_or_else(String::new, |[low, high]| {
-            format!("{} to {}", grouped(low), number(high, setting.unit))
+            format!("{low} to {}", number(high, setting.unit))
         });
         table.row([setting.name.to_owned(), value, interval, setting.why.clone()]);
     }
