@@ -1,6 +1,7 @@
 //! The progress of a sweep.
 
 use super::directory::{Directory, RESULTS};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::grouped;
 use trimtab_study::sweep::table::{CellOutcome, SweepRow};
@@ -17,6 +18,10 @@ pub struct SweepProgress {
     missing: u64,
     /// Reasons of failed cells, with their counts.
     reasons: Vec<(String, u64)>,
+    /// Cells with warnings.
+    with_warnings: u64,
+    /// Codes of warnings, with the number of their cells.
+    warnings: BTreeMap<String, u64>,
     /// File of the results, once all cells are finished.
     results: Option<PathBuf>,
 }
@@ -34,6 +39,15 @@ impl SweepProgress {
             }
         }
         let failed: u64 = reasons.iter().map(|(_, count)| count).sum();
+        let mut warnings: BTreeMap<String, u64> = BTreeMap::new();
+        let mut with_warnings = 0;
+        for row in rows {
+            let CellOutcome::Finished { warnings: codes, .. } = &row.outcome else { continue };
+            with_warnings += u64::from(!codes.is_empty());
+            for code in codes {
+                *warnings.entry(code.clone()).or_default() += 1;
+            }
+        }
         let (cells, rows) = (directory.about.cells, rows.len() as u64);
         Self {
             name: directory.about.name.clone(),
@@ -43,6 +57,8 @@ impl SweepProgress {
             failed,
             missing: cells.saturating_sub(rows),
             reasons,
+            with_warnings,
+            warnings,
             results: (rows == cells).then(|| path.join(RESULTS)),
         }
     }
@@ -66,6 +82,18 @@ impl SweepProgress {
         const SHOWN: usize = 5;
         for (reason, count) in self.reasons.iter().take(SHOWN) {
             text.push_str(&format!("  failed, {}: {reason}\n", grouped(*count)));
+        }
+        if self.with_warnings > 0 {
+            let codes: Vec<String> = self
+                .warnings
+                .iter()
+                .map(|(code, count)| format!("{code} in {}", grouped(*count)))
+                .collect();
+            text.push_str(&format!(
+                "  {} cells have warnings: {}\n",
+                grouped(self.with_warnings),
+                codes.join(", ")
+            ));
         }
         if let Some(results) = &self.results {
             text.push_str(&format!("results: {}\n", results.display()));

@@ -52,6 +52,10 @@ fn sweep_results_are_identical_for_any_sharding() {
         "{said}"
     );
     let (parquet, table) = (results(&whole), csv(&whole));
+    // Oracle: the column of codes in the table.
+    let cells = table.lines().filter(|line| line.contains("drive.few-superblocks")).count();
+    let stated = format!("drive.few-superblocks in {cells}");
+    assert!(cells > 0 && text(&said.get_output().stdout).contains(&stated), "{said} {table}");
     assert!(
         table.lines().count() == 13 && parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1")
     );
