@@ -55,7 +55,7 @@ pub struct Loops {
 }
 
 impl Default for Loops {
-    /// Rounds that write 9.2 GB: a file of 1000 MB, and five passes of each of four
+    /// Rounds of cdm3, which write 9.2 GB: a file of 1000 MB, and five passes of each of four
     /// tests.
     fn default() -> Self {
         Self {

@@ -35,7 +35,8 @@ Workloads:
       hot-cold:0.2/0.8 puts 80 % of the operations on 20 % of the space
   crystal[:KEY=VALUE]…
       rounds of CrystalDiskMark's tests, each on a new test file; by default on an empty drive \
-without TRIM for the old files. 9.2 GB a round: profile=cdm3|cdm8|nvme, size=1000MB of the file, \
+without TRIM for the old files. 9.2 GB a round (cdm8 and nvme: 10.8 GB): \
+profile=cdm3|cdm8|nvme, size=1000MB of the file, \
 passes=5 of each test, pass=745MB, small-pass=74.5MB with operations below 64 KiB, interval=5s \
 before each test, tests=write|both, place=next|same|scattered, space=SIZE: the part of the drive \
 for the files
