@@ -169,6 +169,11 @@ fn replay_refuses_damaged_traces_and_bad_options() {
             "from 0.001",
         ),
         (vec!["--rate", "10", "--drive", "ocz-vertex-le-100gb"], 2, "need --trace"),
+        (
+            vec!["--drive", "ocz-vertex-le-100gb", "--reads", "60", "--trims", "60"],
+            2,
+            "--reads 60 and --trims 60 add up to 120 %",
+        ),
     ] {
         let assert =
             trimtab().current_dir(scratch.path()).args(["drive", "simulate"]).args(&args).assert();

@@ -256,14 +256,17 @@ fn plan(
     let load = match kind {
         WorkloadKind::Addresses(pattern) => DriveLoad::Synthetic(Addresses {
             pattern,
-            mix: Mix {
-                read_percent: given.reads.unwrap_or(0),
-                trim_percent: given.trims.unwrap_or(0),
-            },
+            mix: Mix { read_percent: reads, trim_percent: trims },
             trims_of: given.trims_of,
             sizes: given.size.as_ref().map_or_else(|| vec![(4096, 1)], |sizes| sizes.0.clone()),
             queue_depth: given.queue_depth.unwrap_or(32),
             span_permille: (given.span.unwrap_or(100.0) * 10.0).round() as u32,
+    let (reads, trims) = (given.reads.unwrap_or(0), given.trims.unwrap_or(0));
+    if u32::from(reads) + u32::from(trims) > 100 {
+        let sum = u32::from(reads) + u32::from(trims);
+        let what = format!("--reads {reads} and --trims {trims} add up to {sum} %");
+        return Err(UsageError::new(what).hint("use at most 100 %; the rest are writes").into());
+    }
         }),
         WorkloadKind::Crystal(loops) => DriveLoad::Crystal(loops),
         WorkloadKind::Jesd219 => {
