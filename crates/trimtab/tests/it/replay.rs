@@ -201,6 +201,22 @@ fn replay_refuses_damaged_traces_and_bad_options() {
     }
 }
 
+/// By hand: the trace reads before it writes.
+#[test]
+fn trace_that_reads_an_empty_drive_has_a_caution() {
+    let scratch = tempfile::tempdir().unwrap();
+    let trace = scratch.path().join("trace.csv");
+    std::fs::write(&trace, "0,trimtab,0,Read,0,4096,100\n10000,trimtab,0,Write,0,4096,100\n")
+        .unwrap();
+    for (fill, expected) in [(&[][..], true), (&["--fill", "0"], false), (&["--fill", "50"], false)]
+    {
+        let run = replayed(&trace, fill);
+        let warnings = run["warnings"].as_array().unwrap();
+        let found = warnings.iter().any(|one| one["code"] == "trace.unwritten-space");
+        assert_eq!(found, expected, "{fill:?}: {run}");
+    }
+}
+
 #[test]
 fn replay_of_trace_with_century_gap_ends() {
     let scratch = tempfile::tempdir().unwrap();

@@ -20,6 +20,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::output::progress::{Progress, ProgressUnit};
 use trimtab_linux::sys::interrupt;
 use trimtab_sim::policy::PolicySpec;
+use trimtab_sim::run::{Run, Severity, Warning};
 use trimtab_sim::simulate::few;
 use trimtab_sim::simulate::timing::Timing;
 use trimtab_sim::trace::TraceReadOptions;
@@ -217,8 +218,18 @@ pub fn run(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<ExitCo
     let (mut run, end) = simulate::run(&spec, &format!("drive:{}", args.drive), &plan, &mut bar)?;
     drop(bar);
     run.warnings.extend(few::superblocks(&drive.spec, &spec));
+    run.warnings.extend(unwritten_reads(args, &run));
     recipe::note_drive(&mut run, &drive);
     finish::conclude(context, &run, end)
+}
+
+/// A caution if a trace reads from a drive that was empty by default.
+fn unwritten_reads(args: &DriveSimulateArgs, run: &Run) -> Option<Warning> {
+    let reads = run.phases.iter().any(|phase| phase.read > Bytes::ZERO);
+    let text = "the drive was empty before the trace, and reads of space that the trace has not \
+                written take no time on the flash; use --fill 100, or --fill 0 if this is meant";
+    (args.trace.is_some() && args.fill.is_none() && reads)
+        .then(|| Warning::new("trace.unwritten-space", Severity::Caution, text.to_owned()))
 }
 
 fn plan(
@@ -253,6 +264,12 @@ fn plan(
             .hint("write settings of crystal after its name: 'crystal:size=1GB:tests=both'")
             .into());
     }
+    let (reads, trims) = (given.reads.unwrap_or(0), given.trims.unwrap_or(0));
+    if u32::from(reads) + u32::from(trims) > 100 {
+        let sum = u32::from(reads) + u32::from(trims);
+        let what = format!("--reads {reads} and --trims {trims} add up to {sum} %");
+        return Err(UsageError::new(what).hint("use at most 100 %; the rest are writes").into());
+    }
     let load = match kind {
         WorkloadKind::Addresses(pattern) => DriveLoad::Synthetic(Addresses {
             pattern,
@@ -261,12 +278,6 @@ fn plan(
             sizes: given.size.as_ref().map_or_else(|| vec![(4096, 1)], |sizes| sizes.0.clone()),
             queue_depth: given.queue_depth.unwrap_or(32),
             span_permille: (given.span.unwrap_or(100.0) * 10.0).round() as u32,
-    let (reads, trims) = (given.reads.unwrap_or(0), given.trims.unwrap_or(0));
-    if u32::from(reads) + u32::from(trims) > 100 {
-        let sum = u32::from(reads) + u32::from(trims);
-        let what = format!("--reads {reads} and --trims {trims} add up to {sum} %");
-        return Err(UsageError::new(what).hint("use at most 100 %; the rest are writes").into());
-    }
         }),
         WorkloadKind::Crystal(loops) => DriveLoad::Crystal(loops),
         WorkloadKind::Jesd219 => {
