@@ -600,19 +600,13 @@ const fn group_of(steps: usize) -> usize {
     if group == 0 { 1 } else { group }
 }
 
-/// Highest rate, steady rate, and the knees between them.
+/// Steady rate, and the knees before it.
 fn levels(sampled: &SampledDrive, capacity: Bytes) -> Vec<Metric> {
     let rates = sampled.write_rates();
     let bytes = sampled.written_per_sample();
     let rate =
         |name: &str, value| Metric::single(name, Unit::MegabytesPerSecond, Better::Higher, value);
-    let mut metrics: Vec<Metric> = rates
-        .iter()
-        .copied()
-        .reduce(f64::max)
-        .map(|max| rate("write.rate.max", max))
-        .into_iter()
-        .collect();
+    let mut metrics: Vec<Metric> = Vec::new();
     let group = group_of(rates.len());
     let mut rounds: Vec<f64> = rates
         .chunks(group)
