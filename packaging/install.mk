@@ -12,25 +12,26 @@ OPENRC ?= $(if $(DESTDIR),,$(wildcard /sbin/openrc-run))
 
 # Enables and starts nothing. Writes the program's path into units and script.
 install:
-	@test -x $(BIN) || $(CARGO) build --release --locked -p trimtab
-	install -D -m 755 $(BIN) $(ROOT)/bin/trimtab
-	install -d $(ROOT)/lib/systemd/system
-	for unit in $(UNITS); do sed 's,/usr/bin/trimtab,$(PREFIX)/bin/trimtab,' $$unit > $(ROOT)/lib/systemd/system/$${unit##*/} || exit 1; done
-	if [ -n "$(OPENRC)" ]; then install -D -m 755 packaging/openrc/trimtab $(INIT) && sed -i 's,/usr/bin/trimtab,$(PREFIX)/bin/trimtab,' $(INIT); fi
-	for pair in $(COMPLETIONS); do install -d "$$(dirname $(ROOT)/share/$${pair#*:})" && $(BIN) completions $${pair%%:*} > $(ROOT)/share/$${pair#*:} || exit 1; done
-	install -D -m 644 -t $(ROOT)/share/trimtab/mixin packaging/mixin/*.yaml packaging/mixin/dashboards/*.json
-	install -m 644 packaging/example.toml $(ROOT)/share/trimtab
-	install -d $(ROOT)/share/man/man1 && $(BIN) manual $(ROOT)/share/man/man1
-	sed -i -e '/^\.SH EXTRA$$/{N;s/.*\nExamples:/.SH EXAMPLES\n.nf/;s/EXTRA/NOTES/}' -e '/^\.SH EXAMPLES/,/^$$/s/^$$/.fi\n/' $(ROOT)/share/man/man1/trimtab*.1
-	test -e $(CONFIG) || install -D -m 644 packaging/trimtab.toml $(CONFIG)
+	@test -x "$(BIN)" || $(CARGO) build --release --locked -p trimtab
+	install -D -m 755 "$(BIN)" "$(ROOT)/bin/trimtab"
+	install -d "$(ROOT)/lib/systemd/system"
+	for unit in $(UNITS); do sed 's,/usr/bin/trimtab,$(PREFIX)/bin/trimtab,' $$unit > "$(ROOT)/lib/systemd/system/$${unit##*/}" || exit 1; done
+	if [ -n "$(OPENRC)" ]; then install -D -m 755 packaging/openrc/trimtab "$(INIT)" && sed -i 's,/usr/bin/trimtab,$(PREFIX)/bin/trimtab,' "$(INIT)"; fi
+	for pair in $(COMPLETIONS); do file="$(ROOT)/share/$${pair#*:}"; install -d "$${file%/*}" && "$(BIN)" completions $${pair%%:*} > "$$file" || exit 1; done
+	install -D -m 644 -t "$(ROOT)/share/trimtab/mixin" packaging/mixin/*.yaml packaging/mixin/dashboards/*.json
+	install -m 644 packaging/example.toml "$(ROOT)/share/trimtab"
+	install -d "$(ROOT)/share/man/man1" && "$(BIN)" manual "$(ROOT)/share/man/man1"
+	sed -i -e '/^\.SH EXTRA$$/{N;s/.*\nExamples:/.SH EXAMPLES\n.nf/;s/EXTRA/NOTES/}' -e '/^\.SH EXAMPLES/,/^$$/s/^$$/.fi\n/' "$(ROOT)"/share/man/man1/trimtab*.1
+	test -e "$(CONFIG)" || install -D -m 644 packaging/trimtab.toml "$(CONFIG)"
 
 uninstall:
-	rm -f $(ROOT)/bin/trimtab $(addprefix $(ROOT)/lib/systemd/system/,$(notdir $(UNITS)))
-	for pair in $(COMPLETIONS); do rm -f $(ROOT)/share/$${pair#*:}; done
-	rm -rf $(ROOT)/share/trimtab
-	if grep -qs '"$(PREFIX)/bin/trimtab"' $(INIT); then rm -f $(INIT); fi
-	rm -f $(ROOT)/share/man/man1/trimtab.1 $(ROOT)/share/man/man1/trimtab-*.1
-	if cmp -s packaging/trimtab.toml $(CONFIG); then rm -f $(CONFIG); fi
-	cd $(ROOT)/share && rmdir -p $(foreach pair,$(COMPLETIONS),$(dir $(lastword $(subst :, ,$(pair))))) 2>/dev/null || :
-	cd $(ROOT)/lib && rmdir -p systemd/system 2>/dev/null || :
-	rmdir $(dir $(CONFIG)) 2>/dev/null || :
+	rm -f "$(ROOT)/bin/trimtab"
+	for unit in $(notdir $(UNITS)); do rm -f "$(ROOT)/lib/systemd/system/$$unit"; done
+	for pair in $(COMPLETIONS); do rm -f "$(ROOT)/share/$${pair#*:}"; done
+	rm -rf "$(ROOT)/share/trimtab"
+	if grep -qs '"$(PREFIX)/bin/trimtab"' "$(INIT)"; then rm -f "$(INIT)"; fi
+	rm -f "$(ROOT)"/share/man/man1/trimtab.1 "$(ROOT)"/share/man/man1/trimtab-*.1
+	if cmp -s packaging/trimtab.toml "$(CONFIG)"; then rm -f "$(CONFIG)"; fi
+	cd "$(ROOT)/share" && rmdir -p $(foreach pair,$(COMPLETIONS),$(dir $(lastword $(subst :, ,$(pair))))) 2>/dev/null || :
+	cd "$(ROOT)/lib" && rmdir -p systemd/system 2>/dev/null || :
+	rmdir "$(DESTDIR)/etc/trimtab" 2>/dev/null || :

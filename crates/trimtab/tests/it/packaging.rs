@@ -96,7 +96,8 @@ fn installed(root: &Path) -> BTreeSet<String> {
 
 #[test]
 fn make_uninstall_removes_installed_files() {
-    let image = tempfile::tempdir().unwrap();
+    // Once, a path with a space failed.
+    let image = tempfile::Builder::new().prefix("an image ").tempdir().unwrap();
     let make = |target: &str| {
         let mut command = Command::new("make");
         // The flags of a make that runs the tests.
