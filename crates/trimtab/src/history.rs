@@ -89,7 +89,8 @@ impl History {
         match save() {
             Err(error @ (StoreError::Damaged { .. } | StoreError::Foreign(_))) => {
                 let said = self.set_aside(&error)?;
-                save()?;
+                // Without the history, the message is still due.
+                save().with_context(|| said.clone())?;
                 Ok(Some(said))
             }
             saved => Ok(saved.map(|_| None)?),

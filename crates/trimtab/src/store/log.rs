@@ -102,7 +102,11 @@ impl Log {
         }
         let foreign = || StoreError::Foreign(self.path.clone());
         match self.file.read_exact_at(&mut line, 0) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(foreign()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                let begin = self.read_at(0, len.min(MAGIC.len() as u64))?;
+                let is_store = MAGIC.as_bytes().starts_with(&begin);
+                return Err(if is_store { self.cut_off(len, FIRST_LINE_LEN) } else { foreign() });
+            }
             read => read.map_err(self.error("read"))?,
         }
         let fields = str::from_utf8(&line).ok().and_then(|line| line.strip_prefix(MAGIC));
@@ -118,8 +122,14 @@ impl Log {
         }
         match u64::from_str_radix(committed, 16) {
             Ok(committed) if (FIRST_LINE_LEN..=len).contains(&committed) => Ok(committed),
-            _ => Err(self.damaged(format!("it has {len} bytes for {committed}"))),
+            Ok(committed) if committed > len => Err(self.cut_off(len, committed)),
+            _ => Err(self.damaged("its first line has no valid length")),
         }
+    }
+
+    /// The error for a file of `len` bytes that needs at least `needed`.
+    fn cut_off(&self, len: u64, needed: u64) -> StoreError {
+        self.damaged(format!("it is cut off: {len} of at least {needed} bytes are there"))
     }
 
     fn change(&self, at: u64, committed: u64) -> Result<Change> {
@@ -190,9 +200,11 @@ impl Log {
             self.file.write_all_at(first_line(committed).as_bytes(), 0)?;
             self.file.sync_data()
         };
+        let before = self.file.metadata().map_err(self.error("read"))?.len();
         write().map_err(|source: io::Error| {
-            // The first error is the one to report.
-            let _ = self.file.set_len(self.read);
+            // The first error is the one to report. A new file is empty again, which is a
+            // store; a file without its first line is none.
+            let _ = self.file.set_len(if before == 0 { 0 } else { self.read });
             self.error("write to")(source)
         })
     }

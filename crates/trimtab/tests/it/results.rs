@@ -9,6 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
+use trimtab::store::{Store, StoreError};
+use trimtab_sim::run::Run;
 
 struct Scratch {
     directory: tempfile::TempDir,
@@ -312,6 +314,23 @@ fn store_of_another_version_is_refused_by_every_command() {
             .stdout("")
             .stderr(contains("has version 999, and this trimtab reads version 5"));
     }
+}
+
+/// Once, a save to a full disk left 35 bytes that were no store.
+#[test]
+fn new_store_on_a_full_disk_stays_a_store() {
+    let Some(full) = LoopMount::tmpfs(8) else { return skip("root and tmpfs") };
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(full.path(), mode).unwrap();
+    let store = full.path().join("results.db");
+    let ballast = full.path().join("ballast");
+    assert!(fs::write(&ballast, vec![0x5a; 9 << 20]).is_err(), "the disk is full");
+    let save = || Store::create_or_open(&store).unwrap().save(&Run::empty());
+    let error = save().unwrap_err();
+    assert!(matches!(error, StoreError::Io { .. }), "{error}");
+    assert_eq!(fs::metadata(&store).unwrap().len(), 0, "an empty file is a store");
+    fs::remove_file(&ballast).unwrap();
+    save().unwrap();
 }
 
 #[test]
