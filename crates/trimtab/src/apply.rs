@@ -12,7 +12,7 @@ pub mod fstab;
 mod line_undo;
 mod record;
 
-use crate::daemon::config::DEFAULT_PATH;
+use crate::daemon::config::{Config, DEFAULT_PATH};
 use crate::trim::harm::harm;
 use anyhow::{Context as _, anyhow, bail, ensure};
 pub use record::{
@@ -31,6 +31,7 @@ use trimtab_linux::doctor::{self, Diagnosis, Doctor, VerdictKind};
 use trimtab_linux::host::block::Stack;
 use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
+use trimtab_linux::output::error::one_line;
 use trimtab_linux::session::discard_option::DiscardOption;
 use trimtab_linux::session::journal::Journal;
 use trimtab_linux::sys::beneath::{Dir, ResolvedObject};
@@ -291,7 +292,12 @@ pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<ApplyP
     plan.remarks.extend(is_root.then(|| root_flags(system, wanted)).flatten());
     plan.remarks.extend(needs_discard(&spec, &subject).map(str::to_owned));
     let config = system.read(&system.config)?;
-    plan.edits.extend(config_edit(system, config, &spec, &plan)?);
+    let has_config = config.is_some() && system.root.is_live();
+    let edit = config_edit(system, config, &spec, &plan)?;
+    if has_config && (edit.is_some() || uses_daemon(&spec)) {
+        require_accepted(&system.config)?;
+    }
+    plan.edits.extend(edit);
     let diagnosis = Doctor::new(&system.root)
         .ok()
         .and_then(|doctor| doctor.examine_path(&plan.mount_point).ok());
@@ -469,6 +475,21 @@ fn not_listed(plan: &ApplyPlan, wanted: Option<&str>) -> String {
     )
 }
 
+const fn uses_daemon(spec: &PolicySpec) -> bool {
+    !matches!(spec, PolicySpec::None | PolicySpec::Online)
+}
+
+/// Fails if the daemon refuses to start with the configuration at `path`.
+fn require_accepted(path: &Path) -> anyhow::Result<()> {
+    let refuses = |why: &str| format!("the daemon refuses its configuration: {why}");
+    let word = quoted(&path.display().to_string());
+    let hint = format!("check it with: trimtab daemon --check --config {word}");
+    let config = Config::read(path)
+        .map_err(|error| UsageError::new(refuses(&error.to_string())).hint(hint.clone()))?;
+    crate::daemon::require_usable(path, &config)
+        .map_err(|error| UsageError::missing(refuses(&one_line(&error))).hint(hint).into())
+}
+
 /// The change of the daemon's configuration. A policy without the daemon is written only
 /// to override another rule.
 fn config_edit(
@@ -478,8 +499,8 @@ fn config_edit(
     plan: &ApplyPlan,
 ) -> anyhow::Result<Option<Edit>> {
     let begin = config.clone().unwrap_or_else(|| SHIPPED.to_owned());
-    if matches!(spec, PolicySpec::None | PolicySpec::Online) {
-        let parsed = crate::daemon::config::Config::parse(&system.config, &begin)?;
+    if !uses_daemon(spec) {
+        let parsed = Config::parse(&system.config, &begin)?;
         if parsed.rule_for(&plan.mount_point).is_none_or(|r| r.policy == *spec) {
             return Ok(None);
         }
@@ -575,6 +596,38 @@ mod tests {
         std::fs::set_permissions(directory.path(), open).unwrap();
         let error = named_file(&file).unwrap_err().to_string();
         assert!(error.contains("others may write to it"), "{error}");
+    }
+
+    /// Once, 'apply' wrote to configurations with which the daemon does not start.
+    #[test]
+    fn configuration_that_daemon_refuses_is_refused_by_apply() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("mine.toml");
+        let other = directory.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        let with = |key: &str, name: &str, mode: u32| {
+            let state = format!("state = \"{}\"", directory.path().join("state").display());
+            let more = format!("{key} = \"{}\"", other.join(name).display());
+            let keys = if key == "state" { more } else { format!("{state}\n{more}") };
+            std::fs::write(&file, format!("[daemon]\n{keys}\n")).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            let accepted = require_accepted(&file).map_err(|error| one_line(&error));
+            // The answer of --check and of the start.
+            let config = Config::read(&file);
+            let checked = config.is_ok_and(|c| crate::daemon::unusable_places(&c).is_empty());
+            assert_eq!(accepted.is_ok(), checked, "{accepted:?}");
+            accepted.err().unwrap_or_default()
+        };
+        let places = [("state", "state"), ("metrics-socket", "m.sock"), ("metrics", "m.prom")];
+        for (key, name) in places {
+            assert_eq!(with(key, name, 0o600), "", "{key}");
+        }
+        assert!(with("state", "state", 0o666).contains("writable by other users"));
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(&other, open).unwrap();
+        for (key, name) in &places[..2] {
+            assert!(with(key, name, 0o600).contains(&format!("{key}: ")), "{key}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod task;
 pub mod wear;
 
 use crate::history::{self, History};
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use config::{Config, Rule};
 use control::Control;
 use metrics::{Figures, MountVerdict, Published};
@@ -38,6 +38,7 @@ use trimtab_drive::discards::Amount;
 use trimtab_linux::host::mountinfo::{DevNumber, Mount};
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::ClosedPipeGuard;
+use trimtab_linux::output::error::one_line;
 use trimtab_linux::session::directories::run_directory;
 use trimtab_linux::sys::beneath::Dir;
 use trimtab_linux::sys::mount_check::MountCheck;
@@ -113,7 +114,7 @@ pub fn run(config_path: &Path) -> anyhow::Result<()> {
         history: History::new(&config.state),
         accepted: RwLock::new(config.ignore.clone()),
     };
-    check_state(&config.state)?;
+    require_usable(config_path, &config)?;
     Dir::make_sheltered(&config.state)
         .with_context(|| format!("cannot make {}", config.state.display()))?;
     let mut daemon = Daemon {
@@ -139,6 +140,27 @@ pub fn run(config_path: &Path) -> anyhow::Result<()> {
         Err(error) => say(&format!("{error:#}")),
     }
     daemon.serve()
+}
+
+/// The state and the metrics that cannot be written or served, each by its key.
+pub fn unusable_places(config: &Config) -> Vec<String> {
+    let state = Some(check_state(&config.state));
+    let file = config.metrics.as_deref().map(metrics::check);
+    let socket = config.metrics_socket.as_deref().map(socket::check);
+    let failed = |key, checked: Option<anyhow::Result<()>>| {
+        checked?.err().map(|error| format!("{key}: {}", one_line(&error)))
+    };
+    [("state", state), ("metrics", file), ("metrics-socket", socket)]
+        .into_iter()
+        .filter_map(|(key, checked)| failed(key, checked))
+        .collect()
+}
+
+/// Fails if the daemon refuses to start with `config`, for any reason that `--check` finds.
+pub fn require_usable(path: &Path, config: &Config) -> anyhow::Result<()> {
+    let unusable = unusable_places(config);
+    ensure!(unusable.is_empty(), "{}: {}", path.display(), unusable.join("; "));
+    Ok(())
 }
 
 /// Fails if the daemon cannot keep its state and its history in this directory.

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
-use trimtab_linux::output::error::{USAGE, one_line};
+use trimtab_linux::output::error::USAGE;
 use trimtab_linux::output::{self, Context, plain_line};
 use trimtab_linux::session::journal::MountScope;
 use trimtab_linux::sys::beneath::named::{self, Streams};
@@ -122,7 +122,7 @@ fn check(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let mounted = |path: &Path| {
         mounts.as_ref().map(|mounts| mounts.iter().any(|mount| mount.mount_point == path))
     };
-    let unusable = config.as_ref().map(unusable_places).into_iter().flatten();
+    let unusable = config.as_ref().map(daemon::unusable_places).into_iter().flatten();
     let unusable = unusable
         .map(|text| ConfigProblem { line: 0, text: format!("{}: {text}", args.config.display()) });
     let rules = config
@@ -153,20 +153,6 @@ fn check(args: &DaemonArgs, context: &Context) -> anyhow::Result<ExitCode> {
         Some(_) if checked.errors.is_empty() => ExitCode::SUCCESS,
         Some(_) => ExitCode::FAILURE,
     })
-}
-
-/// The state and the metrics that cannot be written or served, each by its key.
-fn unusable_places(config: &Config) -> Vec<String> {
-    let state = Some(daemon::check_state(&config.state));
-    let file = config.metrics.as_deref().map(daemon::metrics::check);
-    let socket = config.metrics_socket.as_deref().map(daemon::socket::check);
-    let failed = |key, checked: Option<anyhow::Result<()>>| {
-        checked?.err().map(|error| format!("{key}: {}", one_line(&error)))
-    };
-    [("state", state), ("metrics", file), ("metrics-socket", socket)]
-        .into_iter()
-        .filter_map(|(key, checked)| failed(key, checked))
-        .collect()
 }
 
 fn checked(rule: &Rule, mounted: Option<bool>) -> RuleCheck {
