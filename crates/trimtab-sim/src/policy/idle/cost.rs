@@ -29,16 +29,23 @@ pub struct TrimCost {
     pub mib: Nanos,
     /// Standard error of the next command's cost, at the typical size.
     pub error: Nanos,
+    /// Shortest and longest measured command, of any size.
+    pub measured: (Nanos, Nanos),
 }
 
 impl fmt::Display for TrimCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.error > self.command {
-            let most = self.command.saturating_add(self.error).saturating_add(self.error);
-            write!(f, "at most {most} per command")?;
-        } else {
-            write!(f, "{} ± {} per command", self.command, self.error)?;
+            // Neither cost is known; a bound computed from the error may exceed every
+            // measured command.
+            return match self.measured {
+                (shortest, longest) if shortest < longest => {
+                    write!(f, "{shortest} to {longest} per command (measured, all sizes)")
+                }
+                (_, longest) => write!(f, "{longest} per command (measured)"),
+            };
         }
+        write!(f, "{} ± {} per command", self.command, self.error)?;
         match self.mib {
             Nanos::ZERO => write!(f, ", whatever its size"),
             mib => write!(f, " and {mib} per MiB"),
@@ -65,6 +72,9 @@ pub(super) struct CostFit {
     largest: f64,
     /// Size of the last one.
     last: f64,
+    /// Shortest and longest observation in nanoseconds, outliers included; `None` before
+    /// the first.
+    measured: Option<(f64, f64)>,
     /// An excluded outlier far above the expectation, and the number of observations
     /// since.
     odd: Option<(CostSample, u32)>,
@@ -74,6 +84,8 @@ impl CostFit {
     /// Adds an observation.
     pub(super) fn add(&mut self, bytes: f64, nanos: f64) {
         self.last = bytes;
+        let (shortest, longest) = self.measured.unwrap_or((nanos, nanos));
+        self.measured = Some((shortest.min(nanos), longest.max(nanos)));
         let Some((lower, upper)) = self.plausible(bytes) else { return self.fit(bytes, nanos) };
         let since = self.odd.map(|(_, since)| since);
         if nanos > upper * GROSS {
@@ -103,7 +115,7 @@ impl CostFit {
     }
 
     fn begin_again(&mut self, samples: &[CostSample]) {
-        *self = Self { last: self.last, ..Self::default() };
+        *self = Self { last: self.last, measured: self.measured, ..Self::default() };
         samples.iter().for_each(|(bytes, nanos)| self.fit(*bytes, *nanos));
     }
 
@@ -261,7 +273,9 @@ impl CostFit {
         let (fixed, slope) = self.line();
         let nanos = |nanos: f64| Nanos(libm::round(nanos) as u64);
         let mib = Bytes(1 << 20).as_f64();
+        let (shortest, longest) = self.measured.unwrap_or((self.nanos, self.nanos));
         self.known().then(|| TrimCost {
+            measured: (nanos(shortest), nanos(longest)),
             command: nanos(fixed),
             mib: nanos(slope * mib),
             error: nanos(self.error(self.typical())),
@@ -275,6 +289,10 @@ impl CostFit {
                 state.set(&format!("idle.{what}.{name}"), number.to_bits())
             });
         }
+        if let Some((shortest, longest)) = self.measured.filter(|_| self.known()) {
+            state.set(&format!("idle.{what}.shortest"), shortest.to_bits());
+            state.set(&format!("idle.{what}.longest"), longest.to_bits());
+        }
     }
 
     /// Restores saved numbers, or the default if they are invalid.
@@ -283,6 +301,11 @@ impl CostFit {
         let complete = fit.numbers().into_iter().all(|(name, number)| {
             let kept = state.get(&format!("idle.{what}.{name}")).map(f64::from_bits);
             kept.inspect(|kept| *number = *kept).is_some()
+        });
+        let kept = |name| state.get(&format!("idle.{what}.{name}")).map(f64::from_bits);
+        // Earlier versions did not save it.
+        fit.measured = kept("shortest").zip(kept("longest")).filter(|(shortest, longest)| {
+            0.0 <= *shortest && shortest <= longest && *longest < 1e40
         });
         if complete && fit.is_sound() { fit } else { Self::default() }
     }

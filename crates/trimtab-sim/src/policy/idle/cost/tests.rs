@@ -243,15 +243,31 @@ fn cost_display_has_command_error_and_bytes() {
     assert_eq!((shown.command, shown.mib), (Nanos(150_000), Nanos(400)));
     let text = alloc::string::ToString::to_string(&TrimCost { error: Nanos(20_000), ..shown });
     assert_eq!(text, "150 µs ± 20.0 µs per command and 400 ns per MiB");
-    let unknown =
-        TrimCost { command: Nanos::ZERO, error: Nanos::from_micros(1700), mib: Nanos(400) };
-    assert_eq!(
-        alloc::string::ToString::to_string(&unknown),
-        "at most 3.40 ms per command and 400 ns per MiB"
-    );
-    let flat = TrimCost { mib: Nanos::ZERO, ..unknown };
+    let flat = TrimCost { mib: Nanos::ZERO, error: Nanos(20_000), ..shown };
     assert_eq!(
         alloc::string::ToString::to_string(&flat),
-        "at most 3.40 ms per command, whatever its size"
+        "150 µs ± 20.0 µs per command, whatever its size"
     );
+}
+
+/// Once, "at most 55.0 s per command" where no request had taken longer than 14.7 s.
+#[test]
+fn uncertain_cost_display_is_the_range_of_measured_commands() {
+    let mut fit = CostFit::default();
+    fit.add(MIB, 1e6);
+    let one = fit.shown().unwrap();
+    assert_eq!(one.measured, (Nanos(1_000_000), Nanos(1_000_000)));
+    [(2.0, 900e6), (300.0, 14.7e9), (4.0, 2e6), (280.0, 1e9)]
+        .into_iter()
+        .for_each(|(mib, nanos)| fit.add(mib * MIB, nanos));
+    let shown = fit.shown().unwrap();
+    let text = alloc::string::ToString::to_string(&shown);
+    assert!(shown.error > shown.command, "{shown:?}");
+    assert_eq!(text, "1.00 ms to 14.7 s per command (measured, all sizes)");
+    let text = alloc::string::ToString::to_string(&TrimCost { error: Nanos(1_000_001), ..one });
+    assert_eq!(text, "1.00 ms per command (measured)");
+    // Saved, also over a restart.
+    let mut state = PolicyState::default();
+    fit.save("commands", &mut state);
+    assert_eq!(CostFit::restore("commands", &state).shown(), Some(shown));
 }
