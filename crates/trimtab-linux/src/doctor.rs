@@ -43,7 +43,7 @@ pub use reach::{DiscardVerdict, VerdictKind};
 pub use remedy::{Remedy, RemedyAction, RemedyStep, kept_options};
 pub use survey::{Survey, UndiagnosedStorage};
 
-use crate::host::block::{Layer, LayerKind, Stack};
+use crate::host::block::{Layer, LayerKind, SERVER_SILENT, Stack};
 
 use crate::host::mountinfo::{self, Mount};
 use crate::host::root::{Root, printable};
@@ -220,12 +220,16 @@ impl Diagnosis {
         without
     }
 
-    /// True if the subject is a mounted filesystem that does not respond.
+    /// True if the subject is a mounted filesystem that does not respond, or is on a
+    /// virtual SSD that does not.
     pub fn is_silent(&self) -> bool {
-        self.filesystem
-            .iter()
-            .flat_map(|filesystem| &filesystem.findings)
-            .any(|finding| finding.code == filesystem::SILENT)
+        let below = self.layers.iter().any(|layer| layer.why == SERVER_SILENT);
+        below
+            || self
+                .filesystem
+                .iter()
+                .flat_map(|filesystem| &filesystem.findings)
+                .any(|finding| finding.code == filesystem::SILENT)
     }
 
     fn findings(&self) -> impl Iterator<Item = &Finding> {

@@ -107,9 +107,14 @@ pub struct Client(BufReader<UnixStream>);
 impl Client {
     /// Connects to the server of the socket at `path`.
     pub fn connect(path: &Path) -> anyhow::Result<Self> {
+        Self::connect_for(path, Duration::from_secs(120))
+    }
+
+    /// The same; a response may take at most `patience`.
+    pub fn connect_for(path: &Path, patience: Duration) -> anyhow::Result<Self> {
         let stream = UnixStream::connect(path)
             .with_context(|| format!("cannot reach the server at {}", path.display()))?;
-        stream.set_read_timeout(Some(Duration::from_secs(120)))?;
+        stream.set_read_timeout(Some(patience))?;
         Ok(Self(BufReader::new(stream)))
     }
 
@@ -137,6 +142,18 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Once, 'drive status' waited two minutes for a server that was stopped.
+    #[test]
+    fn client_gives_up_on_a_server_that_does_not_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control");
+        // The kernel accepts the connection, as for a stopped process.
+        let _silent = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let mut client = Client::connect_for(&path, Duration::from_millis(50)).unwrap();
+        let error = client.ask::<u32>(&ControlCommand::Status).unwrap_err();
+        assert_eq!(error.to_string(), "the server does not answer");
+    }
 
     #[test]
     fn requests_are_answered_and_invalid_ones_refused() {

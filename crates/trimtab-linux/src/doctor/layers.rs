@@ -203,8 +203,8 @@ fn file(
         {
             report.name = id.to_string_lossy().into_owned();
         }
-        if layer.has_lost_its_server(doctor.root) {
-            report.set(Gate::Unknown, block::SERVER_CRASHED);
+        if let Some(problem) = layer.server_problem(doctor.root) {
+            report.set(Gate::Unknown, problem);
         }
         return;
     }

@@ -2,7 +2,7 @@
 //! md and loop devices to the drives.
 
 use super::mountinfo::{self, DevNumber, Mount};
-use super::root::Root;
+use super::root::{FuseServer, Root};
 use super::stat::SECTOR_BYTES;
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Bytes;
@@ -64,6 +64,10 @@ pub const VIRTUAL_SSD: &str = "fuse.trimtab";
 /// The state of a virtual SSD that answers no request.
 pub const SERVER_CRASHED: &str = "the server of this virtual SSD has crashed; 'trimtab drive \
     status' shows how to clean up";
+
+/// The state of a virtual SSD whose server is stopped or blocked.
+pub const SERVER_SILENT: &str = "the server of this virtual SSD does not answer within 2 s; \
+    'trimtab drive status' shows its process id";
 
 /// The type of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,10 +178,19 @@ impl Layer {
         root.read_u64(self.sys.join("ro")) == Some(1)
     }
 
-    /// The file of a virtual SSD that answers no request: its server has ended.
-    pub fn has_lost_its_server(&self, root: &Root) -> bool {
-        matches!(&self.kind, LayerKind::File { fs_type, mount_point }
-            if fs_type == VIRTUAL_SSD && root.is_disconnected(mount_point))
+    /// What is wrong with the server of a virtual SSD's file, in words; `None` for other
+    /// layers, and while the server answers.
+    pub fn server_problem(&self, root: &Root) -> Option<&'static str> {
+        match &self.kind {
+            LayerKind::File { fs_type, mount_point } if fs_type == VIRTUAL_SSD => {
+                match root.fuse_server(mount_point) {
+                    FuseServer::Answers => None,
+                    FuseServer::Ended => Some(SERVER_CRASHED),
+                    FuseServer::Silent => Some(SERVER_SILENT),
+                }
+            }
+            _ => None,
+        }
     }
 
     /// A zoned block device.

@@ -7,6 +7,7 @@
 
 use super::record::SysrootRecorder;
 use crate::sys::beneath::ResolvedObject;
+use crate::sys::mount_check;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, StatxFlags, openat, readlinkat, statx,
 };
@@ -40,6 +41,17 @@ pub struct Root {
     live: bool,
     is_machine: bool,
     recorder: Option<Mutex<SysrootRecorder>>,
+}
+
+/// The server of a FUSE filesystem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FuseServer {
+    /// It answers.
+    Answers,
+    /// It has ended; every request fails.
+    Ended,
+    /// It does not answer in time.
+    Silent,
 }
 
 /// A resolved name: the object, its type and permissions, and its path in the tree
@@ -133,10 +145,16 @@ impl Root {
         self.find(path.as_ref()).ok().map(|found| found.path)
     }
 
-    /// The object belongs to a FUSE filesystem whose server has ended.
-    pub fn is_disconnected(&self, path: &Path) -> bool {
-        let asked = self.find(path).and_then(|found| rustix::fs::fstatvfs(&found.object));
-        asked.is_err_and(|errno| errno == Errno::NOTCONN)
+    /// The state of the server of the FUSE filesystem mounted at `path`. Waits at most
+    /// [`mount_check::PATIENCE`].
+    pub fn fuse_server(&self, path: &Path) -> FuseServer {
+        if self.live && !mount_check::silent(&[path]).is_empty() {
+            return FuseServer::Silent;
+        }
+        match self.find(path).and_then(|found| rustix::fs::fstatvfs(&found.object)) {
+            Err(Errno::NOTCONN) => FuseServer::Ended,
+            _ => FuseServer::Answers,
+        }
     }
 
     /// The object exists (links are followed).

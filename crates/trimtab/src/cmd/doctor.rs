@@ -326,7 +326,9 @@ fn left_directories<'a>(
             .real_path()
             .ok()
     };
-    let asked = paths.filter_map(directory);
+    // A directory of a filesystem that does not answer may be among them.
+    let all_answer = !diagnoses.iter().any(Diagnosis::is_silent);
+    let asked = paths.filter(|_| all_answer).filter_map(directory);
     let places: BTreeSet<PathBuf> = asked.chain(mount_points(diagnoses)).collect();
     places.iter().flat_map(|place| safety::workspace::left_in(place)).collect()
 }

@@ -13,7 +13,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
-use trimtab_linux::host::block::SERVER_CRASHED;
 use trimtab_linux::host::discards::{LayerDiscards, Meter};
 use trimtab_linux::host::fstab;
 use trimtab_linux::host::root::Root;
@@ -93,9 +92,9 @@ fn obstructed(
     fs: &mut Filesystem,
 ) -> anyhow::Result<Option<FilesystemOutcome>> {
     let mut outcome = blank(request, fs);
-    if fs.stack().layers.iter().any(|layer| layer.has_lost_its_server(fs.root())) {
+    if let Some(problem) = fs.stack().layers.iter().find_map(|l| l.server_problem(fs.root())) {
         outcome.delivery = Some(Delivery::NotProved);
-        outcome.remarks.push(SERVER_CRASHED.to_owned());
+        outcome.remarks.push(problem.to_owned());
         return Ok(Some(outcome));
     }
     let Some(obstacle) =

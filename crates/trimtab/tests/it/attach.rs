@@ -395,6 +395,49 @@ fn server_crash_under_mount_is_cleaned_after_unmount() {
     assert!(!still.contains(drive.runtime().to_str().unwrap()), "{still}");
 }
 
+/// A process that is stopped, and continued on drop.
+struct Stopped(rustix::process::Pid);
+
+impl Stopped {
+    fn new(pid: i64) -> Self {
+        let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = rustix::process::kill_process(self.0, rustix::process::Signal::CONT);
+    }
+}
+
+/// Once, the doctor and 'drive status' waited for the server, and no signal ended them.
+#[test]
+fn stopped_server_is_reported_within_seconds() {
+    if !have_root() || !have(&["mkfs.ext4"]) {
+        return skip("root and e2fsprogs");
+    }
+    let drive = Attached::new(&with(&["--transport", "device"]));
+    run(EXT4.make, &drive.device);
+    let mounted = Mounted::new(&drive.device, "noatime").unwrap();
+    let status = drive.status();
+    let (id, pid) = (status["id"].as_str().unwrap(), status["pid"].as_i64().unwrap());
+    let stopped = Stopped::new(pid);
+    let path = mounted.path();
+    for (args, code, said) in [
+        (vec!["drive", "status"], 1, format!("{id}: its server (process {pid}) does not answer")),
+        (vec!["drive", "status", "--json"], 1, "\"silent\": [".to_owned()),
+        (vec!["doctor", path.to_str().unwrap()], 4, "does not answer within 2 s".to_owned()),
+    ] {
+        let mut command = drive.command();
+        let run = command.args(&args).timeout(std::time::Duration::from_secs(60)).assert();
+        run.code(code).stdout(predicate::str::contains(&said));
+    }
+    drop(stopped);
+    drive.command().args(["drive", "status"]).assert().success();
+}
+
 #[test]
 fn attach_names_missing_kernel_device_in_one_line() {
     let _guard = crate::support::makes_namespaces();

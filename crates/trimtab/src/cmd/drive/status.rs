@@ -31,6 +31,7 @@ pub struct DriveStatusArgs {
 struct DriveStatusReport {
     drives: Vec<Status>,
     crashed: Vec<CrashedDrive>,
+    silent: Vec<SilentDrive>,
     #[serde(skip)]
     remarks: Vec<String>,
 }
@@ -41,9 +42,20 @@ struct CrashedDrive {
     device: Option<PathBuf>,
 }
 
+/// A drive whose server runs but does not answer.
+#[derive(Serialize)]
+struct SilentDrive {
+    id: String,
+    device: Option<PathBuf>,
+    pid: u32,
+}
+
+/// Time limit for the status of one drive.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 impl DriveStatusReport {
     fn in_words(&self) -> String {
-        if self.drives.is_empty() && self.crashed.is_empty() {
+        if self.drives.is_empty() && self.crashed.is_empty() && self.silent.is_empty() {
             return "no drive is attached\n".to_owned();
         }
         let crashed = |drive: &CrashedDrive| {
@@ -52,7 +64,16 @@ impl DriveStatusReport {
                 drive.id
             )
         };
+        let silent = |drive: &SilentDrive| {
+            format!(
+                "{}: its server (process {}) does not answer within {} s\n",
+                drive.id,
+                drive.pid,
+                PATIENCE.as_secs()
+            )
+        };
         let running = self.drives.iter().map(virtual_ssd::render);
+        let running = running.chain(self.silent.iter().map(silent));
         running.chain(self.crashed.iter().map(crashed)).collect()
     }
 }
@@ -61,7 +82,8 @@ pub fn run(args: &DriveStatusArgs, context: &Context) -> anyhow::Result<ExitCode
     let report = ask(args)?;
     report.remarks.iter().for_each(|remark| context.remark(remark));
     context.report("drive-status", 2, &report, || report.in_words())?;
-    Ok(if report.crashed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let all_answer = report.crashed.is_empty() && report.silent.is_empty();
+    Ok(if all_answer { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn ask(args: &DriveStatusArgs) -> anyhow::Result<DriveStatusReport> {
@@ -81,7 +103,11 @@ fn ask(args: &DriveStatusArgs) -> anyhow::Result<DriveStatusReport> {
                 Ok(status) => report.drives.push(status),
                 // A server that is ending takes a moment.
                 Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => {
-                    return Err(error);
+                    if !is_timeout(&error) {
+                        return Err(error);
+                    }
+                    let (id, device) = (entry.id.clone(), record.device.clone());
+                    report.silent.push(SilentDrive { id, device, pid: record.pid });
                 }
                 Err(_) => report.crashed.push(crashed(Some(record))),
             },
@@ -95,5 +121,10 @@ fn ask(args: &DriveStatusArgs) -> anyhow::Result<DriveStatusReport> {
 }
 
 fn status_of(entry: &RuntimeEntry) -> anyhow::Result<Status> {
-    Client::connect(&entry.home.control())?.ask(&ControlCommand::Status)
+    Client::connect_for(&entry.home.control(), PATIENCE)?.ask(&ControlCommand::Status)
+}
+
+fn is_timeout(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    matches!(kind, Some(std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut))
 }
