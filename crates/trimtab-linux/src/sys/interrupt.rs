@@ -30,6 +30,10 @@ const PATIENCE_NS: u64 = SLOWNESS * 800_000_000;
 /// Interval between checks of the grace period.
 const LOOK_EVERY_US: i32 = 100_000;
 
+/// Printed if a second signal ends the process before its changes are undone.
+const LEFT_BEHIND: &[u8] = b"\ntrimtab: ended by a second signal before cleaning up; the next \
+    trimtab command there reverts the changes and offers to remove the files\n";
+
 /// Number of live [`TemporaryChangeGuard`] values, each of which is a change to undo
 /// before the process ends.
 static UNFINISHED: AtomicUsize = AtomicUsize::new(0);
@@ -83,6 +87,9 @@ pub fn install() -> std::io::Result<()> {
                 look_again();
             }
             if before.is_err_and(|first| now.saturating_sub(first) >= SAME_WISH_NS) {
+                if UNFINISHED.load(Ordering::Relaxed) > 0 {
+                    write_error(LEFT_BEHIND);
+                }
                 signal_hook::low_level::exit(128 + signal);
             }
         };
@@ -94,6 +101,12 @@ pub fn install() -> std::io::Result<()> {
     unsafe { signal_hook::low_level::register(SIGALRM, end_if_late) }?;
     let _ = STOP.set(stop);
     Ok(())
+}
+
+/// Writes to standard error. Async-signal-safe.
+fn write_error(text: &[u8]) {
+    // SAFETY: a plain system call with a valid buffer.
+    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 
 /// Starts a periodic SIGALRM. Called in a signal handler.
@@ -111,9 +124,7 @@ fn end_if_late() {
     if since < PATIENCE_NS || UNFINISHED.load(Ordering::Relaxed) > 0 {
         return;
     }
-    let text = b"\ntrimtab: interrupted\n";
-    // SAFETY: a plain system call with a valid buffer.
-    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+    write_error(b"\ntrimtab: interrupted\n");
     signal_hook::low_level::exit(128 + SIGINT);
 }
 

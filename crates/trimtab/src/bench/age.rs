@@ -114,7 +114,7 @@ pub fn run(request: &BenchAgeArgs, context: &Context) -> anyhow::Result<ExitCode
                 .into());
         }
     };
-    finish::clean_up(context, workspace, finish::conclude(context, &run, end))
+    finish::clean_up(workspace, finish::conclude(context, &run, end))
 }
 
 /// Collects the parts of the run, in sequence on one clock. After a part that did not

@@ -120,7 +120,7 @@ pub fn run(request: &BenchCrystalArgs, context: &Context) -> anyhow::Result<Exit
         real.found.extend(watch.finish(sum(|phase| phase.read), sum(|phase| phase.written)));
     }
     let (run, end, workspace) = conclude_run(header, target, outcome, &settings, rounds)?;
-    finish::clean_up(context, workspace, finish::conclude(context, &run, end))
+    finish::clean_up(workspace, finish::conclude(context, &run, end))
 }
 
 /// The finished run with all its facts, and its directory; closes the target.

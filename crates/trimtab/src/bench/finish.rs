@@ -55,12 +55,11 @@ pub fn conclude(context: &Context, run: &Run, end: RunEnd) -> anyhow::Result<Exi
 /// Removes the run's directory, if any, after the run was stored and printed
 /// (`concluded`).
 pub fn clean_up(
-    context: &Context,
     workspace: Option<Workspace>,
     concluded: anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     match workspace {
-        Some(workspace) => workspace.close_after(context, concluded),
+        Some(workspace) => workspace.close_after(concluded),
         None => concluded,
     }
 }

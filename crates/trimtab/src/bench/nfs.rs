@@ -53,7 +53,6 @@ pub fn run(request: &BenchNfsArgs, context: &Context) -> anyhow::Result<ExitCode
         }
     };
     finish::clean_up(
-        context,
         workspace,
         finish::conclude_as(context, &run, end, trimtab_report::nfs::document),
     )

@@ -108,7 +108,7 @@ pub fn run(request: &BenchPtsArgs, context: &Context) -> anyhow::Result<ExitCode
         document.sections.retain(|section| !REST.contains(&section.title.as_str()));
         document
     });
-    finish::clean_up(context, workspace, concluded)
+    finish::clean_up(workspace, concluded)
 }
 
 fn modelled(

@@ -132,5 +132,5 @@ pub fn run(request: &BenchPostmarkArgs, context: &Context) -> anyhow::Result<Exi
     {
         overhead.note(&mut run);
     }
-    finish::clean_up(context, workspace, finish::conclude(context, &run, end))
+    finish::clean_up(workspace, finish::conclude(context, &run, end))
 }

@@ -114,7 +114,7 @@ pub fn run(request: &BenchTreeArgs, context: &Context) -> anyhow::Result<ExitCod
     if matches!(spec, TargetSpec::Directory(_)) && end == RunEnd::Complete {
         Overhead::of_files(&mut Tree::new(source.list, 1), request.source.made()).note(&mut run);
     }
-    finish::clean_up(context, workspace, finish::conclude(context, &run, end))
+    finish::clean_up(workspace, finish::conclude(context, &run, end))
 }
 
 fn header(request: &BenchTreeArgs, source: &TreeSource, kind: TargetKind) -> Run {

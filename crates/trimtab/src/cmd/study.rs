@@ -265,7 +265,7 @@ pub fn run(args: &StudyArgs, context: &Context) -> anyhow::Result<ExitCode> {
     };
     let study = run::real(&mut rig, &asked, &checkpoints(args, context, target)?)?;
     let workspace = rig.into_workspace();
-    workspace.close_after(context, conclude(args, context, &[study], began))
+    workspace.close_after(conclude(args, context, &[study], began))
 }
 
 /// Message: the twin that was found, and its file.

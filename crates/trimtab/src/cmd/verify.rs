@@ -99,7 +99,7 @@ pub fn run(args: &VerifyArgs, context: &Context) -> anyhow::Result<ExitCode> {
         context.report("verify", 1, &proof, || text(&proof, args.as_mounted))?;
         Ok(ExitCode::from(proof.verdict.exit_status()))
     });
-    workspace.close_after(context, reported)
+    workspace.close_after(reported)
 }
 
 /// The word for a layer that received too few discards.

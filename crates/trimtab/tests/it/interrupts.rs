@@ -37,6 +37,36 @@ fn closed_pipe_ends_a_benchmark_without_a_message() {
     assert_eq!(dir.path().read_dir().unwrap().count(), 0);
 }
 
+/// Once, `--quiet` hid that a directory was left behind.
+#[test]
+fn interrupted_command_names_what_it_could_not_remove() {
+    let home = tempfile::tempdir_in("/dev/shm").unwrap();
+    let dir = home.path().join("dir");
+    std::fs::create_dir(&dir).unwrap();
+    let mut started = process();
+    started.args(["bench", "tree", ".", "--tries", "10000", "--yes", "--quiet"]);
+    started.current_dir(&dir).env("XDG_DATA_HOME", home.path());
+    let mut child = started.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let workspace = loop {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it made a directory");
+        let is_filled = |path: &std::path::PathBuf| path.read_dir().is_ok_and(|it| it.count() > 1);
+        let found = dir.read_dir().unwrap().map(|entry| entry.unwrap().path()).find(is_filled);
+        if let Some(found) = found {
+            break found;
+        }
+    };
+    // Another directory has its name.
+    std::fs::rename(&workspace, dir.join("moved")).unwrap();
+    std::fs::create_dir(&workspace).unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("is not the directory that was made there"), "{stderr}");
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+}
+
 #[test]
 fn sigint_ends_every_command_soon() {
     for command in COMMANDS {

@@ -21,6 +21,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Bytes;
+use trimtab_drive::usage::quoted;
 
 /// Prefix of workspace names; the id of the owning process follows.
 const PREFIX: &str = "trimtab-work-";
@@ -119,17 +120,13 @@ impl Workspace {
 
     /// Removes the workspace and returns `outcome`. Call after the result has been saved
     /// and printed, so that a failed removal loses no result. If both fail, returns the
-    /// error of the outcome and only remarks that of the removal.
-    pub fn close_after<T>(
-        self,
-        context: &Context,
-        outcome: anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
+    /// error of the outcome and prints that of the removal, also with `--quiet`.
+    pub fn close_after<T>(self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
         match (self.close(), outcome) {
             (Ok(()), outcome) => outcome,
             (Err(error), Ok(_)) => Err(error),
             (Err(error), Err(outcome)) => {
-                context.remark(&format!("{error:#}"));
+                crate::output::complain(&format!("{error:#}"));
                 Err(outcome)
             }
         }
@@ -195,7 +192,10 @@ fn remove(
 
 fn not_removed(error: std::io::Error, path: &Path) -> anyhow::Error {
     let parent = path.parent().unwrap_or(path).display();
-    let next_run = format!("the next run in {parent} offers to remove it");
+    let next_run = format!(
+        "the next run in {parent} offers to remove it; to remove it now: rm -r -- {}",
+        quoted(&path.to_string_lossy())
+    );
     let what_to_do = match error.kind() {
         std::io::ErrorKind::CrossesDevices => {
             "something is mounted in it, which was not touched: unmount that, and \

@@ -71,7 +71,7 @@ pub fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         let has_unit = report.calibration.counters.iter().any(|one| one.unit_bytes.is_some());
         Ok(if has_unit { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     });
-    workspace.close_after(context, reported)
+    workspace.close_after(reported)
 }
 
 fn calibrate(
