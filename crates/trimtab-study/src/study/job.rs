@@ -134,7 +134,9 @@ pub fn metrics(phases: &[Phase]) -> Vec<Metric> {
         phases.iter().filter(|p| of(p)).map(|p| p.took.as_secs_f64()).sum::<f64>()
     };
     metrics.push(seconds("foreground.seconds", sum(is_foreground)));
-    let counted = |phase: &&Phase| phase.name != super::policy_events::TRIM_BEFORE;
+    // The first sync sends the discards of files that were deleted before the run.
+    let before = [tree::SETTLE, super::policy_events::TRIM_BEFORE];
+    let counted = |phase: &&Phase| !before.contains(&phase.name.as_str());
     let discards: Vec<_> =
         phases.iter().filter(counted).filter_map(|p| p.discards.as_ref()).collect();
     let accepted: Option<Amount> = discards.iter().map(|d| d.accepted).sum();
@@ -164,4 +166,40 @@ pub fn is_foreground(phase: &Phase) -> bool {
         IDLE,
     ];
     !background.contains(&phase.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trimtab_drive::discards::Discards;
+    use trimtab_drive::units::Nanos;
+
+    /// Once, a run was charged 134 MB that the run before had deleted.
+    #[test]
+    fn discards_of_the_first_sync_belong_to_no_run() {
+        let phase = |name: &str, written: u64, discarded: u64| Phase {
+            name: name.into(),
+            written: Bytes(written),
+            discards: Some(Discards {
+                accepted: Some(Amount::new(1, discarded)),
+                ..Discards::default()
+            }),
+            started: Nanos::ZERO,
+            took: Nanos(1),
+            ops: Vec::new(),
+            read: Bytes::ZERO,
+            latencies: Vec::new(),
+        };
+        let metrics = metrics(&[
+            phase(synced::SETTLE, 0, 134_000_000),
+            phase("transactions", 100_000_000, 40_000_000),
+            phase(synced::SYNC, 0, 20_000_000),
+        ]);
+        let value = |name: &str| {
+            metrics.iter().find(|m| m.name == name).and_then(|m| m.samples.first()).copied()
+        };
+        assert_eq!(value(metrics::DISCARD_BYTES), Some(60e6));
+        assert_eq!(value(metrics::DISCARD_COMMANDS), Some(2.0));
+        assert_eq!(value(metrics::DISCARD_AMPLIFICATION), Some(0.6));
+    }
 }
