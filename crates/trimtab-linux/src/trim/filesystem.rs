@@ -567,9 +567,9 @@ impl Filesystem {
         self.watch.begin();
         let started = Instant::now();
         let result = self.file().and_then(|file| fitrim(file, window, min_extent));
-        self.drain();
+        // The wait for discards is longer than they take if other requests are in flight.
+        let took = nanos(started.elapsed()).saturating_add(nanos(self.drain()));
         let counts = self.meter.take();
-        let took = nanos(started.elapsed());
         let mut seen = self.watch.end();
         if self.activity.after_trim() == 0 {
             // The trim itself reads bitmaps, and writes a log.
@@ -609,7 +609,8 @@ impl Filesystem {
         Ok(WindowTrim { outcome, layers, seen, excess })
     }
 
-    fn drain(&mut self) {
+    /// Waits for discards in flight; returns how long those of the last request took.
+    fn drain(&mut self) -> Duration {
         let (meter, activity) = (&self.meter, &self.activity);
         let drained = self.drain.wait(
             activity.last.as_ref(),
@@ -619,6 +620,7 @@ impl Filesystem {
             crate::sys::interrupt::requested,
         );
         self.pending = !drained.all;
+        drained.working
     }
 
     /// Starts counting at zero. Late discards are attributed to the last request if some
