@@ -35,7 +35,7 @@ fn table_text(report: &TrimReport) -> String {
             "requests",
             "refused",
             "time",
-            "foreground latency",
+            "worst foreground mean",
         ],
     );
     for f in &report.filesystems {

@@ -132,7 +132,8 @@ pub fn finish(outcome: &mut FilesystemOutcome, account: &Account, started: Insta
     if account.trials > Bytes::ZERO {
         outcome.remarks.push(format!(
             "{} of this were parts of block groups sent first to measure the cost of \
-                a command; they were sent once more with the rest of their groups",
+                a command; they are sent once more with the rest of their groups, unless the \
+                pass ends before that",
             account.trials
         ));
     }
