@@ -179,12 +179,14 @@ impl IdlePolicy {
     }
 
     /// True if cheap commands may follow each other: this pass and the previous one spent
-    /// at most their share of the time since the previous began.
+    /// at most their share of the time since the previous began. Not while requests are in
+    /// flight: on a device that always has some, the next command may be an expensive one.
     fn may_go_at_once(&self, observation: &Observation<'_>) -> bool {
         let share = f64::from(self.settings.met_per_mille) / 1000.0;
         let spent: f64 = self.spent.iter().map(|spent| spent.as_f64()).sum();
         let since = self.pass_before.map(|began| observation.now.saturating_sub(began).as_f64());
         observation.by_size
+            && observation.in_flight == 0
             && observation.requests.is_some()
             && since.is_none_or(|since| spent <= share * since)
     }

@@ -7,6 +7,7 @@ use crate::policy::*;
 use crate::target::{TrimOutcome, TrimWindow};
 use alloc::string::String;
 use alloc::vec::Vec;
+use trimtab_drive::discards::Amount;
 use trimtab_drive::rng::Stream;
 
 /// Arrival pattern of requests.
@@ -133,6 +134,50 @@ fn cheap_commands_do_not_wait_for_gaps() {
         // Gaps are learned for a second; then come 240 extents.
         assert!(last - rig.passes[0] < 2 * S, "{load:?}: {} ms", (last - rig.passes[0]) / MS);
     }
+}
+
+/// Under fio with eight requests always in flight, 1,557 discards in 15 s delayed reads by
+/// up to 67 ms: the small ones were cheap, the large ones were not.
+#[test]
+fn cheap_commands_wait_while_requests_are_in_flight() {
+    let windows: Vec<_> =
+        (0..64).map(|nth| TrimWindow { start: nth << 27, len: 1 << 27 }).collect();
+    let mut policy = build("idle:complete=yes");
+    let outcome = TrimOutcome {
+        asked: Bytes(1 << 27),
+        counted: Some(Amount::new(1, 65_536)),
+        took: Nanos(50_000),
+        ..TrimOutcome::default()
+    };
+    let mut sends = |ms: u64, in_flight: u32, last: bool| {
+        let action = policy.decide(&Observation {
+            by_size: true,
+            requests: Some(ms),
+            in_flight,
+            idle_since: (in_flight == 0).then(|| Nanos::from_millis(ms)),
+            forced: ms == 0,
+            last_trim: Some(&outcome).filter(|_| last),
+            ..Observation::of(Nanos::from_millis(ms), &windows)
+        });
+        matches!(action, Action::Trim(_))
+    };
+    let (mut last, mut sent) = (false, 0);
+    for ms in 0..20_000 {
+        last = sends(ms, 0, last);
+        sent += u32::from(last);
+        if sent == 12 && last {
+            break;
+        }
+    }
+    assert_eq!(sent, 12, "the cost is known");
+    assert!(sends(20_000, 0, true), "cheap commands follow each other");
+    // One is within the account of collisions.
+    last = true;
+    let sent = (20_001..20_051).filter(|ms| {
+        last = sends(*ms, 8, last);
+        last
+    });
+    assert!(sent.count() <= 1, "requests are in flight");
 }
 
 #[test]
