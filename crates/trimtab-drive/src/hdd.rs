@@ -258,8 +258,8 @@ impl Hdd {
     }
 
     /// Transfers `len` bytes over the interface from `start` on; returns the end.
-    fn transfer(&mut self, start: u64, len: u64, rate: u64) -> u64 {
-        let transfer = transfer_ns(len, rate);
+    fn interface(&mut self, start: u64, len: u64) -> u64 {
+        let transfer = transfer_ns(len, self.interface.rate_bytes_per_s);
         self.interface_free_ns = self.interface_free_ns.max(start).saturating_add(transfer);
         self.interface_free_ns
     }
@@ -276,7 +276,7 @@ impl Hdd {
             .is_some_and(|(_, dirty_end)| *dirty_end >= end);
         if buffered || cached {
             self.counters.buffer_hits += 1;
-            return self.transfer(start, extent.len, self.interface.rate_bytes_per_s);
+            return self.interface(start, extent.len);
         }
         let buffer_end = self.buffer.offset + self.buffer.len;
         let streaming = self.head == buffer_end
@@ -292,8 +292,7 @@ impl Hdd {
         };
         self.read_on_end = end.saturating_add(self.disk.read_ahead_bytes).min(self.size);
         // Data are sent while the platter turns, so only the last block remains.
-        let (begun, rate) = (done.saturating_sub(1), self.interface.rate_bytes_per_s);
-        self.transfer(begun, extent.len.min(self.logical_block), rate).max(done)
+        self.interface(done.saturating_sub(1), extent.len.min(self.logical_block)).max(done)
     }
 
     fn write(&mut self, start: u64, extent: Extent) -> u64 {
@@ -302,7 +301,7 @@ impl Hdd {
         if extent.offset < buffer_end && self.buffer.offset < extent.offset + extent.len {
             self.buffer.len = 0;
         }
-        let arrived = self.transfer(start, extent.len, self.interface.write_rate());
+        let arrived = self.interface(start, extent.len);
         if self.write_cache_bytes() < extent.len {
             self.counters.media_write_bytes += extent.len;
             let begin = arrived.max(self.media_free_ns);

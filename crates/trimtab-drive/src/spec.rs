@@ -66,10 +66,6 @@ pub enum Medium {
 pub struct Interface {
     /// Payload rate of the link in bytes per second.
     pub rate_bytes_per_s: u64,
-    /// Payload rate of writes in bytes per second if it differs from that of reads; `None`
-    /// means `rate_bytes_per_s`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub write_rate_bytes_per_s: Option<u64>,
     /// True if reads and writes each get the full rate (PCIe), false if they share it
     /// (SATA).
     pub full_duplex: bool,
@@ -91,7 +87,6 @@ impl Default for Interface {
     fn default() -> Self {
         Self {
             rate_bytes_per_s: 550_000_000,
-            write_rate_bytes_per_s: None,
             full_duplex: false,
             queue_depth: 32,
             command_overhead_ns: 5_000,
@@ -102,12 +97,6 @@ impl Default for Interface {
 }
 
 impl Interface {
-    /// Payload rate of writes in bytes per second.
-    #[must_use]
-    pub fn write_rate(&self) -> u64 {
-        self.write_rate_bytes_per_s.unwrap_or(self.rate_bytes_per_s)
-    }
-
     /// Command-processor time per write.
     #[must_use]
     pub fn overhead_of_writes_ns(&self) -> u64 {

@@ -126,7 +126,6 @@ fn spec() -> DriveSpec {
         logical_block_bytes: PAGE as u32,
         interface: Interface {
             rate_bytes_per_s: LINK_BPS,
-            write_rate_bytes_per_s: None,
             full_duplex: true,
             queue_depth: 1024,
             command_overhead_ns: 0,

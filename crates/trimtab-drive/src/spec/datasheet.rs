@@ -34,18 +34,6 @@ const SLOWDOWN_MAX: f64 = 40.0;
 /// contradicts the rated one.
 const OVER_RATED: [f64; 2] = [0.96, 1.19];
 
-/// Rate of a flash channel.
-const CHANNEL_BYTES_PER_S: u64 = 1_600_000_000;
-/// Latency in microseconds per command of the class.
-const LATENCY_US: f64 = 9.0;
-/// Shortest read of the flash. A stated latency can leave less than a page takes, because
-/// the time per command that shows the stated rate overlaps with it in the drive.
-const FLASH_READ_MIN_US: f64 = 2.0;
-/// Largest relative difference from a stated latency that is no contradiction.
-const LATENCY_MISS_MAX: f64 = 0.05;
-/// Writes per second that the command processor allows, at least, over the rated ones.
-const OVER_SUSTAINED: f64 = 1.25;
-
 /// Time in nanoseconds in which a die suspends its work.
 const SUSPEND_NS: u64 = 50_000;
 
@@ -149,8 +137,12 @@ impl DataSheet {
         let row_ns = layer as f64 / (write_mbs * MB) * 1e9;
         flash.nand.program_ns =
             (row_ns * 1000.0 / f64::from(1000 + prior.metadata_permille)) as u64;
-        let (interface, read_ns) = self.interface();
-        flash.nand.read_ns = read_ns.unwrap_or(flash.nand.read_ns);
+        let interface = self.interface();
+        if let Some(us) = self.read_latency_us {
+            let command = interface.latency_ns + interface.command_overhead_ns;
+            flash.nand.read_ns =
+                (((us - HOST_US).max(0.0) * 1000.0) as u64).saturating_sub(command).max(10_000);
+        }
         let (raw, _) = self.raw(prior, write_mbs, flash.nand.read_ns as f64 / row_ns);
         let little_spare = self.capacity_bytes as f64 / raw as f64 > LITTLE_SPARE;
         flash.ftl.wear.static_spread_max = little_spare.then_some(STATIC_SPREAD);
@@ -165,7 +157,7 @@ impl DataSheet {
         flash.ftl.metadata_permille = prior.metadata_permille;
         flash.ftl.victim = prior.victim;
         flash.ftl.gc.die_wait_permille = prior.die_wait_permille;
-        flash.nand.channel_bytes_per_s = CHANNEL_BYTES_PER_S;
+        flash.nand.channel_bytes_per_s = 1_600_000_000;
         (flash.nand.suspend_ns, flash.nand.suspend_step_ns) =
             (Some(SUSPEND_NS), prior.suspend_step_ns);
         // A row of each die, and those on the way.
@@ -188,54 +180,25 @@ impl DataSheet {
     /// Figures that the model does not show together although a drive can have each.
     #[must_use]
     pub fn contradictions(&self) -> Vec<String> {
-        let mut all = self.contradictions_of_latency();
-        all.extend(self.contradiction_of_random_writes());
-        all
-    }
-
-    /// Stated latencies that are shorter than the stated rates allow.
-    fn contradictions_of_latency(&self) -> Vec<String> {
-        let (interface, read_ns) = self.interface();
-        let us = |bytes_per_s: u64| UNIT / bytes_per_s as f64 * 1e6;
-        let shared = HOST_US + interface.latency_ns as f64 / 1e3;
-        let write =
-            shared + interface.overhead_of_writes_ns() as f64 / 1e3 + us(interface.write_rate());
-        let read = shared
-            + (interface.command_overhead_ns + read_ns.unwrap_or(0)) as f64 / 1e3
-            + us(interface.rate_bytes_per_s)
-            + us(CHANNEL_BYTES_PER_S);
-        let stated =
-            [("read", self.read_latency_us, read), ("write", self.write_latency_us, write)];
-        let missed = stated.into_iter().filter_map(|(kind, stated, shown)| {
-            let stated = stated.filter(|us| (shown / us - 1.0).abs() > LATENCY_MISS_MAX)?;
-            Some(format!(
-                "the stated rates and {HOST_US} us of the host contradict a {kind} latency of \
-                 {stated} us; the drive shows {shown:.0} us"
-            ))
-        });
-        missed.collect()
-    }
-
-    fn contradiction_of_random_writes(&self) -> Option<String> {
-        let iops = self.random_write_iops?;
+        let Some(iops) = self.random_write_iops else { return Vec::new() };
         let of = |over_rated| {
             self.raw(&Prior { over_rated, ..Prior::MEDIAN }, self.write_mbs(), READ_SHARE)
         };
         let (raw, needed) = of(Prior::MEDIAN.over_rated);
         let [least, most] = OVER_RATED.map(|over_rated| of(over_rated).1);
         if (least..=most).contains(&(raw as f64)) {
-            return None;
+            return Vec::new();
         }
         let of = if self.raw_bytes.is_some() { "the data sheet states" } else { "its class has" };
         let gib = |bytes: f64| bytes / GIB as f64;
         let direction = if needed > raw as f64 { "lower" } else { "higher" };
-        Some(format!(
+        alloc::vec![format!(
             "{iops} random writes per second at {:.0} MB/s of sequential writes need {:.0} GiB of \
              flash, but {of} {:.0} GiB; the predicted rate is {direction}",
             self.write_mbs(),
             gib(needed),
             gib(raw as f64)
-        ))
+        )]
     }
 
     /// The link limits the writes in order, and random writes tell the flash.
@@ -300,38 +263,19 @@ impl DataSheet {
         (raw, needed.unwrap_or(raw as f64))
     }
 
-    /// The interface, and the read time of the flash in nanoseconds if the data sheet
-    /// states a latency of reads. A single command of 4 KiB takes the stated latency, less
-    /// the host's part.
-    fn interface(&self) -> (Interface, Option<u64>) {
+    fn interface(&self) -> Interface {
         let link = self.link_mbs.or(self.sequential_read_mbs).unwrap_or(3500.0);
-        let read_mbs = self.sequential_read_mbs.map_or(link, |read| read.min(link));
-        let write_mbs = self.sequential_write_mbs.filter(|_| self.is_near_link());
-        let us_of = |mbs: f64| UNIT / mbs;
-        let overhead = 1e6 / self.random_read_iops.unwrap_or(500_000.0);
-        let at_drive = |us: Option<f64>| us.map(|us| (us - HOST_US).max(0.0));
-        let for_write =
-            at_drive(self.write_latency_us).map(|us| us - us_of(write_mbs.unwrap_or(read_mbs)));
-        let for_read = at_drive(self.read_latency_us)
-            .map(|us| us - overhead - us_of(read_mbs) - us_of(CHANNEL_BYTES_PER_S as f64 / MB));
-        let of_reads = for_read.map_or(f64::INFINITY, |us| us - FLASH_READ_MIN_US);
-        let latency = for_write.map_or(LATENCY_US, |us| us - overhead).min(of_reads).max(0.0);
-        let most =
-            self.random_write_iops.map_or(f64::INFINITY, |iops| 1e6 / (iops * OVER_SUSTAINED));
-        let write_overhead = for_write
-            .map(|us| (us - latency).min(most.max(overhead)).max(0.0))
-            .filter(|us| (us - overhead).abs() > 1e-3);
-        let ns = |us: f64| (us * 1000.0) as u64;
-        let interface = Interface {
-            rate_bytes_per_s: (read_mbs * MB) as u64,
-            write_rate_bytes_per_s: write_mbs.map(|mbs| (mbs * MB) as u64),
+        let read_iops = self.random_read_iops.unwrap_or(500_000.0);
+        let write_us = self.write_latency_us.map_or(9.0, |us| (us - HOST_US).max(1.0));
+        Interface {
+            rate_bytes_per_s: (self.sequential_read_mbs.map_or(link, |read| read.min(link)) * MB)
+                as u64,
             full_duplex: link > 600.0,
             queue_depth: if link > 600.0 { 1024 } else { 32 },
-            command_overhead_ns: ns(overhead),
-            write_overhead_ns: write_overhead.map(ns),
-            latency_ns: ns(latency),
-        };
-        (interface, for_read.map(|us| ns((us - latency).max(FLASH_READ_MIN_US))))
+            command_overhead_ns: (1e9 / read_iops) as u64,
+            write_overhead_ns: None,
+            latency_ns: (write_us * 1000.0) as u64,
+        }
     }
 
     fn sources(&self) -> alloc::collections::BTreeMap<String, Source> {
@@ -364,26 +308,9 @@ impl DataSheet {
         add(
             "interface.latency_ns",
             self.write_latency_us.is_some(),
-            &less_host("write latency of the data sheet, less command, link and"),
+            &less_host("write latency of the data sheet, less"),
             class,
         );
-        let (interface, _) = self.interface();
-        if interface.write_rate_bytes_per_s.is_some() {
-            add(
-                "interface.write_rate_bytes_per_s",
-                true,
-                "sequential write rate of the data sheet",
-                class,
-            );
-        }
-        if interface.write_overhead_ns.is_some() {
-            add(
-                "interface.write_overhead_ns",
-                true,
-                &less_host("write latency of the data sheet, less latency_ns, link and"),
-                class,
-            );
-        }
         add("flash", false, "", "prior of the class of data-centre drives");
         add(
             "flash.nand.program_ns",
@@ -400,7 +327,7 @@ impl DataSheet {
         add(
             "flash.nand.read_ns",
             self.read_latency_us.is_some(),
-            &less_host("read latency of the data sheet, less command, link, channel and"),
+            &less_host("read latency of the data sheet, less command, link and"),
             class,
         );
         let (raw, needed) = self.raw(&Prior::MEDIAN, self.write_mbs(), READ_SHARE);
@@ -531,11 +458,6 @@ fn mbs_of(iops: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::DataClass;
-    use crate::model::with_short_blocks;
-    use crate::ssd::Ssd;
-    use crate::units::Nanos;
-    use crate::{Command, Device as _, Extent};
 
     fn sheet() -> DataSheet {
         DataSheet {
@@ -631,96 +553,6 @@ mod tests {
         }
         let flash_mbs = sata(60_000.0, 960_197_124_096).write_mbs();
         assert!((265.0 * 3.9..265.0 * 7.0).contains(&flash_mbs), "{flash_mbs}");
-    }
-
-    /// Oracle: the stated figures. Latencies are those of single commands on an idle drive,
-    /// less the host's 8 us; rates are those of commands of 128 KiB, 32 in flight.
-    #[test]
-    fn datasheet_drive_shows_stated_latencies_and_rates() {
-        let sata = DataSheet {
-            link_mbs: Some(570.0),
-            sequential_read_mbs: Some(560.0),
-            sequential_write_mbs: Some(510.0),
-            random_read_iops: Some(95_000.0),
-            random_write_iops: Some(36_000.0),
-            read_latency_us: Some(36.0),
-            write_latency_us: Some(37.0),
-            ..sheet()
-        };
-        let nvme = DataSheet {
-            link_mbs: Some(7800.0),
-            read_latency_us: Some(75.0),
-            write_latency_us: Some(15.0),
-            ..sheet()
-        };
-        let slow_reads = DataSheet { read_latency_us: Some(120.0), ..sata.clone() };
-        let of_reads = DataSheet { write_latency_us: None, ..nvme.clone() };
-        for sheet in [sata, slow_reads, nvme, of_reads] {
-            assert!(sheet.contradictions().is_empty(), "{:?}", sheet.contradictions());
-            let spec = sheet.drive(&Prior::MEDIAN).unwrap().spec;
-            let mut ssd = Ssd::new(&with_short_blocks(&spec, 3).unwrap(), 1).unwrap();
-            // Two thirds of the scaled-down drive, so that nothing is collected.
-            let count = (ssd.size().0 * 2 / 3 / (128 << 10)) as usize;
-            let mut in_order = |write: bool, from: u64| {
-                let (mut done, mut last) = (Vec::new(), 0);
-                for nth in 0..count {
-                    let extent = Extent { offset: nth as u64 * (128 << 10), len: 128 << 10 };
-                    let at = if nth < 32 { from } else { done[nth - 32] };
-                    let command = if write {
-                        Command::Write(extent, DataClass::Random)
-                    } else {
-                        Command::Read(extent)
-                    };
-                    let completion = ssd.submit(Nanos(at), &command);
-                    assert!(completion.result.is_ok());
-                    last = completion.done.0;
-                    done.push(last);
-                }
-                // Without the data that the write cache takes at first.
-                let half = count / 2;
-                let bytes = (count - 1 - half) as f64 * 131_072.0;
-                let rate = bytes / (last - done[half]) as f64 * 1e3;
-                (rate, last)
-            };
-            let (write_mbs, written) = in_order(true, 0);
-            let (read_mbs, read) = in_order(false, written + 1_000_000_000);
-            let mut latency = |write: bool, from: u64| {
-                let extent = Extent { offset: 123 << 20, len: 4096 };
-                let command = if write {
-                    Command::Write(extent, DataClass::Random)
-                } else {
-                    Command::Read(extent)
-                };
-                (ssd.submit(Nanos(from), &command).done.0 - from) as f64 / 1e3
-            };
-            let read_us = latency(false, read + 1_000_000_000);
-            let write_us = latency(true, read + 2_000_000_000);
-            for (name, stated, shown) in [
-                ("write MB/s", sheet.sequential_write_mbs, write_mbs),
-                ("read MB/s", sheet.sequential_read_mbs, read_mbs),
-                ("write us", sheet.write_latency_us.map(|us| us - 8.0), write_us),
-                ("read us", sheet.read_latency_us.map(|us| us - 8.0), read_us),
-            ] {
-                let Some(stated) = stated else { continue };
-                assert!((shown / stated - 1.0).abs() < 0.05, "{name}: {shown}, stated {stated}");
-            }
-        }
-    }
-
-    /// 4 KiB take 7.3 us at 560 MB/s, and the host 8 us.
-    #[test]
-    fn datasheet_latency_below_link_time_is_a_contradiction() {
-        let sheet = DataSheet {
-            link_mbs: Some(570.0),
-            sequential_read_mbs: Some(560.0),
-            sequential_write_mbs: None,
-            random_read_iops: Some(95_000.0),
-            random_write_iops: None,
-            write_latency_us: Some(10.0),
-            ..sheet()
-        };
-        let contradictions = sheet.contradictions();
-        assert!(contradictions[0].ends_with("the drive shows 15 us"), "{contradictions:?}");
     }
 
     #[test]

@@ -151,7 +151,6 @@ impl DriveSpec {
 
 fn interface(interface: &Interface) -> ValidationResult {
     rate("interface.rate_bytes_per_s", interface.rate_bytes_per_s)?;
-    rate("interface.write_rate_bytes_per_s", interface.write_rate())?;
     within("interface.queue_depth", interface.queue_depth, 1, 65_536)?;
     duration("interface.command_overhead_ns", interface.command_overhead_ns)?;
     optional_duration("interface.write_overhead_ns", interface.write_overhead_ns)?;

@@ -75,7 +75,6 @@ pub(super) struct Clock {
     pub(super) reads_begin: u64,
     die_wait_permille: u32,
     link_rate: u64,
-    write_link_rate: u64,
     engine_rate: u64,
     /// Cached receive time of one mapping unit, the most frequent size: (bytes,
     /// nanoseconds).
@@ -119,7 +118,7 @@ impl Clock {
         } else {
             (flash.write_cache.bytes / row_bytes).max(1) as usize
         };
-        let (write_link_rate, unit) = (spec.interface.write_rate(), layout.unit_bytes);
+        let (link_rate, unit) = (spec.interface.rate_bytes_per_s, layout.unit_bytes);
         let engine_rate =
             flash.compression.as_ref().map_or(0, |compression| compression.engine_bytes_per_s);
         let nominal = Durations {
@@ -163,10 +162,9 @@ impl Clock {
             gc_step: u64::from(flash.ftl.gc.step_ns),
             reads_begin: 0,
             die_wait_permille: flash.ftl.gc.die_wait_permille,
-            link_rate: spec.interface.rate_bytes_per_s,
-            write_link_rate,
+            link_rate,
             engine_rate,
-            unit_received: (unit, received_ns(unit, write_link_rate, engine_rate)),
+            unit_received: (unit, received_ns(unit, link_rate, engine_rate)),
             reads_link: usize::from(spec.interface.full_duplex),
             queue_depth: spec.interface.queue_depth as usize,
             overhead: spec.interface.command_overhead_ns,
@@ -250,7 +248,7 @@ impl Clock {
         let took = if bytes == self.unit_received.0 {
             self.unit_received.1
         } else {
-            received_ns(bytes, self.write_link_rate, self.engine_rate)
+            received_ns(bytes, self.link_rate, self.engine_rate)
         };
         self.link_free[0] = start.max(self.link_free[0]).saturating_add(took);
         self.link_free[0]

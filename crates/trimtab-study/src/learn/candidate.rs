@@ -403,7 +403,6 @@ impl Candidate {
             logical_block_bytes: reported.logical_block_bytes,
             interface: Interface {
                 rate_bytes_per_s: self.rounded(at::RATE).max(1000),
-                write_rate_bytes_per_s: None,
                 full_duplex: reported.full_duplex,
                 queue_depth: reported.queue_depth,
                 command_overhead_ns: self.rounded(at::OVERHEAD),

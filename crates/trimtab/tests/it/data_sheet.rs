@@ -107,7 +107,7 @@ fn from_datasheet_of_sata_drive_holds_its_rated_writes() {
         let sheet = ["drive", "from-datasheet", "pm897", "--capacity", "960GB", "--interface"];
         let rates = ["sata", "--sequential-read", "560", "--sequential-write", "530"];
         let random = ["--random-read", "97000", "--random-write", "60000", "--draws", "2"];
-        let latencies = ["--read-latency", "90", "--write-latency", "40", json];
+        let latencies = ["--read-latency", "90", "--write-latency", "10", json];
         let assert =
             trimtab().args(sheet).args(rates).args(random).args(latencies).assert().success();
         assert_eq!(String::from_utf8_lossy(&assert.get_output().stderr), "");
@@ -118,8 +118,8 @@ fn from_datasheet_of_sata_drive_holds_its_rated_writes() {
     assert!(steady["low"].as_f64() < Some(246.0) && steady["high"].as_f64() > Some(246.0));
     assert!((steady["median"].as_f64().unwrap() / 265.0 - 1.0).abs() < 0.1, "{steady}");
     let text = run("--quiet");
-    assert!(text.contains("without the host's 8 us (rated: read 90 us, write 40 us)"), "{text}");
-    assert!(text.contains("link and 8 us of the host"), "{text}");
+    assert!(text.contains("without the host's 8 us (rated: read 90 us, write 10 us)"), "{text}");
+    assert!(text.contains("less 8 us of the host"), "{text}");
     // Its interval is wider than a factor of ten.
     assert!(!text.contains("us, write p99") && text.contains("read p50"), "{text}");
 }
@@ -131,7 +131,7 @@ fn from_datasheet_names_contradictions() {
     let (stdout, stderr) = (text(&assert.get_output().stdout), text(&assert.get_output().stderr));
     assert!(stderr.starts_with("trimtab: some-960gb: 70000 random writes"), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    assert!(stdout.starts_with("# The model misses the data sheet: 70000"), "{stdout}");
+    assert!(stdout.starts_with("# The model misses the rated random writes: 70000"), "{stdout}");
     // 2000 GB are 1863 GiB.
     assert!(stdout.contains("the data sheet states 1863 GiB"), "{stdout}");
     // The flash of the class is too much for the rated writes: the model exceeds them.

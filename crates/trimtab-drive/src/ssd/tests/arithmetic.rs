@@ -434,7 +434,6 @@ fn random_spec(rng: &mut Stream, nth: u64) -> DriveSpec {
         flash.write_cache.bytes = row * u64::from(dies) * rng.between(4, 16);
         spec.interface = Interface {
             rate_bytes_per_s: rng.between(100_000_000, 4_000_000_000),
-            write_rate_bytes_per_s: None,
             full_duplex: rng.chance(0.5),
             queue_depth: pick(rng, &[32, 64, 1024]) as u32,
             command_overhead_ns: rng.between(500, 5_000),

@@ -33,7 +33,6 @@ fn optional(rng: &mut Stream) -> Option<u64> {
 fn interface(rng: &mut Stream) -> Interface {
     Interface {
         rate_bytes_per_s: rate(rng),
-        write_rate_bytes_per_s: rng.chance(0.2).then(|| rate(rng)),
         full_duplex: rng.chance(0.5),
         queue_depth: any(rng, 1, 65_536, 32) as u32,
         command_overhead_ns: duration(rng),

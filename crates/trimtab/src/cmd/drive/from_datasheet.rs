@@ -158,7 +158,7 @@ fn comment(predicted: &[Prediction], contradictions: &[String], args: &Args) -> 
         );
     }
     for contradiction in contradictions {
-        let _ = writeln!(text, "# The model misses the data sheet: {contradiction}.");
+        let _ = writeln!(text, "# The model misses the rated random writes: {contradiction}.");
     }
     text
 }

@@ -32,7 +32,6 @@ fn dies_on_channels(channels: u32, dies_per_channel: u32) -> DriveSpec {
         };
         spec.interface = Interface {
             rate_bytes_per_s: 100_000_000_000,
-            write_rate_bytes_per_s: None,
             full_duplex: true,
             queue_depth: 1024,
             command_overhead_ns: 0,

@@ -7,7 +7,6 @@ fn read_latency_is_sum_of_its_stages() {
     let mut host = drive(|spec, flash| {
         spec.interface = Interface {
             rate_bytes_per_s: 500_000_000,
-            write_rate_bytes_per_s: None,
             full_duplex: false,
             queue_depth: 32,
             command_overhead_ns: 3_000,

@@ -66,7 +66,7 @@ impl Reference {
             let piece = (end - at).min((256 << 10) - at % (256 << 10));
             let arrived = self
                 .engine
-                .gate(vec![before, self.link[0]], ns(piece, self.interface.write_rate()));
+                .gate(vec![before, self.link[0]], ns(piece, self.interface.rate_bytes_per_s));
             (self.link[0], before) = (arrived, arrived);
             for unit in at / self.unit..(at + piece) / self.unit {
                 let placed = self.place(unit as u32, arrived);

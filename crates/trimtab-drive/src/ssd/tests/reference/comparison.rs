@@ -76,7 +76,6 @@ fn any_spec(rng: &mut Stream) -> DriveSpec {
         };
         spec.interface = Interface {
             rate_bytes_per_s: rng.between(50_000_000, 3_000_000_000),
-            write_rate_bytes_per_s: rng.chance(0.3).then(|| rng.between(50_000_000, 3_000_000_000)),
             full_duplex: rng.chance(0.5),
             queue_depth: pick(rng, &[1, 2, 3, 32]),
             command_overhead_ns: rng.below(20_000),
