@@ -486,7 +486,7 @@ fn require_accepted(path: &Path) -> anyhow::Result<()> {
     let hint = format!("check it with: trimtab daemon --check --config {word}");
     let config = Config::read(path)
         .map_err(|error| UsageError::new(refuses(&error.to_string())).hint(hint.clone()))?;
-    crate::daemon::require_usable(path, &config)
+    crate::daemon::check_state(&config.state)
         .map_err(|error| UsageError::missing(refuses(&one_line(&error))).hint(hint).into())
 }
 
@@ -605,29 +605,16 @@ mod tests {
         let file = directory.path().join("mine.toml");
         let other = directory.path().join("other");
         std::fs::create_dir(&other).unwrap();
-        let with = |key: &str, name: &str, mode: u32| {
-            let state = format!("state = \"{}\"", directory.path().join("state").display());
-            let more = format!("{key} = \"{}\"", other.join(name).display());
-            let keys = if key == "state" { more } else { format!("{state}\n{more}") };
-            std::fs::write(&file, format!("[daemon]\n{keys}\n")).unwrap();
+        let with = |mode: u32| {
+            let text = format!("[daemon]\nstate = \"{}\"\n", other.join("state").display());
+            std::fs::write(&file, text).unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-            let accepted = require_accepted(&file).map_err(|error| one_line(&error));
-            // The answer of --check and of the start.
-            let config = Config::read(&file);
-            let checked = config.is_ok_and(|c| crate::daemon::unusable_places(&c).is_empty());
-            assert_eq!(accepted.is_ok(), checked, "{accepted:?}");
-            accepted.err().unwrap_or_default()
+            require_accepted(&file).err().map_or_else(String::new, |error| one_line(&error))
         };
-        let places = [("state", "state"), ("metrics-socket", "m.sock"), ("metrics", "m.prom")];
-        for (key, name) in places {
-            assert_eq!(with(key, name, 0o600), "", "{key}");
-        }
-        assert!(with("state", "state", 0o666).contains("writable by other users"));
-        let open = std::fs::Permissions::from_mode(0o777);
-        std::fs::set_permissions(&other, open).unwrap();
-        for (key, name) in &places[..2] {
-            assert!(with(key, name, 0o600).contains(&format!("{key}: ")), "{key}");
-        }
+        assert_eq!(with(0o600), "");
+        assert!(with(0o666).contains("writable by other users"));
+        std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(with(0o600).contains("the daemon refuses its configuration"));
     }
 
     #[test]

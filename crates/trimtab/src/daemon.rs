@@ -15,7 +15,7 @@ mod task;
 pub mod wear;
 
 use crate::history::{self, History};
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use config::{Config, Rule};
 use control::Control;
 use metrics::{Figures, MountVerdict, Published};
@@ -114,7 +114,11 @@ pub fn run(config_path: &Path) -> anyhow::Result<()> {
         history: History::new(&config.state),
         accepted: RwLock::new(config.ignore.clone()),
     };
-    require_usable(config_path, &config)?;
+    check_state(&config.state)?;
+    // It trims also where its metrics cannot be written.
+    if let Some(Err(error)) = config.metrics.as_deref().map(metrics::check) {
+        say(&format!("metrics: {}", one_line(&error)));
+    }
     Dir::make_sheltered(&config.state)
         .with_context(|| format!("cannot make {}", config.state.display()))?;
     let mut daemon = Daemon {
@@ -154,13 +158,6 @@ pub fn unusable_places(config: &Config) -> Vec<String> {
         .into_iter()
         .filter_map(|(key, checked)| failed(key, checked))
         .collect()
-}
-
-/// Fails if the daemon refuses to start with `config`, for any reason that `--check` finds.
-pub fn require_usable(path: &Path, config: &Config) -> anyhow::Result<()> {
-    let unusable = unusable_places(config);
-    ensure!(unusable.is_empty(), "{}: {}", path.display(), unusable.join("; "));
-    Ok(())
 }
 
 /// Fails if the daemon cannot keep its state and its history in this directory.
