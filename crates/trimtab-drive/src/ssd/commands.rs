@@ -15,7 +15,7 @@ const PIECE_BYTES: u64 = 256 << 10;
 impl Ssd {
     /// Admits a command to the queue and the command processor; returns the end of
     /// processing.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin(&mut self, now: u64, write: bool) -> u64 {
         let start = self.clock.admit(now);
         if start != now {

@@ -224,7 +224,7 @@ impl Buckets {
         blocks[block as usize].pos = at;
     }
 
-    #[inline]
+    #[inline(always)]
     fn lower(&mut self, blocks: &mut [SuperblockState], block: u32, by: u32) {
         let entry = blocks[block as usize];
         let mut hole = entry.pos;

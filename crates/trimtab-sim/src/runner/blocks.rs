@@ -267,7 +267,7 @@ impl OperationWindow {
     }
 
     /// Records completions and frees their tags; returns the first failure.
-    #[inline]
+    #[inline(always)]
     fn take_completions<const RECORD: bool>(&mut self, recorder: &mut Recorder) -> TargetResult {
         let mut result = Ok(());
         // In place: copying data just written piecewise would stall.
