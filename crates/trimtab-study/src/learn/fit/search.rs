@@ -218,7 +218,7 @@ impl Problem<'_> {
         firsts.iter().cloned().chain(rest).take(FITTED).collect()
     }
 
-    /// The most promising of `points`, of which the first [`BEST`] are fitted to the end.
+    /// The most promising of `points`; the first [`BEST`] are fitted to the end.
     fn best_of_many(&mut self, points: &[Point]) -> Option<Vec<Point>> {
         let mut points = self.promising(points);
         sort(&mut points);

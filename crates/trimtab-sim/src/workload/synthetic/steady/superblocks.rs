@@ -1,5 +1,5 @@
 //! Garbage collection in the mean: superblocks hold a number of slots of each group of
-//! positions, of which overwrites leave a share valid.
+//! positions, and overwrites leave a share of them valid.
 //!
 //! A position that gets a share r of all writes survives in a superblock of age a with
 //! probability e^(-r a), a in writes of the host (Van Houdt 2013, Desnoyers 2014). A write
