@@ -107,9 +107,9 @@ impl Default for IdleSettings {
 /// of the space. The rest is skipped if its foreground wait exceeds the gain for the
 /// drive (`gain`); [`Policy::remark`] reports this.
 ///
-/// Commands that take a small part of the budget are cheap. They follow each other
-/// without waiting for gaps, because a request waits for at most one. To keep the share
-/// of requests that meet one, the commands of this pass and the previous one take at most
+/// Commands that take a small part of the budget are cheap. They wait for a gap for at
+/// most the budget, because a request waits for at most one command. To keep the share of
+/// requests that meet one, the commands of this pass and the previous one take at most
 /// that share of the time since the previous pass began. The first pass has no such
 /// bound.
 ///
@@ -146,8 +146,8 @@ pub struct IdlePolicy {
     pass_before: Option<Nanos>,
     /// Time spent in commands by the previous pass and by this one.
     spent: [Nanos; 2],
-    /// Commands are cheap and need not wait for gaps.
-    at_once: bool,
+    /// Commands are cheap and wait only briefly for gaps.
+    cheap: bool,
 }
 
 impl IdlePolicy {
@@ -168,7 +168,7 @@ impl IdlePolicy {
             overdue: None,
             pass_before: None,
             spent: [Nanos::ZERO; 2],
-            at_once: false,
+            cheap: false,
         }
     }
 
@@ -178,10 +178,10 @@ impl IdlePolicy {
         self.pace.piece(&self.settings)
     }
 
-    /// True if cheap commands may follow each other: this pass and the previous one spent
+    /// True if cheap commands may wait only briefly: this pass and the previous one spent
     /// at most their share of the time since the previous began. Not while requests are in
     /// flight: on a device that always has some, the next command may be an expensive one.
-    fn may_go_at_once(&self, observation: &Observation<'_>) -> bool {
+    fn may_count_as_cheap(&self, observation: &Observation<'_>) -> bool {
         let share = f64::from(self.settings.met_per_mille) / 1000.0;
         let spent: f64 = self.spent.iter().map(|spent| spent.as_f64()).sum();
         let since = self.pass_before.map(|began| observation.now.saturating_sub(began).as_f64());
@@ -232,7 +232,7 @@ impl IdlePolicy {
             }
             // A higher permitted share lowers the weight. Cheap commands delay none for
             // long.
-            let met = if self.at_once {
+            let met = if self.cheap {
                 0.0
             } else {
                 met * f64::from(MET_PER_MILLE) / f64::from(self.settings.met_per_mille.max(1))
@@ -283,7 +283,7 @@ impl IdlePolicy {
             }
             // Checking for work needs no waiting.
             PassStep::Window(_)
-                if self.at_once
+                if (self.cheap && !self.gaps.foreground_active(observation.now))
                     || self.goes_on_until.is_some_and(|until| observation.now <= until) =>
             {
                 Some(self.send_piece(observation))
@@ -336,7 +336,10 @@ impl IdlePolicy {
                 ))
             }
         };
-        let met = self.gaps.must_wait(&self.settings, observation, takes_ns).filter(|_| !late);
+        let met = self
+            .gaps
+            .must_wait(&self.settings, observation, takes_ns, self.cheap)
+            .filter(|_| !late);
         let quiet = self.quiet.must_wait(&self.settings, observation);
         // Known gap lengths replace the required quiet.
         let quiet =
@@ -392,7 +395,7 @@ impl IdlePolicy {
         let foreground = self.gaps.foreground_active(observation.now);
         self.pace.sent(trial.map_or(window, |trial| trial.window), trial.map(|_| window.start));
         self.quiet.sent(observation.now);
-        self.gaps.sent(&self.settings, observation.now, self.at_once);
+        self.gaps.sent(&self.settings, observation.now, self.cheap);
         // One command before the cost is known, and during foreground I/O.
         let known = self.pace.commands_max(&self.settings);
         let commands_max = if foreground || (known == 0 && by_size) { 1 } else { known };
@@ -480,7 +483,7 @@ impl Policy for IdlePolicy {
             ..observation.clone()
         };
         self.learn(observation);
-        self.at_once = self.pace.decide_at_once(self.may_go_at_once(observation));
+        self.cheap = self.pace.decide_cheap(self.may_count_as_cheap(observation));
         self.pass.settle(observation);
         self.look_whether_overdue(observation);
         self.trigger.observe(observation);

@@ -299,18 +299,24 @@ impl Gaps {
         f64::from(observation.in_flight) + ends * together * self.weight(settings, observation.now)
     }
 
-    /// Time until which a command of `took_ns` must wait; `None` if uncounted.
+    /// Time until which a command of `took_ns` must wait; `None` if uncounted. A `cheap`
+    /// one waits for at most the budget.
     pub(super) fn must_wait(
         &mut self,
         settings: &IdleSettings,
         observation: &Observation<'_>,
         took_ns: f64,
+        cheap: bool,
     ) -> Option<Nanos> {
         observation.requests?;
         let now = observation.now;
         let since = *self.waiting.get_or_insert(now);
         // One command per such period is within the share for random arrivals.
-        let patience = settings.patience.as_f64().max(took_ns / share(settings));
+        let patience = if cheap {
+            settings.budget.as_f64()
+        } else {
+            settings.patience.as_f64().max(took_ns / share(settings))
+        };
         let waited = now.saturating_sub(since).as_f64();
         let meets = self.meets(settings, observation, took_ns);
         let good = self.moments.is_good(now, took_ns, meets, self.seen);
@@ -554,7 +560,7 @@ mod tests {
                 ..at(now, seen, Some(since))
             };
             gaps.observe(&settings, &observation, took.take());
-            match gaps.must_wait(&settings, &observation, 0.4 * MS) {
+            match gaps.must_wait(&settings, &observation, 0.4 * MS, false) {
                 Some(until) => now = until.as_f64() / MS,
                 None => {
                     gaps.sent(&settings, observation.now, false);
@@ -609,7 +615,7 @@ mod tests {
             let now = 20.0 * step;
             let observation = at(now, 20, Some(now - step / 2.0));
             gaps.observe(&settings(), &observation, None);
-            gaps.must_wait(&settings(), &observation, 0.01 * MS).is_some()
+            gaps.must_wait(&settings(), &observation, 0.01 * MS, false).is_some()
         };
         assert_eq!([2, 8, 100].map(waits), [false, false, true]);
     }
@@ -621,17 +627,22 @@ mod tests {
         gaps.observe(&settings(), &busy(0.0, 0), None);
         gaps.account = -2.0;
         let settings = IdleSettings { patience: Nanos::from_secs(2), ..settings() };
-        assert!(gaps.must_wait(&settings, &busy(0.0, 0), 5.0 * MS).is_some());
-        assert!(gaps.must_wait(&settings, &busy(1999.0, 0), 5.0 * MS).is_some());
-        assert!(gaps.must_wait(&settings, &busy(2000.0, 0), 5.0 * MS).is_none());
+        assert!(gaps.must_wait(&settings, &busy(0.0, 0), 5.0 * MS, false).is_some());
+        assert!(gaps.must_wait(&settings, &busy(1999.0, 0), 5.0 * MS, false).is_some());
+        assert!(gaps.must_wait(&settings, &busy(2000.0, 0), 5.0 * MS, false).is_none());
+        // Cheap commands: the budget of 5 ms.
+        gaps.rest();
+        assert!(gaps.must_wait(&settings, &busy(2500.0, 0), 0.1 * MS, true).is_some());
+        assert!(gaps.must_wait(&settings, &busy(2504.0, 0), 0.1 * MS, true).is_some());
+        assert!(gaps.must_wait(&settings, &busy(2505.0, 0), 0.1 * MS, true).is_none());
         // Expensive commands: the share decides, 100 ms in 20 s.
         gaps.rest();
-        assert!(gaps.must_wait(&settings, &busy(3000.0, 0), 100.0 * MS).is_some());
-        assert!(gaps.must_wait(&settings, &busy(22_999.0, 0), 100.0 * MS).is_some());
-        assert!(gaps.must_wait(&settings, &busy(23_000.0, 0), 100.0 * MS).is_none());
+        assert!(gaps.must_wait(&settings, &busy(3000.0, 0), 100.0 * MS, false).is_some());
+        assert!(gaps.must_wait(&settings, &busy(22_999.0, 0), 100.0 * MS, false).is_some());
+        assert!(gaps.must_wait(&settings, &busy(23_000.0, 0), 100.0 * MS, false).is_none());
         let unknown = Observation { requests: None, ..busy(0.0, 0) };
         assert!(
-            Gaps::new().must_wait(&settings, &unknown, 1e12).is_none(),
+            Gaps::new().must_wait(&settings, &unknown, 1e12, false).is_none(),
             "requests are not counted"
         );
     }

@@ -114,7 +114,7 @@ pub(super) struct Pace {
     /// Maximum size of cheap commands; `None` if commands are not cheap.
     cheap: Option<Bytes>,
     /// The same while they may be sent back to back.
-    at_once: Option<Bytes>,
+    cheap_now: Option<Bytes>,
     /// Cost of a part of a divisible window with all its commands.
     parts: CostFit,
     waits: Waits,
@@ -137,7 +137,7 @@ impl Pace {
             commands,
             recent: RecentCommands::default(),
             cheap: None,
-            at_once: None,
+            cheap_now: None,
             parts: CostFit::restore("parts", state),
             waits: Waits { times: 1.0 },
             towards: state
@@ -187,7 +187,7 @@ impl Pace {
             self.commands.add(bytes / commands, command_ns);
             self.recent.add(bytes / commands, command_ns);
             self.cheap = self.cheap_piece(settings);
-            self.decide_at_once(self.at_once.is_some());
+            self.decide_cheap(self.cheap_now.is_some());
             if whole_units(piece, observation.granule).is_some() && !observation.by_size {
                 self.parts
                     .add(Bytes(outcome.asked.0.min(sent.len)).as_f64(), outcome.took.as_f64());
@@ -204,7 +204,7 @@ impl Pace {
                 .is_some_and(|(_, bytes)| bytes >= trial_of(piece, observation).as_f64() / 2.0);
             // The size of cheap commands fluctuates; only a larger command is new
             // information.
-            let larger = if self.at_once.is_some() {
+            let larger = if self.cheap_now.is_some() {
                 self.commands.largest() > largest
             } else {
                 self.piece(settings) > piece
@@ -233,9 +233,9 @@ impl Pace {
     }
 
     /// Enables back-to-back commands if recent ones were cheap and `allowed` is true.
-    pub(super) fn decide_at_once(&mut self, allowed: bool) -> bool {
-        self.at_once = self.cheap.filter(|_| allowed);
-        self.at_once.is_some()
+    pub(super) fn decide_cheap(&mut self, allowed: bool) -> bool {
+        self.cheap_now = self.cheap.filter(|_| allowed);
+        self.cheap_now.is_some()
     }
 
     /// Maximum size of a cheap command; `None` if commands are not cheap.
@@ -299,7 +299,7 @@ impl Pace {
     /// exceeds the budget, the largest whose byte cost does not exceed the fixed cost:
     /// the wait at most doubles, and larger ones would save at most half of the time.
     pub(super) fn piece(&self, settings: &IdleSettings) -> Bytes {
-        if let Some(piece) = self.at_once.or(self.sized.get()) {
+        if let Some(piece) = self.cheap_now.or(self.sized.get()) {
             return piece;
         }
         let piece = self.size(settings);
@@ -649,11 +649,11 @@ mod tests {
         assert!(cheap(&[0.9e6, 1.1e6, 1.1e6, 1.1e6]).is_none(), "a single one may be chance");
         assert!(cheap(&[0.2e6, 0.2e6, 5.1e6, 5.1e6]).is_none(), "most are above the budget");
         let mut pace = after(&[(65_536.0, 0.2e6); 4]);
-        assert!(pace.decide_at_once(true) && !pace.decide_at_once(false));
+        assert!(pace.decide_cheap(true) && !pace.decide_cheap(false));
         pace.recent =
             RecentCommands(pace.recent.0.iter().map(|(bytes, _)| (*bytes, 9e6)).collect());
         pace.cheap = pace.cheap_piece(&settings());
-        assert!(!pace.decide_at_once(true), "no longer cheap");
+        assert!(!pace.decide_cheap(true), "no longer cheap");
     }
 
     #[test]
@@ -674,7 +674,7 @@ mod tests {
     #[test]
     fn search_among_cheap_commands_ends_once_they_stop_growing() {
         let mut pace = after(&[(65_536.0, 0.2e6); 4]);
-        pace.decide_at_once(true);
+        pace.decide_cheap(true);
         let outcome = TrimOutcome {
             counted: Some(Amount::new(32, 32 * MIB)),
             took: Nanos(32 * 300_000),
