@@ -124,7 +124,7 @@ impl TrialCase {
             .collect();
         let mut cells = Vec::new();
         for policy in policies {
-            for job in jobs.iter().filter(|_| !matches!(policy, PolicySpec::Adaptive(_))) {
+            for job in &jobs {
                 let work = StudyCellWork::Job {
                     setup: Box::new(beside.clone()),
                     job: job.clone(),
