@@ -189,7 +189,7 @@ fn write_answer(html: &mut String, answer: &StudyAnswer) {
         html,
         "<section class=\"answer\" aria-label=\"The answer\">\n\
             <p class=\"origin\"><strong>{}</strong> <span>{}</span></p>",
-        escape(&answer.subject),
+        escape(&answer.in_use()),
         prose(&answer.origin)
     );
     for what in &answer.uses {

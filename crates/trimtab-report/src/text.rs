@@ -148,7 +148,11 @@ impl Screen {
 
     /// The drive; the policies; the table; notes and commands.
     fn answer(&mut self, answer: &StudyAnswer) {
-        let (subject, origin) = (clean(&answer.subject), clean(&answer.origin));
+        let (mut subject, origin) = (clean(&answer.subject), clean(&answer.origin));
+        let full = clean(&answer.in_use());
+        if self.width.is_none_or(|width| full.width() + origin.width() + 2 <= width) {
+            subject = full;
+        }
         let taken = subject.width() + origin.width();
         match self.width {
             Some(width) if taken + 2 > width => {

@@ -28,6 +28,8 @@ pub struct Document {
 pub struct StudyAnswer {
     /// The drive and the filesystem.
     pub subject: String,
+    /// Fill and days of the months of use; left out where the line is too narrow.
+    pub used: Option<String>,
     /// Measured or modelled, version and run time.
     pub origin: String,
     /// Recommendations: one, or one per drive.
@@ -36,6 +38,17 @@ pub struct StudyAnswer {
     pub table: Option<Table>,
     /// Rule, conditions, checks, warnings and commands, in order.
     pub notes: Vec<Note>,
+}
+
+impl StudyAnswer {
+    /// The subject with its fill and days.
+    #[must_use]
+    pub fn in_use(&self) -> String {
+        match &self.used {
+            Some(used) => format!("{}, {used}", self.subject),
+            None => self.subject.clone(),
+        }
+    }
 }
 
 /// A line of an answer below its table.

@@ -92,11 +92,16 @@ fn under(otherwise: Option<Recommendation>, group: &[Answer<'_>], some: bool) ->
     let of = |verdict: &&Verdict<'_>| verdict.study().sensitivity.clone().unwrap_or_default();
     let all: Vec<_> = group.iter().map(|(name, verdict)| (name.as_str(), of(verdict))).collect();
     let rows = all.iter().flat_map(|(_, sensitivity)| &sensitivity.rows);
-    let kinds = distinct(rows.map(|row| assumption(row.assumption).1));
+    let answered = rows.filter(|row| row.answered().next().is_some());
+    let kinds = distinct(answered.map(|row| assumption(row.assumption).1));
+    let changing = distinct(all.iter().flat_map(|(_, sensitivity)| {
+        sensitivity.decisive().into_iter().map(|row| assumption(row.assumption).1)
+    }));
     let kinds = match kinds.len() {
         0 => return None,
         1 | 2 => format!("other {}", listed(&kinds)),
-        count => format!("{count} other assumptions"),
+        count if changing.is_empty() => format!("{count} other assumptions"),
+        count => format!("{} of {count} other assumptions", count - changing.len()),
     };
     let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     let whose = if some { format!("{}: ", listed(&names)) } else { String::new() };
@@ -228,8 +233,8 @@ pub(super) fn section(sensitivity: &Sensitivity) -> Option<Section> {
     for row in &sensitivity.rows {
         for (at, tried) in row.tried.iter().enumerate() {
             let first = |text: &str| if at == 0 { text.to_owned() } else { String::new() };
-            let same = Some(tried.recommended) == sensitivity.recommended;
-            let mark = if same { "" } else { " (changes)" };
+            let changes = row.changing(sensitivity.recommended).any(|one| one == tried);
+            let mark = if changes { " (changes)" } else { "" };
             let recommended = format!("{}{mark}", name(tried.recommended));
             table.row([
                 first(assumption(row.assumption).0),

@@ -62,6 +62,7 @@ pub(super) fn answer(verdicts: &[&Verdict<'_>], around: &Surroundings) -> StudyA
     notes.extend(commands(verdicts, around));
     StudyAnswer {
         subject: subject(verdicts),
+        used: time_of_use(first),
         origin: origin(shown.study(), around),
         uses: uses(&named),
         table: tables::of(&named),
@@ -119,6 +120,19 @@ fn subject(verdicts: &[&Verdict<'_>]) -> String {
         }
     };
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Fill and days of the months of use: "60 % full, 50 days".
+fn time_of_use(verdict: &Verdict<'_>) -> Option<String> {
+    let (written, daily) = written_and_daily(verdict.study().ageing.first()?)?;
+    let fill = spaced(verdict.comparison.metrics.fills.first()?);
+    Some(format!("{fill} full, {}", words::time_of_use(Some(written / daily.max(1e-9)))))
+}
+
+/// Drive writes in all, and a day.
+fn written_and_daily(run: &Run) -> Option<(f64, f64)> {
+    let number = |key: &str| setting(run, key)?.parse::<f64>().ok();
+    number("drive-writes").zip(number("drive-writes-a-day"))
 }
 
 /// Measured or modelled, version, and duration.
@@ -292,11 +306,7 @@ fn conditions(verdict: &Verdict<'_>, all: &[&Verdict<'_>]) -> Option<Note> {
             )
         });
     };
-    let number = |key: &str| setting(run, key)?.parse::<f64>().ok();
-    let (written, daily) = number("drive-writes").zip(number("drive-writes-a-day"))?;
-    let days = words::time_of_use(Some(written / daily.max(1e-9)));
-    let fill =
-        verdict.comparison.metrics.fills.first().map(|fill| spaced(fill)).unwrap_or_default();
+    let (_, daily) = written_and_daily(run)?;
     let aged = Field::find(&run.environment, AGED_SIZE)
         .map(|size| format!(", scaled to {size}"))
         .unwrap_or_default();
@@ -311,7 +321,10 @@ fn conditions(verdict: &Verdict<'_>, all: &[&Verdict<'_>]) -> Option<Note> {
     };
     Some(detail(
         "Figures",
-        format!("{fill} full, {days}, {:.0} % of the drive a day{aged}{stall}", daily * 100.0),
+        format!(
+            "{:.0} % of the drive written a day{aged}; 4K writes to a twentieth of it{stall}",
+            daily * 100.0
+        ),
     ))
 }
 

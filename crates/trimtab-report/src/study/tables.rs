@@ -28,9 +28,14 @@ pub(super) fn baseline(metrics: &Metrics<'_>) -> &'static str {
     if aged(policy::BATCHED) { policy::BATCHED } else { policy::NONE }
 }
 
+/// Appends from which the 95th percentile is not the longest.
+const APPENDS_MIN: u64 = 20;
+
 /// Figures of a policy at the first fill, as cells.
 struct Cells {
     stall: String,
+    /// The stall is the longest of too few appends for a 95th percentile.
+    longest: bool,
     rate: String,
     ratio: String,
     wear: String,
@@ -47,8 +52,13 @@ impl Cells {
         };
         let rate = mine
             .and_then(|mine| Some(format!("{}{}", three_digits(mine.rate?), mark(mine.steady))));
+        let latency = metrics.append_latency(policy);
+        let longest =
+            latency.is_some_and(|one| one.appends.is_some_and(|count| count < APPENDS_MIN));
+        let star = if longest { "*" } else { "" };
         Self {
-            stall: or_dash(metrics.append_latency(policy).map(|one| milliseconds(one.seconds))),
+            stall: or_dash(latency.map(|one| milliseconds(one.seconds) + star)),
+            longest,
             rate: or_dash(rate),
             ratio: or_dash(ratio(|figures| figures.rate).map(times)),
             wear: or_dash(ratio(|figures| figures.cycles).map(percent)),
@@ -83,9 +93,10 @@ fn policies(verdict: &Verdict<'_>) -> Table {
     let cells: Vec<_> =
         metrics.policies.iter().map(|policy| (*policy, Cells::of(metrics, policy))).collect();
     let against = format!("vs {}", baseline(metrics));
+    let longest = cells.iter().any(|(_, cells)| cells.longest);
     let columns = [
         ("", "policy"),
-        ("p95", "stall, ms"),
+        (if longest { "p95 (*max)" } else { "p95" }, "stall, ms"),
         ("4K writes", "a second"),
         (&against, "writes"),
         (&against, "wear"),
@@ -114,7 +125,8 @@ fn policies(verdict: &Verdict<'_>) -> Table {
 /// The recommended policy of each drive next to weekly trims, at the first fill.
 fn drives(named: &[(String, &Verdict<'_>)]) -> Table {
     let rows: Vec<_> = named.iter().map(|(_, verdict)| drive_row(verdict)).collect();
-    let unsteady = rows.iter().any(|(_, unsteady)| *unsteady);
+    let unsteady = rows.iter().any(|(_, unsteady, _)| *unsteady);
+    let longest = rows.iter().any(|(.., longest)| *longest);
     let (legend, stall, writes, against) = (
         if unsteady { NOT_STEADY_LEGEND } else { "" },
         "p95 stall, ms",
@@ -140,17 +152,20 @@ fn drives(named: &[(String, &Verdict<'_>)]) -> Table {
     } else {
         "fstrim.timer (batched), or no trimming"
     };
-    table.caption = format!("weekly: {trimmed}");
+    let star = if longest { "; *: longest of under 20 appends" } else { "" };
+    table.caption = format!("weekly: {trimmed}{star}");
     table.remarks = true;
-    rows.into_iter().for_each(|(row, _)| table.row(row));
+    rows.into_iter().for_each(|(row, ..)| table.row(row));
     table
 }
 
-fn drive_row(verdict: &Verdict<'_>) -> ([String; 9], bool) {
+/// The cells, and if a rate is unsteady and a stall the longest.
+fn drive_row(verdict: &Verdict<'_>) -> ([String; 9], bool, bool) {
     let metrics = &verdict.comparison.metrics;
     let was = Cells::of(metrics, baseline(metrics));
     let chosen = verdict.policy().map(|policy| Cells::of(metrics, policy));
     let unsteady = was.unsteady || chosen.as_ref().is_some_and(|cells| cells.unsteady);
+    let longest = was.longest || chosen.as_ref().is_some_and(|cells| cells.longest);
     let with = |cell: fn(&Cells) -> &String| {
         chosen.as_ref().map_or_else(|| "-".to_owned(), |cells| cell(cells).clone())
     };
@@ -166,7 +181,7 @@ fn drive_row(verdict: &Verdict<'_>) -> ([String; 9], bool) {
         with(|cells| &cells.wear),
         drive(verdict).to_owned(),
     ];
-    (row, unsteady)
+    (row, unsteady, longest)
 }
 
 /// The range of random writes and wear without trimming over all drives, against weekly

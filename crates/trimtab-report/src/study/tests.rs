@@ -157,11 +157,12 @@ fn screen_figures_follow_from_runs() {
         flat.contains("most writes, p95 stall up to 306 ms (2× least); within 5 %, least wear"),
         "{shown}"
     );
-    assert!(flat.contains("60 % full, 50 days, 10 % of the drive a day"), "{shown}");
+    assert!(flat.contains("ext4, 60 % full, 50 days "), "{shown}");
     assert!(shown.contains("USE  idle: the trimtab daemon trims"), "{shown}");
     assert!(
         flat.contains(
-            "same answer under 9 other assumptions, except with other TRIM costs (then batched)"
+            "same answer under 8 of 9 other assumptions, except with other TRIM costs (then \
+                batched)"
         ),
         "{shown}"
     );

@@ -2,11 +2,11 @@
 //! the runs.
 
 use super::ageing::{BEHIND, CYCLES_PER_TB, RATE_STEADY, TRIM_TIME, WAF_STEADY};
-use super::light_work::{BUSY_WAIT, SPARSE_P95};
+use super::light_work::{BUSY, BUSY_WAIT, SPARSE, SPARSE_P95};
 use super::{Study, policy};
 use alloc::vec::Vec;
 use serde::Serialize;
-use trimtab_sim::run::{Field, Provenance, Run, metrics};
+use trimtab_sim::run::{Field, Phase, Provenance, Run, metrics};
 
 /// Metric: time that the user of the filesystem waits.
 pub const FOREGROUND: &str = "foreground.seconds";
@@ -128,6 +128,8 @@ pub struct AppendLatency<'a> {
     pub job: &'a str,
     /// The load.
     pub load: AppendLoad,
+    /// Number of appends, if recorded. Of fewer than 20, the 95th percentile is the longest.
+    pub appends: Option<u64>,
 }
 
 /// Figures of months of use under one policy at one fill level.
@@ -266,12 +268,19 @@ impl<'a> Metrics<'a> {
     /// parts of a report use this figure.
     pub fn append_latency(&self, policy: &str) -> Option<AppendLatency<'a>> {
         let of = |metric: &str, load: AppendLoad| {
+            let phase = match load {
+                AppendLoad::EveryFiveSeconds => SPARSE.phase,
+                AppendLoad::FiftyPerSecond => BUSY.phase,
+            };
+            let of_phase =
+                |run: &Run| run.phases.iter().find(|one| one.name == phase).map(Phase::ops_total);
             let all = self.of_policy(policy).flat_map(|run| {
                 let latencies = samples(run, metric).unwrap_or_default();
                 latencies.iter().map(|seconds| AppendLatency {
                     seconds: *seconds,
                     job: &run.workload,
                     load,
+                    appends: of_phase(run),
                 })
             });
             all.reduce(|a, b| if b.seconds > a.seconds { b } else { a })

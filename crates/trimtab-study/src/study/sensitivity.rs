@@ -67,12 +67,17 @@ pub struct Sensitivity {
 }
 
 impl SensitivityRow {
+    /// Values whose small study gave an answer; others erased no block, for example.
+    pub fn answered(&self) -> impl Iterator<Item = &AssumptionResult> {
+        self.tried.iter().filter(|tried| tried.recommended.is_answer())
+    }
+
     /// Values that lead to another recommendation than `unchanged`, that with nothing varied.
     pub fn changing(
         &self,
         unchanged: Option<Recommendation>,
     ) -> impl Iterator<Item = &AssumptionResult> {
-        self.tried.iter().filter(move |tried| Some(tried.recommended) != unchanged)
+        self.answered().filter(move |tried| Some(tried.recommended) != unchanged)
     }
 }
 

@@ -435,7 +435,7 @@ fn study_fill_option_appears_on_first_screen() {
     let details = study(&["--details"]);
     assert!(
         details.contains("vs batched")
-            && details.contains("Figures  30 % full, 10 days")
+            && details.contains("ext4, 30 % full, 10 days")
             && !details.contains("60 %"),
         "{details}"
     );
