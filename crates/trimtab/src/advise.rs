@@ -576,12 +576,7 @@ fn newest_passes(root: &Root, place: &Place, context: &Context) -> Vec<Pass> {
 
 /// The newest complete passes on a filesystem whose discards the drive counted.
 fn passes(mount_point: &std::path::Path, context: &Context) -> anyhow::Result<Vec<Pass>> {
-    let wish = EventFilter {
-        path: Some(mount_point),
-        since_unix_ms: None,
-        limit: PASSES_MAX,
-        sysroot: None,
-    };
+    let wish = EventFilter { path: Some(mount_point), limit: PASSES_MAX };
     let events = Events::read(&wish, context)?.events;
     let pass = |event: HistoryEvent| {
         let is_counted = event.outcome == "complete" && !event.sent_is_minimum;

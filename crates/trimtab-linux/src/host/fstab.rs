@@ -129,7 +129,7 @@ pub fn unmounted(root: &Root, mount: &Mount, path: &Path) -> Option<PathBuf> {
 }
 
 /// The innermost fstab mount point above `path`, or `path` itself.
-pub fn mount_point(root: &Root, path: &Path) -> Option<PathBuf> {
+fn mount_point(root: &Root, path: &Path) -> Option<PathBuf> {
     let points = read(root).into_iter().map(|entry| entry.target);
     points.filter(|point| path.starts_with(point)).max_by_key(|point| point.as_os_str().len())
 }

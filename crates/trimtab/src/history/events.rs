@@ -6,7 +6,7 @@ use crate::store::{Filter, RunId, Store, StoreError};
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::host::fstab;
 use trimtab_linux::host::mountinfo::{self, Mount};
@@ -57,41 +57,22 @@ pub struct Events {
 pub struct EventFilter<'a> {
     /// Only this filesystem.
     pub path: Option<&'a Path>,
-    /// Only events since this time.
-    pub since_unix_ms: Option<u64>,
     /// Largest number of events; the newest are kept.
     pub limit: usize,
-    /// Read the system below this directory instead of the running one.
-    pub sysroot: Option<&'a Path>,
 }
 
 impl Events {
     /// Reads the events that match the filter.
     pub fn read(wish: &EventFilter<'_>, context: &Context) -> anyhow::Result<Self> {
-        let wanted = wish.path.map(|path| match wish.sysroot {
-            None => wanted(path, context),
-            Some(base) => wanted_below(base, path),
-        });
-        let wanted = wanted.transpose()?;
-        let mut events = applied(wish.sysroot)?;
-        let store = wish
-            .sysroot
-            .map_or_else(state_directory, |base| base.join("var/lib/trimtab"))
-            .join(FILE);
+        let wanted = wish.path.map(|path| wanted(path, context)).transpose()?;
+        let mut events = applied()?;
         // Filtering by filesystem needs more than the newest trims.
         let examined = wish.limit.saturating_mul(if wanted.is_some() { 20 } else { 1 });
-        let (trims, unexamined) = trimmed(&store, wish.since_unix_ms, examined)?;
+        let (trims, unexamined) = trimmed(&state_directory().join(FILE), examined)?;
         events.extend(trims);
-        let fits = |event: &HistoryEvent| {
-            wish.since_unix_ms.is_none_or(|since| event.unix_ms >= since)
-                && wanted.as_ref().is_none_or(|wanted| wanted.is_of(event))
-        };
-        events.retain(fits);
+        events.retain(|event| wanted.as_ref().is_none_or(|wanted| wanted.is_of(event)));
         events.sort_by_key(|event| event.unix_ms);
-        let is_missing = |path: &Path| match wish.sysroot {
-            None => path.symlink_metadata().is_err(),
-            Some(base) => Root::recorded(base).is_ok_and(|root| !root.exists(path)),
-        };
+        let is_missing = |path: &Path| path.symlink_metadata().is_err();
         if let Some(path) = wish.path.filter(|path| events.is_empty() && is_missing(path)) {
             let what = format!(
                 "{} does not exist, and nothing was applied or trimmed there",
@@ -179,22 +160,8 @@ fn wanted(path: &Path, context: &Context) -> anyhow::Result<FilesystemQuery> {
     })
 }
 
-/// The filesystem at `path` of a system that does not run: what was mounted there, and
-/// the filesystem that its fstab mounts there or above.
-fn wanted_below(base: &Path, path: &Path) -> anyhow::Result<FilesystemQuery> {
-    let root =
-        Root::recorded(base).with_context(|| format!("cannot access '{}'", base.display()))?;
-    let mut query = FilesystemQuery::from(path.components().collect::<PathBuf>().as_path());
-    query
-        .mount_points
-        .extend(fstab::mount_point(&root, path).map(|point| point.display().to_string()));
-    Ok(query)
-}
-
-fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<HistoryEvent>> {
-    let shown = sysroot
-        .map_or_else(|| "the system".to_owned(), |sysroot| format!("'{}'", sysroot.display()));
-    let system = System::new(sysroot, None).with_context(|| format!("cannot access {shown}"))?;
+fn applied() -> anyhow::Result<Vec<HistoryEvent>> {
+    let system = System::new(None, None).context("cannot access the system")?;
     let one = |event: apply::PolicyChange| HistoryEvent {
         unix_ms: event.unix_ms,
         what: match event.what {
@@ -216,11 +183,7 @@ fn applied(sysroot: Option<&Path>) -> anyhow::Result<Vec<HistoryEvent>> {
 }
 
 /// The newest trims, and the number of older ones.
-fn trimmed(
-    store: &Path,
-    since_unix_ms: Option<u64>,
-    limit: usize,
-) -> anyhow::Result<(Vec<HistoryEvent>, u64)> {
+fn trimmed(store: &Path, limit: usize) -> anyhow::Result<(Vec<HistoryEvent>, u64)> {
     // A link of another user's is refused, whether or not it leads to a history.
     let is_missing = match Dir::sheltered_file(store) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,
@@ -235,7 +198,7 @@ fn trimmed(
         }
         opened => opened?,
     };
-    let filter = Filter { workload: Some(WORKLOAD.to_owned()), since_unix_ms, ..Filter::default() };
+    let filter = Filter { workload: Some(WORKLOAD.to_owned()), ..Filter::default() };
     let all = store.list(&filter)?;
     let older = all.len().saturating_sub(limit);
     let newest = store.list(&Filter { limit: Some(limit), ..filter })?;

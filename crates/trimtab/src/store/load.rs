@@ -13,8 +13,6 @@ pub struct Filter {
     pub workload: Option<String>,
     /// Substring of the target's name.
     pub target: Option<String>,
-    /// Earliest start time, in milliseconds since 1970 UTC.
-    pub since_unix_ms: Option<u64>,
     /// Substring of the label.
     pub label: Option<String>,
     /// Study that contains the run.
@@ -226,6 +224,5 @@ impl Filter {
         self.workload.as_ref().is_none_or(|workload| run.workload == *workload)
             && contains(&run.target_label, &self.target)
             && contains(run.label.as_deref().unwrap_or_default(), &self.label)
-            && self.since_unix_ms.is_none_or(|since| run.started_unix_ms >= since)
     }
 }

@@ -164,7 +164,7 @@ fn arguments_are_printed_without_control_characters() {
         &["apply", "idle", "/", "--sysroot", &evil],
         &["daemon", "--check", "--config", &evil],
         &["results", "show", &evil],
-        &["history", "--since", &evil],
+        &["history", "-n", &evil],
         &["results", "import", &evil],
         &["results", "report", "last", "--output", &format!("/nonexistent/{evil}")],
         &["results", "list", "--store", &format!("/nonexistent/{evil}")],
