@@ -7,26 +7,27 @@ use std::path::PathBuf;
 
 /// The codes of all findings, and the verdicts that can be accepted.
 const CODES: &str = "
-    ata.forced-off ata.queued-trim-harms ata.trim-unknown ata.unqueued btrfs.async-backlog
+    ata.forced-off ata.queued-trim-harms ata.trim-unknown ata.unqueued
     btrfs.async-data-only btrfs.sync-discard cache.no-passdown cloud.no-discard
     crypt.integrity crypt.leaks-free-space crypt.no-allow-discards crypt.wrong-parameter
     device.kind-unknown device.no-discards device.read-only dm.member-without-discards
     dm.no-discards dm.stale-limits drive.known-fault drive.no-trim drive.provisioning-mode
     drive.trim-fails drive.trim-hangs drive.trim-loses-data ext4.discard-amplification
-    ext4.discard-by-default ext4.errors f2fs.sends-later file.deleted file.second-filesystem
-    fs.covered fs.does-not-answer fs.fuse-untried fs.no-discards fs.no-recovery fs.passes-through
-    fs.strictatime fs.trim-blocks fs.trim-whole-only fstrim.does-not-run fstrim.may-be
-    fstrim.no-device fstrim.no-discards fstrim.no-fitrim fstrim.not-in-fstab fstrim.not-listed
-    fstrim.notrim fstrim.other-path fstrim.quiet fstrim.skipped integrity.no-allow-discards
-    integrity.of-crypt limits.switched-off limits.tiny loop.no-holes loop.on-device lun.no-unmap
-    md.mismatch md.parity md.parity-stripe md.parity-trusts-members md.raid0-switch mkfs.nodiscard
-    mmc.erase nothing-trims ntfs3.no-discard nvme.no-deallocate partition.misaligned
-    partition.not-on-mib raid-controller.no-discard raid.parity scsi.limit-above-device
-    scsi.mode-against-device scsi.no-unmap scsi.unmap-not-asked scsi.unmap-not-used
-    snapshot.no-discards snapshot.of-this-volume stacked swap.no-discard thin-pool.broken
-    thin-pool.ignores thin-pool.no-passdown thin.large-chunks trimtab.not-configured vdo.keeps
-    virtio.no-discard virtual.host-unknown virtual.no-discard xfs.fstrim-incomplete
-    xfs.realtime-not-trimmed blocked unknown";
+    ext4.discard-by-default f2fs.sends-later file.deleted file.second-filesystem
+    fs.covered fs.does-not-answer fs.fuse-untried fs.no-discards fs.no-recovery
+    fs.passes-through fs.trim-whole-only fstrim.does-not-run fstrim.may-be
+    fstrim.no-device fstrim.no-discards fstrim.no-fitrim fstrim.not-in-fstab
+    fstrim.not-listed fstrim.notrim fstrim.other-path fstrim.quiet fstrim.skipped
+    integrity.no-allow-discards integrity.of-crypt limits.switched-off limits.tiny
+    loop.no-holes loop.on-device lun.no-unmap md.mismatch md.parity md.parity-stripe
+    md.parity-trusts-members md.raid0-switch nothing-trims ntfs3.no-discard
+    nvme.no-deallocate partition.misaligned raid-controller.no-discard raid.parity
+    scsi.limit-above-device scsi.mode-against-device scsi.no-unmap scsi.unmap-not-asked
+    scsi.unmap-not-used snapshot.no-discards snapshot.of-this-volume stacked
+    swap.no-discard thin-pool.broken thin-pool.ignores thin-pool.no-passdown
+    thin.large-chunks trimtab.not-configured vdo.keeps virtio.no-discard
+    virtual.host-unknown virtual.no-discard xfs.fstrim-incomplete xfs.realtime-not-trimmed
+    blocked unknown";
 
 /// One accepted finding: `CODE` everywhere, or `CODE:PATH` for one filesystem or device.
 /// The codes `blocked` and `unknown` accept the verdicts of that name.

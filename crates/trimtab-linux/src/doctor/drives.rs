@@ -35,7 +35,7 @@ pub fn judge(root: &Root, layer: &Layer, bus: Bus, limits: &Limits, report: &mut
         Bus::Usb | Bus::Scsi | Bus::VirtioScsi => scsi::judge(root, layer, bus, limits, report),
         Bus::Nvme => nvme(root, layer, report),
         Bus::Virtio => virtio(root, layer, report),
-        Bus::Mmc => mmc(root, layer, report),
+        Bus::Mmc => {}
         Bus::Zram => report.why = "discards free memory".to_owned(),
         Bus::Nbd | Bus::Other => {
             by_provider(root, layer, bus, report);
@@ -115,8 +115,8 @@ fn ata(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerReport) {
     }
 }
 
-/// Reports an SSD that gets no TRIM, under a kernel that does not show whether the drive
-/// supports it: kernels before 4.2 lack the attribute `trim`.
+/// Reports an SSD that gets no TRIM where the kernel does not show whether the drive
+/// supports it.
 fn trim_unknown(layer: &Layer, report: &mut LayerReport) {
     let why = "the kernel sends no TRIM, and does not show whether the drive supports it";
     let remedy = Remedy::run(format!("hdparm -I {}", quoted(&layer.node())))
@@ -274,17 +274,5 @@ fn beyond_the_guest(root: &Root, layer: &Layer, bus: Bus, report: &mut LayerRepo
         let text = "what the host or the array makes of it cannot be seen from here; run \
             trimtab doctor there too";
         report.note("virtual.host-unknown", text);
-    }
-}
-
-fn mmc(root: &Root, layer: &Layer, report: &mut LayerReport) {
-    report.evidence.add_some(
-        "preferred_erase_size",
-        root.read(drive::device_directory(layer).join("preferred_erase_size")),
-    );
-    report.evidence.add_some("type", root.read(drive::device_directory(layer).join("type")));
-    if report.gate == Gate::Passes {
-        let text = "cards may carry out a discard as an erase, which takes long: trim in idle time";
-        report.note("mmc.erase", text);
     }
 }

@@ -4,13 +4,11 @@ use super::keeper::MountManager;
 use super::{
     Finding, Gate, LayerReport, Remedy, Severity, kernel_version, lifetime_counter, shown, word,
 };
-use crate::host::block::{self, Stack};
+use crate::host::block::Stack;
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
 use crate::sys::mount_check;
 use std::path::Path;
-use trimtab_drive::units::Bytes;
-use trimtab_drive::usage::quoted;
 
 /// The way a filesystem discards space as it frees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +144,7 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
     let unrecovered = unrecovered(mount);
     match takes_fitrim(&mount.fs_type) {
         Some(true) if unrecovered.is_some() => {
-            not_recovered(root, mount, unrecovered.unwrap_or_default(), online, &mut report);
+            not_recovered(mount, unrecovered.unwrap_or_default(), online, &mut report);
         }
         Some(true) if mount.fs_type == "ntfs3" && online == OnlineDiscardMode::Off => {
             let why = "ntfs3 refuses every trim (FITRIM) unless it is mounted with discard";
@@ -173,22 +171,16 @@ pub fn judge(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
         }
         None => report.why = "not known whether this filesystem discards what it frees".to_owned(),
     }
-    access_time(root, mount, &mut report);
     match mount.fs_type.as_str() {
         "ext4" | "ext3" | "ext2" => ext4(root, mount, stack, online, &mut report),
         "xfs" => xfs(root, mount, &mut report),
         "btrfs" => btrfs(root, mount, online, &mut report),
-        "f2fs" => f2fs(root, stack, online, &mut report),
+        "f2fs" => f2fs(online, &mut report),
         "ntfs3" => {
             let text = "only a trim of the whole filesystem is safe: asked for a range (fstrim \
                 --offset or --length), Linux discards what is in use; it blocks the \
                 filesystem until done, and suspend with it";
             report.note("fs.trim-whole-only", text);
-        }
-        "exfat" | "vfat" => {
-            let text = "a trim of the whole filesystem in one call blocks it until done, and \
-                suspend with it; trimtab trim goes in windows";
-            report.note("fs.trim-blocks", text);
         }
         _ => {}
     }
@@ -205,8 +197,6 @@ const UNRECOVERED: [(&str, &[&str]); 5] = [
     ("btrfs", &["nologreplay", "norecovery", "rescue=nologreplay", "rescue=all"]),
     ("gfs2", &["norecovery", "spectator"]),
 ];
-/// The first kernel in which all these filesystems refuse.
-const REFUSES_UNRECOVERED: (u32, u32) = (5, 1);
 
 /// The mount option that blocks FITRIM. btrfs lists all its rescue options in one value.
 fn unrecovered(mount: &Mount) -> Option<&str> {
@@ -225,29 +215,15 @@ fn unrecovered(mount: &Mount) -> Option<&str> {
 
 /// Reports a mount without journal or log. Online discard continues if the filesystem is
 /// writable.
-fn not_recovered(
-    root: &Root,
-    mount: &Mount,
-    option: &str,
-    online: OnlineDiscardMode,
-    report: &mut LayerReport,
-) {
-    report.gate = match kernel_version(root) {
-        _ if online != OnlineDiscardMode::Off && mount.is_writable() => Gate::Passes,
-        Some(version) if version < REFUSES_UNRECOVERED => Gate::Unknown,
-        _ => Gate::Blocks,
+fn not_recovered(mount: &Mount, option: &str, online: OnlineDiscardMode, report: &mut LayerReport) {
+    let (gate, severity) = match online != OnlineDiscardMode::Off && mount.is_writable() {
+        true => (Gate::Passes, Severity::Caution),
+        false => (Gate::Blocks, Severity::Serious),
     };
-    report.why = match report.gate {
-        Gate::Unknown => format!(
-            "mounted with {option}, without its journal; Linux 5.1 and later refuse \
-                every trim (FITRIM) of it, and earlier ones may"
-        ),
-        _ => format!(
-            "mounted with {option}, without its journal: the kernel refuses every \
-                trim (FITRIM) of it"
-        ),
-    };
-    let severity = if report.gate == Gate::Blocks { Severity::Serious } else { Severity::Caution };
+    report.gate = gate;
+    report.why = format!(
+        "mounted with {option}, without its journal: the kernel refuses every trim (FITRIM) of it"
+    );
     let remedy = Remedy::by_hand(format!(
         "unmount it, and mount it again without {option} once its data are safe"
     ));
@@ -325,13 +301,6 @@ fn plain(mount: &Mount) -> OnlineDiscardMode {
     if mount.has_option("discard") { OnlineDiscardMode::Sync } else { OnlineDiscardMode::Off }
 }
 
-fn access_time(root: &Root, mount: &Mount, report: &mut LayerReport) {
-    if mount.is_writable() && !mount.has_option("relatime") && !mount.has_option("noatime") {
-        let text = "strict access times: every read of a file becomes a write";
-        report.caution("fs.strictatime", text, remounted(root, mount, "relatime"));
-    }
-}
-
 fn ext4(
     root: &Root,
     mount: &Mount,
@@ -343,12 +312,6 @@ fn ext4(
     let sys = Path::new("/sys/fs/ext4").join(device);
     report.evidence.add_some("lifetime_write_kbytes", root.read(lifetime_counter("ext4", device)));
     report.evidence.add_some("last_trim_minblks", root.read(sys.join("last_trim_minblks")));
-    if root.read_u64(sys.join("errors_count")).is_some_and(|n| n > 0) {
-        let text =
-            "the filesystem has recorded errors; it does not trim groups with damaged bitmaps";
-        let check = format!("e2fsck -f {}", quoted(&block::node_of(device)));
-        report.caution("ext4.errors", text, Remedy::by_hand("unmount it").then_run(check));
-    }
     if online == OnlineDiscardMode::Sync && !mount.has_option("discard") {
         let text = "online discard is a default of this filesystem (tune2fs -o discard): mount \
             shows nothing of it";
@@ -358,13 +321,6 @@ fn ext4(
         let text = "online discard sends freed space together with adjoining free space of its \
             block group; deleting many files sends the same space many times";
         report.note("ext4.discard-amplification", text);
-    }
-    if root
-        .read("/etc/mke2fs.conf")
-        .is_some_and(|conf| conf.lines().any(|l| l.replace(' ', "").trim() == "discard=0"))
-    {
-        let text = "/etc/mke2fs.conf says discard = 0: mkfs does not trim the device first";
-        report.note("mkfs.nodiscard", text);
     }
 }
 
@@ -387,13 +343,6 @@ fn xfs(root: &Root, mount: &Mount, report: &mut LayerReport) {
 }
 
 fn btrfs(root: &Root, mount: &Mount, online: OnlineDiscardMode, report: &mut LayerReport) {
-    let Some(directory) = block::btrfs_directory(root, &mount.source) else { return };
-    let knobs = directory.join("discard");
-    for knob in
-        ["iops_limit", "kbps_limit", "max_discard_size", "discardable_bytes", "discardable_extents"]
-    {
-        report.evidence.add_some(&format!("discard/{knob}"), root.read(knobs.join(knob)));
-    }
     match online {
         OnlineDiscardMode::Sync => {
             let text = "discard without =async discards within each commit: deleting much can \
@@ -404,33 +353,15 @@ fn btrfs(root: &Root, mount: &Mount, online: OnlineDiscardMode, report: &mut Lay
             let text = "discard=async leaves metadata out; an occasional trim of everything is \
                 still of use";
             report.note("btrfs.async-data-only", text);
-            let waiting = root.read_u64(knobs.join("discardable_bytes")).unwrap_or(0);
-            if waiting > 1 << 30
-                && root.read_u64(knobs.join("iops_limit")).is_some_and(|limit| limit > 0)
-            {
-                let text =
-                    format!("{} wait for their discard; iops_limit paces them", Bytes(waiting));
-                report.note("btrfs.async-backlog", text);
-            }
         }
         _ => {}
     }
 }
 
-fn f2fs(root: &Root, stack: &Stack, online: OnlineDiscardMode, report: &mut LayerReport) {
+fn f2fs(online: OnlineDiscardMode, report: &mut LayerReport) {
     if online == OnlineDiscardMode::Thread {
         let text = "mounted with discard (the default), fstrim sends nothing: f2fs takes note \
             of it and sends when the device has been idle";
         report.note("f2fs.sends-later", text);
-    }
-    let sys = Path::new("/sys/fs/f2fs").join(device_name(stack));
-    for knob in [
-        "discard_granularity",
-        "max_discard_request",
-        "discard_idle_interval",
-        "discard_urgent_util",
-        "pending_discard",
-    ] {
-        report.evidence.add_some(knob, root.read(sys.join(knob)));
     }
 }

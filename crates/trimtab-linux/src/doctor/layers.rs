@@ -239,59 +239,19 @@ fn partition(root: &Root, layer: &Layer, limits: &Limits, report: &mut LayerRepo
     let Some(start) = root.read_u64(layer.sys.join("start")) else { return };
     let start_bytes = start.saturating_mul(SECTOR_BYTES);
     report.evidence.add("start", format!("{start_bytes} B, aligned to {}", alignment(start_bytes)));
-    let offset = root.read_u64(layer.sys.join("discard_alignment")).unwrap_or(0);
-    let physical = limits.physical.unwrap_or(SECTOR_BYTES).max(1);
     let granularity = limits.granularity.unwrap_or(0);
-    let unit = aligned_unit(granularity);
-    let remedy = Remedy::by_hand(match unit >> 20 {
-        1 => "when it is next created, start the partition on a multiple of 1 MiB (parted \
-            -a optimal, fdisk's default)"
-            .to_owned(),
-        unit => {
-            format!(
-                "when it is next created, give the partition a start and a size that are \
-                multiples of {unit} MiB, the discard unit"
-            )
-        }
-    });
-    if start_bytes % physical != 0 {
-        let text = format!(
-            "starts at sector {start}, inside a physical block of {physical} B: \
-                every write costs a read, and discards are cut"
-        );
-        report.caution("partition.misaligned", text, remedy);
-    } else if granularity > 0 && start_bytes % granularity != 0 {
-        let text = format!(
-            "starts at sector {start}, not on a multiple of the discard unit of \
-                {granularity} B (discard_alignment {offset}): discards are cut at both ends"
-        );
-        report.caution("partition.misaligned", text, remedy);
-    } else if start_bytes % (1 << 20) != 0 {
-        let text = format!(
-            "starts at sector {start}, not on a multiple of 1 MiB: erase blocks may \
-                straddle its borders"
-        );
-        match start % 8 {
-            0 => report.note("partition.not-on-mib", text),
-            _ => report.caution("partition.not-on-mib", text, remedy),
-        }
+    if granularity == 0 || start_bytes.is_multiple_of(granularity) {
+        return;
     }
-}
-
-/// Required alignment of a partition start: a multiple of 1 MiB and of the discard unit.
-fn aligned_unit(granularity: u64) -> u64 {
-    const MIB: u64 = 1 << 20;
-    let gcd = |a: u64, b: u64| {
-        let (mut a, mut b) = (a, b);
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    match granularity {
-        0 => MIB,
-        unit => (unit / gcd(MIB, unit)).checked_mul(MIB).unwrap_or(MIB),
-    }
+    let remedy = Remedy::by_hand(format!(
+        "when it is next created, give the partition a start and a size that are multiples of the \
+            discard unit of {granularity} B"
+    ));
+    let text = format!(
+        "starts at sector {start}, not on a multiple of the discard unit of {granularity} B: \
+            discards are cut at both ends"
+    );
+    report.caution("partition.misaligned", text, remedy);
 }
 
 fn on_loop(stack: &Stack, layer: &Layer, limits: &Limits, report: &mut LayerReport) {

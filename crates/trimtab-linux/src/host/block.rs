@@ -452,7 +452,7 @@ pub fn device_of_source(root: &Root, source: &Path) -> Option<PathBuf> {
 }
 
 /// The `/sys/fs/btrfs/UUID` directory of the filesystem that has the device `source`.
-pub fn btrfs_directory(root: &Root, source: &Path) -> Option<PathBuf> {
+fn btrfs_directory(root: &Root, source: &Path) -> Option<PathBuf> {
     let member = device_of_source(root, source)?;
     let uuids =
         root.list("/sys/fs/btrfs").into_iter().map(|uuid| Path::new("/sys/fs/btrfs").join(uuid));

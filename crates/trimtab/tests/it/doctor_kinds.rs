@@ -55,7 +55,6 @@ fn fitrim_without_the_journal_is_blocked() {
     for (fs_type, options, release, expected) in [
         ("ext4", "ro,norecovery", "6.12.1", "blocked"),
         ("ext4", "ro,noload", "5.4.0", "blocked"),
-        ("ext4", "ro,norecovery", "4.19.0", "unknown"),
         ("ext4", "rw,norecovery,discard", "6.12.1", "reaches"),
         ("xfs", "ro,norecovery", "6.12.1", "blocked"),
         ("btrfs", "ro,rescue=usebackuproot:nologreplay", "6.12.1", "blocked"),
@@ -178,12 +177,12 @@ fn doctor_names_file_that_keeps_the_mount_option() {
         ("/media/disk", "", "/etc/fstab", "udisks"),
         (
             "/run/media/ann/stick",
-            "/etc/fstab = /dev/nvme0n1 /run/media/ann/stick ext4 defaults 0 2",
+            "/etc/fstab = /dev/nvme0n1 /run/media/ann/stick btrfs defaults 0 2",
             "/etc/fstab",
             "udisks",
         ),
     ] {
-        let line = mounted(&format!("27 1 259:0 / {point} rw - ext4 /dev/nvme0n1 rw"));
+        let line = mounted(&format!("27 1 259:0 / {point} rw - btrfs /dev/nvme0n1 rw,discard"));
         let todo = to_do(&diagnose(&format!("{line}{}{more}\n", nvme()), point));
         assert!(todo.contains(expected) && !todo.contains(not), "{point}: {todo}");
     }
