@@ -1,6 +1,7 @@
-//! Detects the contents of a device: by the magic numbers of filesystems, volume managers
-//! and partition tables at their fixed offsets, by libblkid ([`probe`]), and by unknown
-//! data at those offsets ([`holds_unknown_data`]).
+//! Detects the contents of a device: by the magic numbers of common filesystems, volume
+//! managers, disk images and partition tables at their fixed offsets, by libblkid
+//! ([`probe`]), which knows the others, and by unknown data at both ends and where
+//! filesystems keep copies ([`holds_unknown_data`]).
 
 mod probe;
 mod unknown_data;
@@ -36,7 +37,6 @@ const FROM_START: &[MagicNumber] = &[
     magic("fat", 82, b"FAT32"),
     magic("luks", 0, b"LUKS\xba\xbe"),
     magic("luks", 16 << 10, b"SKUL\xba\xbe"),
-    magic("bitlocker", 3, b"-FVE-FS-"),
     magic("lvm2", 0, b"LABELONE"),
     magic("lvm2", 512, b"LABELONE"),
     magic("lvm2", 1024, b"LABELONE"),
@@ -45,61 +45,14 @@ const FROM_START: &[MagicNumber] = &[
     magic("raid member", 4096, &[0xfc, 0x4e, 0x2b, 0xa9]),
     magic("swap", 4096 - 10, b"SWAPSPACE2"),
     magic("swap", 65536 - 10, b"SWAPSPACE2"),
-    magic("hibernation image", 4096 - 10, b"S1SUSPEND"),
-    magic("reiserfs", (64 << 10) + 52, b"ReIsEr"),
-    magic("jfs", 32 << 10, b"JFS1"),
-    magic("nilfs2", 1024 + 6, &[0x34, 0x34]),
-    magic("ocfs2", 8192, b"OCFSV2"),
-    magic("gfs2", 64 << 10, &[0x01, 0x16, 0x19, 0x70]),
-    magic("iso9660", 32769, b"CD001"),
-    magic("udf", 32769, b"BEA01"),
-    magic("squashfs", 0, b"hsqs"),
-    magic("erofs", 1024, &[0xe2, 0xe1, 0xf5, 0xe0]),
-    magic("apfs", 32, b"NXSB"),
-    magic("hfs+", 1024, b"H+"),
-    magic("hfs+", 1024, b"HX"),
-    magic("refs", 3, b"ReFS\0\0\0\0"),
-    magic("vdo", 0, b"dmvdo001"),
     magic("sqlite", 0, b"SQLite format 3\0"),
     magic("qcow2", 0, b"QFI\xfb"),
-    magic("ceph", 0, b"bluestore block device"),
-    magic("drbd", 4096 + 8, &[0x83, 0x74, 0x02, 0x6b]),
-    magic("dm-verity", 0, b"verity\0\0"),
-    magic("dm-integrity", 0, b"integrt\0"),
-    magic("stratis", 512 + 4, b"!Stra0tis\x86\xff\x02^\x41rh"),
-    magic("stratis", 9 * 512 + 4, b"!Stra0tis\x86\xff\x02^\x41rh"),
-    // The magic number of UFS is at byte 1372 of a superblock that may be in four places.
-    magic("ufs", 1372, &[0x19, 0x01, 0x54, 0x19]),
-    magic("ufs", 1372, &[0x54, 0x19, 0x01, 0x00]),
-    magic("ufs", 8192 + 1372, &[0x19, 0x01, 0x54, 0x19]),
-    magic("ufs", 8192 + 1372, &[0x54, 0x19, 0x01, 0x00]),
-    magic("ufs", 65536 + 1372, &[0x19, 0x01, 0x54, 0x19]),
-    magic("ufs", 65536 + 1372, &[0x54, 0x19, 0x01, 0x00]),
-    magic("ufs", 65536 + 1372, &[0x19, 0x54, 0x01, 0x19]),
-    magic("ufs", 262_144 + 1372, &[0x19, 0x01, 0x54, 0x19]),
-    magic("minix", 1024 + 16, &[0x7f, 0x13]),
-    magic("minix", 1024 + 16, &[0x8f, 0x13]),
-    magic("minix", 1024 + 16, &[0x68, 0x24]),
-    magic("minix", 1024 + 16, &[0x78, 0x24]),
-    magic("minix", 1024 + 24, &[0x5a, 0x4d]),
-    magic("cramfs", 0, &[0x45, 0x3d, 0xcd, 0x28]),
-    magic("cramfs", 512, &[0x45, 0x3d, 0xcd, 0x28]),
-    magic("cramfs", 0, &[0x28, 0xcd, 0x3d, 0x45]),
-    magic("vmfs", 1 << 20, &[0x0d, 0xd0, 0x01, 0xc0]),
-    magic("vmfs", 2 << 20, &[0x5e, 0xf1, 0xab, 0x2f]),
     magic("vmdk", 0, b"KDMV"),
     magic("vmdk", 0, b"COWD"),
     magic("vmdk", 0, b"# Disk DescriptorFile"),
     magic("vhdx", 0, b"vhdxfile"),
     magic("vhd", 0, b"conectix"),
     magic("vdi", 64, &[0x7f, 0x10, 0xda, 0xbe]),
-    magic("oracle asm", 32, b"ORCLDISK"),
-    magic("zonefs", 0, b"SFOZ"),
-    magic("hpfs", 8192, &[0x49, 0xe8, 0x95, 0xf9]),
-    magic("ubi", 0, b"UBI#"),
-    magic("ubifs", 0, &[0x31, 0x18, 0x10, 0x06]),
-    magic("tar", 257, b"ustar"),
-    magic("hpt37x_raid_member", 9 * 512 + 32, &[0xf0, 0x16, 0x78, 0x5a]),
 ];
 
 const FROM_END: &[MagicNumber] = &[
@@ -107,21 +60,6 @@ const FROM_END: &[MagicNumber] = &[
     magic("gpt", 4096, b"EFI PART"),
     magic("raid member", 8192, &[0xfc, 0x4e, 0x2b, 0xa9]),
     magic("vhd", 512, b"conectix"),
-    // Firmware RAID: SNIA DDF, Intel, NVIDIA, LSI, Promise (at one of several offsets),
-    // Silicon Image, VIA, HighPoint, Adaptec, JMicron.
-    magic("ddf_raid_member", 512, &[0xde, 0x11, 0xde, 0x11]),
-    magic("ddf_raid_member", 512, &[0x11, 0xde, 0x11, 0xde]),
-    magic("isw_raid_member", 1024, b"Intel Raid ISM Cfg Sig. "),
-    magic("nvidia_raid_member", 1024, b"NVIDIA"),
-    magic("lsi_mega_raid_member", 512, b"$XIDE$"),
-    magic("promise_fasttrack_raid_member", 63 * 512, b"Promise Technology, Inc."),
-    magic("promise_fasttrack_raid_member", 255 * 512, b"Promise Technology, Inc."),
-    magic("promise_fasttrack_raid_member", 256 * 512, b"Promise Technology, Inc."),
-    magic("promise_fasttrack_raid_member", 16 * 512, b"Promise Technology, Inc."),
-    magic("silicon_medley_raid_member", 512 - 0x60, &[0x00, 0x00, 0x00, 0x2f]),
-    magic("promise_fasttrack_raid_member", 399 * 512, b"Promise Technology, Inc."),
-    magic("hpt45x_raid_member", 11 * 512, &[0xf3, 0x16, 0x78, 0x5a]),
-    magic("adaptec_raid_member", 512, &[0x37, 0xfc, 0x4d, 0x1e]),
 ];
 
 const TAIL_BYTES: u64 = 256 << 10;
@@ -130,7 +68,7 @@ const RAID_0_90: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
 /// ZFS uberblocks: an array of 128 KiB in each label, in native byte order.
 const ZFS_UBERBLOCKS: std::ops::Range<u64> = 128 << 10..256 << 10;
 /// All magic numbers counted from the start end before this offset.
-const HEAD_BYTES: u64 = (2 << 20) + 4096;
+const HEAD_BYTES: u64 = 128 << 10;
 const ZFS_MAGIC: u64 = 0x00ba_b10c;
 
 /// Everything recognised on a device of `size`, each name once.
@@ -320,15 +258,12 @@ mod tests {
     fn real_filesystems_are_found_by_list_and_wipefs() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("image");
-        let programs: [(&[&str], &str); 13] = [
+        let programs: [(&[&str], &str); 10] = [
             (&["mkfs.ext4", "-q", "-F"], "ext2/3/4"),
             (&["mkfs.xfs", "-q", "-f"], "xfs"),
             (&["mkfs.btrfs", "-q", "-f"], "btrfs"),
             (&["mkswap", "-q"], "swap"),
-            (&["mkfs.minix"], "minix"),
-            (&["mkfs.cramfs", "/etc/alternatives"], "cramfs"),
             (&["mkfs.vfat"], "fat"),
-            (&["tar", "-c", "/etc/hostname", "-f"], "tar"),
             (&["qemu-img", "create", "-q", "-f", "qcow2", "-o", "size=64M"], "qcow2"),
             (&["qemu-img", "create", "-q", "-f", "vmdk", "-o", "size=64M"], "vmdk"),
             (&["qemu-img", "create", "-q", "-f", "vhdx", "-o", "size=64M"], "vhdx"),

@@ -57,17 +57,7 @@ fn in_our_words(kind: &str) -> String {
         "zfs_member" => "zfs",
         "dos" => "mbr partition table",
         "PMBR" => "gpt",
-        "swsuspend" => "hibernation image",
-        "BitLocker" => "bitlocker",
-        "hfsplus" => "hfs+",
         "bcache" => "bcachefs/bcache",
-        "DM_verity_hash" => "dm-verity",
-        "DM_integrity" => "dm-integrity",
-        "stratis" => "stratis",
-        "VMFS_volume_member" | "VMFS" => "vmfs",
-        "oracleasm" => "oracle asm",
-        "ubi" => "ubi",
-        "ceph_bluestore" => "ceph",
         _ => return kind.chars().filter(|c| c.is_ascii_graphic()).take(40).collect(),
     };
     known.to_owned()

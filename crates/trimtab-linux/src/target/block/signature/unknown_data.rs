@@ -11,6 +11,8 @@ use trimtab_drive::units::Bytes;
 /// The name for data of unknown kind.
 pub const UNKNOWN_DATA: &str = "unknown data";
 const MIB: u64 = 1 << 20;
+/// VMFS has its magic numbers behind 1 and 2 MiB.
+const HEAD: u64 = 3 * MIB;
 const COPY_BYTES: u64 = 4096;
 /// Copies of the btrfs superblock (`btrfs_sb_offset` of `fs/btrfs/disk-io.h`).
 pub(super) const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
@@ -51,7 +53,7 @@ fn places(size: u64) -> Vec<Range<u64>> {
         .into_iter()
         .chain(ext4_copies().map(|(at, ..)| at))
         .map(|at| at..at + COPY_BYTES);
-    let ends = [0..MIB, size.saturating_sub(MIB)..size];
+    let ends = [0..HEAD, size.saturating_sub(MIB)..size];
     // In whole units, so that content of this program can be recognised.
     let whole =
         |place: Range<u64>| place.start / unit * unit..place.end.next_multiple_of(unit).min(size);
@@ -118,7 +120,7 @@ mod tests {
         for at in [
             0,
             5000,
-            MIB - 1,
+            HEAD - 1,
             size - MIB,
             size - 1,
             8193 << 10,
