@@ -3,7 +3,7 @@
 use super::disk::{hard_disk, is_rotational, note_identify};
 use super::faults::{self, Fault};
 use super::limits::Limits;
-use super::provider::{Provider, ProviderKind, machine_without_discards};
+use super::provider::{Provider, ProviderKind};
 use super::provisioning::Mode;
 use super::remedy::limit_path;
 use super::scsi;
@@ -252,16 +252,6 @@ fn virtio(root: &Root, layer: &Layer, report: &mut LayerReport) {
         offered.map(|yes| if yes { "offered" } else { "not offered" }),
     );
     by_provider(root, layer, Bus::Virtio, report);
-    let is_of_machine = report.findings.iter().any(|finding| finding.code == "virtio.no-discard");
-    if let Some(machine) = machine_without_discards(root).filter(|_| is_of_machine) {
-        let remedy = Remedy::by_hand(format!(
-            "on the host: give the virtual machine a machine type of QEMU 4.0 or \
-                later, since {machine} switches discards off for virtio-blk (or set \
-                discard=on on its device virtio-blk-pci), and discard='unmap' on the disk; \
-                then stop and start it"
-        ));
-        report.findings.iter_mut().for_each(|finding| finding.remedy = Some(remedy.clone()));
-    }
 }
 
 /// Notes that a guest sees only its virtual disk, and an initiator only its LUN.

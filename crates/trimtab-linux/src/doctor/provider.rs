@@ -201,19 +201,6 @@ fn firmware(root: &Root, file: &str) -> Option<String> {
     root.read(Path::new("/sys/class/dmi/id").join(file))
 }
 
-/// The QEMU machine type if it disables discards for virtio-blk: all types up to 3.1
-/// (`pc-i440fx-3.1`), and the equivalent RHEL types.
-pub fn machine_without_discards(root: &Root) -> Option<String> {
-    let machine = firmware(root, "product_version")?;
-    let is_type = ["pc-", "virt-", "s390-ccw-virtio-", "pseries-"]
-        .iter()
-        .any(|family| machine.starts_with(family));
-    let version = machine.rsplit_once('-')?.1;
-    let (of, first) = version.strip_prefix("rhel").map_or((version, (4, 0)), |of| (of, (8, 1)));
-    let mut numbers = of.split('.').map_while(|number| number.parse::<u32>().ok());
-    (is_type && (numbers.next()?, numbers.next().unwrap_or(0)) < first).then_some(machine)
-}
-
 /// The cloud service that runs the machine.
 fn cloud(root: &Root) -> Option<&'static Provider> {
     let says = |file: &str, pattern: &str| {

@@ -225,11 +225,6 @@ fn virtio_disk_is_of_the_hypervisor_that_the_firmware_names() {
         ),
         ("/sys/class/dmi/id/sys_vendor = QEMU", "the host (QEMU) does not offer"),
         (
-            "/sys/class/dmi/id/sys_vendor = QEMU\n\
-                /sys/class/dmi/id/product_version = pc-i440fx-3.1",
-            "since pc-i440fx-3.1 switches discards off",
-        ),
-        (
             "/sys/class/dmi/id/sys_vendor = QEMU\n/sys/class/dmi/id/product_version = pc-q35-9.0",
             "discard='unmap' on the disk (QEMU 4.0",
         ),
