@@ -148,8 +148,6 @@ struct DoctorReport {
     changed_for_a_while: Vec<String>,
     /// Directories left by crashed runs.
     left_directories: Vec<PathBuf>,
-    /// Filesystems with almost no free space.
-    full: Vec<String>,
 }
 
 /// Diagnoses, prints, and exits with the verdict. Always reports leftovers of killed
@@ -208,12 +206,10 @@ fn examine(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
     );
     write_recording(args, &root, context)?;
     let code = exit_code(&diagnoses);
-    let (left, changed_for_a_while, left_directories, full) = if root.is_live() {
+    let (left, changed_for_a_while, left_directories) = if root.is_live() {
         let reach = args.reach().without(&silent);
         let changed = journal::changed_now(&reach).unwrap_or_default();
-        let full =
-            mount_points(&diagnoses).filter_map(|place| safety::space::is_full(&place)).collect();
-        (journal::found_at_start(), changed, left_directories(answering(), &diagnoses), full)
+        (journal::found_at_start(), changed, left_directories(answering(), &diagnoses))
     } else {
         Default::default()
     };
@@ -230,7 +226,6 @@ fn examine(args: &DoctorArgs, context: &Context) -> anyhow::Result<ExitCode> {
         left_by_killed,
         changed_for_a_while,
         left_directories,
-        full,
     };
     context.report_styled("doctor", 1, &report, || text(&report, args.summary))?;
     complain(&failed);
@@ -370,7 +365,6 @@ fn text(report: &DoctorReport, summary: bool) -> String {
         .iter()
         .for_each(|one| say("not judged", &format!("{}: {}", one.name, one.why)));
     report.left_by_killed.iter().for_each(|left| say("left by a killed process", left));
-    report.full.iter().for_each(|full| say("full", full));
     report.changed_for_a_while.iter().for_each(|changed| say("for a while", changed));
     for left in &report.left_directories {
         let what = format!(

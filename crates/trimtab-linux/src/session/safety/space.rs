@@ -6,7 +6,6 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trimtab_drive::units::Bytes;
-use trimtab_drive::usage::quoted;
 use trimtab_sim::target::{TargetError, TargetResult};
 
 /// Default reserve: this, or one part in [`RESERVE_SHARE`] of the filesystem if that is
@@ -109,26 +108,6 @@ fn rounded_down(bytes: u64) -> Bytes {
     let step = 10_u64.pow(bytes.max(1).ilog10().saturating_sub(2));
     Bytes(bytes / step * step)
 }
-
-/// Returns a warning if the filesystem is nearly full; `None` otherwise.
-pub fn is_full(path: &Path) -> Option<String> {
-    let stat = rustix::fs::statvfs(path).ok().filter(|stat| stat.f_blocks > 0)?;
-    let (total, free) = (
-        stat.f_frsize.saturating_mul(stat.f_blocks),
-        Bytes(stat.f_frsize.saturating_mul(stat.f_bavail)),
-    );
-    let writable = !stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
-    let (full, shown) = (free.0 < total / FULL_SHARE, path.display());
-    let what_to_do = "the drive has almost no spare space but its over-provisioning; delete what is \
-        not needed, then trim";
-    let trim = format!("trimtab trim {}", quoted(&shown.to_string()));
-    (writable && full).then(|| {
-        format!("{shown}: {free} of {} can be written: {what_to_do} ({trim})", Bytes(total))
-    })
-}
-
-/// A filesystem with less free space than one part in this number counts as full.
-const FULL_SHARE: u64 = 100;
 
 /// Monitors the reserve during a run, because other processes may also fill the
 /// filesystem.
@@ -250,14 +229,6 @@ mod tests {
             ),
             "{kept}"
         );
-    }
-
-    #[test]
-    fn is_full_reports_below_1_percent_available() {
-        let (dir, _) = ground();
-        let Some(stat) = rustix::fs::statvfs(dir.path()).ok() else { return };
-        assert_eq!(is_full(dir.path()).is_some(), stat.f_bavail < stat.f_blocks / 100);
-        assert_eq!(is_full(std::path::Path::new("/proc")), None, "it has no size");
     }
 
     #[test]
