@@ -47,7 +47,8 @@ pub(super) struct Clock {
     pub(super) processor_free: u64,
     /// End of a non-queued TRIM; no command starts before it.
     pub(super) blocked_until: u64,
-    /// Completion times of commands in flight, ascending.
+    /// Completion times of commands in flight, ascending. Completed commands are removed
+    /// when the queue would be full.
     pub(super) in_flight: VecDeque<u64>,
     /// Time at which each write-cache row becomes free; [`FILLING`] while a frontier
     /// fills it.
@@ -202,6 +203,9 @@ impl Clock {
                 return now.max(self.blocked_until);
             }
         }
+        if self.in_flight.len() < self.queue_depth {
+            return now.max(self.blocked_until);
+        }
         while self.in_flight.front().is_some_and(|done| *done <= now) {
             self.in_flight.pop_front();
         }
@@ -215,15 +219,12 @@ impl Clock {
     #[inline]
     pub(super) fn complete(&mut self, done: u64) {
         // Usually `done` is the latest.
-        let mut at = self.in_flight.len();
-        while at > 0 && self.in_flight[at - 1] > done {
-            at -= 1;
-        }
-        if at == self.in_flight.len() {
+        if self.in_flight.back().is_none_or(|latest| *latest <= done) {
             self.in_flight.push_back(done);
-        } else {
-            self.in_flight.insert(at, done);
+            return;
         }
+        let before = self.in_flight.iter().rposition(|other| *other <= done);
+        self.in_flight.insert(before.map_or(0, |before| before + 1), done);
     }
 
     pub(super) fn latest_completion(&self) -> u64 {
