@@ -258,7 +258,9 @@ impl Ftl {
         units.extend_from_slice(&self.back[first..first + slots as usize]);
         units.resize(slots as usize + PREFETCH_AHEAD, 0);
         let base = block << self.layout.shift;
-        let mut source = RelocationSource::new(&units, base, self.layout.row_slots as usize);
+        // Rows of one slot are counted by their valid units.
+        let row_slots = if self.layout.row_slots == 1 { slots } else { self.layout.row_slots };
+        let mut source = RelocationSource::new(&units, base, row_slots as usize);
         let mut left = valid;
         while left > 0 {
             let at = self.gc_frontier();
@@ -272,7 +274,7 @@ impl Ftl {
             self.advance_relocated(clock, at, want, now);
             left -= want;
         }
-        let rows = source.rows();
+        let rows = if self.layout.row_slots == 1 { u64::from(valid) } else { source.rows() };
         self.scratch = units;
         rows
     }
@@ -391,44 +393,36 @@ impl<'a> RelocationSource<'a> {
     }
 
     /// Moves valid units until `target` at address `to` is full. The source must have
-    /// enough.
-    #[inline]
+    /// enough. Branch-free on validity, which is hard to predict. A function of its own, as
+    /// the loop needs all registers.
+    #[inline(never)]
     fn move_units(&mut self, map: &mut [u32], target: &mut [u32], to: u32) {
-        if self.row_slots == 1 {
-            // Each valid unit is a row of its own.
-            self.rows += target.len() as u64;
-            self.move_rows::<false>(map, target, to);
-        } else {
-            self.move_rows::<true>(map, target, to);
-        }
-    }
-
-    /// Branch-free on validity, which is hard to predict. Counts rows only if `COUNT`.
-    #[inline(always)]
-    fn move_rows<const COUNT: bool>(&mut self, map: &mut [u32], target: &mut [u32], to: u32) {
-        let (mut from, mut row_left, mut row_valid, mut moved, mut rows) =
-            (self.from, self.row_left, self.row_valid, 0, 0);
-        while let Some(place) = target.get_mut(moved) {
-            let unit = self.units[from];
-            prefetch(map, self.units[from + PREFETCH_AHEAD] as usize);
-            *place = unit;
-            let entry = &mut map[unit as usize];
-            let valid = *entry == self.base.wrapping_add(from as u32);
-            debug_assert!(*entry != TRIMMED || !valid);
-            *entry = if valid { to.wrapping_add(moved as u32) } else { *entry };
-            moved += usize::from(valid);
-            from += 1;
-            if COUNT {
-                row_valid |= valid;
-                row_left -= 1;
-                if row_left == 0 {
-                    rows += u64::from(row_valid);
-                    (row_valid, row_left) = (false, self.row_slots);
-                }
+        let (mut moved, mut from, mut row_left) = (0, self.from, self.row_left);
+        let (mut rows, mut row_valid) = (self.rows, self.row_valid);
+        while moved < target.len() {
+            let row = &self.units[from..][..row_left + PREFETCH_AHEAD];
+            let first = self.base.wrapping_add(from as u32);
+            let (mut address, before) = (first, moved);
+            for (unit, ahead) in row.iter().zip(&row[PREFETCH_AHEAD..]) {
+                let Some(place) = target.get_mut(moved) else { break };
+                prefetch(map, *ahead as usize);
+                *place = *unit;
+                let entry = &mut map[*unit as usize];
+                let valid = *entry == address;
+                debug_assert!(*entry != TRIMMED || !valid);
+                *entry = if valid { to.wrapping_add(moved as u32) } else { *entry };
+                moved = moved.wrapping_add(usize::from(valid));
+                address = address.wrapping_add(1);
+            }
+            let passed = address.wrapping_sub(first) as usize;
+            (from, row_left) = (from + passed, row_left - passed);
+            row_valid |= moved > before;
+            if row_left == 0 {
+                rows += u64::from(row_valid);
+                (row_valid, row_left) = (false, self.row_slots);
             }
         }
-        (self.from, self.row_left, self.row_valid) = (from, row_left, row_valid);
-        self.rows += rows;
+        (self.from, self.row_left, self.rows, self.row_valid) = (from, row_left, rows, row_valid);
     }
 
     fn rows(&self) -> u64 {
