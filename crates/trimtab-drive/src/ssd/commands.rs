@@ -41,9 +41,8 @@ impl Ssd {
         let started = self.begin(now, true);
         self.ftl.counters.host_writes += 1;
         self.ftl.counters.host_written_bytes += extent.len;
-        if self.is_plain(extent) {
+        if let Some(unit) = self.plain_unit(extent) {
             let ready = self.clock.receive(started, extent.len);
-            let unit = self.layout.unit_at(extent.offset) as u32;
             let placed = self.ftl.put_one(&mut self.clock, unit, ready);
             self.ftl.counters.waited_for_the_cache(placed - ready);
             return Ok(self.durable(placed).saturating_add(self.clock.latency));
@@ -51,16 +50,12 @@ impl Ssd {
         self.write_pieces(started, extent, class)
     }
 
-    /// True if `extent` is one whole mapping unit and the drive has a single write path.
+    /// The mapping unit that `extent` is, if the drive has a single write path.
     #[inline]
-    fn is_plain(&self, extent: Extent) -> bool {
-        let unit = self.layout.unit_bytes;
-        let aligned = if unit.is_power_of_two() {
-            extent.offset & (unit - 1) == 0
-        } else {
-            extent.offset.is_multiple_of(unit)
-        };
-        extent.len == unit && aligned && self.simple && self.partial.is_empty()
+    fn plain_unit(&self, extent: Extent) -> Option<u32> {
+        let (unit, bytes) = (self.layout.unit_at(extent.offset), self.layout.unit_bytes);
+        let whole = extent.len == bytes && unit * bytes == extent.offset;
+        (whole && self.simple && self.partial.is_empty()).then_some(unit as u32)
     }
 
     /// Completion time of a write that reached the write cache at `placed`; without a
@@ -182,6 +177,10 @@ impl Ssd {
     /// Programs all buffered data, padding rows to whole pages.
     pub(super) fn write_out(&mut self, now: u64) {
         self.complete_all_parts(now);
+        if self.layout.row_slots == 1 {
+            // Each slot is programmed at once.
+            return;
+        }
         for at in 0..self.ftl.frontiers.len() {
             if self.ftl.frontiers[at].taken {
                 self.ftl.write_out_row(&mut self.clock, at, now);

@@ -37,8 +37,10 @@ impl Lane {
     #[inline(always)]
     pub(super) fn serve(&mut self, ready: u64, took: u64, share: u64, step: u64) -> u64 {
         if self.owed != 0 {
-            self.settle(self.reads_free);
-            self.free = self.free.max(self.reads_free);
+            if self.reads_free > self.free {
+                self.settle(self.reads_free);
+                self.free = self.free.max(self.reads_free);
+            }
             let idle = ready.saturating_sub(self.free);
             let begun = if step == 0 { idle } else { idle + self.owed.saturating_sub(idle) % step };
             self.work_off(self.owed.min(begun.max(share).max(self.owed >> LEAST_SHARE_BITS)));

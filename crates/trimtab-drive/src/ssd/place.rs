@@ -185,8 +185,10 @@ impl Ftl {
         let frontier = &self.frontiers[at];
         let old = core::mem::replace(&mut self.map[unit as usize], frontier.next);
         self.back[frontier.back] = unit;
-        self.mapped += u64::from(old <= TRIMMED);
-        self.trimmed -= u64::from(old == TRIMMED);
+        if old <= TRIMMED {
+            self.mapped += 1;
+            self.trimmed -= u64::from(old == TRIMMED);
+        }
         self.victims.invalidate(&mut self.blocks, old >> self.layout.shift, 1);
         self.free_slots -= 1;
         self.counters.nand_written_host_slots += 1;
@@ -261,22 +263,22 @@ impl Ftl {
         unit_slots: u32,
         ready: u64,
     ) -> u64 {
-        let to = self.frontiers[at].next + slots;
-        debug_assert!(to <= self.frontiers[at].end, "write past the end of the superblock");
-        self.frontiers[at].back += slots as usize;
+        let frontier = &mut self.frontiers[at];
+        let to = frontier.next + slots;
+        debug_assert!(to <= frontier.end, "write past the end of the superblock");
+        frontier.back += slots as usize;
         let mut filled_row = false;
         let mut ack = ready;
         let frontier = loop {
-            if !self.frontiers[at].taken {
-                if clock.next_row_is_filling() {
-                    self.program_oldest_row(clock, ready);
-                }
-                let frontier = &mut self.frontiers[at];
+            if !self.frontiers[at].taken && clock.next_row_is_filling() {
+                self.program_oldest_row(clock, ready);
+            }
+            let frontier = &mut self.frontiers[at];
+            if !frontier.taken {
                 (frontier.cache_row, frontier.admit) = clock.take_row(frontier.next);
                 frontier.taken = true;
                 frontier.ready = 0;
             }
-            let frontier = &mut self.frontiers[at];
             let placed = ready.max(frontier.admit);
             ack = ack.max(placed);
             frontier.ready = frontier.ready.max(placed);

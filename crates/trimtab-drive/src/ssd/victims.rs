@@ -226,13 +226,13 @@ impl Buckets {
 
     #[inline(always)]
     fn lower(&mut self, blocks: &mut [SuperblockState], block: u32, by: u32) {
-        let entry = blocks[block as usize];
-        let mut hole = entry.pos;
-        for count in (entry.valid - by + 1..=entry.valid).rev() {
-            hole = self.shift(blocks, count, hole);
+        let SuperblockState { mut valid, pos: mut hole } = blocks[block as usize];
+        for _ in 0..by {
+            hole = self.shift(blocks, valid, hole);
+            valid -= 1;
         }
         self.put(blocks, block, hole);
-        blocks[block as usize].valid = entry.valid - by;
+        blocks[block as usize].valid = valid;
     }
 
     fn peek(&self) -> Option<u32> {
