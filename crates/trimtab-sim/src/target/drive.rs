@@ -52,6 +52,10 @@ impl CompletionQueue {
     /// `wait`.
     #[inline(always)]
     fn pop(&mut self, now: Nanos, wait: bool) -> Option<InFlightCommand> {
+        if self.late.is_empty() {
+            let due = self.queue.front().is_some_and(|next| next.done() <= now || wait);
+            return if due { self.queue.pop_front() } else { None };
+        }
         let (first, other) = (self.queue.front(), self.late.peek().map(|Reverse(other)| other));
         let from_late =
             other.is_some_and(|other| first.is_none_or(|first| other.order <= first.order));

@@ -258,13 +258,19 @@ impl Synthetic {
         self.settings.sizes[0].0
     }
 
+    /// Aligned positions in `len` bytes, usually one: divisions are slow.
+    #[inline]
+    const fn count(&self, len: u64) -> u64 {
+        if len == self.grain { 1 } else { len.div_ceil(self.grain) }
+    }
+
     /// An aligned offset with room for `len` bytes.
     fn place(&mut self, len: u64) -> u64 {
-        let last = self.places - len.div_ceil(self.grain);
+        let last = self.places - self.count(len);
         match self.settings.pattern {
             Pattern::Sequential => {
                 let place = if self.next_place > last { 0 } else { self.next_place };
-                self.next_place = place + len.div_ceil(self.grain);
+                self.next_place = place + self.count(len);
                 place
             }
             Pattern::Uniform => self.addresses.below(last + 1),
@@ -388,7 +394,7 @@ impl BlockWorkload for Synthetic {
             if read_percent == 0 && trim_percent == 0 { 100 } else { self.kinds.below(100) as u8 };
         let reads = draw < read_percent;
         let trims = !reads && draw < read_percent + trim_percent;
-        let count = u64::from(len).div_ceil(self.grain);
+        let count = self.count(u64::from(len));
         let place = match &mut self.in_use {
             Some(in_use) if trims => in_use.take(count),
             Some(in_use) if !reads => in_use.put(place, count),
