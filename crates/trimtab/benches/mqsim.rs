@@ -16,13 +16,13 @@ use std::path::Path;
 use std::process::{Command as Process, ExitCode};
 use std::time::Instant;
 use trimtab_drive::data::DataClass;
+use trimtab_drive::model::{self, Model};
 use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::{
     DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, Streams, VictimPolicy, WriteCache,
 };
-use trimtab_drive::ssd::Ssd;
 use trimtab_drive::units::Nanos;
-use trimtab_drive::{Command, Device, Extent};
+use trimtab_drive::{Command, Extent};
 
 const PAGE: u64 = 4096;
 const CHANNELS: u32 = 4;
@@ -139,7 +139,8 @@ fn spec() -> DriveSpec {
 /// The case on this model: filled in order, then overwritten at random, then measured.
 fn ours(case: &Case) -> Figures {
     let started = Instant::now();
-    let mut ssd = Ssd::new(&spec(), 1).unwrap();
+    // Behind a pointer, as in the program: compiled in the crate of the model.
+    let mut ssd = model::build(&spec(), 1).unwrap();
     let pages = user_pages();
     let mut now = Nanos::ZERO;
     for page in 0..pages {
@@ -151,12 +152,12 @@ fn ours(case: &Case) -> Figures {
             .done;
     }
     let mut rng = Stream::new(7, "mqsim");
-    window(&mut ssd, &mut rng, now, 0, 32, case.drive_writes_before * pages, &mut |_| {});
-    let before = ssd.counters().clone();
+    window(ssd.as_mut(), &mut rng, now, 0, 32, case.drive_writes_before * pages, &mut |_| {});
+    let before = ssd.written();
     let began = Nanos(now.0 + (1 << 50));
     let mut times = Vec::new();
     let ended = window(
-        &mut ssd,
+        ssd.as_mut(),
         &mut rng,
         began,
         case.read_percent,
@@ -166,6 +167,7 @@ fn ours(case: &Case) -> Figures {
     );
     let simulated_per_s = (pages * (1 + case.drive_writes_before) + case.requests) as f64
         / started.elapsed().as_secs_f64();
+    let (written, programmed) = ssd.written();
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize] as f64 / 1e3;
     Figures {
@@ -175,13 +177,13 @@ fn ours(case: &Case) -> Figures {
         median_us: at(0.5),
         p99_us: at(0.99),
         simulated_per_s,
-        waf: ssd.waf_since(&before).unwrap_or(0.0),
+        waf: (programmed - before.1) as f64 / ((written - before.0) as f64).max(1.0),
     }
 }
 
 /// Requests in a window of `depth`; gives when the last one ended.
 fn window(
-    ssd: &mut Ssd,
+    ssd: &mut dyn Model,
     rng: &mut Stream,
     began: Nanos,
     read_percent: u64,
