@@ -139,7 +139,9 @@ fn plan(args: &PlanArgs, context: &Context) -> anyhow::Result<ExitCode> {
 fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let checked = sweep::read(&args.plan)?;
     Estimate::of(&checked)?;
-    if let Some(other) = Directory::of_another(&args.output, &checked) {
+    let other = Directory::of_another(&args.output, &checked);
+    let directory = Directory::of_plan(&args.output, &checked)?;
+    if let Some(other) = other {
         context.remark(&format!(
             "{} held the sweep '{}' of another plan or model, {} cells. Its finished \
                 cells are kept for that plan; the plan and the table are now those of this sweep.",
@@ -148,7 +150,6 @@ fn run_cells(args: &RunArgs, context: &Context) -> anyhow::Result<ExitCode> {
             grouped(other.cells)
         ));
     }
-    let directory = Directory::of_plan(&args.output, &checked)?;
     let asked = RunOptions {
         shard: args.shard,
         threads: args.threads.map_or_else(crew::processors, usize::from),

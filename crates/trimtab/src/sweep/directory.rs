@@ -144,11 +144,12 @@ fn shown(dir: &Dir, name: &str) -> String {
 }
 
 impl Directory {
-    /// Opens or creates the directory for a plan. Results of other plans stay, and equal
+    /// Opens or creates the directory for a plan. Cells of other plans stay, and equal
     /// cells are reused.
     ///
     /// # Errors
-    /// The directory cannot be created, or is writable by other users.
+    /// The directory cannot be created, is writable by other users, or has the results of
+    /// another plan or model.
     pub fn of_plan(path: &Path, checked: &ValidatedPlan) -> anyhow::Result<Self> {
         Self::make(path, &SweepDescription::of(checked), &checked.text, checked.plan.clone())
     }
@@ -166,9 +167,20 @@ impl Directory {
         let made = Self { dir, about: about.clone(), plan };
         let old = about_in(&made.dir).ok();
         if old.as_ref() != Some(about) {
-            // The table belongs to another plan or model and would be mistaken for this
+            // They belong to another plan or model and would be lost, or mistaken for this
             // one's.
-            made.remove(RESULTS)?;
+            if made.dir.look(RESULTS)?.is_some() {
+                let what = format!(
+                    "{} has the results of another plan or model",
+                    made.dir.path().display()
+                );
+                let hint = format!(
+                    "name another directory, or remove {} to replace them; equal cells are \
+                        reused",
+                    shown(&made.dir, RESULTS)
+                );
+                return Err(UsageError::new(what).hint(hint).into());
+            }
             made.write(PLAN, text.as_bytes())?;
             let mut json = serde_json::to_string_pretty(about)?;
             json.push('\n');
@@ -219,15 +231,6 @@ impl Directory {
         self.dir
             .write_atomically(name, mode(), |file| file.write_all(bytes))
             .with_context(|| format!("cannot write {}", shown(&self.dir, name)))
-    }
-
-    fn remove(&self, name: &str) -> anyhow::Result<()> {
-        if self.dir.look(name)?.is_some() {
-            self.dir
-                .remove_ours(name)
-                .with_context(|| format!("cannot remove {}", shown(&self.dir, name)))?;
-        }
-        Ok(())
     }
 
     fn journal_name(&self, shard: Shard) -> String {

@@ -285,6 +285,15 @@ fn extended_sweep_plan_reuses_finished_cells() {
     let out = at(&scratch, "out");
     sweep(&["run", plan.to_str().unwrap(), "--output", &out]).success();
     fs::write(&plan, format!("{BASE}[axes]\nworkload.queue_depth = [32, 8, 1]\n")).unwrap();
+    let (finished, merged) = (results(&out), at(&scratch, "merged"));
+    sweep(&["run", plan.to_str().unwrap(), "--output", &merged]).success();
+    for args in [["run", plan.to_str().unwrap()], ["merge", &merged]] {
+        let said = sweep(&[&args[..], &["--output", &out]].concat()).code(2);
+        let said = text(&said.get_output().stderr);
+        assert!(said.contains("has the results of another plan or model"), "{said}");
+        assert!(said.lines().count() == 1 && results(&out) == finished, "{said}");
+    }
+    fs::remove_file(Path::new(&out).join("results.parquet")).unwrap();
     let said = sweep(&["run", plan.to_str().unwrap(), "--output", &out]).success();
     assert!(
         text(&said.get_output().stderr).contains("2 of 3 cells were already finished"),
