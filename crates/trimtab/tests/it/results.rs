@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
-use trimtab::store::{Store, StoreError};
+use trimtab::store::{Store, StoreError, StudyRecord};
 use trimtab_sim::run::Run;
 
 struct Scratch {
@@ -277,6 +277,26 @@ fn results_list_show_and_delete_find_runs() {
         .success()
         .stdout(contains(format!("deleted {id}: tree on")));
     scratch.results(&["show", &id]).assert().code(1).stderr(contains("has no run"));
+}
+
+#[test]
+fn results_delete_asks_before_it_deletes_a_study() {
+    let scratch = Scratch::new();
+    scratch.add("one", "1");
+    scratch.add("two", "2");
+    let mut store = Store::create_or_open(&scratch.file("r.db")).unwrap();
+    let runs: Vec<_> = ["last~1", "last"]
+        .map(|run| ("runs".to_owned(), store.find(&run.parse().unwrap()).unwrap()))
+        .into();
+    let id = store
+        .save_study(&StudyRecord { target: "x".into(), complete: true, runs, notes: Vec::new() })
+        .unwrap();
+    let said = format!("'last' is study {} of 2 runs; say --yes", id.short());
+    scratch.results(&["delete", "last"]).assert().code(2).stdout("").stderr(contains(said));
+    assert_eq!(scratch.json(&["list"])["runs"].as_array().unwrap().len(), 2);
+    let deleted = scratch.results(&["delete", "last", "--yes"]).assert().success();
+    assert_eq!(deleted.get_output().stdout.iter().filter(|byte| **byte == b'\n').count(), 2);
+    assert!(scratch.json(&["list"])["runs"].as_array().unwrap().is_empty());
 }
 
 #[test]

@@ -3,10 +3,13 @@
 use crate::store::{self, Reference};
 use serde_json::json;
 use std::process::ExitCode;
+use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
+use trimtab_linux::session::safety::consent;
 use trimtab_report::escape::clean;
 
-/// Delete stored runs: all named runs, or none if one of them does not exist.
+/// Delete stored runs: all named runs, or none if one of them does not exist. Asks before
+/// it deletes a study.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -37,6 +40,23 @@ pub fn run(args: &ResultsDeleteArgs, context: &Context) -> anyhow::Result<ExitCo
                 ));
                 ids.push(id);
             }
+        }
+    }
+    let studies: Vec<String> = args
+        .runs
+        .iter()
+        .filter_map(|reference| {
+            let (id, study) = store.find_study(&store.resolve(reference)).ok()?;
+            store.find(reference).is_err().then(|| {
+                format!("'{reference}' is study {} of {} runs", id.short(), study.runs.len())
+            })
+        })
+        .collect();
+    if !studies.is_empty() {
+        let studies = studies.join(", ");
+        let question = format!("{studies}. Delete all {} runs?", ids.len());
+        if !consent::ask(context, &question)? {
+            return Err(UsageError::new(studies).hint("say --yes to delete all of them").into());
         }
     }
     // A study without runs is deleted, too.
