@@ -72,6 +72,14 @@ fn duration(field: &'static str, ns: u64) -> ValidationResult {
     Ok(())
 }
 
+/// The time of an operation of the flash, which is never instantaneous.
+fn operation(field: &'static str, ns: u64) -> ValidationResult {
+    if ns == 0 {
+        return Err(wrong(field, ns, "must be at least 1 nanosecond"));
+    }
+    duration(field, ns)
+}
+
 fn optional_duration(field: &'static str, ns: Option<u64>) -> ValidationResult {
     ns.map_or(Ok(()), |ns| duration(field, ns))
 }
@@ -283,9 +291,9 @@ impl Flash {
 
     fn timing(&self) -> ValidationResult {
         let nand = &self.nand;
-        duration("flash.nand.read_ns", nand.read_ns)?;
-        duration("flash.nand.program_ns", nand.program_ns)?;
-        duration("flash.nand.erase_ns", nand.erase_ns)?;
+        operation("flash.nand.read_ns", nand.read_ns)?;
+        operation("flash.nand.program_ns", nand.program_ns)?;
+        operation("flash.nand.erase_ns", nand.erase_ns)?;
         rate("flash.nand.channel_bytes_per_s", nand.channel_bytes_per_s)?;
         optional_duration("flash.nand.suspend_ns", nand.suspend_ns)?;
         within("flash.nand.suspend_step_ns", nand.suspend_step_ns, 0, 1_000_000_000)?;
@@ -330,8 +338,8 @@ impl Flash {
                 ),
             ));
         }
-        duration("flash.slc_cache.program_ns", slc.program_ns)?;
-        duration("flash.slc_cache.read_ns", slc.read_ns)?;
+        operation("flash.slc_cache.program_ns", slc.program_ns)?;
+        operation("flash.slc_cache.read_ns", slc.read_ns)?;
         optional_duration("flash.slc_cache.idle_fold_ns", slc.idle_fold_ns)?;
         match slc.size {
             SlcSize::Dynamic { bytes_min, bytes_max } if bytes_max < bytes_min => Err(wrong(
@@ -491,6 +499,9 @@ mod tests {
                 refusal(|_, f| f.nand.program_ns = u64::MAX),
                 ["flash.nand.program_ns", "hour", "nanoseconds"],
             ),
+            (refusal(|_, f| f.nand.read_ns = 0), ["flash.nand.read_ns is 0", "at least", "1"]),
+            (refusal(|_, f| f.nand.program_ns = 0), ["flash.nand.program_ns is 0", "", ""]),
+            (refusal(|_, f| f.nand.erase_ns = 0), ["flash.nand.erase_ns is 0", "", ""]),
             (
                 refusal(|_, f| f.write_cache.bytes = 512),
                 ["flash.write_cache.bytes is 512", "4096", "0 (none)"],
