@@ -243,14 +243,15 @@ pub struct ParseQuantityError {
 impl FromStr for Bytes {
     type Err = ParseQuantityError;
 
-    /// Parses `4096`, `4KiB`, `1.8TB`, `500 MB`. `k` to `T` are decimal, `Ki` to `Ti`
+    /// Parses `4096`, `4KiB`, `1.8TB`, `500 MB`. `k` to `E` are decimal, `Ki` to `Ei`
     /// binary.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let factor = |unit: &str| {
             let prefix = unit.strip_suffix('b').unwrap_or(unit);
             let (letter, base) =
                 prefix.strip_suffix('i').map_or((prefix, 1000_u64), |letter| (letter, 1024));
-            let power = ["", "k", "m", "g", "t", "p"].iter().position(|known| *known == letter)?;
+            let power =
+                ["", "k", "m", "g", "t", "p", "e"].iter().position(|known| *known == letter)?;
             // A fraction of a byte lacks its unit.
             let whole = power > 0 || prefix.is_empty() && !text.contains('.');
             whole.then(|| base.pow(power as u32))
@@ -334,10 +335,12 @@ mod tests {
             ("0.5GiB", 1 << 29),
             (".5k", 500),
             ("2G", 2_000_000_000),
+            ("1EB", 1_000_000_000_000_000_000),
+            ("1EiB", 1 << 60),
         ] {
             assert_eq!(text.parse::<Bytes>(), Ok(Bytes(bytes)), "{text}");
         }
-        for text in ["", "x", "-1", "1.2.3", "4QB", "99999999999TB", "1e9", ".", "1.8"] {
+        for text in ["", "x", "-1", "1.2.3", "4QB", "99999999999TB", "19EB", "1e9", ".", "1.8"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
     }
