@@ -38,7 +38,8 @@ pub fn explain(error: &clap::Error) -> ExitCode {
         let words: Vec<String> =
             std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let said = said(error, &words, &command());
-        let shown = said.as_ref().map_or_else(|| text.to_string(), |said| format!("error: {said}"));
+        let shown =
+            said.as_ref().map_or_else(|| text.to_string(), |said| format!("trimtab: {said}"));
         anstream::eprint!("{}", output::on_stderr(output::plain(&shown).trim_end()));
         if let Some(said) = said.filter(|_| asks_for_json()) {
             output::error::print_document(&said.into());
@@ -152,26 +153,26 @@ mod tests {
         for (words, shown) in [
             (
                 &["stduy", "/"][..],
-                "error: unrecognized subcommand 'stduy'; a similar subcommand exists: 'study'",
+                "trimtab: unrecognized subcommand 'stduy'; a similar subcommand exists: 'study'",
             ),
             (
                 &["study", "--polices", "x"],
-                "error: unexpected argument '--polices' found; a similar argument \
+                "trimtab: unexpected argument '--polices' found; a similar argument \
                     exists: '--policies'",
             ),
             (
                 &["verify"],
-                "error: the following required arguments were not provided: <PATH>; \
+                "trimtab: the following required arguments were not provided: <PATH>; \
                     usage: trimtab verify <PATH>",
             ),
             (
                 &["trim"],
-                "error: the following required arguments were not provided: \
+                "trimtab: the following required arguments were not provided: \
                     <PATHS>...; usage: trimtab trim [OPTIONS] <PATHS...|--all>",
             ),
             (
                 &["trim", "--all", "/"],
-                "error: the argument '--all' cannot be used with '[PATHS]...'; \
+                "trimtab: the argument '--all' cannot be used with '[PATHS]...'; \
                     'trimtab trim --help' says more",
             ),
         ] {
@@ -179,7 +180,7 @@ mod tests {
                 ["trimtab"].iter().chain(words).map(|&word| word.to_owned()).collect();
             let error = command().try_get_matches_from(&words).unwrap_err();
             let said = said(&error, &words, &command()).unwrap();
-            assert_eq!(format!("error: {said}"), shown);
+            assert_eq!(format!("trimtab: {said}"), shown);
         }
     }
 }
