@@ -161,6 +161,11 @@ mod tests {
                     exists: '--policies'",
             ),
             (
+                &["wear", "--tbw", "-5TB"],
+                "trimtab: invalid value '-5TB' for '--tbw': it must not be negative; \
+                    'trimtab wear --help' says more",
+            ),
+            (
                 &["verify"],
                 "trimtab: the following required arguments were not provided: <PATH>; \
                     usage: trimtab verify <PATH>",

@@ -216,6 +216,8 @@ const FAULTS: &[(&str, i32, &[&[&str]])] = &[
         2,
         &[
             &["bench", "tree", "--files", "-5"],
+            &["wear", "--tbw", "-5TB"],
+            &["drive", "simulate", "--drive", "x", "--until-written", "-3x"],
             &["drive", "simulate", "--drive", "x", "--fill", "-5"],
         ],
     ),

@@ -44,6 +44,9 @@ pub fn usage(error: &clap::Error, words: &[String], command: &clap::Command) -> 
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return None;
     }
+    if let Some(refused) = negative(error, words) {
+        return Some(refused.hint(more(&path(words, command))));
+    }
     let text = error.render().to_string();
     let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut paragraphs = text.split("\n\n");
@@ -59,6 +62,22 @@ pub fn usage(error: &clap::Error, words: &[String], command: &clap::Command) -> 
         _ => more(&path(words, command)),
     };
     Some(UsageError::new(what).hint(hint))
+}
+
+/// The error for a negative value with a unit, which clap takes for an option.
+fn negative(error: &clap::Error, words: &[String]) -> Option<UsageError> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let is_negative = |word: &str| {
+        word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let mut pairs =
+        words.iter().zip(words.iter().skip(1)).take_while(|(option, _)| *option != "--");
+    let (option, value) =
+        pairs.find(|(option, value)| option.starts_with("--") && is_negative(value))?;
+    let what = format!("invalid value '{value}' for '{option}': it must not be negative");
+    Some(UsageError::new(what))
 }
 
 fn more(path: &[String]) -> String {
