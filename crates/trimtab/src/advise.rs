@@ -519,7 +519,10 @@ impl Evidence {
         let why = match self.takes(default) {
             Some(time) if self.bounds(MIB).is_some_and(|ends| ends[0] > wait_s) => {
                 let default = default / MIB;
-                format!("{}: too long; default {default} MiB: {time}", self.of_extent(MIB))
+                format!(
+                    "{}: give a longer --wait; default {default} MiB: {time}",
+                    self.of_extent(MIB)
+                )
             }
             _ => self.undecided(MIB, wait_s),
         };

@@ -104,7 +104,7 @@ fn text(report: &Report<'_>) -> String {
     let number = |n: u64, unit: &str| format!("{n} {unit}").trim_end().to_owned();
     for setting in &report.settings {
         let value = match &setting.value {
-            None => "-".to_owned(),
+            None => "none".to_owned(),
             Some(value) => match (value.as_u64(), value.as_str()) {
                 (Some(n), _) => number(n, setting.unit),
                 (None, word) => word.unwrap_or_default().to_owned(),

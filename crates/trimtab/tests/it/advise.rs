@@ -122,7 +122,7 @@ fn numbers_follow_from_the_specification() {
     let longest = x25("4ms");
     let why = setting(&longest, "zfs_trim_extent_bytes_max")["why"].as_str().unwrap();
     assert!(why.starts_with("assumed: TRIM of 1,048,576 B takes 4.8"), "{why}");
-    assert!(why.contains(" ms: too long; default 128 MiB: "), "{why}");
+    assert!(why.contains(" ms: give a longer --wait; default 128 MiB: "), "{why}");
 }
 
 #[test]
