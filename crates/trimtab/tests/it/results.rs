@@ -299,6 +299,22 @@ fn results_delete_asks_before_it_deletes_a_study() {
     assert!(scratch.json(&["list"])["runs"].as_array().unwrap().is_empty());
 }
 
+/// Once, the study was named before the unknown run.
+#[test]
+fn compare_names_an_unknown_run_before_a_study() {
+    let scratch = Scratch::new();
+    scratch.add("one", "1");
+    let mut store = Store::create_or_open(&scratch.file("r.db")).unwrap();
+    let runs = vec![("runs".to_owned(), store.find(&"last".parse().unwrap()).unwrap())];
+    store
+        .save_study(&StudyRecord { target: "x".into(), complete: true, runs, notes: Vec::new() })
+        .unwrap();
+    for sides in [["zzzz", "last"], ["last", "zzzz"]] {
+        let compared = scratch.results(&[&["compare"], &sides[..]].concat()).assert();
+        compared.code(1).stderr(contains("has no run 'zzzz'"));
+    }
+}
+
 #[test]
 fn unusable_store_is_refused_before_bench_and_study() {
     let scratch = Scratch::new();

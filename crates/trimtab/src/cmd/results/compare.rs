@@ -47,7 +47,12 @@ fn side(text: &str) -> Result<References, std::convert::Infallible> {
 pub fn run(args: &ResultsCompareArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let store = super::open(context)?;
     let options = ComparisonOptions::default();
-    for reference in args.sides.iter().flat_map(|References(side)| side) {
+    let references = || args.sides.iter().flat_map(|References(side)| side);
+    // An unknown run first: the others may be right.
+    for reference in references() {
+        store.find_all(reference)?;
+    }
+    for reference in references() {
         if super::study(&store, reference)?.is_some() {
             return Err(UsageError::new("runs are compared, not studies")
                 .hint(format!("their runs are in 'trimtab results list --study {reference}'"))
