@@ -78,11 +78,12 @@ pub fn quantity(value: f64, unit: Unit) -> String {
 pub fn ratio(value: f64) -> String {
     let decimals = match value {
         v if v >= 999.5 => return three_digits(v),
-        v if v >= 100.0 => 0,
-        v if v >= 10.0 => 1,
-        v if v >= 1.0 => 2,
-        v if v >= 0.1 => 3,
-        v if v >= 0.01 => 4,
+        // Values that round up have the decimals of the larger one.
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        v if v >= 0.9995 => 2,
+        v if v >= 0.09995 => 3,
+        v if v >= 0.009_995 => 4,
         _ => return format!("{value:.2e}"),
     };
     format!("{value:.decimals$}")
@@ -187,6 +188,11 @@ mod tests {
         assert_eq!(
             [0.00123, 0.0161, 0.1234, 1.0, 12.34, 640.0, 216_147.2].map(ratio),
             ["1.23e-3", "0.0161", "0.123", "1.00", "12.3", "640", "216,000"]
+        );
+        // Once "0.1000", "1.000", "10.00" and "100.0".
+        assert_eq!(
+            [0.099_96, 0.9996, 9.996, 99.96, 999.6].map(ratio),
+            ["0.100", "1.00", "10.0", "100", "1,000"]
         );
     }
 }
