@@ -94,7 +94,7 @@ pub fn ratio(value: f64) -> String {
 pub fn headline(metrics: Vec<Metric>) -> Option<Metric> {
     const SUMS: [&str; 10] = [
         "random-write.steady-state",
-        "read-0.4KiB.iops",
+        "read-0%.4KiB.iops",
         "foreground.seconds",
         "delete+sync.seconds",
         "transactions.rate",

@@ -284,7 +284,7 @@ fn sequential(name: &str, block: u32, mix: JobMix, depth: u32) -> Job {
 /// Random requests of all sizes and mixes, largest first.
 fn grid(sizes: &[(u32, &str)], mixes: &[u8], depth: u32) -> Vec<PtsPoint> {
     let point = |reads: u8, (block, size): (u32, &str)| {
-        let name = format!("read-{reads}.{size}");
+        let name = format!("read-{reads}%.{size}");
         let column = format!("{reads}/{}", 100 - reads);
         PtsPoint::new(size, &column, random(&name, block, reads, depth))
     };
@@ -405,7 +405,7 @@ fn stages(test: PtsTest, depth: u32, logical_block: u32) -> Vec<PtsStage> {
     let fits = |sizes: &[(u32, &'static str)]| -> Vec<(u32, &'static str)> {
         sizes.iter().copied().filter(|(size, _)| size.is_multiple_of(logical_block)).collect()
     };
-    let tracked = format!("read-0.{}", TRACKED.1);
+    let tracked = format!("read-0%.{}", TRACKED.1);
     match test {
         PtsTest::Iops => {
             let sizes = fits(&[

@@ -114,7 +114,7 @@ fn fio_on_virtual_ssd_gets_the_same_verdict() {
                 Command::new("python3").arg(&script).arg(&drive.device).arg("2097152").output();
             let fio = String::from_utf8(fio.unwrap().stdout).unwrap();
             let (verdict, mean) = fio.trim().rsplit_once(" 128 ").expect("128 rounds");
-            let mean = mean.parse::<f64>().unwrap() / speed / metric("read-0.4KiB.iops");
+            let mean = mean.parse::<f64>().unwrap() / speed / metric("read-0%.4KiB.iops");
             (verdict == "steady", mean)
         };
         // A busy machine delays requests: fewer arrive, or the drive collects garbage in the

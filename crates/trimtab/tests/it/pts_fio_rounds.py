@@ -19,10 +19,10 @@ import tempfile
 program, speed, tests = sys.argv[1], float((sys.argv[2:] or ["0.3"])[0]), sys.argv[3:] or ["iops", "tp", "lat"]
 # Test, drive, capacity, requests in flight (few where a point has few requests), metrics of the model.
 CASES = [
-    ("iops", "intel-x25-m-160gb", 128 << 20, 32, "", "read-0.4KiB.iops"),
+    ("iops", "intel-x25-m-160gb", 128 << 20, 32, "", "read-0%.4KiB.iops"),
     ("tp", "intel-x25-m-160gb", 512 << 20, 4, "128KiB.", "write.128KiB.rate"),
     ("tp", "ocz-vertex-le-100gb", 512 << 20, 4, "128KiB.", "write.128KiB.rate"),
-    ("lat", "intel-x25-m-160gb", 128 << 20, 1, "", "read-0.4KiB.mean-latency"),
+    ("lat", "intel-x25-m-160gb", 128 << 20, 1, "", "read-0%.4KiB.mean-latency"),
 ]
 KIB = 1024
 SIZES = [1024 * KIB, 128 * KIB, 64 * KIB, 32 * KIB, 16 * KIB, 8 * KIB, 4 * KIB, 512]

@@ -15,10 +15,10 @@ FIGURES = {"iops": ["iops"], "hir": ["iops"], "tp": ["rate"], "lat": LATENCIES, 
 figures = FIGURES.get(test, ["iops", *LATENCIES])
 # Stages with a steady state: name, point, largest number of rounds.
 STEADY = {
-    "iops": [("", "read-0.4KiB")],
+    "iops": [("", "read-0%.4KiB")],
     "tp": [("128KiB", "write.128KiB"), ("1MiB", "write.1MiB")],
-    "lat": [("", "read-0.4KiB")],
-    "wsat": [("", "read-0.4KiB")],
+    "lat": [("", "read-0%.4KiB")],
+    "wsat": [("", "read-0%.4KiB")],
     "hir": [("precondition", "precondition")],
     "xsr": [],
     "cbw": [("precondition", "precondition"), ("demand", "outstanding-1024")],
@@ -107,28 +107,28 @@ def twice(name, block):
 def grid(mixes, sizes):
     """Names of random points, and the bytes written in each round."""
     label = lambda size: "1MiB" if size == 1024 else "512B" if size == 0.5 else f"{size}KiB"
-    expected = [f"read-{mix}.{label(size)}" for mix in mixes for size in sizes]
+    expected = [f"read-{mix}%.{label(size)}" for mix in mixes for size in sizes]
     left_out = [name for name in expected if name not in names]
     assert all(name.endswith(".512B") for name in left_out), left_out
     assert names == [name for name in expected if name in names], names
     # Each request is drawn: a binomial number of writes.
     draws = [(MINUTE // max(int(1024 * size), 4096), int(1024 * size), 1 - mix / 100)
-             for mix in mixes for size in sizes if f"read-{mix}.{label(size)}" in names]
+             for mix in mixes for size in sizes if f"read-{mix}%.{label(size)}" in names]
     total = sum(n * block * share for n, block, share in draws)
     deviation = math.sqrt(sum(n * block**2 * share * (1 - share) for n, block, share in draws))
-    for bytes_ in steps(f"read-0.4KiB.{figures[0]}", 0):
+    for bytes_ in steps(f"read-0%.4KiB.{figures[0]}", 0):
         near(bytes_, total, deviation, "bytes of a round")
 
 
 if test == "iops":
     twice("precondition", 131072)
     grid((100, 95, 65, 50, 35, 5, 0), (1024, 128, 64, 32, 16, 8, 4, 0.5))
-    assert all(phase["ops"] == {"write": MINUTE // 4096} for phase in phases["read-0.4KiB"])
+    assert all(phase["ops"] == {"write": MINUTE // 4096} for phase in phases["read-0%.4KiB"])
 elif test == "lat":
     twice("precondition", 131072)
     grid((100, 65, 0), (8, 4, 0.5))
     # One request at a time: the mean latency is the time of a request.
-    for phase, mean in zip(phases["read-0.4KiB"], series["read-0.4KiB.mean-latency"]["y"]):
+    for phase, mean in zip(phases["read-0%.4KiB"], series["read-0%.4KiB.mean-latency"]["y"]):
         assert abs(mean / (phase["took_ns"] / phase["ops"]["write"]) - 1) < 0.01, mean
 elif test == "tp":
     assert names == ["read.128KiB", "write.128KiB", "read.1MiB", "write.1MiB"], names
@@ -142,7 +142,7 @@ elif test == "tp":
         for phase, rate in zip(phases[f"write.{size}"], series[f"write.{size}.rate"]["y"]):
             equal(rate, MINUTE / (phase["took_ns"] / 1e9) / 1e6, "MB/s")
 elif test == "wsat":
-    assert steps("read-0.4KiB.iops", 0) == [capacity // 32] * 128
+    assert steps("read-0%.4KiB.iops", 0) == [capacity // 32] * 128
     waf = run["counters"]["nand_written_bytes"] / run["counters"]["host_written_bytes"]
     equal(sum(series["waf"]["y"]) / 128, waf, "WAF of all rounds")
 elif test == "hir":
