@@ -139,7 +139,8 @@ pub struct MetricComparison {
 }
 
 impl MetricComparison {
-    /// Verdict as text; if negligible with its size: `0.020 % more: negligible`.
+    /// Verdict as text; if negligible with its size: `0.020 % more: negligible`. Equal
+    /// figures without an interval are called equal.
     #[must_use]
     pub fn in_words(&self, unit: Unit) -> String {
         let words = self.verdict.words(unit);
@@ -150,6 +151,9 @@ impl MetricComparison {
                     percent_off(ratio),
                     if ratio > 1.0 { "more" } else { "less" }
                 )
+            }
+            (ComparisonVerdict::CannotTell, _) if self.interval.is_none() && self.a == self.b => {
+                "equal, too few repeats".to_owned()
             }
             _ => words.to_owned(),
         }
@@ -323,6 +327,18 @@ mod tests {
     fn normal(rng: &mut Stream) -> f64 {
         libm::sqrt(-2.0 * libm::log(1.0 - rng.unit()))
             * libm::cos(2.0 * core::f64::consts::PI * rng.unit())
+    }
+
+    /// Once, two equal figures were "cannot tell".
+    #[test]
+    fn equal_single_figures_are_called_equal() {
+        let said = |a: &[f64], b: &[f64]| {
+            let compared = compare(a, b, Better::Lower, &ComparisonOptions::default());
+            compared.in_words(Unit::Seconds)
+        };
+        assert_eq!(said(&[30.0], &[30.0]), "equal, too few repeats");
+        assert_eq!(said(&[0.0], &[0.0]), "equal, too few repeats");
+        assert_eq!(said(&[30.0], &[30.1]), "cannot tell");
     }
 
     /// Observed: "cannot tell" for 0 against 72 discards.
