@@ -278,7 +278,10 @@ impl Evidence {
             TargetSpec::Drive(name) => return Ok(Self::of_drive(&drives::load(name)?)),
             TargetSpec::Directory(path) | TargetSpec::File(path) | TargetSpec::Device(path) => path,
             TargetSpec::Null(_) => {
-                return Err(target.refused("null: has no drive".to_owned()).into());
+                return Err(target
+                    .refused("null: has no drive".to_owned())
+                    .hint("name a directory, a file, a block device or drive:NAME")
+                    .into());
             }
         };
         let root = Root::live().context("cannot open /")?;

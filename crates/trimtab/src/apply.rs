@@ -31,7 +31,7 @@ use trimtab_linux::doctor::{self, Diagnosis, Doctor, VerdictKind};
 use trimtab_linux::host::block::Stack;
 use trimtab_linux::host::mountinfo;
 use trimtab_linux::host::root::Root;
-use trimtab_linux::output::error::one_line;
+use trimtab_linux::output::error::{of_named, one_line};
 use trimtab_linux::session::discard_option::DiscardOption;
 use trimtab_linux::session::journal::Journal;
 use trimtab_linux::sys::beneath::{Dir, ResolvedObject};
@@ -315,8 +315,9 @@ fn find(system: &System, fstab: &str, path: &Path) -> anyhow::Result<ApplySubjec
         return Err(UsageError::new(what).hint(hint).into());
     }
     if system.root.is_live() || !mounts.is_empty() {
-        let mount = mountinfo::of_path(&system.root, &mounts, path)
-            .with_context(|| format!("cannot find '{}'", path.display()))?;
+        let mount = mountinfo::of_path(&system.root, &mounts, path).map_err(|error| {
+            of_named(error, path, "cannot find", "name a mount point of 'findmnt'")
+        })?;
         let mount = mount
             .with_context(|| format!("'{}' is not on a mounted filesystem", path.display()))?;
         if mountinfo::without_links(&system.root, path)? != mount.mount_point {

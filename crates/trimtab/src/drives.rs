@@ -90,7 +90,11 @@ pub fn describes_drive(path: &str) -> bool {
 }
 
 fn from_file(path: &str) -> anyhow::Result<Drive> {
-    parse(&read(path)?).map_err(|problem| UsageError::new(format!("{path}: {problem}")).into())
+    parse(&read(path)?).map_err(|problem| {
+        UsageError::new(format!("{path}: {problem}"))
+            .hint("'trimtab drive show NAME --toml' prints a drive file as a template")
+            .into()
+    })
 }
 
 /// Directory of twins that can be used by name. Set once, when the store is known.

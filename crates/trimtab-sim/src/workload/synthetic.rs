@@ -330,7 +330,7 @@ fn check(settings: &SyntheticSettings) -> Result<u64, SyntheticSettingsError> {
                 "the hot shares of space and operations must lie between 0 and 1"
             }
             Pattern::Zipf { theta } if !(0.0..10.0).contains(&theta) => {
-                "the Zipf exponent must be at least 0 and below 10"
+                "the Zipf exponent must be at least 0 and below 10, as in zipf:1.1"
             }
             Pattern::Pareto { share } if !(share > 0.0 && share < 1.0) => {
                 "the Pareto share must lie between 0 and 1"

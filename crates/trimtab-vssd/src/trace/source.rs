@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use trimtab_drive::usage::{UsageError, quoted};
+use trimtab_linux::output::error::of_named;
 use trimtab_linux::sys::beneath::named::{self, Streams};
 use trimtab_sim::trace::{FormatMatch, Lines, TextError, TraceFormat, TraceReadOptions};
 
@@ -37,7 +38,7 @@ impl TraceSource {
     pub fn open(path: &Path, reading: &TraceReadOptions) -> anyhow::Result<Self> {
         let shown = path.display();
         let file = named::open_to_read(path, Streams::No)
-            .with_context(|| format!("cannot open {shown}"))?;
+            .map_err(|error| of_named(error, path, "cannot open", "name the file of a trace"))?;
         let mut input = BufReader::with_capacity(1 << 20, file);
         let begin = input.fill_buf().with_context(|| format!("cannot read {shown}"))?;
         if let Some((name, program)) = compression(begin) {

@@ -1,7 +1,6 @@
 //! Writes reports and other output files: never through a link, and over an existing file
 //! only on request.
 
-use anyhow::Context as _;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -28,10 +27,20 @@ pub enum OverwriteMode {
 ///
 /// Terminals and pipes (`/dev/stdout`) are written to directly.
 pub fn write(path: &Path, bytes: &[u8], place: OverwriteMode) -> anyhow::Result<PathBuf> {
-    put(path, bytes, place).map_err(|error| match error.is::<UsageError>() {
-        true => error,
-        false => error.context(format!("cannot write {}", path.display())),
-    })
+    put(path, bytes, place).map_err(|error| cannot(error, path))
+}
+
+/// The error of a file that cannot be written; without its directory, with a hint.
+fn cannot(error: anyhow::Error, path: &Path) -> anyhow::Error {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    let shown = format!("cannot write {}", path.display());
+    match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+        _ if error.is::<UsageError>() => error,
+        Some(NotFound | NotADirectory) => UsageError::missing(format!("{shown}: {error}"))
+            .hint("name a file in a directory that exists")
+            .into(),
+        _ => error.context(shown),
+    }
 }
 
 fn put(path: &Path, bytes: &[u8], place: OverwriteMode) -> anyhow::Result<PathBuf> {
@@ -72,24 +81,23 @@ fn mode() -> u32 {
 
 /// Fails if [`write`] would fail; called before hours of work.
 pub fn check(path: &Path, force: bool) -> anyhow::Result<()> {
-    let cannot = || format!("cannot write {}", path.display());
+    look(path, force).map_err(|error| cannot(error, path))
+}
+
+fn look(path: &Path, force: bool) -> anyhow::Result<()> {
     // A pipe that is opened twice ends after the first time.
     let is_stream = match force {
-        true => named::find_stream(path).with_context(cannot)?.is_some(),
-        false => named::open_stream_to_write(path).with_context(cannot)?.is_some(),
+        true => named::find_stream(path)?.is_some(),
+        false => named::open_stream_to_write(path)?.is_some(),
     };
     if is_stream {
         return Ok(());
     }
-    let (directory, name) = Dir::of_file(path).with_context(cannot)?;
-    match directory
-        .look(&name)
-        .with_context(cannot)?
-        .map(|stat| FileType::from_raw_mode(stat.st_mode))
-    {
-        Some(FileType::Directory) => Err(io::Error::from(Errno::ISDIR)).with_context(cannot),
+    let (directory, name) = Dir::of_file(path)?;
+    match directory.look(&name)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Some(FileType::Directory) => Err(io::Error::from(Errno::ISDIR).into()),
         Some(_) if !force => Err(explain(io::ErrorKind::AlreadyExists.into(), path)),
-        None | Some(FileType::RegularFile) => directory.try_to_make(&name).with_context(cannot),
+        None | Some(FileType::RegularFile) => Ok(directory.try_to_make(&name)?),
         // A link to a file is replaced.
         Some(_) => Ok(()),
     }

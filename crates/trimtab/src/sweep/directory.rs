@@ -162,7 +162,14 @@ impl Directory {
 
     fn make(path: &Path, about: &SweepDescription, text: &str, plan: Plan) -> anyhow::Result<Self> {
         let cannot = || format!("cannot use the directory {}", path.display());
-        let dir = Dir::open_or_make(path).with_context(cannot)?;
+        let dir = match Dir::open_or_make(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(UsageError::missing(format!("{}: {error}", cannot()))
+                    .hint("name a directory, or a path that does not exist yet")
+                    .into());
+            }
+            dir => dir.with_context(cannot)?,
+        };
         dir.require_unshared().with_context(cannot)?;
         let made = Self { dir, about: about.clone(), plan };
         let old = about_in(&made.dir).ok();
@@ -199,7 +206,14 @@ impl Directory {
                 .hint("run 'trimtab sweep run PLAN --output DIR' to create one")
         };
         let dir = match Dir::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(none().into()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Err(none().into());
+            }
             opened => opened.with_context(|| format!("cannot open {}", path.display()))?,
         };
         if dir.look(ABOUT)?.is_none() {

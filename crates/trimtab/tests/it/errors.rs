@@ -269,6 +269,38 @@ fn same_fault_has_same_status_in_every_command() {
     }
 }
 
+/// An error says what to do next.
+#[test]
+fn refusal_of_a_wrong_argument_names_the_next_step() {
+    let scratch = tempfile::tempdir().unwrap();
+    let text = scratch.path().join("notes.toml");
+    std::fs::write(&text, "notes\n").unwrap();
+    let text = text.to_str().unwrap();
+    let plan = scratch.path().join("plan.toml");
+    let axes = "[base]\ndrive = \"crucial-m4-128gb\"\n[axes]\npolicy = [\"none\"]\n";
+    std::fs::write(&plan, axes).unwrap();
+    let plan = plan.to_str().unwrap();
+    let simulate = ["drive", "simulate", "--drive", "crucial-m4-128gb"];
+    let with = |more: [&'static str; 2]| [&simulate[..], &more].concat();
+    for (args, next) in [
+        (with(["--trace", "/tmp"]), "'/tmp' is a directory; name the file of a trace"),
+        (with(["--workload", "zipf:-2"]), "below 10, as in zipf:1.1"),
+        (vec!["apply", "idle", "/no/such/path"], "name a mount point of 'findmnt'"),
+        (
+            vec!["study", "--report", "/no/such/path/x.html"],
+            "No such file or directory (os error 2); name a file in a directory that exists",
+        ),
+        (vec!["advise", "null:", "--for", "zfs"], "a block device or drive:NAME"),
+        (vec!["sweep", "merge", text, "--output", "x"], "run 'trimtab sweep run PLAN"),
+        (vec!["sweep", "run", plan, "--output", text], "name a directory, or a path that"),
+        (vec!["drive", "show", text], "'trimtab drive show NAME --toml' prints"),
+    ] {
+        let output = trimtab().env("XDG_DATA_HOME", scratch.path()).args(&args).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(next) && said.lines().count() == 1, "{args:?}: {said}");
+    }
+}
+
 #[test]
 fn unwritable_output_error_keeps_its_errno() {
     let scratch = tempfile::tempdir().unwrap();
