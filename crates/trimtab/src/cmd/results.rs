@@ -1,9 +1,8 @@
-//! `trimtab results`: lists, compares, exports and imports stored results.
+//! `trimtab results`: lists, compares and exports stored results.
 
 mod compare;
 mod delete;
 mod export;
-mod import;
 mod list;
 mod report;
 mod show;
@@ -42,15 +41,13 @@ enum ResultsAction {
     Compare(compare::ResultsCompareArgs),
     Report(report::ResultsReportArgs),
     Export(export::ResultsExportArgs),
-    Import(import::ResultsImportArgs),
     Delete(delete::ResultsDeleteArgs),
 }
 
 impl ResultsArgs {
     /// True if the command stores runs with a label or selects them by it.
     pub const fn uses_label(&self) -> bool {
-        use ResultsAction::{Export, Import, List};
-        matches!(self.action, List(_) | Export(_) | Import(_))
+        matches!(self.action, ResultsAction::List(_) | ResultsAction::Export(_))
     }
 }
 
@@ -62,7 +59,6 @@ pub fn run(args: &ResultsArgs, context: &Context) -> anyhow::Result<ExitCode> {
         ResultsAction::Compare(args) => compare::run(args, context),
         ResultsAction::Report(args) => report::run(args, context),
         ResultsAction::Export(args) => export::run(args, context),
-        ResultsAction::Import(args) => import::run(args, context),
         ResultsAction::Delete(args) => delete::run(args, context),
     }
 }

@@ -28,13 +28,12 @@ impl NewChange {
 impl Store {
     /// Saves `run` as the most recent one. It is on disk when this returns.
     pub fn save(&mut self, run: &Run) -> Result<SaveOutcome> {
-        let mut saved = self.save_all(std::slice::from_ref(run), true)?;
+        let mut saved = self.save_all(std::slice::from_ref(run))?;
         Ok(saved.pop().expect("one run gives one answer"))
     }
 
-    /// Saves all `runs` or none. A run already stored becomes the most recent one only if
-    /// `touch`.
-    pub fn save_all(&mut self, runs: &[Run], touch: bool) -> Result<Vec<SaveOutcome>> {
+    /// Saves all `runs` or none. A run already stored becomes the most recent one.
+    pub fn save_all(&mut self, runs: &[Run]) -> Result<Vec<SaveOutcome>> {
         self.change(|store| {
             let (mut saved, mut change) = (Vec::new(), NewChange::default());
             for run in runs {
@@ -53,9 +52,7 @@ impl Store {
                             store.path().display()
                         )));
                     }
-                    if touch {
-                        change.push(&Entry::Again(id));
-                    }
+                    change.push(&Entry::Again(id));
                 }
                 saved.push(SaveOutcome { id, new: is_new });
             }

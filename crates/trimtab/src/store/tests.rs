@@ -29,7 +29,7 @@ proptest! {
     fn store_round_trips_runs_and_studies(runs in prop::collection::vec(any_run(), 1..4)) {
         let (_directory, path) = scratch();
         let mut store = Store::create_or_open(&path).unwrap();
-        let saved = store.save_all(&runs, true).unwrap();
+        let saved = store.save_all(&runs).unwrap();
         for (run, saved) in runs.iter().zip(&saved) {
             prop_assert_eq!(json(&store.load(saved.id).unwrap()), json(run));
         }
@@ -93,15 +93,6 @@ fn saving_same_run_again_makes_it_last() {
     let second = store.save(&b).unwrap();
     assert!(first.new && second.new && first.id != second.id);
     assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), second.id);
-    assert_eq!(
-        store.save_all(std::slice::from_ref(&a), false).unwrap(),
-        [SaveOutcome { id: first.id, new: false }]
-    );
-    assert_eq!(
-        store.find(&"last".parse().unwrap()).unwrap(),
-        second.id,
-        "an import does not change what is last"
-    );
     assert_eq!(store.save(&a).unwrap(), SaveOutcome { id: first.id, new: false });
     assert_eq!(store.find(&"last".parse().unwrap()).unwrap(), first.id);
     assert_eq!(store.find(&"last~1".parse().unwrap()).unwrap(), second.id);
@@ -121,7 +112,7 @@ fn reference_is_an_id_prefix_and_ambiguity_is_reported() {
     let mut store = Store::create_or_open(&path).unwrap();
     let runs: Vec<Run> = (0..40).map(|seed| Run { seed, ..example() }).collect();
     let ids: Vec<String> =
-        store.save_all(&runs, true).unwrap().iter().map(|s| s.id.to_string()).collect();
+        store.save_all(&runs).unwrap().iter().map(|s| s.id.to_string()).collect();
     let found = store.find(&ids[5][..9].to_uppercase().parse().unwrap()).unwrap();
     assert_eq!(found.to_string(), ids[5]);
     // Among 40 ids, two must share one of the 16 possible first digits.
@@ -277,7 +268,7 @@ fn damaged_store_is_reported_as_damaged() {
     let (_directory, path) = scratch();
     let mut store = Store::create_or_open(&path).unwrap();
     let runs: Vec<Run> = (0..50).map(|seed| Run { seed, ..example() }).collect();
-    store.save_all(&runs, true).unwrap();
+    store.save_all(&runs).unwrap();
     drop(store);
     let sound = fs::read(&path).unwrap();
     let mut reported = 0;

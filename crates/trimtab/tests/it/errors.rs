@@ -36,7 +36,6 @@ const FAULTS: &[(&str, i32, &[&[&str]])] = &[
             &["daemon", "--check", "--config", "/no/such/path"],
             &["apply", "idle", "/no/such/path"],
             &["apply", "idle", "/", "--sysroot", "/no/such/path"],
-            &["results", "import", "/no/such/path"],
             &["drive", "trace", "/no/such/path"],
             &["drive", "simulate", "--trace", "/no/such/path", "--drive", "intel-x25-m-160gb"],
             &["drive", "show", "/no/such/path.toml"],
@@ -74,7 +73,6 @@ const FAULTS: &[(&str, i32, &[&[&str]])] = &[
             &["daemon", "--check", "--config", BELOW_FILE],
             &["daemon", "--config", BELOW_FILE],
             &["apply", "idle", BELOW_FILE],
-            &["results", "import", BELOW_FILE],
             &["results", "list", "--store", BELOW_FILE],
             &["drive", "trace", BELOW_FILE],
             &["drive", "show", BELOW_FILE],
@@ -87,7 +85,6 @@ const FAULTS: &[(&str, i32, &[&[&str]])] = &[
         &[
             &["daemon", "--check", "--config", "/proc"],
             &["daemon", "--config", "/proc"],
-            &["results", "import", "/proc"],
             &["results", "list", "--store", "/proc"],
             &["drive", "trace", "/proc"],
             &["drive", "show", "/proc"],

@@ -165,7 +165,6 @@ fn arguments_are_printed_without_control_characters() {
         &["daemon", "--check", "--config", &evil],
         &["results", "show", &evil],
         &["history", "-n", &evil],
-        &["results", "import", &evil],
         &["results", "report", "last", "--output", &format!("/nonexistent/{evil}")],
         &["results", "list", "--store", &format!("/nonexistent/{evil}")],
         &["postmark", &evil],

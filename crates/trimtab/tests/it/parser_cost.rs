@@ -135,9 +135,12 @@ fn parser_cost_grows_linearly_with_input() {
 /// Regression: 757 MB for 2,000 phases, because each phase kept the empty buckets of its
 /// histograms.
 #[test]
-fn import_of_many_phases_takes_bounded_memory() {
-    let import = |at: &Path, n| result(at, "phases", n).into_iter().take(1).collect();
-    let (cost, _) = cost("import of phases", import, 2000);
+fn export_of_many_phases_takes_bounded_memory() {
+    let export = |at: &Path, n| {
+        result(at, "phases", n);
+        vec![vec!["results", "export", "--output", "all.json"]]
+    };
+    let (cost, _) = cost("export of phases", export, 2000);
     // The kernel's count includes this process's memory at the time of the fork.
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let peak_kib = status
@@ -150,14 +153,14 @@ fn import_of_many_phases_takes_bounded_memory() {
 
 /// Regression: 2.86 GB for a refused file.
 #[test]
-fn import_of_a_sparse_file_is_refused_unread() {
+fn sparse_file_is_refused_unread_as_a_store() {
     let sparse = |at: &Path, gib: usize| {
-        fs::File::create(at.join("sparse")).unwrap().set_len((gib as u64) << 30).unwrap();
-        vec![vec!["results", "import", "sparse"]]
+        fs::File::create(at.join("store.db")).unwrap().set_len((gib as u64) << 30).unwrap();
+        vec![vec!["results", "list"]]
     };
     let empty = |at: &Path, _| {
-        write(at, "empty.db", "x".repeat(100));
-        vec![vec!["results", "import", "empty.db"]]
+        write(at, "store.db", "x".repeat(100));
+        vec![vec!["results", "list"]]
     };
     let (small, large) = (cost("sparse file", sparse, 1), cost("sparse file", sparse, 1000));
     assert!(small.1 && large.1, "refused");
@@ -241,7 +244,7 @@ fn iolog_files(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     vec![vec!["drive", "trace", "trace", "--volume", "0"]]
 }
 
-/// Imports and shows a stored run with one long part.
+/// Shows a stored run with one long part.
 fn result(at: &Path, part: &str, n: usize) -> Vec<Vec<&'static str>> {
     let seed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/run/run.json");
     let mut run: serde_json::Value =
@@ -266,8 +269,8 @@ fn result(at: &Path, part: &str, n: usize) -> Vec<Vec<&'static str>> {
             run[map][format!("k{n}")] = if map == "counters" { n.into() } else { "v".into() }
         }),
     }
-    save_runs(&at.join("run.db"), [run]);
-    vec![vec!["results", "import", "run.db"], vec!["results", "show", "last"]]
+    save_runs(&at.join("store.db"), [run]);
+    vec![vec!["results", "show", "last"]]
 }
 
 /// Two stored runs with `n` settings each, and the commands that read them.

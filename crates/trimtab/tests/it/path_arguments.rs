@@ -294,7 +294,7 @@ fn store_in_directory_writable_by_others_is_refused() {
 }
 
 /// Argument lists for every input file that the user names.
-const INPUTS: [&[&str]; 16] = [
+const INPUTS: [&[&str]; 15] = [
     &["drive", "show", "@"],
     &["drive", "simulate", "--drive", "@"],
     &["drive", "attach", "@", "--no-block", "--nbd", "%/nbd", "--detach-with", "1"],
@@ -303,7 +303,6 @@ const INPUTS: [&[&str]; 16] = [
     &["bench", "postmark", "drive:@"],
     &["bench", "tree", "--tar", "@", "null:"],
     &["study", "--quick", "--yes", "drive:@"],
-    &["results", "import", "@"],
     &["daemon", "--check", "--config", "@"],
     &["daemon", "--config", "@"],
     &["--store", "@", "results", "list"],

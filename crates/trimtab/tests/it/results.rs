@@ -1,13 +1,13 @@
 //! `trimtab results`, and its store when killed, shared, corrupt or from a newer version.
 
-use crate::support::{LoopMount, process, save_runs, skip, trimtab};
+use crate::support::{LoopMount, save_runs, skip, trimtab};
 use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 use trimtab::store::{Store, StoreError, StudyRecord};
 use trimtab_sim::run::Run;
@@ -70,10 +70,9 @@ impl Scratch {
     }
 }
 
-/// Saves `n` runs with consecutive seeds from `first` in a new store.
-fn new_store(store: &Path, first: u64, n: u64) {
+/// Saves `n` runs with consecutive seeds from `first`.
+fn add_runs(store: &Path, first: u64, n: u64) {
     let x: Vec<u64> = (0..2000).map(|i| i * 1_000_000_000).collect();
-    let _ = fs::remove_file(store);
     let run = |seed| {
         json!({
             "workload": "w", "target_label": "l", "seed": seed,
@@ -112,25 +111,6 @@ fn compare_uses_repeats_of_one_or_several_runs() {
         .assert()
         .code(1)
         .stderr(contains("has no run 'last~99'"));
-}
-
-#[test]
-fn import_copies_runs_labels_and_studies_of_another_store() {
-    let here = Scratch::new();
-    let bench = ["bench", "tree", "--files", "20", "--tries", "3", "null:"];
-    here.made(&[&bench[..], &["--label", "server"]].concat());
-    let id = here.json(&["show"])["id"].as_str().unwrap().to_owned();
-    let run = |scratch: &Scratch| scratch.results(&["show", &id, "--json"]).output().unwrap();
-    let there = Scratch::new();
-    let import = || there.results(&["import"]).arg(here.file("r.db")).assert().success();
-    import().stdout("1 run imported\n");
-    import().stdout("0 runs imported; 1 there already\n");
-    assert_eq!(run(&there).stdout, run(&here).stdout);
-    assert_eq!(there.json(&["list"]), here.json(&["list"]), "the label, too");
-    for other in ["{\"schema\": \"trimtab.run\"}", ""] {
-        let file = here.write("other", other);
-        there.results(&["import"]).arg(file).assert().code(1).stderr(contains("is not a store"));
-    }
 }
 
 #[test]
@@ -369,20 +349,22 @@ fn new_store_on_a_full_disk_stays_a_store() {
     save().unwrap();
 }
 
+/// The killed process is this test, started again to save ten runs.
 #[test]
-fn killed_import_leaves_all_or_nothing_in_store() {
+fn killed_save_leaves_all_or_nothing_in_store() {
+    const BATCH: u64 = 10;
+    const FIRST: &str = "FIRST_SEED_OF_A_BATCH";
+    if let Ok(first) = std::env::var(FIRST) {
+        return add_runs(Path::new("r.db"), first.parse().unwrap(), BATCH);
+    }
     let scratch = Scratch::new();
     let store = scratch.file("r.db");
-    let batch = 10;
     let (mut finished, mut caught) = (0, 0);
     for round in 0..40_u64 {
-        let file = scratch.file("batch.db");
-        new_store(&file, round * batch, batch);
-        let mut child = process()
-            .arg("--store")
-            .arg(&store)
-            .args(["results", "import"])
-            .arg(&file)
+        let mut child = Process::new(std::env::current_exe().unwrap())
+            .args(["--exact", "results::killed_save_leaves_all_or_nothing_in_store"])
+            .env(FIRST, (round * BATCH).to_string())
+            .current_dir(&scratch.directory)
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
@@ -395,13 +377,13 @@ fn killed_import_leaves_all_or_nothing_in_store() {
         finished += u64::from(child.wait().unwrap().success());
         caught += u64::from(is_in_change(&store));
         let runs = committed_runs(&store);
-        assert!(runs.is_multiple_of(batch) && runs >= finished * batch, "{runs}");
+        assert!(runs.is_multiple_of(BATCH) && runs >= finished * BATCH, "{runs}");
     }
     assert!(caught >= 5, "killed within a write {caught} times");
-    // The next import always succeeds.
-    let file = scratch.file("last.db");
-    new_store(&file, 1_000_000, batch);
-    scratch.results(&["import"]).arg(file).assert().success().stdout("10 runs imported\n");
+    // The next save always succeeds.
+    let before = committed_runs(&store);
+    add_runs(&store, 1_000_000, BATCH);
+    assert_eq!(committed_runs(&store), before + BATCH);
 }
 
 /// The committed length in the first line of a store; 0 without one.
@@ -501,9 +483,7 @@ fn label_selects_runs_to_export_and_is_refused_where_unused() {
     let scratch = Scratch::new();
     scratch.add("one", "1");
     scratch.add("two", "2");
-    let other = Scratch::new();
-    other.add("three", "3");
-    scratch.results(&["import", "--label", "new"]).arg(other.file("r.db")).assert().success();
+    scratch.made(&["bench", "tree", "--files", "20", "--tries", "1", "--label", "new", "null:"]);
     let runs = |args: &[&str]| scratch.json(args)["runs"].as_array().unwrap().len();
     assert_eq!((runs(&["export"]), runs(&["export", "--label", "new"])), (3, 1));
     let refused = |args: &[&str], code, text: &str| {

@@ -74,7 +74,7 @@ pub fn save_runs(
     };
     let runs: Vec<_> = runs.into_iter().map(run).collect();
     let mut store = trimtab::store::Store::create_or_open(store).unwrap();
-    store.save_all(&runs, true).unwrap().iter().map(|saved| saved.id.to_string()).collect()
+    store.save_all(&runs).unwrap().iter().map(|saved| saved.id.to_string()).collect()
 }
 
 /// The path of the binary under test. Start it with [`process`], unless another program

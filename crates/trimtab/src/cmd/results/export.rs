@@ -57,7 +57,8 @@ pub fn run(args: &ResultsExportArgs, context: &Context) -> anyhow::Result<ExitCo
     };
     let document = document(&store, &runs)?;
     let text = trimtab_linux::output::document(RUNS_SCHEMA, VERSION, &document)?;
-    write_to(&args.output, text.as_bytes(), args.force, context, &counted(runs.len()))
+    let what = if runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", runs.len()) };
+    write_to(&args.output, text.as_bytes(), args.force, context, &what)
 }
 
 /// The runs with their labels, and the studies all of whose runs are included.
@@ -79,8 +80,4 @@ fn document<'a>(store: &'a Store, runs: &'a [(RunId, Run)]) -> store::Result<Run
             .filter(|study| study.runs.iter().all(|(_, id)| ids.contains(id)))
             .collect(),
     })
-}
-
-pub(super) fn counted(n: usize) -> String {
-    if n == 1 { "1 run".to_owned() } else { format!("{n} runs") }
 }
