@@ -2,10 +2,9 @@
 //! drive of testable size runs, whatever its parameters.
 
 use trimtab_drive::data::DataClass;
-use trimtab_drive::hdd::Hdd;
 use trimtab_drive::rng::Stream;
+use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::file;
-use trimtab_drive::spec::{DriveSpec, Medium};
 use trimtab_drive::ssd::Ssd;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device, Extent, Ranges};
@@ -22,9 +21,7 @@ pub fn run(text: &str) {
 const TABLE_MAX: u128 = 1 << 15;
 
 fn try_it(spec: &DriveSpec) {
-    let Medium::Flash(flash) = &spec.medium else {
-        return used(&mut Hdd::new(spec).expect("the specification was checked"));
-    };
+    let flash = &spec.flash;
     let smallest = u128::from(flash.ftl.mapping_unit_bytes)
         .min(flash.compression.as_ref().map_or(u128::MAX, |c| c.granularity_bytes.into()));
     if flash.geometry.raw_bytes() / smallest > TABLE_MAX

@@ -25,7 +25,6 @@ macro_rules! counters {
         }
     };
 }
-pub(crate) use counters;
 
 counters! {
     /// Counts since the drive was new. A slot is [`Layout::slot_bytes`], a unit

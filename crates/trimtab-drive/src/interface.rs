@@ -1,6 +1,6 @@
 //! Drive properties visible to the host, derived from a specification.
 
-use super::spec::{DriveSpec, Medium, TrimmedReads};
+use super::spec::{DriveSpec, TrimmedReads};
 use super::trim_shape::TrimShape;
 
 const GRANULARITY_MAX: u64 = 1 << 20;
@@ -23,8 +23,6 @@ pub struct Geometry {
     pub discard_max_bytes: u64,
     /// True if the write cache is volatile, so that flushes matter.
     pub volatile_cache: bool,
-    /// True for a hard disk.
-    pub rotational: bool,
 }
 
 /// Parameters that a host needs to use a drive.
@@ -52,48 +50,32 @@ impl Interface {
     /// Host parameters of a drive of `spec`.
     #[must_use]
     pub fn of(spec: &DriveSpec) -> Self {
+        let (block, flash) = (spec.logical_block_bytes, &spec.flash);
+        let unit = |bytes: u64, max: u64| bytes.clamp(block.into(), max) as u32;
         let mut geometry = Geometry {
             size: spec.capacity_bytes,
-            logical_block: spec.logical_block_bytes,
-            atomic_write: spec.logical_block_bytes,
+            logical_block: block,
+            // A mapped unit is replaced atomically, by the update of its map entry.
+            atomic_write: unit(flash.ftl.mapping_unit_bytes, ATOMIC_WRITE_MAX),
             discard_granularity: 0,
             discard_max_bytes: 0,
-            volatile_cache: false,
-            rotational: false,
+            volatile_cache: flash.write_cache.bytes > 0 && !flash.write_cache.power_loss_protection,
         };
         let mut trim = TrimShape { ranges_max: 1, range_bytes_max: spec.capacity_bytes.max(1) };
-        let mut classify = false;
-        let mut trimmed_reads = TrimmedReads::Zeros;
-        match &spec.medium {
-            Medium::Flash(flash) => {
-                classify = flash.compression.is_some();
-                trimmed_reads = flash.trim.reads;
-                // A mapped unit is replaced atomically, by the update of its map entry.
-                let unit = flash
-                    .ftl
-                    .mapping_unit_bytes
-                    .clamp(spec.logical_block_bytes.into(), ATOMIC_WRITE_MAX);
-                geometry.atomic_write = unit as u32;
-                geometry.volatile_cache =
-                    flash.write_cache.bytes > 0 && !flash.write_cache.power_loss_protection;
-                if flash.trim.supported {
-                    trim = TrimShape {
-                        ranges_max: flash.trim.ranges_per_command_max,
-                        range_bytes_max: flash.trim.range_bytes_max,
-                    };
-                    let unit = flash
-                        .trim
-                        .alignment_bytes
-                        .clamp(spec.logical_block_bytes.into(), GRANULARITY_MAX);
-                    geometry.discard_granularity = unit as u32;
-                    geometry.discard_max_bytes = trim.command_bytes_max().min(spec.capacity_bytes);
-                }
-            }
-            Medium::Disk(disk) => {
-                geometry.volatile_cache = disk.write_cache;
-                geometry.rotational = true;
-            }
+        if flash.trim.supported {
+            trim = TrimShape {
+                ranges_max: flash.trim.ranges_per_command_max,
+                range_bytes_max: flash.trim.range_bytes_max,
+            };
+            geometry.discard_granularity = unit(flash.trim.alignment_bytes, GRANULARITY_MAX);
+            geometry.discard_max_bytes = trim.command_bytes_max().min(spec.capacity_bytes);
         }
-        Self { geometry, trim, queue_depth: spec.interface.queue_depth, classify, trimmed_reads }
+        Self {
+            geometry,
+            trim,
+            queue_depth: spec.interface.queue_depth,
+            classify: flash.compression.is_some(),
+            trimmed_reads: flash.trim.reads,
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Models of SSDs and hard disks, in virtual time and without I/O.
+//! A model of SSDs, in virtual time and without I/O.
 //!
 //! A [`spec::DriveSpec`] describes a drive. [`model::Model`] is its state.
 //! [`Device::submit`] executes one [`Command`] and returns the time at which the host
@@ -15,7 +15,6 @@ extern crate std;
 pub mod counters;
 pub mod data;
 pub mod discards;
-pub mod hdd;
 pub mod histogram;
 pub mod interface;
 pub mod ledger;

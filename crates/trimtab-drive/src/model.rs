@@ -1,8 +1,7 @@
-//! The [`Model`] trait: a modelled SSD or disk with state and counters.
+//! The [`Model`] trait: a modelled SSD with state and counters.
 
 use super::spec::{CAPACITY_MAX, SpecError};
-use crate::hdd::Hdd;
-use crate::spec::{DriveSpec, Flash, Geometry, Medium, SlcSize, Thermal};
+use crate::spec::{DriveSpec, Flash, Geometry, SlcSize, Thermal};
 use crate::ssd::Ssd;
 use crate::units::{Bytes, Nanos};
 use crate::usage::UsageError;
@@ -58,7 +57,7 @@ fn three_digits_of(Bytes(size): Bytes, up: bool) -> String {
 /// If the result is invalid.
 pub fn with_short_blocks(spec: &DriveSpec, pages: u32) -> Result<DriveSpec, SpecError> {
     let mut small = spec.clone();
-    let Medium::Flash(flash) = &mut small.medium else { return Ok(small) };
+    let flash = &mut small.flash;
     let unit = flash.ftl.mapping_unit_bytes.max(u64::from(spec.logical_block_bytes));
     let whole = u128::from(flash.geometry.pages_per_block.max(1));
     let shrunk = |value: u64| {
@@ -101,17 +100,14 @@ fn nearest_possible(spec: &DriveSpec, Bytes(size): Bytes, larger: bool) -> Optio
         .find(|size| size.0 > 0 && possible(spec, *size).is_ok())
 }
 
-/// `spec` with superblocks of 1/2, 1/4, ... the size and the same capacity. Empty for a
-/// disk.
+/// `spec` with superblocks of 1/2, 1/4, ... the size and the same capacity.
 pub fn smaller_superblocks(spec: &DriveSpec) -> impl Iterator<Item = DriveSpec> {
-    let pages = spec.flash().map_or(0, |flash| flash.geometry.pages_per_block);
+    let pages = spec.flash.geometry.pages_per_block;
     let fewer = core::iter::successors(Some(pages / 2), |pages| Some(pages / 2))
         .take_while(|pages| *pages > 0);
     fewer.map(|pages| {
         let mut spec = spec.clone();
-        if let Medium::Flash(flash) = &mut spec.medium {
-            with_pages(flash, pages);
-        }
+        with_pages(&mut spec.flash, pages);
         spec
     })
 }
@@ -148,28 +144,27 @@ pub fn over_provisioning_permille(geometry: &Geometry, capacity_bytes: u64) -> u
 pub fn scaled(mut spec: DriveSpec, Bytes(size): Bytes) -> DriveSpec {
     let block = u64::from(spec.logical_block_bytes);
     let capacity = size / block * block;
-    if let Medium::Flash(flash) = &mut spec.medium {
-        let permille = over_provisioning_permille(&flash.geometry, spec.capacity_bytes);
-        flash.geometry = flash.geometry.clone().with_over_provisioning(capacity, permille);
-        let whole = u128::from(spec.capacity_bytes.max(1));
-        let share = |bytes: u64| {
-            (u128::from(bytes) * u128::from(capacity) / whole).min(u128::from(u64::MAX)) as u64
+    let flash = &mut spec.flash;
+    let permille = over_provisioning_permille(&flash.geometry, spec.capacity_bytes);
+    flash.geometry = flash.geometry.clone().with_over_provisioning(capacity, permille);
+    let whole = u128::from(spec.capacity_bytes.max(1));
+    let share = |bytes: u64| {
+        (u128::from(bytes) * u128::from(capacity) / whole).min(u128::from(u64::MAX)) as u64
+    };
+    if let Some(slc) = &mut flash.slc_cache {
+        slc.size = match slc.size {
+            SlcSize::Fixed { bytes } => SlcSize::Fixed { bytes: share(bytes) },
+            SlcSize::Dynamic { bytes_min, bytes_max } => {
+                SlcSize::Dynamic { bytes_min: share(bytes_min), bytes_max: share(bytes_max) }
+            }
         };
-        if let Some(slc) = &mut flash.slc_cache {
-            slc.size = match slc.size {
-                SlcSize::Fixed { bytes } => SlcSize::Fixed { bytes: share(bytes) },
-                SlcSize::Dynamic { bytes_min, bytes_max } => {
-                    SlcSize::Dynamic { bytes_min: share(bytes_min), bytes_max: share(bytes_max) }
-                }
-            };
-        }
-        if let Some(bytes) = &mut flash.ftl.mapping_cache_bytes {
-            *bytes = share(*bytes).max(flash.geometry.page_bytes);
-        }
-        if let Some(life) = &mut flash.life_throttle {
-            (life.credit_bytes, life.earned_bytes_per_s) =
-                (share(life.credit_bytes).max(1), share(life.earned_bytes_per_s));
-        }
+    }
+    if let Some(bytes) = &mut flash.ftl.mapping_cache_bytes {
+        *bytes = share(*bytes).max(flash.geometry.page_bytes);
+    }
+    if let Some(life) = &mut flash.life_throttle {
+        (life.credit_bytes, life.earned_bytes_per_s) =
+            (share(life.credit_bytes).max(1), share(life.earned_bytes_per_s));
     }
     spec.capacity_bytes = capacity;
     spec
@@ -177,11 +172,7 @@ pub fn scaled(mut spec: DriveSpec, Bytes(size): Bytes) -> DriveSpec {
 
 /// Creates a new drive from `spec`.
 pub fn build(spec: &DriveSpec, seed: u64) -> Result<Box<dyn Model>, SpecError> {
-    let model: Box<dyn Model> = match &spec.medium {
-        Medium::Disk(_) => Box::new(Hdd::new(spec)?),
-        Medium::Flash(_) => Box::new(Ssd::new(spec, seed)?),
-    };
-    Ok(model)
+    Ok(Box::new(Ssd::new(spec, seed)?))
 }
 
 /// A modelled drive with counters and power cuts.
@@ -320,27 +311,6 @@ fn named(counters: impl IntoIterator<Item = (&'static str, u64)>) -> BTreeMap<St
     counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-impl Model for Hdd {
-    fn counters(&self) -> BTreeMap<String, u64> {
-        named(self.counters().fields())
-    }
-
-    fn written(&self) -> (u64, u64) {
-        // Not `media_write_bytes`: cached data are written later, or never if
-        // overwritten.
-        let host = self.counters().host_write_bytes;
-        (host, host)
-    }
-
-    fn boxed_clone(&self) -> Box<dyn Model> {
-        Box::new(self.clone())
-    }
-
-    fn power_cut(&mut self, _now: Nanos) -> Vec<Extent> {
-        self.power_cut()
-    }
-}
-
 impl Model for Ssd {
     fn counters(&self) -> BTreeMap<String, u64> {
         let mut all = named(self.counters().fields());
@@ -387,7 +357,7 @@ impl Model for Ssd {
     }
 
     fn heat(&self) -> Option<(&Thermal, i32)> {
-        self.spec().flash()?.thermal.as_ref().zip(self.occupancy().temperature_mc)
+        self.spec().flash.thermal.as_ref().zip(self.occupancy().temperature_mc)
     }
 
     fn strain(&self) -> ThrottleState {
@@ -451,7 +421,7 @@ mod tests {
                     size / u64::from(full.logical_block_bytes)
                         * u64::from(full.logical_block_bytes)
                 );
-                let (Some(flash), Some(of_full)) = (spec.flash(), full.flash()) else { continue };
+                let (flash, of_full) = (&spec.flash, &full.flash);
                 assert_eq!(spec, sized(full.clone(), Some(Bytes(size))).unwrap());
                 let spare = |geometry: &Geometry, capacity: u64| {
                     geometry.raw_bytes() as f64 / capacity as f64
@@ -479,22 +449,10 @@ mod tests {
     }
 
     #[test]
-    fn disk_written_media_bytes_equal_host_bytes() {
-        let mut disk = build(&shipped::drive("laptop-7200rpm").spec, 1).unwrap();
-        let mut now = Nanos::ZERO;
-        for nth in 0..1000_u64 {
-            // Every second write overwrites data still in the cache.
-            let extent = Extent { offset: nth / 2 * 1_000_448, len: 8192 };
-            now = disk.submit(now, &Command::Write(extent, DataClass::Random)).done;
-            assert_eq!(disk.written(), ((nth + 1) * 8192, (nth + 1) * 8192));
-        }
-    }
-
-    #[test]
     fn small_shipped_drives_accept_sustained_writes() {
         for drive in shipped::drives() {
             let spec = sized(drive.spec, Some(Bytes(256 * MIB))).unwrap();
-            let Some(flash) = spec.flash() else { continue };
+            let flash = &spec.flash;
             let mut ssd = Ssd::new(&spec, 1).unwrap();
             let (unit, mut now) = (flash.ftl.mapping_unit_bytes.max(1 << 16), Nanos::ZERO);
             let mut rng = crate::rng::Stream::new(1, "small");

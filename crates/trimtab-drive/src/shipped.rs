@@ -4,7 +4,7 @@ use crate::spec::file::{Drive, parse};
 use alloc::vec::Vec;
 
 /// Specification files in name order.
-pub const FILES: [&str; 15] = [
+pub const FILES: [&str; 14] = [
     include_str!("../drives/corsair-force-3-120gb.toml"),
     include_str!("../drives/corsair-p128.toml"),
     include_str!("../drives/crucial-m4-128gb.toml"),
@@ -12,7 +12,6 @@ pub const FILES: [&str; 15] = [
     include_str!("../drives/intel-320-300gb.toml"),
     include_str!("../drives/intel-520-120gb.toml"),
     include_str!("../drives/intel-x25-m-160gb.toml"),
-    include_str!("../drives/laptop-7200rpm.toml"),
     include_str!("../drives/nvme-qlc-dramless-500gb.toml"),
     include_str!("../drives/nvme-tlc-500gb.toml"),
     include_str!("../drives/ocz-vertex-2-le-100gb.toml"),

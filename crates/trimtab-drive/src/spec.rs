@@ -6,7 +6,6 @@
 //! same on every machine. `docs/method/ssd.md` defines the timing arithmetic.
 
 pub mod datasheet;
-mod disk;
 pub mod file;
 mod flash;
 pub mod layout;
@@ -15,7 +14,6 @@ pub mod text;
 pub mod twin;
 mod validate;
 
-pub use disk::{Disk, Zone};
 pub use flash::{
     Compression, Flash, FlushBehaviour, Ftl, GarbageCollection, Geometry, LifeThrottle, NandTiming,
     SlcCache, SlcFull, SlcSize, Streams, Thermal, Trim, TrimmedReads, VictimPolicy, Wear,
@@ -43,21 +41,8 @@ pub struct DriveSpec {
     pub logical_block_bytes: u32,
     /// Host link and command processor.
     pub interface: Interface,
-    /// Storage medium.
-    pub medium: Medium,
-}
-
-/// Storage medium.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "specifications are few, and boxes would complicate their literals"
-)]
-pub enum Medium {
-    /// An SSD.
-    Flash(Flash),
-    /// A disk.
-    Disk(Disk),
+    /// Flash and its controller.
+    pub flash: Flash,
 }
 
 /// Host link and command processor.

@@ -125,12 +125,10 @@ impl Ssd {
     /// Creates a new drive. `seed` determines all random draws of the model.
     ///
     /// # Errors
-    /// If the specification is invalid or not of an SSD.
+    /// If the specification is invalid.
     pub fn new(spec: &DriveSpec, seed: u64) -> Result<Self, SpecError> {
         spec.validate()?;
-        let Some(flash) = spec.flash() else {
-            return Err(super::spec::wrong("medium", "a disk", "an SSD model needs a flash drive"));
-        };
+        let flash = &spec.flash;
         let layout = SsdLayout::new(spec, flash)?;
         let ftl = Ftl::new(flash, &layout, seed);
         let delays = [

@@ -2,7 +2,6 @@
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use trimtab_drive::spec::Medium;
 use trimtab_drive::spec::file::{Drive, parse};
 use trimtab_drive::spec::source::{Source, SourceKind};
 
@@ -44,16 +43,12 @@ fn source(drive: &Drive, given: &toml::Value, field: &str) -> Source {
 /// The specification with every field, defaults included.
 fn as_json(drive: &Drive) -> anyhow::Result<Value> {
     let spec = &drive.spec;
-    let mut value = json!({
+    Ok(json!({
         "capacity_bytes": spec.capacity_bytes,
         "logical_block_bytes": spec.logical_block_bytes,
         "interface": serde_json::to_value(&spec.interface)?,
-    });
-    match &spec.medium {
-        Medium::Flash(flash) => value["flash"] = serde_json::to_value(flash)?,
-        Medium::Disk(disk) => value["disk"] = serde_json::to_value(disk)?,
-    }
-    Ok(value)
+        "flash": serde_json::to_value(&spec.flash)?,
+    }))
 }
 
 /// Every value with its dotted name; list items are numbered from 0.

@@ -339,10 +339,8 @@ pub fn run<T: Trace>(
         metrics: finished.metrics,
         warnings: finished.warnings,
         capacity,
-        flash_life: spec.flash().and_then(|flash| {
-            let limit = flash.ftl.wear.erase_limit?;
-            Some(f64::from(limit) * flash.geometry.raw_bytes() as f64)
-        }),
+        flash_life: (spec.flash.ftl.wear.erase_limit)
+            .map(|limit| f64::from(limit) * spec.flash.geometry.raw_bytes() as f64),
         in_rounds: matches!(plan.load, SimulationLoad::Crystal(_) | SimulationLoad::Jobs(_)),
     })
 }

@@ -22,7 +22,7 @@ mod tests;
 
 use alloc::string::String;
 use trimtab_drive::named;
-use trimtab_drive::spec::{DriveSpec, Medium};
+use trimtab_drive::spec::DriveSpec;
 use trimtab_sim::runner::Observer;
 use trimtab_sim::target::TargetResult;
 
@@ -51,21 +51,21 @@ pub struct TrimLimits {
 }
 
 impl ReportedProperties {
-    /// The properties that a drive of `spec` reports; `None` for a hard disk.
+    /// The properties that a drive of `spec` reports.
     #[must_use]
-    pub fn of(spec: &DriveSpec) -> Option<Self> {
-        let Medium::Flash(flash) = &spec.medium else { return None };
+    pub fn of(spec: &DriveSpec) -> Self {
+        let flash = &spec.flash;
         let limits = TrimLimits {
             ranges_per_command_max: flash.trim.ranges_per_command_max,
             range_bytes_max: flash.trim.range_bytes_max,
         };
-        Some(Self {
+        Self {
             capacity_bytes: spec.capacity_bytes,
             logical_block_bytes: spec.logical_block_bytes,
             queue_depth: spec.interface.queue_depth,
             full_duplex: spec.interface.full_duplex,
             trim: flash.trim.supported.then_some(limits),
-        })
+        }
     }
 }
 

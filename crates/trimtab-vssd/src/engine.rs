@@ -457,7 +457,6 @@ mod tests {
     use super::*;
     use crate::drive;
     use trimtab_drive::model;
-    use trimtab_drive::spec::Medium;
     use trimtab_drive::units::Bytes;
 
     #[test]
@@ -470,7 +469,7 @@ mod tests {
                 Some(Bytes(512 << 20)),
             )
             .unwrap();
-            let Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
+            let flash = &mut spec.flash;
             flash.trim.reads = reads;
             let interface = Interface::of(&spec);
             let engine = Engine::new(

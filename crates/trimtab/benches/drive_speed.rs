@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 use trimtab as _;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
-use trimtab_drive::spec::{DriveSpec, Flash, Geometry, Interface, Medium};
+use trimtab_drive::spec::{DriveSpec, Flash, Geometry, Interface};
 use trimtab_drive::ssd::Ssd;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{self as drive, Device, Extent};
@@ -90,11 +90,11 @@ fn spec(raw_bytes: u64, unit: u64, superblock_dies: u32) -> DriveSpec {
         capacity_bytes: (raw_bytes as f64 / 1.1) as u64 / unit * unit,
         logical_block_bytes: 4096,
         interface: Interface::default(),
-        medium: Medium::Flash(Flash {
+        flash: Flash {
             geometry,
             ftl: trimtab_drive::spec::Ftl { mapping_unit_bytes: unit, ..Default::default() },
             ..Flash::default()
-        }),
+        },
     }
 }
 

@@ -19,7 +19,7 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::model::{self, Model};
 use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::{
-    DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, Streams, VictimPolicy, WriteCache,
+    DriveSpec, Flash, Geometry, Interface, NandTiming, Streams, VictimPolicy, WriteCache,
 };
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Extent};
@@ -132,7 +132,7 @@ fn spec() -> DriveSpec {
             write_overhead_ns: None,
             latency_ns: 0,
         },
-        medium: Medium::Flash(flash),
+        flash,
     }
 }
 

@@ -358,7 +358,7 @@ impl Evidence {
 
     fn of_drive(drive: &Drive) -> Self {
         let cost = |spec: &DriveSpec| {
-            let flash = spec.flash().filter(|flash| flash.trim.supported)?;
+            let flash = Some(&spec.flash).filter(|flash| flash.trim.supported)?;
             let mapping_unit_bytes = flash.ftl.mapping_unit_bytes;
             Some(TrimCost { trim: flash.trim.clone(), mapping_unit_bytes })
         };

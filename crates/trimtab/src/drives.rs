@@ -274,15 +274,7 @@ mod tests {
                     pattern: Pattern::Uniform,
                     mix: Mix {
                         read_percent: 20,
-                        trim_percent: if drive
-                            .spec
-                            .flash()
-                            .is_some_and(|flash| flash.trim.supported)
-                        {
-                            10
-                        } else {
-                            0
-                        },
+                        trim_percent: if drive.spec.flash.trim.supported { 10 } else { 0 },
                     },
                     trims_of: TrimPattern::All,
                     sizes: vec![(65_536, 1)],

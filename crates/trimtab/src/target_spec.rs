@@ -142,7 +142,7 @@ mod tests {
     fn resolve_of_drive_file_without_prefix_names_the_prefix() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("ok.toml");
-        let drive = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\n";
+        let drive = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[flash]\n";
         std::fs::write(&path, drive).unwrap();
         let text = path.to_str().unwrap();
         let error = TargetSpec::resolve(text).unwrap_err();

@@ -9,6 +9,7 @@ pub mod comparison;
 mod crystal;
 mod csv;
 mod files;
+mod laptop_disk;
 pub mod render;
 pub mod score;
 pub mod spec;

@@ -3,7 +3,7 @@
 
 use super::file::Drive;
 use super::source::{Source, SourceKind};
-use super::{CAPACITY_MAX, DriveSpec, Flash, Interface, Medium, SpecError, VictimPolicy, wrong};
+use super::{CAPACITY_MAX, DriveSpec, Flash, Interface, SpecError, VictimPolicy, wrong};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
@@ -171,7 +171,7 @@ impl DataSheet {
             capacity_bytes: self.capacity_bytes / 4096 * 4096,
             logical_block_bytes: 512,
             interface,
-            medium: Medium::Flash(flash),
+            flash,
         };
         spec.validate()?;
         Ok(Drive { spec, sources: self.sources(), alternatives: alloc::vec![], twin: None })
@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn datasheet_program_time_shows_sequential_rate() {
         let drive = sheet().drive(&Prior::MEDIAN).unwrap();
-        let flash = drive.spec.flash().unwrap();
+        let flash = &drive.spec.flash;
         // 64 dies of 32 KiB in the program time; 37 / 1037 of that is metadata.
         let rate = 64.0 * 32768.0 / (flash.nand.program_ns as f64 * 1.037) * 1e3;
         assert!((rate - 1700.0).abs() < 1.0, "{rate}");
@@ -489,7 +489,7 @@ mod tests {
     fn capacity_in_binary_units_does_not_double_the_flash() {
         for capacity_bytes in [16 * GIB, 1024 * GIB] {
             let drive = DataSheet { capacity_bytes, ..sheet() }.drive(&Prior::MEDIAN).unwrap();
-            let raw = drive.spec.flash().unwrap().geometry.raw_bytes() as f64;
+            let raw = drive.spec.flash.geometry.raw_bytes() as f64;
             let spare = raw / capacity_bytes as f64 - 1.0;
             assert!((0.04..0.2).contains(&spare), "{capacity_bytes}: {spare}");
         }
@@ -559,7 +559,7 @@ mod tests {
     fn datasheet_with_raw_flash_uses_it() {
         let raw = 1100 * GIB;
         let drive = DataSheet { raw_bytes: Some(raw), ..sheet() }.drive(&Prior::MEDIAN).unwrap();
-        let made = u64::try_from(drive.spec.flash().unwrap().geometry.raw_bytes()).unwrap();
+        let made = u64::try_from(drive.spec.flash.geometry.raw_bytes()).unwrap();
         assert!(made >= raw && made < raw + 2 * GIB, "{made}");
     }
 

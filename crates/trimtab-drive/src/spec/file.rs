@@ -2,7 +2,7 @@
 
 use super::source::{Source, SourceKind};
 use super::twin::{self, Twin};
-use super::{Disk, DriveSpec, Flash, Interface, Medium};
+use super::{DriveSpec, Flash, Interface};
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -44,8 +44,7 @@ struct File {
     logical_block_bytes: u32,
     #[serde(default)]
     interface: Interface,
-    flash: Option<Flash>,
-    disk: Option<Disk>,
+    flash: Flash,
     #[serde(default)]
     sources: BTreeMap<String, String>,
     #[serde(default)]
@@ -219,21 +218,13 @@ fn shortened(text: &str) -> String {
 }
 
 fn spec_of(file: File) -> Result<DriveSpec, String> {
-    let medium = match (file.flash, file.disk) {
-        (Some(flash), None) => Medium::Flash(flash),
-        (None, Some(disk)) => Medium::Disk(disk),
-        (Some(_), Some(_)) => {
-            return Err("a drive has a [flash] or a [disk] section, not both".into());
-        }
-        (None, None) => return Err("a drive needs a [flash] or a [disk] section".into()),
-    };
     let spec = DriveSpec {
         name: file.name,
         description: file.description,
         capacity_bytes: file.capacity_bytes,
         logical_block_bytes: file.logical_block_bytes,
         interface: file.interface,
-        medium,
+        flash: file.flash,
     };
     spec.validate().map_err(|error| error.to_string())?;
     Ok(spec)
@@ -281,36 +272,35 @@ mod tests {
     fn parse_error_names_line_or_field() {
         let minimal = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n";
         for (text, expected) in [
-            (minimal.to_owned(), "a drive needs a [flash] or a [disk] section"),
-            (format!("{minimal}[disk]\nrmp = 7200\n"), "line 5: unknown field `rmp`"),
-            (format!("{minimal}[disk]\nrpm = 1\n"), "disk.rpm is 1"),
-            (format!("{minimal}[disk]\n[flash]\n"), "not both"),
+            (minimal.to_owned(), "missing field `flash`"),
+            (format!("{minimal}[flash.nand]\nraed_ns = 7200\n"), "line 5: unknown field `raed_ns`"),
+            (format!("{minimal}[flash.geometry]\nchannels = 0\n"), "flash.geometry.channels is 0"),
             (
-                format!("{minimal}[disk]\n[sources]\ndisk = \"somewhere\"\n"),
-                "sources.disk must begin with",
+                format!("{minimal}[flash]\n[sources]\nflash = \"somewhere\"\n"),
+                "sources.flash must begin with",
             ),
             ("name = ".to_owned(), "line 1"),
             (
-                format!("{minimal}[disk]\nrpm = -4\n"),
+                format!("{minimal}[flash.geometry]\nchannels = -4\n"),
                 "line 5: invalid value: integer `-4`, expected a whole number from 0 to 4294967295",
             ),
             (
-                format!("{minimal}[disk]\ncache_bytes = 18446744073709551616\n"),
+                format!("{minimal}[flash.write_cache]\nbytes = 18446744073709551616\n"),
                 "integer `18446744073709551616`, expected a whole number from 0 to 184467440737095",
             ),
             (
                 format!(
-                    "{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\n\
-                        set = {{ \"dsk.rpm\" = 5400 }}\n"
+                    "{minimal}[flash.nand]\n[[uncertain]]\nbecause = \"b\"\n\
+                        set = {{ \"flsh.nand.read_ns\" = 5400 }}\n"
                 ),
                 "not a field of the file",
             ),
             (
                 format!(
-                    "{minimal}[disk]\n[[uncertain]]\nbecause = \"b\"\n\
-                        set = {{ \"disk.rpm\" = 1 }}\n"
+                    "{minimal}[flash.nand]\n[[uncertain]]\nbecause = \"b\"\n\
+                        set = {{ \"flash.nand.read_ns\" = 36000000000000 }}\n"
                 ),
-                "disk.rpm is 1",
+                "flash.nand.read_ns is 36000000000000",
             ),
         ] {
             let message = parse(&text).unwrap_err();
@@ -323,9 +313,9 @@ mod tests {
 
     #[test]
     fn parse_with_too_many_alternatives_fails_in_one_line() {
-        let minimal = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\n\
-            rpm = 7200\n";
-        let uncertain = "[[uncertain]]\nbecause = \"b\"\nset = { \"disk.rpm\" = 5400 }\n";
+        let minimal = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[flash.nand]\n\
+            read_ns = 7200\n";
+        let uncertain = "[[uncertain]]\nbecause = \"b\"\nset = { \"flash.nand.read_ns\" = 5400 }\n";
         let with = |count: usize| parse(&format!("{minimal}{}", uncertain.repeat(count)));
         assert_eq!(with(UNCERTAIN_MAX).map(|drive| drive.alternatives.len()), Ok(UNCERTAIN_MAX));
         assert_eq!(
@@ -333,7 +323,7 @@ mod tests {
             "the file has 2000 [[uncertain]] sections; the maximum is 100"
         );
         let dotted = format!(
-            "{minimal}[[uncertain]]\nbecause = \"b\"\nset = {{ \"disk{}\" = 1 }}\n",
+            "{minimal}[[uncertain]]\nbecause = \"b\"\nset = {{ \"flash{}\" = 1 }}\n",
             ".a".repeat(200_000)
         );
         assert!(parse(&dotted).unwrap_err().len() < 200);
@@ -342,7 +332,9 @@ mod tests {
     #[test]
     fn parse_rejects_name_with_path_characters() {
         let text = |name: &str| {
-            format!("name = \"{name}\"\ndescription = \"y\"\ncapacity_bytes = 67_108_864\n[disk]\n")
+            format!(
+                "name = \"{name}\"\ndescription = \"y\"\ncapacity_bytes = 67_108_864\n[flash]\n"
+            )
         };
         for name in ["x", "0", "ocz-vertex-le-100gb", "a.b_c-9", &"x".repeat(64)] {
             assert_eq!(parse(&text(name)).map(|drive| drive.spec.name).as_deref(), Ok(name));
@@ -382,13 +374,13 @@ mod tests {
                     capacity_bytes = 1_000_000_000\n{more}"
             )
         };
-        let uncertain = "[disk]\nrpm = 7200\n[[uncertain]]\nbecause = \"a\\tb\"\n\
-            set = { \"disk.rpm\" = 5400 }\n";
-        let source = "[disk]\nrpm = 7200\n[sources]\n\"disk.rpm\" = \"published: a\\u001bb\"\n";
+        let uncertain = "[flash.nand]\nread_ns = 7200\n[[uncertain]]\nbecause = \"a\\tb\"\n\
+            set = { \"flash.nand.read_ns\" = 5400 }\n";
+        let source = "[flash.nand]\nread_ns = 7200\n[sources]\n\"flash.nand.read_ns\" = \"published: a\\u001bb\"\n";
         for (text, place) in [
-            (with("y\\nz", "[disk]\n"), "description contains '\\n'"),
+            (with("y\\nz", "[flash]\n"), "description contains '\\n'"),
             (with("y", uncertain), "uncertain.because contains '\\t'"),
-            (with("y", source), "sources.disk.rpm contains '\\u{1b}'"),
+            (with("y", source), "sources.flash.nand.read_ns contains '\\u{1b}'"),
         ] {
             let message = parse(&text).unwrap_err();
             assert!(message.starts_with(place) && !message.contains('\n'), "{message}");
@@ -401,20 +393,18 @@ mod tests {
 
     #[test]
     fn alternative_differs_only_in_uncertain_field() {
-        let text = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\n\
-            rpm = 7200\n[[uncertain]]\nbecause = \"both were sold\"\n\
-            set = { \"disk.rpm\" = 5400 }\n";
+        let text = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[flash.nand]\n\
+            read_ns = 7200\n[[uncertain]]\nbecause = \"both were sold\"\n\
+            set = { \"flash.nand.read_ns\" = 5400 }\n";
         let drive = parse(text).unwrap();
-        let (Medium::Disk(one), Medium::Disk(other)) =
-            (&drive.spec.medium, &drive.alternatives[0].spec.medium)
-        else {
-            panic!()
-        };
+        let [one, other] = [&drive.spec, &drive.alternatives[0].spec].map(|spec| &spec.flash.nand);
         assert_eq!(
-            (one.rpm, other.rpm, drive.alternatives[0].because.as_str()),
+            (one.read_ns, other.read_ns, drive.alternatives[0].because.as_str()),
             (7200, 5400, "both were sold")
         );
-        assert_eq!(Disk { rpm: 7200, ..other.clone() }, *one);
+        let mut same = drive.alternatives[0].spec.clone();
+        same.flash.nand.read_ns = 7200;
+        assert_eq!(same, drive.spec);
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! Serialises all fields of a drive specification to the TOML of [`file`](super::file).
 
 use super::file::{Alternative, Drive};
-use super::{DriveSpec, Medium, twin};
+use super::{DriveSpec, twin};
 use alloc::borrow::ToOwned as _;
 use alloc::format;
 use alloc::string::String;
@@ -82,11 +82,7 @@ pub(super) fn table(spec: &DriveSpec) -> toml::Table {
     table.insert("capacity_bytes".to_owned(), value(toml::Value::try_from(spec.capacity_bytes)));
     table.insert("logical_block_bytes".to_owned(), i64::from(spec.logical_block_bytes).into());
     table.insert("interface".to_owned(), value(toml::Value::try_from(&spec.interface)));
-    let (name, medium) = match &spec.medium {
-        Medium::Flash(flash) => ("flash", value(toml::Value::try_from(flash))),
-        Medium::Disk(disk) => ("disk", value(toml::Value::try_from(disk))),
-    };
-    table.insert(name.to_owned(), medium);
+    table.insert("flash".to_owned(), value(toml::Value::try_from(&spec.flash)));
     table
 }
 

@@ -1,8 +1,6 @@
 //! Validation of specifications. Errors name the field, its value and the expected value.
 
-use super::{
-    Disk, DriveSpec, Flash, Geometry, Interface, Medium, SlcSize, SpecError, Thermal, VictimPolicy,
-};
+use super::{DriveSpec, Flash, Geometry, Interface, SlcSize, SpecError, Thermal, VictimPolicy};
 use crate::spec::layout::SsdLayout;
 use crate::units::Bytes;
 use alloc::format;
@@ -131,26 +129,13 @@ impl DriveSpec {
         size_within("capacity_bytes", self.capacity_bytes, 64 << 10, CAPACITY_MAX)?;
         multiple("capacity_bytes", self.capacity_bytes, u64::from(block), "logical_block_bytes")?;
         interface(&self.interface)?;
-        match &self.medium {
-            Medium::Flash(flash) => flash.validate(self),
-            Medium::Disk(disk) => disk.validate(),
-        }
+        self.flash.validate(self)
     }
 
-    /// The flash specification; `None` for a disk.
-    #[must_use]
-    pub const fn flash(&self) -> Option<&Flash> {
-        match &self.medium {
-            Medium::Flash(flash) => Some(flash),
-            Medium::Disk(_) => None,
-        }
-    }
-
-    /// Memory of a model in bytes: four per mapped unit and flash slot, almost none for a
-    /// disk.
+    /// Memory of a model in bytes: four per mapped unit and flash slot.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
-        let Some(flash) = self.flash() else { return 1 << 20 };
+        let flash = &self.flash;
         let unit = flash.ftl.mapping_unit_bytes.max(1);
         let raw = u64::try_from(flash.geometry.raw_bytes()).unwrap_or(u64::MAX);
         (self.capacity_bytes / unit + raw / unit).saturating_mul(4)
@@ -163,42 +148,6 @@ fn interface(interface: &Interface) -> ValidationResult {
     duration("interface.command_overhead_ns", interface.command_overhead_ns)?;
     optional_duration("interface.write_overhead_ns", interface.write_overhead_ns)?;
     duration("interface.latency_ns", interface.latency_ns)
-}
-
-impl Disk {
-    fn validate(&self) -> ValidationResult {
-        within("disk.rpm", self.rpm, 60, 100_000)?;
-        duration("disk.seek_full_ns", self.seek_full_ns)?;
-        if self.seek_track_ns > self.seek_average_ns {
-            return Err(wrong(
-                "disk.seek_track_ns",
-                self.seek_track_ns,
-                "must not exceed seek_average_ns",
-            ));
-        }
-        if self.seek_average_ns > self.seek_full_ns {
-            return Err(wrong(
-                "disk.seek_average_ns",
-                self.seek_average_ns,
-                "must not exceed seek_full_ns",
-            ));
-        }
-        for zone in &self.zones {
-            rate("disk.zones.rate_bytes_per_s", zone.rate_bytes_per_s)?;
-            within("disk.zones.share_permille", zone.share_permille, 1, 1000)?;
-        }
-        let share: u32 = self.zones.iter().map(|zone| u32::from(zone.share_permille)).sum();
-        if share != 1000 {
-            return Err(wrong(
-                "disk.zones",
-                format!("a list of shares that sum to {share}"),
-                "the shares must sum to 1000 per mille",
-            ));
-        }
-        size_within("disk.read_ahead_bytes", self.read_ahead_bytes, 0, TIB)?;
-        within("disk.position_candidates", self.position_candidates, 1, 1024)?;
-        size_within("disk.cache_bytes", self.cache_bytes, 0, TIB)
-    }
 }
 
 impl Flash {
@@ -416,7 +365,7 @@ fn heat(thermal: &Thermal) -> ValidationResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Geometry, SlcCache, SlcFull, Zone};
+    use crate::spec::{Geometry, SlcCache, SlcFull};
 
     fn ssd() -> DriveSpec {
         let capacity_bytes = 120_000_000_000;
@@ -430,30 +379,27 @@ mod tests {
             capacity_bytes,
             logical_block_bytes: 512,
             interface: Interface::default(),
-            medium: Medium::Flash(flash),
+            flash,
         }
     }
 
     fn refusal(change: impl FnOnce(&mut DriveSpec, &mut Flash)) -> String {
         let mut spec = ssd();
-        let mut flash = spec.flash().unwrap().clone();
+        let mut flash = spec.flash.clone();
         change(&mut spec, &mut flash);
-        spec.medium = Medium::Flash(flash);
+        spec.flash = flash;
         spec.validate().expect_err("must be refused").to_string()
     }
 
     #[test]
     fn validate_accepts_valid_drives() {
         assert_eq!(ssd().validate(), Ok(()));
-        let mut disk = ssd();
-        disk.medium = Medium::Disk(Disk::default());
-        assert_eq!(disk.validate(), Ok(()));
     }
 
     #[test]
     fn validate_accepts_single_die() {
         let mut spec = ssd();
-        let Medium::Flash(flash) = &mut spec.medium else { unreachable!() };
+        let flash = &mut spec.flash;
         flash.geometry = Geometry {
             channels: 1,
             dies_per_channel: 1,
@@ -530,11 +476,5 @@ mod tests {
             });
         });
         assert!(said.contains("for the SLC cache"), "{said}");
-        let mut disk = ssd();
-        disk.medium = Medium::Disk(Disk {
-            zones: alloc::vec![Zone { share_permille: 900, rate_bytes_per_s: 100_000_000 }],
-            ..Disk::default()
-        });
-        assert!(disk.validate().unwrap_err().to_string().contains("sum to 900"));
     }
 }

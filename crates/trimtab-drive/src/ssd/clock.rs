@@ -471,7 +471,7 @@ mod tests {
     #[test]
     fn cached_row_lookup_matches_linear_search() {
         let spec = crate::ssd::tests::small(|_, _| {});
-        let flash = spec.flash().unwrap();
+        let flash = &spec.flash;
         let mut clock = Clock::new(&spec, flash, &SsdLayout::new(&spec, flash).unwrap());
         let rows = clock.rows.len();
         assert!(rows > 4);

@@ -39,10 +39,10 @@ pub(super) fn small(change: impl FnOnce(&mut DriveSpec, &mut Flash)) -> DriveSpe
         capacity_bytes: 2 << 20,
         logical_block_bytes: 512,
         interface: Interface::default(),
-        medium: Medium::Flash(flash.clone()),
+        flash: flash.clone(),
     };
     change(&mut spec, &mut flash);
-    spec.medium = Medium::Flash(flash);
+    spec.flash = flash;
     spec
 }
 
@@ -104,7 +104,7 @@ prop_compose! {
             let mut blocks = 1;
             loop {
                 flash.geometry.blocks_per_plane = blocks;
-                spec.medium = Medium::Flash(flash.clone());
+                spec.flash = flash.clone();
                 match spec.validate() {
                     Ok(()) => break,
                     Err(error) => assert!(blocks < 4096, "{error}"),
@@ -231,9 +231,7 @@ fn run(spec: &DriveSpec, steps: &[Step]) -> Result<(), TestCaseError> {
                     let survives = *fate.get(&sequence).ok_or_else(|| {
                         TestCaseError::fail("missing fate of a non-durable write")
                     })?;
-                    prop_assert!(
-                        survives || !spec.flash().unwrap().write_cache.power_loss_protection
-                    );
+                    prop_assert!(survives || !spec.flash.write_cache.power_loss_protection);
                     if survives {
                         shadow.durable[block] = version;
                     }

@@ -66,7 +66,7 @@ impl Info {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UblkBasic {
-    /// [`ROTATIONAL`], [`VOLATILE_CACHE`], [`FUA`].
+    /// [`VOLATILE_CACHE`], [`FUA`].
     pub attributes: u32,
     /// Binary logarithm of the logical block size in bytes.
     pub logical_block_shift: u8,
@@ -86,8 +86,6 @@ pub struct UblkBasic {
     pub boundary_mask: u64,
 }
 
-/// `UBLK_ATTR_ROTATIONAL`
-pub const ROTATIONAL: u32 = 1 << 1;
 /// `UBLK_ATTR_VOLATILE_CACHE`: the kernel sends flushes.
 pub const VOLATILE_CACHE: u32 = 1 << 2;
 /// `UBLK_ATTR_FUA`: a single write can be durable on completion.

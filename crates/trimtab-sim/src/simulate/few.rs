@@ -14,7 +14,7 @@ const SHARE_MAX: f64 = 0.1;
 
 /// A warning if open and free superblocks take more than a tenth of the spare space of
 /// `small`, and twice the share of `full`, the same drive at another capacity. The number
-/// of those superblocks does not scale. `None` for disks.
+/// of those superblocks does not scale.
 #[must_use]
 pub fn superblocks(full: &DriveSpec, small: &DriveSpec) -> Option<Warning> {
     let (share, count, idle) = spare_taken(small)?;
@@ -43,7 +43,7 @@ pub fn superblocks(full: &DriveSpec, small: &DriveSpec) -> Option<Warning> {
 
 /// Share of spare space in open or free superblocks, all superblocks, and those.
 fn spare_taken(spec: &DriveSpec) -> Option<(f64, u32, u32)> {
-    let flash = spec.flash()?;
+    let flash = &spec.flash;
     let layout = SsdLayout::new(spec, flash).ok()?;
     let idle = layout.open_superblocks + flash.ftl.gc.free_low;
     let spare = f64::from(layout.superblocks)
@@ -66,7 +66,7 @@ mod tests {
         let warning =
             superblocks(&full, &sized(full.clone(), Some(Bytes(4 << 30))).unwrap()).unwrap();
         let fact = |key: &str| Field::find(&warning.facts, key).unwrap().parse::<u64>().unwrap();
-        assert_eq!(fact("superblocks-of-full"), full.flash().unwrap().geometry.superblocks());
+        assert_eq!(fact("superblocks-of-full"), full.flash.geometry.superblocks());
         let enough = Bytes(fact("enough-bytes"));
         assert!(
             superblocks(&full, &sized(full.clone(), Some(enough)).unwrap()).is_none(),

@@ -24,7 +24,7 @@ pub(super) fn prepare<'a, T>(
     plan: &SimulationPlan<T>,
     jobs: &'a [Job],
 ) -> Result<Vec<JobGroup<'a>>, UsageError> {
-    if !spec.flash().is_some_and(|flash| flash.trim.supported)
+    if !spec.flash.trim.supported
         && let Some(job) =
             jobs.iter().find(|job| matches!(job.mix, JobMix::Trim | JobMix::TrimWrite))
     {

@@ -705,7 +705,7 @@ fn chosen_depth(plan: &PtsPlan, done: &[StageRounds], demand: Demand) -> u32 {
 /// round that also reads, or if a demand has few requests for those in flight.
 #[must_use]
 pub fn short_rounds(plan: &PtsPlan, spec: &DriveSpec) -> Option<Warning> {
-    let flash = spec.flash()?;
+    let flash = &spec.flash;
     let layout = SsdLayout::new(spec, flash).ok()?;
     let slc = u64::from(layout.slc_superblocks_min) * u64::from(layout.slc_superblock_slots);
     let cache = slc * layout.slot_bytes + flash.write_cache.bytes;

@@ -83,12 +83,11 @@ mod tests {
     use crate::simulate::{Addresses, Amount, SimulationLoad, SimulationPlan, run, shipped};
     use crate::workload::synthetic::{Mix, Pattern, TrimPattern};
     use trimtab_drive::data::DataClass;
-    use trimtab_drive::spec::Medium;
 
     /// A random write run on a drive whose superblocks survive `erase_limit` erases.
     fn worn(erase_limit: u32, separate_gc: bool, fill_permille: u32) -> (Run, RunEnd) {
         let mut spec = shipped("crucial-m4-128gb", Bytes(256 << 20));
-        let Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
+        let flash = &mut spec.flash;
         flash.ftl.wear.erase_limit = Some(erase_limit);
         flash.ftl.streams.separate_gc = separate_gc;
         let addresses = Addresses {

@@ -4,7 +4,7 @@ use super::ReportedProperties;
 use super::probes::{AREA_WRITES, ProbePlan};
 use trimtab_drive::spec::{
     Compression, DriveSpec, Flash, FlushBehaviour, Ftl, GarbageCollection, Geometry, Interface,
-    Medium, NandTiming, SlcCache, SlcFull, SlcSize, Streams, Trim, VictimPolicy, WriteCache,
+    NandTiming, SlcCache, SlcFull, SlcSize, Streams, Trim, VictimPolicy, WriteCache,
 };
 
 /// Number of continuous parameters (`classes::PARAMETERS`).
@@ -236,17 +236,13 @@ impl Candidate {
             .geometry(self.pages_per_block(capacity))
             .with_over_provisioning(capacity, self.spare_permille() + always);
         let mut spec = self.assemble((name, description), reported, capacity, geometry, size);
-        if let Medium::Flash(flash) = &mut spec.medium {
-            flash.ftl.mapping_cache_bytes = self.map_bytes(capacity);
-        }
+        spec.flash.ftl.mapping_cache_bytes = self.map_bytes(capacity);
         // Large geometries have large superblocks and need a few more for the open ones.
         for _ in 0..MORE_BLOCKS_MAX {
             if spec.validate().is_ok() {
                 break;
             }
-            if let Medium::Flash(flash) = &mut spec.medium {
-                flash.geometry.blocks_per_plane += 1;
-            }
+            spec.flash.geometry.blocks_per_plane += 1;
         }
         spec
     }
@@ -320,9 +316,7 @@ impl Candidate {
         );
         // Superblocks of a large drive stay open for long; data in an open one are not
         // moved.
-        if let Medium::Flash(flash) = &mut spec.medium
-            && let Some(slc) = flash.slc_cache.as_mut().filter(|_| !self.kind.folds)
-        {
+        if let Some(slc) = spec.flash.slc_cache.as_mut().filter(|_| !self.kind.folds) {
             slc.idle_fold_ns = None;
         }
         spec
@@ -409,7 +403,7 @@ impl Candidate {
                 write_overhead_ns: Some(self.rounded(at::WRITE_OVERHEAD)),
                 latency_ns: self.rounded(at::LATENCY),
             },
-            medium: Medium::Flash(flash),
+            flash,
         }
     }
 

@@ -329,8 +329,7 @@ mod tests {
     /// sampled together.
     #[test]
     fn drawn_native_program_time_matches_bits_per_cell() {
-        let reported =
-            ReportedProperties::of(&shipped::named("nvme-tlc-500gb").unwrap().spec).unwrap();
+        let reported = ReportedProperties::of(&shipped::named("nvme-tlc-500gb").unwrap().spec);
         let mut random = Stream::new(1, "bits");
         let drawn: Vec<Candidate> = (0..2000).map(|_| draw(&mut random, &reported)).collect();
         let mean = |slc: bool, bits: u8| {

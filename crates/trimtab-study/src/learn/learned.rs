@@ -60,8 +60,7 @@ impl LearnMeasurements {
     /// `write_limit` bytes; `None` selects the default.
     ///
     /// # Errors
-    /// The drive is a hard disk, the write limit is too low, or the drive is impossible
-    /// or fails.
+    /// The write limit is too low, or the drive is impossible or fails.
     pub fn in_virtual_time(
         spec: &DriveSpec,
         called: &str,
@@ -70,9 +69,8 @@ impl LearnMeasurements {
         seed: u64,
         observer: &mut dyn Observer,
     ) -> Result<Self, LearnError> {
-        let reported = ReportedProperties::of(spec)
-            .ok_or_else(|| UsageError::new(format!("{called} is a disk, which has no twin")))?;
-        let unit = spec.flash().map_or(0, |flash| flash.ftl.mapping_unit_bytes);
+        let reported = ReportedProperties::of(spec);
+        let unit = spec.flash.ftl.mapping_unit_bytes;
         if unit > UNIT_MAX {
             let (unit, most) = (unit >> 10, UNIT_MAX >> 10);
             return Err(UsageError::new(format!(
@@ -328,8 +326,7 @@ mod tests {
     fn fitted(misfit: f64, explained: u32) -> (LearnMeasurements, FitResult) {
         let spec = shipped::named("sata-tlc-500gb").unwrap().spec;
         let plan =
-            ProbePlan::new(Budget::Small, ReportedProperties::of(&spec).unwrap(), 1 << 30, 1)
-                .unwrap();
+            ProbePlan::new(Budget::Small, ReportedProperties::of(&spec), 1 << 30, 1).unwrap();
         let best = invert(&Findings::default(), &plan);
         let (members, learned) = (vec![best.clone(); 64], [0.0; NUMBERS]);
         let fitted = FitResult {
@@ -456,14 +453,10 @@ mod tests {
                 .unwrap_err()
         };
         assert!(
-            matches!(learn("laptop-7200rpm", None), LearnError::Asked(why) if why.message().contains("a disk")),
-            "a disk"
-        );
-        assert!(
             matches!(learn("sata-tlc-500gb", Some(1 << 20)), LearnError::Asked(why) if why.advice().is_some())
         );
         let mut spec = shipped::named("sata-tlc-500gb").unwrap().spec;
-        let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!() };
+        let flash = &mut spec.flash;
         flash.ftl.mapping_unit_bytes = 128 << 10;
         let said = format!(
             "{}",

@@ -15,8 +15,8 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
 use trimtab_drive::spec::twin::Known;
 use trimtab_drive::spec::{
-    Compression, DriveSpec, Flash, Geometry, Interface, Medium, NandTiming, SlcCache, SlcFull,
-    SlcSize, Trim, WriteCache,
+    Compression, DriveSpec, Flash, Geometry, Interface, NandTiming, SlcCache, SlcFull, SlcSize,
+    Trim, WriteCache,
 };
 use trimtab_drive::{Command, Extent};
 use trimtab_sim::runner::Observer;
@@ -65,12 +65,12 @@ fn drive(change: impl FnOnce(&mut Flash)) -> DriveSpec {
         capacity_bytes,
         logical_block_bytes: 512,
         interface,
-        medium: Medium::Flash(flash),
+        flash,
     }
 }
 
 fn plan(spec: &DriveSpec, budget: Budget) -> ProbePlan {
-    ProbePlan::new(budget, ReportedProperties::of(spec).unwrap(), 96 << 20, 1).unwrap()
+    ProbePlan::new(budget, ReportedProperties::of(spec), 96 << 20, 1).unwrap()
 }
 
 fn probed(
@@ -151,8 +151,7 @@ fn reads_during_queued_trims_do_not_wait_for_flushed_writes() {
 fn probes_respect_write_limit() {
     for limit in [24 << 20, 96 << 20, 1 << 30] {
         let spec = drive(|_| {});
-        let plan = ProbePlan::new(Budget::Small, ReportedProperties::of(&spec).unwrap(), limit, 1)
-            .unwrap();
+        let plan = ProbePlan::new(Budget::Small, ReportedProperties::of(&spec), limit, 1).unwrap();
         let (found, target) = probed(&spec, &plan);
         // Uses the drive's own counter.
         let written = target.drive().written().0;
@@ -161,7 +160,7 @@ fn probes_respect_write_limit() {
     }
     let spec = drive(|_| {});
     assert_eq!(
-        ProbePlan::new(Budget::Small, ReportedProperties::of(&spec).unwrap(), (24 << 20) - 1, 1),
+        ProbePlan::new(Budget::Small, ReportedProperties::of(&spec), (24 << 20) - 1, 1),
         None
     );
     assert_eq!(ProbePlan::write_limit(120_000_000_000), 1_200_000_000);
@@ -275,16 +274,15 @@ fn whole_drive_probes_show_slc_cache_and_native_cells() {
     let mut spec = drive(|flash| flash.slc_cache = Some(slc));
     spec.capacity_bytes = 1 << 30;
     spec.interface.rate_bytes_per_s = 2_000_000_000;
-    if let Medium::Flash(flash) = &mut spec.medium {
-        flash.ftl.mapping_unit_bytes = 4096;
-        flash.nand.channel_bytes_per_s = 2_000_000_000;
-        flash.geometry.pages_per_block = 24;
-        flash.geometry = flash.geometry.clone().with_over_provisioning(1 << 30, 600);
-    }
+    let flash = &mut spec.flash;
+    flash.ftl.mapping_unit_bytes = 4096;
+    flash.nand.channel_bytes_per_s = 2_000_000_000;
+    flash.geometry.pages_per_block = 24;
+    flash.geometry = flash.geometry.clone().with_over_provisioning(1 << 30, 600);
     let whole = ProbeRegion::all(spec.capacity_bytes);
     let plan = ProbePlan {
         whole: Some(whole),
-        ..ProbePlan::new(Budget::Full, ReportedProperties::of(&spec).unwrap(), 96 << 20, 1).unwrap()
+        ..ProbePlan::new(Budget::Full, ReportedProperties::of(&spec), 96 << 20, 1).unwrap()
     };
     let mut target = DriveTarget::new(model::build(&spec, 1).unwrap(), probes::DEPTH_MAX);
     let found = probes::run_whole(&mut ProbeSession::new(&mut target), &plan, &mut ()).unwrap();
@@ -337,7 +335,7 @@ fn full_budget_finds_spare_space() {
     let spec =
         drive(|flash| flash.geometry = flash.geometry.clone().with_over_provisioning(4 << 30, 210));
     let mut plan =
-        ProbePlan::new(Budget::Full, ReportedProperties::of(&spec).unwrap(), 96 << 20, 1).unwrap();
+        ProbePlan::new(Budget::Full, ReportedProperties::of(&spec), 96 << 20, 1).unwrap();
     let part = probed(&spec, &plan).0;
     let before = fit::fit(&part, None, &plan, &SequentialEvaluator, &mut ()).unwrap();
     plan.whole = Some(ProbeRegion::all(spec.capacity_bytes));
@@ -367,7 +365,7 @@ fn full_budget_finds_spare_space() {
 #[test]
 fn whole_drive_reads_wait_for_map_as_calculated() {
     let spec = drive(|flash| flash.ftl.mapping_cache_bytes = Some(1 << 20));
-    let flash = spec.flash().unwrap();
+    let flash = &spec.flash;
     let map_bytes = spec.capacity_bytes / flash.ftl.mapping_unit_bytes * 4;
     let plan = ProbePlan {
         whole: Some(ProbeRegion::all(spec.capacity_bytes)),

@@ -187,7 +187,7 @@ pub fn deleting(
 ) -> Vec<StudyCell> {
     let possible = |policy: &&PolicySpec| setup.trims() || matches!(policy, PolicySpec::None);
     let spec = &setup.drive.spec;
-    let size = size.filter(|size| size.0 < spec.capacity_bytes && spec.flash().is_some());
+    let size = size.filter(|size| size.0 < spec.capacity_bytes);
     let cell = |job: &Job, policy: &PolicySpec| {
         let work = StudyCellWork::Job {
             setup: Box::new(setup.clone()),

@@ -6,8 +6,8 @@ use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::twin::{Known, Parameter, Twin};
-use trimtab_drive::spec::{DriveSpec, Medium};
 use trimtab_sim::analysis::middle;
 
 /// Smallest share of drives that must agree for a decision.
@@ -254,7 +254,7 @@ fn apartness(some: &[f64], others: &[f64]) -> f64 {
 }
 
 fn table_of(spec: &DriveSpec) -> Option<toml::Table> {
-    let Medium::Flash(flash) = &spec.medium else { return None };
+    let flash = &spec.flash;
     let mut table = toml::Table::new();
     table.insert("interface".to_owned(), toml::Value::try_from(&spec.interface).ok()?);
     table.insert("flash".to_owned(), toml::Value::try_from(flash).ok()?);
@@ -274,7 +274,7 @@ fn number(table: &toml::Table, field: &str) -> Option<f64> {
 }
 
 fn spare(spec: &DriveSpec) -> Option<f64> {
-    let Medium::Flash(flash) = &spec.medium else { return None };
+    let flash = &spec.flash;
     Some(flash.geometry.raw_bytes() as f64 / spec.capacity_bytes.max(1) as f64)
 }
 
@@ -294,9 +294,8 @@ mod tests {
             .spec;
         let members = costs.iter().zip(0..).map(|(cost, nth)| {
             let mut member = spec.clone();
-            if let Medium::Flash(flash) = &mut member.medium {
-                (flash.trim.command_ns, flash.nand.erase_ns) = (*cost, 3_000_000 + nth % 2);
-            }
+            let flash = &mut member.flash;
+            (flash.trim.command_ns, flash.nand.erase_ns) = (*cost, 3_000_000 + nth % 2);
             member
         });
         let parameter = |field: &str| Parameter {

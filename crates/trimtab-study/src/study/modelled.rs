@@ -156,7 +156,7 @@ impl Setup {
 
     /// True if the drive supports TRIM.
     pub fn trims(&self) -> bool {
-        self.drive.spec.flash().is_some_and(|flash| flash.trim.supported)
+        self.drive.spec.flash.trim.supported
     }
 
     /// The filesystem options for `spec`, on a drive with or without TRIM.

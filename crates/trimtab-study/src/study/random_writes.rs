@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model::{Model, ThrottleState, TransientRateReason};
-use trimtab_drive::spec::{Medium, SlcSize};
+use trimtab_drive::spec::SlcSize;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::analysis::steady::{ROUNDS, steady_state};
 use trimtab_sim::policy::PolicySpec;
@@ -157,13 +157,9 @@ impl RandomWrites {
             SlcSize::Fixed { bytes } => bytes,
             SlcSize::Dynamic { bytes_max, .. } => bytes_max,
         };
-        let (slc, buffer) = match &small.spec.medium {
-            Medium::Flash(flash) => (
-                flash.slc_cache.as_ref().map_or(0, |slc| of_slc(slc.size)),
-                flash.write_cache.bytes,
-            ),
-            Medium::Disk(disk) => (0, disk.cache_bytes),
-        };
+        let flash = &small.spec.flash;
+        let slc = flash.slc_cache.as_ref().map_or(0, |slc| of_slc(slc.size));
+        let buffer = flash.write_cache.bytes;
         let round = (session.0 * ROUND_SESSIONS / u64::from(WRITE_BYTES)).max(WRITES_MIN);
         let interface = &small.spec.interface;
         let write_seconds_min = (interface.overhead_of_writes_ns() as f64 / 1e9)

@@ -12,7 +12,7 @@
 use super::problem::StudyError;
 use alloc::format;
 use trimtab_drive::model;
-use trimtab_drive::spec::{DriveSpec, Flash, Medium, Thermal};
+use trimtab_drive::spec::{DriveSpec, Flash, Thermal};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
 use trimtab_sim::policy::{BatchedSettings, PolicySpec, Schedule};
@@ -48,10 +48,7 @@ impl SmallDrive {
             return Ok(Self { spec: full.clone(), factor: 1.0, block_share: 1.0 });
         }
         let mut smaller = full.clone();
-        let block_share = match &mut smaller.medium {
-            Medium::Flash(flash) => shrink_flash(flash, full.capacity_bytes, size),
-            Medium::Disk(_) => 1.0,
-        };
+        let block_share = shrink_flash(&mut smaller.flash, full.capacity_bytes, size);
         let larger = |size: &u64| {
             Some(size.saturating_add(size / 4)).filter(|size| *size < full.capacity_bytes)
         };
@@ -60,9 +57,7 @@ impl SmallDrive {
             match model::sized(smaller.clone(), Some(Bytes(size))) {
                 Ok(mut spec) => {
                     let factor = full.capacity_bytes as f64 / spec.capacity_bytes as f64;
-                    if let Medium::Flash(flash) = &mut spec.medium {
-                        calendar_faster(flash, full, factor);
-                    }
+                    calendar_faster(&mut spec.flash, full, factor);
                     return Ok(Self { spec, factor, block_share });
                 }
                 Err(refused) => error = error.or(Some(refused)),
@@ -135,9 +130,7 @@ fn calendar_faster(flash: &mut Flash, full: &DriveSpec, factor: f64) {
         heat_sooner(thermal, factor);
     }
     // The small drive earns proportionally less in proportionally less time.
-    if let (Some(life), Some(of_full)) =
-        (&mut flash.life_throttle, full.flash().and_then(|flash| flash.life_throttle.as_ref()))
-    {
+    if let (Some(life), Some(of_full)) = (&mut flash.life_throttle, &full.flash.life_throttle) {
         life.earned_bytes_per_s = of_full.earned_bytes_per_s;
     }
 }
@@ -167,9 +160,7 @@ mod tests {
                 "{name}: {}",
                 small.spec.capacity_bytes
             );
-            let (Medium::Flash(a), Medium::Flash(b)) = (&full.medium, &small.spec.medium) else {
-                continue;
-            };
+            let (a, b) = (&full.flash, &small.spec.flash);
             let (whole, spare) = (a.geometry.raw_bytes() as f64, full.capacity_bytes as f64);
             let ratio =
                 b.geometry.raw_bytes() as f64 / small.spec.capacity_bytes as f64 / (whole / spare);
@@ -190,7 +181,7 @@ mod tests {
     fn small_drive_heats_up_proportionally_sooner() {
         let full = drive("nvme-tlc-500gb").spec;
         let small = SmallDrive::of(&full, SIZE).unwrap();
-        let thermal = |spec: &DriveSpec| spec.flash().unwrap().thermal.clone().unwrap();
+        let thermal = |spec: &DriveSpec| spec.flash.thermal.clone().unwrap();
         let (large, little) = (thermal(&full), thermal(&small.spec));
         let goes_to = |thermal: &Thermal, gb_per_s: f64| {
             f64::from(thermal.ambient_mc)
@@ -215,7 +206,7 @@ mod tests {
         for name in ["sata-tlc-500gb", "nvme-tlc-500gb", "nvme-qlc-dramless-500gb"] {
             let full = drive(name).spec;
             let share = |spec: &DriveSpec| {
-                let geometry = &spec.flash().unwrap().geometry;
+                let geometry = &spec.flash.geometry;
                 f64::from(geometry.pages_per_block)
                     / f64::from(geometry.pages_per_block / u32::from(geometry.bits_per_cell))
             };

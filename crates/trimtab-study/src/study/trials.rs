@@ -23,7 +23,7 @@ use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
 use alloc::vec::Vec;
-use trimtab_drive::spec::{DriveSpec, Flash, Medium};
+use trimtab_drive::spec::{DriveSpec, Flash};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_sim::policy::PolicySpec;
 use trimtab_sim::run::{Run, TargetKind};
@@ -92,13 +92,6 @@ struct TrialCase {
 }
 
 impl TrialCase {
-    fn flash(&mut self) -> Option<&mut Flash> {
-        match &mut self.setup.drive.spec.medium {
-            Medium::Flash(flash) => Some(flash),
-            Medium::Disk(_) => None,
-        }
-    }
-
     /// The months of the main study on another drive, so that only the drive differs.
     fn member(&self, spec: &DriveSpec, extent: &StudyExtent) -> Self {
         let mut other = self.clone();
@@ -201,9 +194,10 @@ impl Trials {
         extent: &StudyExtent,
         layouts: &mut LayoutSource<'_>,
     ) -> Result<Option<Self>, StudyError> {
-        let Some(flash) = setup.drive.spec.flash().filter(|flash| flash.trim.supported) else {
+        let flash = &setup.drive.spec.flash;
+        if !flash.trim.supported {
             return Ok(None);
-        };
+        }
         let mix = churn::Settings { class: DATA, ..churn::Settings::default() };
         let mut base = TrialCase { setup: setup.clone(), mix, daily: DAILY, months: SMALL };
         if base.setup.fill < FILL_MIN {
@@ -300,9 +294,7 @@ fn of_drive(base: &TrialCase, flash: &Flash) -> Vec<Trial> {
     let mut add =
         |assumption: Assumption, assumed: String, value: String, change: &dyn Fn(&mut Flash)| {
             let mut case = base.clone();
-            if let Some(flash) = case.flash() {
-                change(flash);
-            }
+            change(&mut case.setup.drive.spec.flash);
             trials.push(Trial { assumption, assumed, value, case });
         };
     let gc = &flash.ftl.gc;
@@ -350,13 +342,11 @@ fn of_trim(base: &TrialCase, flash: &Flash) -> Vec<Trial> {
     let others: Vec<DriveSpec> = if base.setup.drive.alternatives.is_empty() {
         let scaled = |times: u64, divisor: u64| {
             let mut case = base.clone();
-            if let Some(flash) = case.flash() {
-                let trim = &mut flash.trim;
-                for cost in
-                    [&mut trim.command_ns, &mut trim.range_ns, &mut trim.unit_ns, &mut trim.gb_ns]
-                {
-                    *cost = cost.saturating_mul(times) / divisor;
-                }
+            let trim = &mut case.setup.drive.spec.flash.trim;
+            for cost in
+                [&mut trim.command_ns, &mut trim.range_ns, &mut trim.unit_ns, &mut trim.gb_ns]
+            {
+                *cost = cost.saturating_mul(times) / divisor;
             }
             case.setup.drive.spec
         };
@@ -367,7 +357,7 @@ fn of_trim(base: &TrialCase, flash: &Flash) -> Vec<Trial> {
     let trial = |spec: DriveSpec| {
         let mut case = base.clone();
         case.setup.drive.spec = spec;
-        let value = case.flash().map_or_else(String::new, |flash| text(flash));
+        let value = text(&case.setup.drive.spec.flash);
         Trial { assumption: Assumption::TrimCost, assumed: text(flash), value, case }
     };
     others.into_iter().map(trial).collect()
@@ -425,20 +415,19 @@ fn of_use(base: &TrialCase, layouts: &mut LayoutSource<'_>) -> Result<Vec<Trial>
 }
 
 fn spare_percent(spec: &DriveSpec) -> f64 {
-    let Medium::Flash(flash) = &spec.medium else { return 0.0 };
+    let flash = &spec.flash;
     (flash.geometry.raw_bytes() as f64 / spec.capacity_bytes.max(1) as f64 - 1.0) * 100.0
 }
 
 /// `spec` with its spare space multiplied by `times / divisor`.
 fn with_spare(spec: &DriveSpec, times: u128, divisor: u128) -> DriveSpec {
     let mut spec = spec.clone();
-    if let Medium::Flash(flash) = &mut spec.medium {
-        let capacity = u128::from(spec.capacity_bytes);
-        let spare = flash.geometry.raw_bytes().saturating_sub(capacity) * times / divisor;
-        let permille = (spare * 1000).div_ceil(capacity.max(1));
-        flash.geometry =
-            flash.geometry.clone().with_over_provisioning(spec.capacity_bytes, permille as u32);
-    }
+    let flash = &mut spec.flash;
+    let capacity = u128::from(spec.capacity_bytes);
+    let spare = flash.geometry.raw_bytes().saturating_sub(capacity) * times / divisor;
+    let permille = (spare * 1000).div_ceil(capacity.max(1));
+    flash.geometry =
+        flash.geometry.clone().with_over_provisioning(spec.capacity_bytes, permille as u32);
     spec
 }
 
@@ -482,7 +471,7 @@ mod tests {
             recommended(runs)
         };
         assert_ne!(said(&case), Recommendation::Use(policy::ONLINE));
-        let flash = case.flash().unwrap();
+        let flash = &mut case.setup.drive.spec.flash;
         flash.trim = Trim {
             command_ns: 0,
             range_ns: 0,
@@ -497,7 +486,7 @@ mod tests {
     #[test]
     fn each_trial_changes_one_assumption() {
         for drive in drives() {
-            let Medium::Flash(flash) = &drive.spec.medium else { continue };
+            let flash = &drive.spec.flash;
             let case = TrialCase {
                 setup: Setup { drive: drive.clone(), ..case("ocz-vertex-le-100gb").setup },
                 ..case("ocz-vertex-le-100gb")

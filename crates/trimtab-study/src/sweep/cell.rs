@@ -210,8 +210,8 @@ impl<T> SweepCell<T> {
     /// Over-provisioning (T - U) / U in per cent: as requested or slightly more (whole
     /// superblocks).
     #[must_use]
-    pub fn over_provisioning_percent(&self) -> Option<f64> {
-        let raw = self.drive.flash()?.geometry.raw_bytes() as f64;
-        Some(100.0 * (raw / self.drive.capacity_bytes as f64 - 1.0))
+    pub fn over_provisioning_percent(&self) -> f64 {
+        let raw = self.drive.flash.geometry.raw_bytes() as f64;
+        100.0 * (raw / self.drive.capacity_bytes as f64 - 1.0)
     }
 }

@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use core::fmt::Display;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model;
+use trimtab_drive::spec::DriveSpec;
 use trimtab_drive::spec::file::Drive;
-use trimtab_drive::spec::{DriveSpec, Medium};
 use trimtab_drive::units::Bytes;
 use trimtab_drive::usage::suggest;
 use trimtab_sim::policy::PolicySpec;
@@ -250,10 +250,7 @@ fn of_capacity(
     section: &DriveSettings<'_>,
 ) -> Result<Drive, SettingError> {
     let before = drive.spec.clone();
-    let spare = drive
-        .spec
-        .flash()
-        .map(|flash| model::over_provisioning_permille(&flash.geometry, drive.spec.capacity_bytes));
+    let spare = model::over_provisioning_permille(&before.flash.geometry, before.capacity_bytes);
     if let Some(capacity) = capacity {
         drive.spec = model::scaled(drive.spec, capacity);
     }
@@ -263,26 +260,17 @@ fn of_capacity(
     }
     let shaped = section.keys().any(|field| field.starts_with("flash.geometry."));
     let blocks = section.contains_key("flash.geometry.blocks_per_plane");
-    match &mut drive.spec.medium {
-        Medium::Flash(_) if asked.is_some() && blocks => {
-            let key = "drive.over_provisioning_percent";
-            return Err(SettingError::of(
-                key,
-                "conflicts with drive.flash.geometry.blocks_per_plane, which determines it",
-            ));
-        }
-        Medium::Flash(flash) if asked.is_some() || shaped && !blocks => {
-            let permille = asked.or(spare).unwrap_or(0);
-            flash.geometry =
-                flash.geometry.clone().with_over_provisioning(drive.spec.capacity_bytes, permille);
-        }
-        Medium::Disk(_) if asked.is_some() => {
-            return Err(SettingError::of(
-                "drive.over_provisioning_percent",
-                format!("{} is a hard disk and has none", drive.spec.name),
-            ));
-        }
-        _ => {}
+    if asked.is_some() && blocks {
+        return Err(SettingError::of(
+            "drive.over_provisioning_percent",
+            "conflicts with drive.flash.geometry.blocks_per_plane, which determines it",
+        ));
+    }
+    if asked.is_some() || shaped && !blocks {
+        let geometry = &mut drive.spec.flash.geometry;
+        *geometry = geometry
+            .clone()
+            .with_over_provisioning(drive.spec.capacity_bytes, asked.unwrap_or(spare));
     }
     drive.spec.validate().map_err(|error| SettingError::together(error.to_string()))?;
     // Knowledge about a learned drive does not apply to a changed one.
@@ -308,19 +296,17 @@ fn with_field(mut spec: DriveSpec, field: &str, value: &Value) -> Result<DriveSp
             .ok_or_else(|| format!("{value:?} is not a valid size"))
     };
     let (section, rest) = field.split_once('.').unwrap_or((field, ""));
-    match (section, &mut spec.medium) {
-        ("capacity_bytes", _) if rest.is_empty() => spec.capacity_bytes = whole(u64::MAX)?,
-        ("logical_block_bytes", _) if rest.is_empty() => {
+    match section {
+        "capacity_bytes" if rest.is_empty() => spec.capacity_bytes = whole(u64::MAX)?,
+        "logical_block_bytes" if rest.is_empty() => {
             spec.logical_block_bytes = whole(u64::from(u32::MAX))? as u32
         }
-        ("interface", _) => spec.interface = changed(&spec.interface, rest, value)?,
-        ("flash", Medium::Flash(flash)) => *flash = changed(flash, rest, value)?,
-        ("disk", Medium::Disk(disk)) => *disk = changed(disk, rest, value)?,
-        ("flash" | "disk", _) => return Err(format!("{} has no [{section}] section", spec.name)),
+        "interface" => spec.interface = changed(&spec.interface, rest, value)?,
+        "flash" => spec.flash = changed(&spec.flash, rest, value)?,
         _ => {
             let known: Vec<&str> = OF_DRIVES
                 .into_iter()
-                .chain(["capacity_bytes", "logical_block_bytes", "interface", "flash", "disk"])
+                .chain(["capacity_bytes", "logical_block_bytes", "interface", "flash"])
                 .collect();
             return Err(format!(
                 "a drive has no setting '{field}'; {}",
@@ -548,7 +534,7 @@ fn files<T>(
     ])?;
     given.end("workload churn")?;
     let policy = policy.unwrap_or(PolicySpec::None);
-    if policy != PolicySpec::None && spec.flash().is_none_or(|flash| !flash.trim.supported) {
+    if policy != PolicySpec::None && !spec.flash.trim.supported {
         return Err(SettingError::together(format!(
             "{} does not support TRIM, so no policy but none can be tried: {policy}",
             spec.name

@@ -132,9 +132,8 @@ pub fn outcome<T>(cell: &SweepCell<T>, run: &Run) -> CellOutcome {
         }
     };
     add("drive_capacity_bytes", Some(cell.drive.capacity_bytes as f64));
-    add("drive_over_provisioning_percent", cell.over_provisioning_percent());
-    let utilisation =
-        cell.drive.flash().and_then(|flash| utilisation(run, flash.geometry.raw_bytes() as f64));
+    add("drive_over_provisioning_percent", Some(cell.over_provisioning_percent()));
+    let utilisation = utilisation(run, cell.drive.flash.geometry.raw_bytes() as f64);
     add("flash_utilisation_last_quarter_ratio", utilisation);
     outcome
 }

@@ -146,7 +146,7 @@ fn plan_values_reach_the_cell() {
             workload.trim_percent = [10]\n",
     );
     let cell = plan.cell(&plan.place(1), &Shipped).unwrap();
-    let flash = cell.drive.flash().unwrap();
+    let flash = &cell.drive.flash;
     assert_eq!(cell.drive.capacity_bytes, 8 << 30);
     assert_eq!(
         (flash.nand.program_ns, flash.ftl.victim),
@@ -155,7 +155,7 @@ fn plan_values_reach_the_cell() {
     // At least the requested value, and less than a superblock more.
     let layer = flash.geometry.superblock_bytes() as f64 * flash.geometry.dies() as f64
         / f64::from(flash.geometry.superblock_dies);
-    let over = cell.over_provisioning_percent().unwrap();
+    let over = cell.over_provisioning_percent();
     assert!((12.5..12.5 + 100.0 * layer / (8_u64 << 30) as f64).contains(&over), "{over}");
     let SweepCellWork::Requests { plan: requests, .. } = &cell.work else { panic!() };
     assert_eq!(requests.trim, Some("idle:budget=5ms".parse().unwrap()));

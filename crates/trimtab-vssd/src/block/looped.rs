@@ -150,7 +150,7 @@ pub fn tune(device: LoopDevice, geometry: &Geometry, request_bytes_max: u32) -> 
         geometry.discard_max_bytes.min(limit("discard_max_hw_bytes").unwrap_or(u64::MAX)) / unit
             * unit;
     let settings = [
-        ("rotational", u8::from(geometry.rotational).to_string()),
+        ("rotational", "0".to_owned()),
         ("write_cache", write_cache.to_owned()),
         ("discard_max_bytes", discard_max_bytes.to_string()),
         ("max_sectors_kb", (request_bytes_max >> 10).to_string()),

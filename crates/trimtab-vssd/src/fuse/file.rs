@@ -258,7 +258,6 @@ mod tests {
                 atomic_write: 4096,
                 discard_granularity: self.granularity,
                 discard_max_bytes: 1 << 20,
-                rotational: false,
                 volatile_cache: true,
             }
         }

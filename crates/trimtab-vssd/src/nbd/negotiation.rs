@@ -117,14 +117,10 @@ fn transmission_flags(geometry: &Geometry) -> u16 {
     const HAS_FLAGS: u16 = 1;
     const SEND_FLUSH: u16 = 1 << 2;
     const SEND_FUA: u16 = 1 << 3;
-    const ROTATIONAL: u16 = 1 << 4;
     const SEND_TRIM: u16 = 1 << 5;
     const SEND_WRITE_ZEROES: u16 = 1 << 6;
     const CAN_MULTI_CONN: u16 = 1 << 8;
     let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_WRITE_ZEROES | CAN_MULTI_CONN;
-    if geometry.rotational {
-        flags |= ROTATIONAL;
-    }
     if geometry.discard_granularity > 0 {
         flags |= SEND_TRIM;
     }
@@ -156,7 +152,6 @@ mod tests {
         discard_granularity: 512,
         discard_max_bytes: 1 << 20,
         volatile_cache: true,
-        rotational: false,
     };
 
     fn option(option: u32, data: &[u8]) -> Vec<u8> {

@@ -1,9 +1,7 @@
 //! Device parameters given to the ublk driver.
 
 use crate::request::Geometry;
-use trimtab_linux::sys::ublk::{
-    FUA, Parameters, ROTATIONAL, UblkBasic, UblkDiscard, VOLATILE_CACHE,
-};
+use trimtab_linux::sys::ublk::{FUA, Parameters, UblkBasic, UblkDiscard, VOLATILE_CACHE};
 
 /// The kernel's unit of sizes.
 const SECTOR: u64 = 512;
@@ -16,7 +14,7 @@ const PHYSICAL_BLOCK_MAX: u32 = 4096;
 /// The parameters of a device like the drive, with requests of up to `request_bytes_max`.
 pub fn of(geometry: &Geometry, request_bytes_max: u32) -> Parameters {
     let takes_trim = geometry.discard_granularity > 0;
-    let mut attributes = if geometry.rotational { ROTATIONAL } else { 0 };
+    let mut attributes = 0;
     if geometry.volatile_cache {
         // An FUA write is a native request of the drive.
         attributes |= VOLATILE_CACHE | FUA;
@@ -67,7 +65,6 @@ mod tests {
         discard_granularity: 4096,
         discard_max_bytes: 2 << 30,
         volatile_cache: true,
-        rotational: false,
     };
 
     #[test]
@@ -99,16 +96,11 @@ mod tests {
     }
 
     #[test]
-    fn disk_accepts_zero_writes_but_no_discards() {
-        let disk = Geometry {
-            discard_granularity: 0,
-            discard_max_bytes: 0,
-            rotational: true,
-            volatile_cache: false,
-            ..SSD
-        };
-        let Parameters { basic, discard, .. } = of(&disk, 1 << 20);
-        assert_eq!((basic.attributes, basic.physical_block_shift), (ROTATIONAL, 12));
+    fn drive_without_trim_accepts_zero_writes_but_no_discards() {
+        let drive =
+            Geometry { discard_granularity: 0, discard_max_bytes: 0, volatile_cache: false, ..SSD };
+        let Parameters { basic, discard, .. } = of(&drive, 1 << 20);
+        assert_eq!((basic.attributes, basic.physical_block_shift), (0, 12));
         assert_eq!((discard.granularity, discard.sectors_max, discard.segments_max), (512, 0, 0));
         assert!(discard.zeroes_sectors_max > 0);
     }

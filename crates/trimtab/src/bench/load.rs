@@ -274,7 +274,10 @@ fn rate_of(job: &str, metrics: &[Metric]) -> f64 {
 fn short_steps(run: &Run, settings: &LoadSettings, max: f64, spec: &DriveSpec) -> Option<Warning> {
     let lowest = *settings.percents.first()?;
     let collects = |(name, count): &(String, u64)| name == "gc_superblocks" && *count > 0;
-    let flash = spec.flash().filter(|_| run.complete && run.counters.iter().any(collects))?;
+    if !run.complete || !run.counters.iter().any(collects) {
+        return None;
+    }
+    let flash = &spec.flash;
     let cycle = SsdLayout::new(spec, flash).ok()?.cycle_bytes(flash).as_f64();
     let share = f64::from(lowest) * f64::from(100 - settings.read_percent) / 1e4;
     // The first quarter of a step is not recorded.

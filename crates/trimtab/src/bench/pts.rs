@@ -127,11 +127,7 @@ fn modelled(
     }
     let capacity = request.capacity.unwrap_or(CAPACITY);
     let spec = model::sized(spec, (capacity < own).then_some(capacity))?;
-    let Some(flash) = spec.flash() else {
-        let problem = format!("{name} is a disk, and this specification tests SSDs");
-        return Err(UsageError::new(problem).into());
-    };
-    let minute = PtsMinute::Bytes(Nanos(flash.ftl.gc.idle_delay_ns.unwrap_or(0)));
+    let minute = PtsMinute::Bytes(Nanos(spec.flash.ftl.gc.idle_delay_ns.unwrap_or(0)));
     let plan = request.plan(minute, Bytes(spec.capacity_bytes), spec.logical_block_bytes)?;
     let depth = plan.depth_max().max(spec.interface.queue_depth);
     memory::check_drive(&spec)?;

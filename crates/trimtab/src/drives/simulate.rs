@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn lifetime_throttling_prevents_steady_rate() {
         let mut spec = small();
-        let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
+        let flash = &mut spec.flash;
         let credit_bytes = 10 * spec.capacity_bytes;
         let rule = trimtab_drive::spec::LifeThrottle {
             credit_bytes,
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn half_of_a_swing_is_not_steady() {
         let mut spec = small();
-        let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
+        let flash = &mut spec.flash;
         let rule = trimtab_drive::spec::LifeThrottle {
             credit_bytes: 250_000_000,
             earned_bytes_per_s: 100_000_000,
@@ -410,7 +410,7 @@ mod tests {
     #[test]
     fn policy_on_drive_without_trim_is_refused() {
         let mut spec = small();
-        let trimtab_drive::spec::Medium::Flash(flash) = &mut spec.medium else { panic!("an SSD") };
+        let flash = &mut spec.flash;
         flash.trim.supported = false;
         let with = |trim: &str| {
             run(

@@ -150,11 +150,17 @@ fn interval_spans_the_members_of_a_twin() {
 
 #[test]
 fn drive_without_trim_gets_no_limit() {
-    let disk = of_drive("drive:laptop-7200rpm", "zfs", &[]);
-    assert_eq!(setting(&disk, "autotrim")["value"], "off");
-    assert_eq!(setting(&disk, "zpool trim -r")["value"], Value::Null);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("old.toml");
+    let text = "name = \"old\"\ndescription = \"x\"\ncapacity_bytes = 64_000_000_000\n\
+        [flash.trim]\nsupported = false\n";
+    fs::write(&file, text).unwrap();
+    let old = &format!("drive:{}", file.display());
+    let advice = of_drive(old, "zfs", &[]);
+    assert_eq!(setting(&advice, "autotrim")["value"], "off");
+    assert_eq!(setting(&advice, "zpool trim -r")["value"], Value::Null);
     trimtab()
-        .args(["advise", "drive:laptop-7200rpm", "--for", "ceph"])
+        .args(["advise", old, "--for", "ceph"])
         .assert()
         .success()
         .stdout(contains("accepts no TRIM").and(contains("false")));

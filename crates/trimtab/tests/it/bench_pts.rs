@@ -373,7 +373,6 @@ fn pts_refuses_other_targets_and_small_drives() {
             .stdout("")
             .stderr(contains(why));
     };
-    refused(&["drive:laptop-7200rpm"], "is a disk");
     refused(&["null:"], "stores nothing");
     refused(&["drive:nvme-tlc-500gb", "--round-time", "1s"], "for devices and files");
     let sized =

@@ -583,9 +583,14 @@ fn impossible_drive_settings_are_refused_before_run() {
         ]);
         command
     };
-    let said = predicate::str::contains("laptop-7200rpm does not support TRIM")
+    let dir = tempfile::tempdir().unwrap();
+    let old = dir.path().join("old.toml");
+    let text = "name = \"old\"\ndescription = \"x\"\ncapacity_bytes = 64_000_000_000\n\
+        [flash.trim]\nsupported = false\n";
+    std::fs::write(&old, text).unwrap();
+    let said = predicate::str::contains("old.toml does not support TRIM")
         .and(predicate::str::contains("leave --trims out"));
-    simulate("laptop-7200rpm").assert().code(2).stdout("").stderr(said);
+    simulate(old.to_str().unwrap()).assert().code(2).stdout("").stderr(said);
     let simulate = ["drive", "simulate", "--drive", "ocz-vertex-le-100gb"];
     for (args, said) in [
         (

@@ -74,11 +74,7 @@ fn shipped_drives_match_golden_fingerprints() {
             data: DataClass::Random,
             fill_permille: 900,
             steady: false,
-            until_written: Some(Amount::Capacities(if spec.flash().is_some() {
-                1.5
-            } else {
-                0.01
-            })),
+            until_written: Some(Amount::Capacities(1.5)),
             trim: None,
             seed: 1,
         };

@@ -171,25 +171,26 @@ fn write(at: &Path, name: &str, text: impl AsRef<[u8]>) {
     fs::write(at.join(name), text).unwrap();
 }
 
-const DISK: &str =
-    "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n[disk]\nrpm = 7200\n";
+const DRIVE: &str = "name = \"x\"\ndescription = \"y\"\ncapacity_bytes = 1_000_000_000\n\
+    [flash.nand]\nread_ns = 7200\n";
 
 fn uncertain(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     write(
         at,
         "x.toml",
-        DISK.to_owned()
-            + &"[[uncertain]]\nbecause = \"b\"\nset = { \"disk.rpm\" = 5400 }\n".repeat(n),
+        DRIVE.to_owned()
+            + &"[[uncertain]]\nbecause = \"b\"\nset = { \"flash.nand.read_ns\" = 5400 }\n"
+                .repeat(n),
     );
     vec![vec!["drive", "show", "./x.toml"]]
 }
 
 fn sources(at: &Path, n: usize) -> Vec<Vec<&'static str>> {
     let sources = (0..n).fold(String::new(), |mut text, n| {
-        writeln!(text, "\"disk.x{n}\" = \"assumed: x\"").unwrap();
+        writeln!(text, "\"flash.x{n}\" = \"assumed: x\"").unwrap();
         text
     });
-    write(at, "x.toml", format!("{DISK}[sources]\n{sources}"));
+    write(at, "x.toml", format!("{DRIVE}[sources]\n{sources}"));
     vec![vec!["drive", "show", "./x.toml"]]
 }
 

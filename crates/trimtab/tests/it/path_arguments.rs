@@ -229,7 +229,7 @@ fn commands_follow_links_of_the_same_user() {
     symlink(scratch.at("link/../below"), scratch.at("again")).unwrap();
     fs::write(
         scratch.at("real/below/spec.toml"),
-        "name = \"x\"\ndescription = \"x\"\ncapacity_bytes = 67_108_864\n[disk]\n",
+        "name = \"x\"\ndescription = \"x\"\ncapacity_bytes = 67_108_864\n[flash]\n",
     )
     .unwrap();
     for (n, link) in ["link", "again", "./link/.", "link/../below"].into_iter().enumerate() {
@@ -411,7 +411,7 @@ fn shell_pipes_are_read_and_written() {
     };
     fs::write(
         scratch.at("spec.toml"),
-        "name = \"piped\"\ndescription = \"x\"\ncapacity_bytes = 67_108_864\n[disk]\n",
+        "name = \"piped\"\ndescription = \"x\"\ncapacity_bytes = 67_108_864\n[flash]\n",
     )
     .unwrap();
     assert!(shell("$1 drive show <(cat $2/spec.toml)").contains("piped"));

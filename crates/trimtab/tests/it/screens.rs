@@ -160,13 +160,13 @@ fn drive_screens_match_snapshots() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("r.db");
     check_all(&["drive", "list"], &store);
-    for drive in ["laptop-7200rpm", "ocz-vertex-le-100gb", "nvme-tlc-500gb"] {
+    for drive in ["ocz-vertex-le-100gb", "nvme-tlc-500gb"] {
         check_all(&["drive", "show", drive], &store);
     }
     for columns in WIDTHS {
         insta::assert_snapshot!(
             format!("drive-show-{columns}"),
-            screen(&["drive", "show", "laptop-7200rpm"], &store, Some(columns))
+            screen(&["drive", "show", "sata-tlc-500gb"], &store, Some(columns))
         );
     }
 }

@@ -62,7 +62,7 @@ fn specification(directory: &Path, name: &str) -> PathBuf {
     let path = directory.join("drive.toml");
     let quoted: String = name.chars().map(|c| format!("\\U{:08x}", u32::from(c))).collect();
     let text =
-        format!("name = \"{quoted}\"\ndescription = \"x\"\ncapacity_bytes = 67_108_864\n[disk]\n");
+        format!("name = \"{quoted}\"\ndescription = \"x\"\ncapacity_bytes = 67_108_864\n[flash]\n");
     fs::write(&path, text).unwrap();
     path
 }

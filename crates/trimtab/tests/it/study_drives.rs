@@ -7,9 +7,9 @@ use crate::support::trimtab;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// A disk, an SSD that compresses, two early ones, and one with an SLC cache.
-const KINDS: [&str; 5] =
-    ["laptop-7200rpm", "ocz-vertex-le-100gb", "corsair-p128", "crucial-m4-128gb", "nvme-tlc-500gb"];
+/// An SSD that compresses, two early ones, and one with an SLC cache.
+const KINDS: [&str; 4] =
+    ["ocz-vertex-le-100gb", "corsair-p128", "crucial-m4-128gb", "nvme-tlc-500gb"];
 
 fn shipped() -> Vec<PathBuf> {
     let drives = concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives");
@@ -17,14 +17,13 @@ fn shipped() -> Vec<PathBuf> {
         std::fs::read_dir(drives).unwrap().map(|entry| entry.unwrap().path()).collect();
     all.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     all.sort();
-    assert!(all.len() >= 15);
+    assert!(all.len() >= 14);
     all
 }
 
 /// The limit on 4 KiB random writes per second from the link and the command processor,
-/// computed from the drive's file alone; `None` for a hard disk.
+/// computed from the drive's file alone.
 fn host_writes_max(file: &toml::Table) -> Option<f64> {
-    file.get("flash")?;
     let number = |name: &str| file["interface"].get(name)?.as_integer().map(|value| value as f64);
     let overhead = number("write_overhead_ns").or_else(|| number("command_overhead_ns"))?;
     Some((number("rate_bytes_per_s")? / 4096.0).min(1e9 / overhead.max(1.0)))

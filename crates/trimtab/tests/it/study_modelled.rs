@@ -363,7 +363,7 @@ fn study_of_too_small_drive_is_refused() {
     let file = dir.path().join("tiny.toml");
     std::fs::write(
         &file,
-        "name = \"tiny\"\ndescription = \"t\"\ncapacity_bytes = 1048576\n[disk]\n",
+        "name = \"tiny\"\ndescription = \"t\"\ncapacity_bytes = 1048576\n[flash]\n",
     )
     .unwrap();
     let target = format!("drive:{}", file.display());

@@ -9,7 +9,7 @@ use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
 use trimtab_drive::spec::layout::SsdLayout;
 use trimtab_drive::spec::{
-    DriveSpec, Flash, Geometry, Interface, Medium, SpecError, Streams, VictimPolicy, WriteCache,
+    DriveSpec, Flash, Geometry, Interface, SpecError, Streams, VictimPolicy, WriteCache,
 };
 use trimtab_drive::ssd::Ssd;
 use trimtab_drive::units::Nanos;
@@ -225,7 +225,7 @@ pub fn ideal_drive(
         capacity_bytes: user_pages * PAGE,
         logical_block_bytes: PAGE as u32,
         interface: Interface::default(),
-        medium: Medium::Flash(flash),
+        flash,
     }
 }
 

@@ -141,7 +141,7 @@ impl PeerStart {
 
     /// Time of TRIM commands; `None` if it depends on the units they unmap.
     pub(super) fn trim_ns(&self, commands: u64, ranges: u64) -> Option<u64> {
-        let trim = &self.small.spec.flash()?.trim;
+        let trim = &self.small.spec.flash.trim;
         ((trim.unit_ns, trim.gb_ns) == (0, 0))
             .then(|| commands * trim.command_ns + ranges * trim.range_ns)
     }

@@ -2,8 +2,8 @@
 
 use super::files::{self, PublishedTarget};
 use super::spec::{Configuration, ModelledFigures, PublishedData};
-use trimtab::drives::Drive;
 use trimtab_drive::data::DataClass;
+use trimtab_drive::model::Model;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::session::runner::SilentObserver;
 use trimtab_linux::sys::interrupt;
@@ -42,12 +42,12 @@ fn blocks(
 pub fn ageing(
     plan: &PublishedData,
     configuration: &Configuration,
-    drive: &Drive,
+    model: Box<dyn Model>,
     seed: u64,
 ) -> anyhow::Result<ModelledFigures> {
     let rounds = plan.setting(configuration.of, "rounds")?;
     let total = plan.setting(configuration.of, "mixed_files_GB")? * rounds * 1e9;
-    let mut target = files::volume(plan, configuration, drive, false, seed)?;
+    let mut target = files::volume(plan, configuration, model, false, seed)?;
     target.create(TEST_NAME, &Payload::Fill { len: AGEING_FILE.0, class: DataClass::Random })?;
     target.sync()?;
     let new = random_writes(&mut target, seed)?;

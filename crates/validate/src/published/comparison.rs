@@ -1,5 +1,6 @@
 //! Comparison of published and modelled results.
 
+use super::laptop_disk::{self, LaptopDisk};
 use super::score::{self, Score, ScoreRow};
 use super::spec::{
     Configuration, ModelledFigures, PastScore, PublishedData, PublishedWorkload, number,
@@ -8,6 +9,7 @@ use super::{blocks, crystal, files, sustained};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use trimtab::drives::crew;
+use trimtab_drive::model;
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::sys::interrupt::InterruptError;
 
@@ -93,13 +95,17 @@ fn model(
     configuration: &Configuration,
     seed: u64,
 ) -> anyhow::Result<ModelledFigures> {
+    if configuration.drive == laptop_disk::NAME {
+        return files::postmark(plan, configuration, Box::new(LaptopDisk::default()), seed);
+    }
     let drive = plan.drive(configuration)?;
+    let new = || model::build(&drive.spec, seed);
     match configuration.of {
-        PublishedWorkload::Postmark => files::postmark(plan, configuration, &drive, seed),
-        PublishedWorkload::Tree => files::tree(plan, configuration, &drive, seed),
-        PublishedWorkload::Fstrim => files::fstrim(plan, configuration, &drive, seed),
+        PublishedWorkload::Postmark => files::postmark(plan, configuration, new()?, seed),
+        PublishedWorkload::Tree => files::tree(plan, configuration, new()?, seed),
+        PublishedWorkload::Fstrim => files::fstrim(plan, configuration, new()?, seed),
         PublishedWorkload::CrystalDiskMark => crystal::rounds(plan, configuration, &drive, seed),
-        PublishedWorkload::Ageing => blocks::ageing(plan, configuration, &drive, seed),
+        PublishedWorkload::Ageing => blocks::ageing(plan, configuration, new()?, seed),
         PublishedWorkload::Sustained => sustained::until_full(&drive, seed),
         PublishedWorkload::Recovery => sustained::recovery(configuration, &drive, seed),
     }

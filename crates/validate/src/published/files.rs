@@ -3,10 +3,9 @@
 use super::spec::{Configuration, ModelledFigures, PublishedData};
 use anyhow::{Context as _, bail};
 use std::sync::Arc;
-use trimtab::drives::Drive;
 use trimtab_drive::Device as _;
 use trimtab_drive::data::DataClass;
-use trimtab_drive::model;
+use trimtab_drive::model::Model;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_linux::session::runner::SilentObserver;
 use trimtab_linux::sys::interrupt;
@@ -28,17 +27,16 @@ const REST: Nanos = Nanos::from_secs(60);
 /// Result key: time to delete and sync, in seconds.
 pub const DELETE_AND_SYNC: &str = "delete_and_sync_s";
 
-pub(super) type PublishedTarget = SteeredVolume<Box<dyn model::Model>>;
+pub(super) type PublishedTarget = SteeredVolume<Box<dyn Model>>;
 
 /// A new drive with a new filesystem, filled as configured.
 pub fn volume(
     plan: &PublishedData,
     configuration: &Configuration,
-    drive: &Drive,
+    model: Box<dyn Model>,
     online: bool,
     seed: u64,
 ) -> anyhow::Result<PublishedTarget> {
-    let model = model::build(&drive.spec, seed)?;
     let mut spec = plan.filesystem(configuration)?;
     spec.mkfs.discard &= model.supports_trim();
     let fill = f64::from(configuration.fill_percent) / 100.0;
@@ -83,7 +81,7 @@ fn seconds(phases: &[Phase], name: &str) -> anyhow::Result<f64> {
 pub fn postmark(
     plan: &PublishedData,
     configuration: &Configuration,
-    drive: &Drive,
+    model: Box<dyn Model>,
     seed: u64,
 ) -> anyhow::Result<ModelledFigures> {
     let published = plan.published(configuration)?;
@@ -98,7 +96,7 @@ pub fn postmark(
     let subdirectories = u32::try_from(subdirectories).context("subdirectories")?;
     let settings = PostmarkSettings { subdirectories, ..PostmarkSettings::published() };
     let job = Job::postmark(&settings)?;
-    let mut target = volume(plan, configuration, drive, online(published), seed)?;
+    let mut target = volume(plan, configuration, model, online(published), seed)?;
     let phases = phases(&job, &mut target)?;
     let [create, transactions, delete] =
         [postmark::CREATE, postmark::TRANSACTIONS, postmark::DELETE]
@@ -117,14 +115,14 @@ pub fn postmark(
 pub fn tree(
     plan: &PublishedData,
     configuration: &Configuration,
-    drive: &Drive,
+    model: Box<dyn Model>,
     seed: u64,
 ) -> anyhow::Result<ModelledFigures> {
     let files = plan.setting(configuration.of, "files")? as u64;
     let size = Bytes((plan.setting(configuration.of, "total_MB")? * 1e6) as u64);
     let list = Arc::new(TreeList::synthetic(files, size, TREE_DATA, seed)?);
     let mut target =
-        volume(plan, configuration, drive, online(plan.published(configuration)?), seed)?;
+        volume(plan, configuration, model, online(plan.published(configuration)?), seed)?;
     let phases = phases(&Job::Tree { list, seed }, &mut target)?;
     let (unpack, unpack_sync) =
         (seconds(&phases, tree::UNPACK)?, seconds(&phases, tree::UNPACK_SYNC)?);
@@ -145,10 +143,10 @@ pub fn tree(
 pub fn fstrim(
     plan: &PublishedData,
     configuration: &Configuration,
-    drive: &Drive,
+    model: Box<dyn Model>,
     seed: u64,
 ) -> anyhow::Result<ModelledFigures> {
-    let mut target = volume(plan, configuration, drive, false, seed)?;
+    let mut target = volume(plan, configuration, model, false, seed)?;
     target.sync()?;
     let began = target.now();
     let (outcome, _) = target.trim_all()?;

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::rng::Stream;
-use trimtab_drive::spec::{DriveSpec, Medium, SpecError};
+use trimtab_drive::spec::{DriveSpec, SpecError};
 use trimtab_drive::ssd::Ssd;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device as _, Extent};
@@ -134,10 +134,8 @@ fn generators(set: &str, offered: f64) -> Vec<Generator> {
 /// If the specification is invalid.
 pub fn steady(spec: &DriveSpec, pages: u32, seed: u64) -> Result<Host, SpecError> {
     let mut small = small(spec, pages)?;
-    if let (Medium::Flash(short), Some(flash)) = (&mut small.medium, spec.flash()) {
-        // Commands wait for whole steps; there are fewer of them.
-        short.ftl.gc.step_ns = flash.ftl.gc.step_ns;
-    }
+    // Commands wait for whole steps; there are fewer of them.
+    small.flash.ftl.gc.step_ns = spec.flash.ftl.gc.step_ns;
     let units = small.capacity_bytes / UNIT;
     let mut host = Host::new(Ssd::new(&small, seed)?, 512);
     host.fill_in_order(units);

@@ -25,7 +25,7 @@ pub struct RunFigures {
 /// If the specification is invalid.
 pub fn run(spec: &DriveSpec, run: &Run, pages: u32, seed: u64) -> Result<RunFigures, SpecError> {
     let (series, used_bytes) = series(spec, run, pages, seed)?;
-    let metadata = spec.flash().map_or(0, |flash| flash.ftl.metadata_permille);
+    let metadata = spec.flash.ftl.metadata_permille;
     let floor = 1.0 + f64::from(metadata) / 1000.0;
     let (outcome, bins) = (series.outcome(used_bytes), series.bins(used_bytes));
     let cliff = crossing(&bins, outcome.fresh_mbs, outcome.steady_mbs);

@@ -47,7 +47,7 @@ struct Arithmetic<'a> {
 
 impl<'a> Arithmetic<'a> {
     fn new(spec: &'a DriveSpec) -> Self {
-        let flash = spec.flash().unwrap();
+        let flash = &spec.flash;
         let geometry = &flash.geometry;
         let row = (geometry.page_bytes * u64::from(geometry.planes)) as f64;
         let rows = f64::from(geometry.superblock_dies) * f64::from(geometry.pages_per_block);
@@ -294,8 +294,7 @@ fn compare_fill(
     let sharp = sharp || arithmetic.is_never_empty(command as f64, depth as f64);
     let mut queue = Queue { class, ..Queue::new(spec, depth) };
     let groups = queue.ssd.layout().groups as f64;
-    let cache =
-        (spec.flash().unwrap().write_cache.bytes as f64).max(arithmetic.dies * arithmetic.row);
+    let cache = (spec.flash.write_cache.bytes as f64).max(arithmetic.dies * arithmetic.row);
     // Open, in-flight and buffered data blur the phase boundaries.
     let margin = (2.0 * groups + 1.0) * arithmetic.superblock
         + 2.0 * cache
@@ -362,7 +361,7 @@ fn parts_of(directory: &str, parts: u32) -> Vec<DriveSpec> {
     for path in files.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
         let text = std::fs::read_to_string(path).unwrap();
         let mut spec = file::parse(&text).unwrap().spec;
-        let Medium::Flash(flash) = &mut spec.medium else { continue };
+        let flash = &mut spec.flash;
         let unit = flash.ftl.mapping_unit_bytes.max(u64::from(spec.logical_block_bytes));
         let part = u64::from(parts);
         flash.geometry.pages_per_block /= parts;
@@ -389,7 +388,7 @@ fn parts_of(directory: &str, parts: u32) -> Vec<DriveSpec> {
 fn shipped_drives_fill_at_predicted_rates() {
     let (mut wrong, mut compared) = (Vec::new(), 0);
     for spec in shipped(16) {
-        let Some(flash) = spec.flash() else { continue };
+        let flash = &spec.flash;
         let classes =
             [DataClass::Random, DataClass::Text, DataClass::Compressible(46), DataClass::Zero];
         for class in &classes[..if flash.compression.is_some() { 4 } else { 1 }] {
@@ -461,7 +460,7 @@ fn random_spec(rng: &mut Stream, nth: u64) -> DriveSpec {
         let needed = |flash: &Flash, spec: &DriveSpec, blocks| {
             let mut flash = flash.clone();
             flash.geometry.blocks_per_plane = blocks;
-            DriveSpec { medium: Medium::Flash(flash), ..spec.clone() }.validate().is_ok()
+            DriveSpec { flash, ..spec.clone() }.validate().is_ok()
         };
         flash.geometry.blocks_per_plane =
             (1..4000).find(|blocks| needed(flash, spec, *blocks)).unwrap() + 8;
@@ -471,7 +470,7 @@ fn random_spec(rng: &mut Stream, nth: u64) -> DriveSpec {
 /// Like [`random_spec`], with any write cache and queue depth.
 fn odd_spec(rng: &mut Stream, nth: u64) -> (DriveSpec, u64, usize) {
     let mut spec = random_spec(rng, nth);
-    let Medium::Flash(flash) = &mut spec.medium else { unreachable!("random_spec makes flash") };
+    let flash = &mut spec.flash;
     let row = flash.geometry.page_bytes * u64::from(flash.geometry.planes);
     flash.write_cache.bytes =
         (row * rng.between(1, 2 * flash.geometry.dies())).min(64 << 10 << rng.below(8)).max(4096);
@@ -526,7 +525,7 @@ fn small_write_cache_limits_rate_by_row_residence_time() {
             flash.write_cache.bytes = 64 << 10;
             spec.capacity_bytes = 40 * flash.geometry.superblock_bytes() as u64;
         });
-        let (flash, interface) = (spec.flash().unwrap(), &spec.interface);
+        let (flash, interface) = (&spec.flash, &spec.interface);
         let row = 16384.0 * f64::from(planes);
         let programmed = program_ns as f64 + row / flash.nand.channel_bytes_per_s as f64 * 1e9;
         for command in [4096, 16384, 65536, 256 << 10] {
@@ -582,7 +581,7 @@ fn random_drives_fill_at_predicted_rates() {
 fn steady_random_writes_match_counted_work() {
     let (mut wrong, mut compared) = (Vec::new(), 0);
     for spec in shipped(64) {
-        let flash = spec.flash().unwrap().clone();
+        let flash = spec.flash.clone();
         for class in [DataClass::Random, DataClass::Compressible(30)] {
             if class != DataClass::Random && flash.compression.is_none() {
                 continue;
@@ -616,7 +615,7 @@ fn steady_random_writes_match_counted_work() {
 /// Time of the writes in `counted`: ns summed over dies, and bytes over all channels.
 fn work_of_writes(spec: &DriveSpec, counted: &Counters) -> (f64, f64) {
     let arithmetic = Arithmetic::new(spec);
-    let flash = spec.flash().unwrap();
+    let flash = &spec.flash;
     let slot =
         flash.compression.as_ref().map_or(flash.ftl.mapping_unit_bytes as f64, |compression| {
             f64::from(compression.granularity_bytes)
@@ -647,7 +646,7 @@ fn work_of_writes(spec: &DriveSpec, counted: &Counters) -> (f64, f64) {
 /// Time of the work in `counted` on the slowest resource, in seconds.
 fn steady_seconds(spec: &DriveSpec, counted: &Counters) -> f64 {
     let (dies_ns, crossed) = work_of_writes(spec, counted);
-    let flash = spec.flash().unwrap();
+    let flash = &spec.flash;
     let channels_s =
         crossed / (flash.nand.channel_bytes_per_s as f64 * f64::from(flash.geometry.channels));
     let commands_s =
@@ -661,7 +660,7 @@ fn steady_seconds(spec: &DriveSpec, counted: &Counters) -> f64 {
 #[test]
 fn idle_folding_takes_predicted_time() {
     for mut spec in shipped(16) {
-        let Medium::Flash(flash) = &mut spec.medium else { continue };
+        let flash = &mut spec.flash;
         let Some(slc) = &mut flash.slc_cache else { continue };
         slc.idle_fold_ns = Some(1_000_000_000);
         flash.ftl.gc.idle_delay_ns = None;

@@ -3,7 +3,6 @@
 
 use super::small;
 use crate::data::DataClass;
-use crate::hdd::Hdd;
 use crate::rng::Stream;
 use crate::spec::*;
 use crate::ssd::*;
@@ -192,33 +191,4 @@ fn extreme_ssd_never_panics_and_refuses_past_clock_end() {
         tried > CASES / 2 && done > 30 * tried && (tried / 50..tried).contains(&ended),
         "{tried} tried, {done} done, {ended} to the end"
     );
-}
-
-#[test]
-fn extreme_disk_never_panics() {
-    let mut rng = Stream::new(22, "extreme disks");
-    for _ in 0..CASES {
-        let mut seeks = [0; 3].map(|_: u64| duration(&mut rng));
-        seeks.sort_unstable();
-        let disk = Disk {
-            rpm: any(&mut rng, 60, 100_000, 7200) as u32,
-            seek_track_ns: seeks[0],
-            seek_average_ns: seeks[1],
-            seek_full_ns: seeks[2],
-            zones: alloc::vec![Zone { share_permille: 1000, rate_bytes_per_s: rate(&mut rng) }],
-            read_ahead_bytes: any(&mut rng, 0, TIB, 1 << 20),
-            position_candidates: any(&mut rng, 1, 1024, 16) as u32,
-            cache_bytes: any(&mut rng, 0, TIB, 8 << 20),
-            write_cache: rng.chance(0.5),
-        };
-        let spec = DriveSpec {
-            name: "disk".into(),
-            description: alloc::string::String::new(),
-            capacity_bytes: any(&mut rng, 64 << 10, 1 << 50, 320 << 20),
-            logical_block_bytes: any(&mut rng, 512, 65536, 4096) as u32,
-            interface: interface(&mut rng),
-            medium: Medium::Disk(disk),
-        };
-        used(&mut Hdd::new(&spec).unwrap(), &mut rng);
-    }
 }

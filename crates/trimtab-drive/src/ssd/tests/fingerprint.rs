@@ -28,8 +28,11 @@ pub fn fingerprint(ssd: &Ssd) -> u64 {
 
 /// Hash of a specification without its name and description.
 fn of_spec(spec: &DriveSpec) -> u64 {
-    let figures = (spec.capacity_bytes, spec.logical_block_bytes, &spec.interface, &spec.medium);
-    checksum(std::format!("{figures:?}").as_bytes())
+    let DriveSpec { capacity_bytes, logical_block_bytes, interface, flash, .. } = spec;
+    let figures = std::format!(
+        "({capacity_bytes:?}, {logical_block_bytes:?}, {interface:?}, Flash({flash:?}))"
+    );
+    checksum(figures.as_bytes())
 }
 
 /// FNV-1a, 64 bits.

@@ -36,13 +36,7 @@ fn metadata_multiply_write_amplification_exactly() {
 fn metadata_lengthen_every_program() {
     let program = |permille| {
         let spec = small(|_, flash| flash.ftl.metadata_permille = permille);
-        Clock::new(
-            &spec,
-            spec.flash().unwrap(),
-            &SsdLayout::new(&spec, spec.flash().unwrap()).unwrap(),
-        )
-        .now
-        .program
+        Clock::new(&spec, &spec.flash, &SsdLayout::new(&spec, &spec.flash).unwrap()).now.program
     };
     assert_eq!((program(0), program(100)), (600_000, 660_000));
 }

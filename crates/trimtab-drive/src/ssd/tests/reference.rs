@@ -108,7 +108,7 @@ fn ns(bytes: u64, rate: u64) -> u64 {
 
 impl Reference {
     pub(super) fn new(spec: &DriveSpec) -> Self {
-        let flash = spec.flash().unwrap().clone();
+        let flash = spec.flash.clone();
         let geometry = &flash.geometry;
         let dies = geometry.dies() as usize;
         let group_dies = geometry.superblock_dies as usize;

@@ -46,7 +46,7 @@ proptest! {
         high in 0_u32..3,
     ) {
         let mut spec = spec;
-        let Medium::Flash(flash) = &mut spec.medium else { unreachable!() };
+        let flash = &mut spec.flash;
         flash.ftl.wear =
             Wear { dynamic: flash.ftl.wear.dynamic, static_spread_max: level, erase_limit: Some(limit), erase_limit_spread_permille: spread };
         flash.ftl.gc.free_high += high;

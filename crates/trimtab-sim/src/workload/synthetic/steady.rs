@@ -68,10 +68,10 @@ impl Collection {
     /// The collection of a drive for data of `class`.
     ///
     /// # Errors
-    /// The reason why its steady state is unknown: a disk, compressed data, or an SLC cache
+    /// The reason why its steady state is unknown: compressed data, or an SLC cache
     /// that writes bypass when it is full, whose data are of unknown age.
     pub fn of(spec: &DriveSpec, class: DataClass) -> Result<Self, &'static str> {
-        let flash = spec.flash().ok_or("it is a disk")?;
+        let flash = &spec.flash;
         let layout = SsdLayout::new(spec, flash).map_err(|_| "its specification is impossible")?;
         let bypassed =
             flash.slc_cache.as_ref().is_some_and(|slc| slc.when_full == SlcFull::WriteDirect);
@@ -387,7 +387,6 @@ mod tests {
     use alloc::string::String;
     use trimtab_drive::model;
     use trimtab_drive::shipped;
-    use trimtab_drive::spec::Medium;
     use trimtab_drive::spec::file::parse;
     use trimtab_drive::ssd::Ssd;
 
@@ -453,11 +452,10 @@ mod tests {
 
     /// `spec` at 1 GB, with superblocks of at most 4 MB.
     fn small(mut spec: DriveSpec) -> DriveSpec {
-        if let Medium::Flash(flash) = &mut spec.medium {
-            let pages = u128::from(flash.geometry.pages_per_block) * 4_000_000;
-            let pages = (pages / flash.geometry.superblock_bytes()) as u32;
-            model::with_pages(flash, pages.max(4));
-        }
+        let flash = &mut spec.flash;
+        let pages = u128::from(flash.geometry.pages_per_block) * 4_000_000;
+        let pages = (pages / flash.geometry.superblock_bytes()) as u32;
+        model::with_pages(flash, pages.max(4));
         model::sized(spec, Some(Bytes(1_000_000_000))).unwrap()
     }
 
@@ -477,9 +475,6 @@ mod tests {
     fn every_preconditioned_shipped_drive_is_steady() {
         let (mut wrong, mut compared) = (Vec::new(), 0);
         for drive in shipped::files().map(|text| parse(text).unwrap()) {
-            if drive.spec.flash().is_none() {
-                continue;
-            }
             let spec = small(drive.spec);
             let Ok(collection) = Collection::of(&spec, DataClass::Random) else { continue };
             for pattern in [Pattern::Uniform, HOT_COLD, ZIPF] {
@@ -500,7 +495,7 @@ mod tests {
         for nth in 0..30 {
             let mut spec = small(shipped::drive("crucial-m4-128gb").spec);
             spec.name = format!("drawn-{nth}");
-            let Medium::Flash(flash) = &mut spec.medium else { panic!("a disk") };
+            let flash = &mut spec.flash;
             let all = [VictimPolicy::Greedy, VictimPolicy::Fifo, VictimPolicy::CostBenefit];
             flash.ftl.victim = all[rng.below(3) as usize];
             flash.ftl.streams.separate_gc = rng.chance(0.5);

@@ -354,7 +354,7 @@ mod tests {
     /// A plan for the smallest area, and figures of the first start moved by a tenth.
     fn measured() -> (ProbePlan, Findings, Vec<Candidate>) {
         let spec = shipped::named("sata-tlc-500gb").unwrap().spec;
-        let reported = ReportedProperties::of(&spec).unwrap();
+        let reported = ReportedProperties::of(&spec);
         let plan = ProbePlan::new(Budget::Small, reported, 24 << 20, 1).unwrap();
         let starts = part::starts(&Findings::default(), &plan);
         let mut random = Stream::new(1, "errors");

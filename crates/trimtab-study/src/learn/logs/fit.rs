@@ -287,7 +287,7 @@ fn spare_needed(figures: &[LogFigure], start: &DriveSpec, used_bytes: f64) -> Op
     let moving = of(FigureKind::Waf).map(|waf| waf / of(FigureKind::Floor).unwrap_or(1.0));
     let waf = moving.or(of(FigureKind::Collection)).filter(|waf| *waf > 1.0)?;
     let percent = |share: f64| 100.0 * (1.0 / share - 1.0);
-    let raw = start.flash()?.geometry.raw_bytes() as f64;
+    let raw = start.flash.geometry.raw_bytes() as f64;
     Some(format!(
         "uniform writes at WAF {waf:.1} of collection need about {:.0} % spare space, and the \
          drive file has {:.0} %: check --pattern and --used",
@@ -308,8 +308,7 @@ pub fn fit(
     for_all: &ForAll<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Option<LogFit>, String> {
-    let reported = ReportedProperties::of(&start.spec)
-        .ok_or_else(|| format!("{} is a disk, which has no twin", start.spec.name))?;
+    let reported = ReportedProperties::of(&start.spec);
     let knobs = knobs(start, &reported);
     let used_bytes = start.spec.capacity_bytes as f64 * statement.run.used;
     let drive_writes = log.bytes() / used_bytes;

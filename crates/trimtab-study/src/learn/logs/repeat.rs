@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use trimtab_drive::data::DataClass;
 use trimtab_drive::model::with_short_blocks;
-use trimtab_drive::spec::{DriveSpec, Medium, SpecError};
+use trimtab_drive::spec::{DriveSpec, SpecError};
 use trimtab_drive::ssd::Ssd;
 use trimtab_drive::units::Nanos;
 use trimtab_drive::{Command, Device as _, Extent};
@@ -99,7 +99,7 @@ impl Host {
 /// # Errors
 /// If the specification is invalid.
 pub fn small(spec: &DriveSpec, pages: u32) -> Result<DriveSpec, SpecError> {
-    let whole = spec.flash().map_or(1, |flash| flash.geometry.pages_per_block);
+    let whole = spec.flash.geometry.pages_per_block;
     let wanted = (u64::from(pages) << 31) as f64 / spec.capacity_bytes as f64;
     with_short_blocks(spec, (libm::ceil(f64::from(whole) * wanted) as u32).min(whole))
 }
@@ -196,10 +196,9 @@ impl Marks {
 pub fn with_raw(spec: &DriveSpec, over: f64) -> DriveSpec {
     let mut spec = spec.clone();
     let capacity = spec.capacity_bytes as f64;
-    if let Medium::Flash(flash) = &mut spec.medium {
-        let now = flash.geometry.raw_bytes() as f64 / capacity;
-        let pages = f64::from(flash.geometry.pages_per_block) * over / now;
-        flash.geometry.pages_per_block = libm::ceil(pages) as u32;
-    }
+    let flash = &mut spec.flash;
+    let now = flash.geometry.raw_bytes() as f64 / capacity;
+    let pages = f64::from(flash.geometry.pages_per_block) * over / now;
+    flash.geometry.pages_per_block = libm::ceil(pages) as u32;
     spec
 }

@@ -241,7 +241,7 @@ fn blocks(spec: &DriveSpec, seed: u64, all: &mut Vec<WorkloadFigure>) -> TargetR
     });
     lab.stream(32, places.by_ref().take(writes * 3 / 4))?;
     add(all, IN_THE_END, &lab.stream(32, places)?);
-    if spec.flash().is_some_and(|flash| flash.trim.supported) {
+    if spec.flash.trim.supported {
         trims(&mut lab, capacity, seed, all)?;
     }
     Ok(())

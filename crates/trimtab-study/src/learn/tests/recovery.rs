@@ -381,9 +381,9 @@ fn nearest(found: &Findings, measured: &[WorkloadFigure]) -> Vec<f64> {
         let all = shipped::drives()
             .into_iter()
             .map(|drive| drive.spec)
-            .filter(|spec| spec.flash().is_some_and(|flash| flash.trim.supported));
+            .filter(|spec| spec.flash.trim.supported);
         let one = |spec: DriveSpec| {
-            let own = ReportedProperties::of(&spec)?;
+            let own = ReportedProperties::of(&spec);
             let plan =
                 ProbePlan::new(Budget::Small, own, ProbePlan::write_limit(own.capacity_bytes), 1)?;
             Some((probed(&spec, &plan)?, figures(&spec, 5)?))

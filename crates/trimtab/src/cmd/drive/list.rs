@@ -4,7 +4,7 @@ use crate::drives::twins::{self, StoredTwin, TwinDirectory};
 use crate::drives::{self, Drive};
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use trimtab_drive::spec::{Medium, text};
+use trimtab_drive::spec::text;
 use trimtab_drive::units::Bytes;
 use trimtab_linux::output::lines::prose;
 use trimtab_linux::output::{self, Context};
@@ -24,7 +24,7 @@ fn entries(drives: &[Drive]) -> Value {
             "name": drive.spec.name,
             "description": drive.spec.description,
             "capacity_bytes": drive.spec.capacity_bytes,
-            "medium": if matches!(drive.spec.medium, Medium::Flash(_)) { "flash" } else { "disk" },
+            "medium": "flash",
             "published": published,
             "fitted": fitted,
             "assumed": assumed,

@@ -198,7 +198,7 @@ pub fn run(args: &DriveSimulateArgs, context: &Context) -> anyhow::Result<ExitCo
     let plan = plan(args, &spec, context)?;
     if let DriveLoad::Synthetic(addresses) = &plan.load {
         let (block, name) = (spec.logical_block_bytes, &args.drive);
-        let takes_trims = spec.flash().is_some_and(|flash| flash.trim.supported);
+        let takes_trims = spec.flash.trim.supported;
         if addresses.mix.trim_percent > 0 && !takes_trims {
             let what =
                 format!("--trims {}: {name} does not support TRIM", addresses.mix.trim_percent);

@@ -75,7 +75,7 @@ fn log_of_a_drawn_drive_recovers_spare_and_program_time() {
             &mut (),
         );
         let found = found.unwrap().unwrap();
-        let flash = truth.flash().unwrap();
+        let flash = &truth.flash;
         let raw = flash.geometry.raw_bytes() as f64;
         let twin = found.drive.twin.unwrap();
         for (field, truth) in [

@@ -1,7 +1,6 @@
 //! Collection reads each row with valid data exactly once.
 
 use super::{Queue, shipped};
-use crate::spec::Medium;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -11,7 +10,7 @@ use alloc::vec::Vec;
 fn collection_reads_only_rows_with_valid_data() {
     let (mut wrong, mut compared): (Vec<String>, u32) = (Vec::new(), 0);
     for mut spec in shipped(64) {
-        let Medium::Flash(flash) = &mut spec.medium else { continue };
+        let flash = &mut spec.flash;
         (flash.slc_cache, flash.ftl.mapping_cache_bytes, flash.ftl.wear.static_spread_max) =
             (None, None, None);
         let row = flash.geometry.page_bytes * u64::from(flash.geometry.planes);

@@ -57,7 +57,7 @@ fn charged(lanes: &crate::ssd::lane::FlashLanes) -> f64 {
 fn shipped_drives_obey_operational_laws() {
     let mut wrong = Vec::new();
     for spec in shipped(64) {
-        let flash = spec.flash().unwrap();
+        let flash = &spec.flash;
         for load in [Load::Sequential, Load::Random, Load::Compressible, Load::Reads, Load::Mixed] {
             let mut ssd = Ssd::new(&spec, 1).unwrap();
             let count = if load == Load::Sequential {

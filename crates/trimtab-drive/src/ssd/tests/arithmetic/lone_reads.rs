@@ -2,7 +2,7 @@
 
 use super::{Queue, shipped};
 use crate::rng::Stream;
-use crate::spec::{DriveSpec, Medium};
+use crate::spec::DriveSpec;
 use crate::units::Nanos;
 use crate::{Command, Device, Extent};
 use alloc::string::String;
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 /// another, rows on the same channel cross it one after another, and data reach the host
 /// in order.
 fn lone_read_ns(spec: &DriveSpec, offset: u64, len: u64) -> f64 {
-    let (interface, flash) = (&spec.interface, spec.flash().expect("must be an SSD"));
+    let (interface, flash) = (&spec.interface, &spec.flash);
     let geometry = &flash.geometry;
     let row = geometry.page_bytes * u64::from(geometry.planes);
     let (mut dies, mut channels) = (
@@ -40,7 +40,7 @@ fn lone_read_ns(spec: &DriveSpec, offset: u64, len: u64) -> f64 {
 fn lone_read_latency_is_sum_of_its_stages() {
     let (mut wrong, mut compared): (Vec<String>, u32) = (Vec::new(), 0);
     for mut spec in shipped(16) {
-        let Medium::Flash(flash) = &mut spec.medium else { continue };
+        let flash = &mut spec.flash;
         (flash.slc_cache, flash.ftl.mapping_cache_bytes) = (None, None);
         (flash.nand.read_spread_permille, flash.nand.read_retries_per_million) = (0, 0);
         let row = flash.geometry.page_bytes * u64::from(flash.geometry.planes);
@@ -60,7 +60,7 @@ fn lone_read_latency_is_sum_of_its_stages() {
                 let blocks = (spec.capacity_bytes / 2 / superblock).max(1);
                 let offset = rng.below(blocks) * superblock
                     + rng.below((superblock - len) / 4096 + 1) * 4096;
-                let unit = spec.flash().expect("flash").ftl.mapping_unit_bytes;
+                let unit = spec.flash.ftl.mapping_unit_bytes;
                 let offset = offset / unit.max(4096) * unit.max(4096);
                 let done = queue.ssd.submit(now, &Command::Read(Extent { offset, len })).done;
                 let (took, expected) = ((done - now).0 as f64, lone_read_ns(&spec, offset, len));

@@ -2,7 +2,7 @@
 
 use super::{Arithmetic, Queue, shipped};
 use crate::rng::Stream;
-use crate::spec::{Flash, Medium};
+use crate::spec::Flash;
 use crate::units::Nanos;
 use crate::{Command, Device};
 use alloc::string::String;
@@ -54,7 +54,7 @@ fn lone_write_during_idle_gc_waits_for_one_operation() {
     let mut wrong: Vec<String> = Vec::new();
     let mut met = 0;
     for mut spec in shipped(16) {
-        let Medium::Flash(flash) = &mut spec.medium else { continue };
+        let flash = &mut spec.flash;
         flash.nand.erase_ns *= 16;
         let arithmetic = Arithmetic::new(&spec);
         let (cached, flushed) =
@@ -116,5 +116,5 @@ fn lone_write_during_idle_gc_waits_for_one_operation() {
 }
 
 fn flash_of(spec: &crate::spec::DriveSpec) -> &Flash {
-    spec.flash().unwrap()
+    &spec.flash
 }

@@ -291,7 +291,7 @@ fn shipped_nvme_throttles_under_sustained_writes() {
     ))
     .unwrap();
     let spec = file::parse(&text).unwrap().spec;
-    let thermal = spec.flash().unwrap().thermal.clone().unwrap();
+    let thermal = spec.flash.thermal.clone().unwrap();
     let mut ssd = Ssd::new(&spec, 1).unwrap();
     let mut now = Nanos(0);
     let mut throttled_at = None;

@@ -105,7 +105,7 @@ fn any_spec(rng: &mut Stream) -> DriveSpec {
         let fits = |blocks| {
             let mut flash = flash.clone();
             flash.geometry.blocks_per_plane = blocks;
-            DriveSpec { medium: Medium::Flash(flash), ..spec.clone() }.validate().is_ok()
+            DriveSpec { flash, ..spec.clone() }.validate().is_ok()
         };
         flash.geometry.blocks_per_plane = (1..400).find(|blocks| fits(*blocks)).unwrap() + slack;
     })
@@ -128,8 +128,7 @@ fn any_request(rng: &mut Stream, unit: u64, units: u64, reading: bool) -> Reques
 fn differs(seed: u64) -> Option<String> {
     let mut rng = Stream::new(seed, "reference");
     let spec = any_spec(&mut rng);
-    let (unit, depth) =
-        (spec.flash().unwrap().ftl.mapping_unit_bytes, pick(&mut rng, &[1, 2, 3, 5, 16]));
+    let (unit, depth) = (spec.flash.ftl.mapping_unit_bytes, pick(&mut rng, &[1, 2, 3, 5, 16]));
     let mut model = Ssd::new(&spec, 1).unwrap();
     let mut reference = Reference::new(&spec);
     let mut window: VecDeque<u64> = VecDeque::new();

@@ -67,7 +67,7 @@ fn pass(target: &mut Target) -> (u64, Nanos) {
 
 /// Specified nanoseconds per command with one range, and per MiB.
 fn nominal(spec: &DriveSpec) -> (f64, f64) {
-    let trim = &spec.flash().unwrap().trim;
+    let trim = &spec.flash.trim;
     let command = trim.command_ns
         + trim.range_ns
         + spec.interface.latency_ns
@@ -81,10 +81,7 @@ fn nominal(spec: &DriveSpec) -> (f64, f64) {
 fn idle_trim_learns_shipped_drives_without_extra_commands() {
     let most =
         std::env::var("TRIMTAB_IDLE_FILES").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
-    for drive in shipped::drives()
-        .into_iter()
-        .filter(|drive| drive.spec.flash().is_some_and(|flash| flash.trim.supported))
-    {
+    for drive in shipped::drives().into_iter().filter(|drive| drive.spec.flash.trim.supported) {
         let name = &drive.spec.name;
         let used = in_use(&drive.spec);
         let begun = |policy| {

@@ -83,8 +83,7 @@ pub(super) fn shown(
     seed: u64,
 ) -> Option<Vec<f64>> {
     let (series, used_bytes) = repeat::series(spec, run, 1, seed).ok()?;
-    let floor =
-        spec.flash().map_or(0.0, |flash| 1.0 + f64::from(flash.ftl.metadata_permille) / 1000.0);
+    let floor = 1.0 + f64::from(spec.flash.ftl.metadata_permille) / 1000.0;
     let outcome = series.outcome(used_bytes);
     let (fresh, steady) = (outcome.fresh_mbs, outcome.steady_mbs);
     let of = |kind: &FigureKind| match kind {

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use trimtab_drive::spec::datasheet::Prior;
 use trimtab_drive::spec::file::Drive;
 use trimtab_drive::spec::source::SourceKind;
-use trimtab_drive::spec::{DriveSpec, Flash, Medium};
+use trimtab_drive::spec::{DriveSpec, Flash};
 
 /// Nine in ten lie within this many standard deviations.
 pub(super) const NINE_OF_TEN: f64 = 1.645;
@@ -98,13 +98,12 @@ const PARAMETERS: [Parameter; 6] = [
 ];
 
 fn flash_of(spec: &DriveSpec, of: impl Fn(&Flash) -> f64) -> f64 {
-    spec.flash().map_or(0.0, of)
+    of(&spec.flash)
 }
 
 pub(super) fn change(spec: &mut DriveSpec, change: impl FnOnce(&mut Flash)) {
-    if let Medium::Flash(flash) = &mut spec.medium {
-        change(flash);
-    }
+    let flash = &mut spec.flash;
+    change(flash);
 }
 
 /// Keeps the size of the flash.
