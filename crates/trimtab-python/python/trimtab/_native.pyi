@@ -111,7 +111,7 @@ class Trace:
         and length (bytes)."""
     @staticmethod
     def load(path: str | PathLike[str], *, format: str | None = None, volume: int | str | None = None, events: str | None = None) -> Trace:
-        """Reads a trace: ``fio``, ``blkparse``, ``msr``, ``alibaba``, ``tencent``, ``spc``, ``systor17``, ``mqsim``, ``columns``.
+        """Reads a trace: ``fio``, ``blkparse``, ``msr``, ``alibaba``, ``mqsim``, ``columns``.
 
         A volume is a number, or device numbers such as ``"8,16"``; events are ``"Q"``, ``"D"`` or ``"C"`` of blkparse."""
     def __len__(self) -> int: ...

@@ -39,13 +39,6 @@ impl TraceFormat {
         ("msr", Self::Table(&table::MSR), "MSR Cambridge"),
         ("alibaba", Self::Table(&table::ALIBABA), "Alibaba block traces"),
         (
-            "tencent",
-            Self::Table(&table::TENCENT),
-            "Tencent block storage: seconds, sector, sectors, 0 read 1 write, volume",
-        ),
-        ("spc", Self::Table(&table::SPC), "SPC traces, as of UMass"),
-        ("systor17", Self::Table(&table::SYSTOR17), "SYSTOR '17"),
-        (
             "mqsim",
             Self::Table(&table::MQSIM),
             "MQSim: nanoseconds, device, sector, sectors, 0 write 1 read",

@@ -13,8 +13,6 @@ named! {
     pub enum SkipReason {
         /// No bytes.
         Empty = "size 0",
-        /// No response in the trace.
-        NoResponse = "no response",
         /// A command for the drive that bypasses the block layer.
         PassedThrough = "passed-through command",
         /// A zone command: reset, open, close, finish or append.

@@ -1,8 +1,8 @@
 //! Formats with one request per line in fixed columns.
 
 use super::{
-    LineError, SECTOR_BYTES, SkipReason, TraceLine, TraceOpKind, TraceRecord, Volume, bytes,
-    decimal, number, shortened,
+    LineError, SECTOR_BYTES, TraceLine, TraceOpKind, TraceRecord, Volume, bytes, decimal, number,
+    shortened,
 };
 use alloc::format;
 use alloc::string::String;
@@ -38,8 +38,8 @@ enum ColumnContent {
     Volume,
     /// Owner of the volume.
     Host,
-    /// Operation by word; `None` for requests that were not served.
-    Kind(&'static [(&'static str, Option<TraceOpKind>)]),
+    /// Operation by word.
+    Kind(&'static [(&'static str, TraceOpKind)]),
     /// In units of this many bytes.
     Offset(u64),
     /// In units of this many bytes.
@@ -62,26 +62,16 @@ const TIME: &[&str] = &["timestamp", "time", "ts"];
 const OFFSET: &[&str] = &["offset", "lba", "startinglba", "address"];
 const SIZE: &[&str] = &["size", "length", "len", "iosize"];
 const KIND: &[&str] = &["type", "opcode", "op", "iotype", "operation", "rw"];
-const VOLUME: &[&str] = &[
-    "volumeid",
-    "volume",
-    "deviceid",
-    "device",
-    "disknumber",
-    "disk",
-    "lun",
-    "asu",
-    "devicenumber",
-];
-const NAMED: &[(&str, Option<TraceOpKind>)] = &[
-    ("Read", Some(TraceOpKind::Read)),
-    ("Write", Some(TraceOpKind::Write)),
-    ("R", Some(TraceOpKind::Read)),
-    ("W", Some(TraceOpKind::Write)),
+const VOLUME: &[&str] =
+    &["disknumber", "disk", "devicenumber", "deviceid", "device", "volumeid", "volume"];
+const NAMED: &[(&str, TraceOpKind)] = &[
+    ("Read", TraceOpKind::Read),
+    ("Write", TraceOpKind::Write),
+    ("R", TraceOpKind::Read),
+    ("W", TraceOpKind::Write),
 ];
 /// Of MQSim, as of DiskSim: bit 0 is set for a read.
-const SIMULATED: &[(&str, Option<TraceOpKind>)] =
-    &[("0", Some(TraceOpKind::Write)), ("1", Some(TraceOpKind::Read))];
+const SIMULATED: &[(&str, TraceOpKind)] = &[("0", TraceOpKind::Write), ("1", TraceOpKind::Read)];
 
 const SECOND: u32 = 1_000_000_000;
 
@@ -113,62 +103,6 @@ pub(super) static ALIBABA: ColumnFormat = ColumnFormat {
     most: 5,
 };
 
-pub(super) static TENCENT: ColumnFormat = ColumnFormat {
-    separator: Some(','),
-    columns: &[
-        column("the timestamp", TIME, ColumnContent::Ticks(SECOND)),
-        column("the offset", OFFSET, ColumnContent::Offset(SECTOR_BYTES)),
-        column("the size", SIZE, ColumnContent::Len(SECTOR_BYTES)),
-        column(
-            "the kind of request",
-            KIND,
-            ColumnContent::Kind(&[("0", Some(TraceOpKind::Read)), ("1", Some(TraceOpKind::Write))]),
-        ),
-        column("the volume", VOLUME, ColumnContent::Volume),
-    ],
-    least: 5,
-    most: 5,
-};
-
-pub(super) static SPC: ColumnFormat = ColumnFormat {
-    separator: Some(','),
-    columns: &[
-        column("the unit (ASU)", VOLUME, ColumnContent::Volume),
-        column("the sector", OFFSET, ColumnContent::Offset(SECTOR_BYTES)),
-        column("the size", SIZE, ColumnContent::Len(1)),
-        column("the kind of request", KIND, ColumnContent::Kind(NAMED)),
-        column("the timestamp", TIME, ColumnContent::Decimal(SECOND)),
-    ],
-    least: 5,
-    // The format ends with optional fields.
-    most: usize::MAX,
-};
-
-pub(super) static SYSTOR17: ColumnFormat = ColumnFormat {
-    separator: Some(','),
-    columns: &[
-        column("the timestamp", TIME, ColumnContent::Decimal(SECOND)),
-        column("the response time", &["response", "responsetime"], ColumnContent::Text),
-        column(
-            "the kind of request",
-            KIND,
-            // Blank if the request has no response.
-            ColumnContent::Kind(&[
-                ("R", Some(TraceOpKind::Read)),
-                ("W", Some(TraceOpKind::Write)),
-                ("Read", Some(TraceOpKind::Read)),
-                ("Write", Some(TraceOpKind::Write)),
-                ("", None),
-            ]),
-        ),
-        column("the unit (LUN)", VOLUME, ColumnContent::Volume),
-        column("the offset", OFFSET, ColumnContent::Offset(1)),
-        column("the size", SIZE, ColumnContent::Len(1)),
-    ],
-    least: 6,
-    most: 6,
-};
-
 pub(super) static COLUMNS: ColumnFormat = ColumnFormat {
     separator: None,
     columns: &[
@@ -177,9 +111,9 @@ pub(super) static COLUMNS: ColumnFormat = ColumnFormat {
             "the request type",
             KIND,
             ColumnContent::Kind(&[
-                ("0", Some(TraceOpKind::Read)),
-                ("1", Some(TraceOpKind::Write)),
-                ("3", Some(TraceOpKind::Trim)),
+                ("0", TraceOpKind::Read),
+                ("1", TraceOpKind::Write),
+                ("3", TraceOpKind::Trim),
             ]),
         ),
         column("the block", &["lba", "block", "offset"], ColumnContent::Offset(4096)),
@@ -224,7 +158,7 @@ pub(super) static MQSIM: ColumnFormat = ColumnFormat {
 impl ColumnFormat {
     /// True if each request has a letter at a fixed position; otherwise any numbers fit.
     pub(super) fn has_letters(&self) -> bool {
-        let letters = |words: &[(&str, Option<TraceOpKind>)]| {
+        let letters = |words: &[(&str, TraceOpKind)]| {
             words.iter().any(|(word, _)| word.starts_with(|c: char| c.is_ascii_alphabetic()))
         };
         self.columns
@@ -290,7 +224,6 @@ impl ColumnFormat {
     fn request(&self, fields: &[&str]) -> Result<TraceLine, LineError> {
         let mut raw = TraceRecord::new(0, Volume::default(), TraceOpKind::Flush, 0, 0);
         let mut host = "";
-        let mut served = true;
         for (TraceColumn { name, content, .. }, text) in
             self.columns.iter().zip(fields.iter().copied())
         {
@@ -309,10 +242,7 @@ impl ColumnFormat {
                     };
                 }
                 ColumnContent::Host => host = text,
-                ColumnContent::Kind(words) => match kind(text, name, words)? {
-                    Some(kind) => raw.kind = kind,
-                    None => served = false,
-                },
+                ColumnContent::Kind(words) => raw.kind = kind(text, name, words)?,
                 ColumnContent::Offset(unit) => {
                     raw.offset = bytes(number(field, name)?, unit, name)?
                 }
@@ -321,23 +251,14 @@ impl ColumnFormat {
                 ColumnContent::Text => {}
             }
         }
-        Ok(if served {
-            TraceLine::Request(raw)
-        } else {
-            TraceLine::Skipped(raw.volume, SkipReason::NoResponse)
-        })
+        Ok(TraceLine::Request(raw))
     }
 }
 
-fn kind(
-    field: &str,
-    name: &str,
-    words: &[(&str, Option<TraceOpKind>)],
-) -> Result<Option<TraceOpKind>, LineError> {
+fn kind(field: &str, name: &str, words: &[(&str, TraceOpKind)]) -> Result<TraceOpKind, LineError> {
     let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(field));
     found.map(|(_, kind)| *kind).ok_or_else(|| {
-        let known: Vec<&str> =
-            words.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect();
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         LineError::Wrong(format!(
             "{name} '{}' is not one of {}",
             shortened(field),

@@ -101,9 +101,8 @@ pub struct ModelArgs {
 /// Options for reading a text trace.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReadingArgs {
-    /// Read a text trace in this format: fio, blkparse, msr, alibaba, tencent, spc,
-    /// systor17, mqsim or columns. Name it for tencent, mqsim and columns, which look alike;
-    /// the others are recognised.
+    /// Read a text trace in this format: fio, blkparse, msr, alibaba, mqsim or columns. Name it
+    /// for mqsim and columns, which look alike; the others are recognised.
     #[arg(long, value_name = "FORMAT")]
     format: Option<TraceFormat>,
     /// Read only this volume of the trace: a number, device numbers in blkparse text

@@ -263,7 +263,7 @@ fn traces_are_printed_without_control_characters() {
         let file = scratch.write("trace", &text);
         say(&["drive", "trace", &file]);
         say(&["drive", "simulate", "--trace", &file, "--drive", "ocz-vertex-le-100gb"]);
-        for format in ["fio", "msr", "blkparse", "spc"] {
+        for format in ["fio", "msr", "blkparse", "mqsim"] {
             say(&["drive", "trace", &file, "--format", format]);
         }
     }

@@ -56,19 +56,6 @@ fn trace_formats_are_recognised() {
             ("msr", [(1, 32_768), (0, 0), (0, 0)], 0),
         ),
         (
-            "0,20941264,8192,W,0.551706\r\n0,20939840,8192,W,0.554041\r\n",
-            ("spc", [(0, 0), (2, 16_384), (0, 0)], 0),
-        ),
-        (
-            "\u{feff}Timestamp,Response,IOType,LUN,Offset,Size\n\
-                1455592160.000037000,0.000257000,W,0,5678080,4096\n",
-            ("systor17", [(0, 0), (1, 4096), (0, 0)], 0),
-        ),
-        (
-            "Timestamp,Offset,Size,IOType,VolumeID\n1538323200,87046144,8,1,1283\n",
-            ("tencent", [(0, 0), (1, 4096), (0, 0)], 0),
-        ),
-        (
             "Input file sda.blktrace.0 added\n\
                 Trace started at Tue Mar  3 12:00:00 2020\n\
                 \n  8,16   3      101     0.000000000   812  Q FWFS 17574472760 + 8 \
@@ -107,12 +94,6 @@ fn trace_of_bare_numbers_needs_format_option() {
     assert_eq!(
         (read["took_ns"].as_u64(), read["end_bytes"].as_u64()),
         (Some(20_000), Some((524_320 + 16) * 512))
-    );
-    let tencent = "1538323200,87046144,8,1,1283\n1538323201,12932096,16,0,1283\n";
-    refused(tencent, &[], 2, "--format tencent");
-    assert_eq!(
-        shape(&summary(tencent, &["--format", "tencent"])).1,
-        [(1, 8192), (1, 4096), (0, 0)]
     );
     refused("Lorem ipsum\n", &[], 2, "is not a recognised trace");
 }
