@@ -89,12 +89,6 @@ fn in_full(verdict: &Verdict<'_>) -> Vec<Section> {
             its class.",
         )
     }));
-    if !study.runs.is_empty() {
-        sections.push(Section::new(
-            "Latency by operation",
-            vec![SectionBlock::Table(phases::latencies(study))],
-        ));
-    }
     sections.extend(months::states(study, verdict.policy()).or_else(|| {
         not_measured(
             "State of the drive's blocks",

@@ -1,19 +1,14 @@
-//! Tables of all phases and latencies: one column per policy, with ratios to the first
-//! policy.
+//! The table of all phases: one column per policy, with ratios to the first policy.
 
 use super::words::title;
-use trimtab_drive::histogram::Histogram;
 use trimtab_drive::units::three_digits;
-use trimtab_sim::run::shown::{histograms, quantity};
-use trimtab_sim::run::{Field, LatencyPart, Metric, Run, Unit, metrics};
+use trimtab_sim::run::shown::quantity;
+use trimtab_sim::run::{Field, Metric, Run, Unit, metrics};
 use trimtab_sim::workload::tree::SETTLE;
 use trimtab_study::document::Table;
 use trimtab_study::study::metrics::{FOREGROUND, distinct, jobs, mean};
 use trimtab_study::study::policy_events::TRIM_BEFORE;
 use trimtab_study::study::{Study, policy};
-
-/// Fewest operations for percentiles.
-const MANY: u64 = 100;
 
 /// A policy with its discard option, if the name lacks it.
 pub(super) fn policy_title(run: &Run) -> String {
@@ -37,55 +32,13 @@ fn columns<'a>(study: &'a Study, job: &str, titles: &[String]) -> Vec<Option<&'a
         .collect()
 }
 
-fn empty(caption: &str, first: &str, titles: &[String]) -> Table {
-    let mut header = vec![first];
-    header.extend(titles.iter().map(String::as_str));
-    Table::new(caption, &header)
-}
-
-/// Latencies of frequent operations over all repeats: median, 99.9 % and maximum.
-pub(super) fn latencies(study: &Study) -> Table {
-    let titles = titles(study);
-    let mut table = empty(
-        "Median / 99.9 % / longest, from issue to completion.",
-        "phase and operation",
-        &titles,
-    );
-    for job in jobs(&study.runs) {
-        let columns: Vec<Vec<(String, Histogram)>> = columns(study, job, &titles)
-            .into_iter()
-            .map(|run| {
-                run.map_or_else(Vec::new, |run| histograms(&run.phases, &[LatencyPart::Total]))
-            })
-            .collect();
-        let mut names: Vec<&str> = Vec::new();
-        for (name, _) in columns.iter().flatten().filter(|(_, histogram)| histogram.count() >= MANY)
-        {
-            if !names.contains(&name.as_str()) {
-                names.push(name);
-            }
-        }
-        for name in names {
-            let cells = columns.iter().map(|column| {
-                let histogram = column.iter().find(|(n, _)| n == name);
-                histogram.map_or_else(String::new, |(_, h)| {
-                    format!("{} / {} / {}", h.percentile(50.0), h.percentile(99.9), h.max())
-                })
-            });
-            table.row(std::iter::once(format!("{job}: {name}")).chain(cells));
-        }
-    }
-    table
-}
-
 pub(super) fn by_phase(study: &Study) -> Table {
     let titles = titles(study);
-    let mut table = empty(
-        "Means: time of each phase and its ratio to the first column; discards \
-            counted by the device.",
-        "phase",
-        &titles,
-    );
+    let header: Vec<&str> =
+        ["phase"].into_iter().chain(titles.iter().map(String::as_str)).collect();
+    let caption = "Means: time of each phase and its ratio to the first column; discards counted by \
+        the device.";
+    let mut table = Table::new(caption, &header);
     for job in jobs(&study.runs) {
         let runs = columns(study, job, &titles);
         for name in row_names(&runs) {
