@@ -11,7 +11,7 @@ mod studies;
 
 pub use id::{Reference, RunId};
 pub use load::{Filter, Summary};
-pub use studies::StudyRecord;
+pub use studies::{StudyRecord, StudyRun};
 
 use log::Log;
 use rustix::fs::Access;
@@ -190,11 +190,11 @@ impl Store {
                 });
             }
             Entry::Study { id, mut study } => {
-                study.runs.retain(|(_, run)| self.run(*run).is_some());
+                study.runs.retain(|of| self.run(of.run).is_some());
                 self.studies.retain(|(of, earlier)| {
                     let superseded = !earlier.complete
                         && earlier.target == study.target
-                        && earlier.runs.iter().all(|(_, run)| study.contains(*run));
+                        && earlier.runs.iter().all(|of| study.contains(of.run));
                     *of != id && !superseded
                 });
                 self.studies.push((id, study));
@@ -202,7 +202,7 @@ impl Store {
             Entry::Delete(ids) => {
                 self.runs.retain(|run| !ids.contains(&run.id));
                 for (_, study) in &mut self.studies {
-                    study.runs.retain(|(_, run)| !ids.contains(run));
+                    study.runs.retain(|of| !ids.contains(&of.run));
                 }
                 self.studies.retain(|(_, study)| !study.runs.is_empty());
             }

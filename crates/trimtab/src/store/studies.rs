@@ -12,51 +12,29 @@ pub struct StudyRecord {
     pub target: String,
     /// False if the study was interrupted.
     pub complete: bool,
-    /// The part of the study that each run belongs to (`runs`, `1/ageing`,
-    /// `twin/ageing`), in order.
-    #[serde(with = "parts")]
-    pub runs: Vec<(String, RunId)>,
+    /// Its runs, in order.
+    pub runs: Vec<StudyRun>,
     /// Additional notes: the target or twin of each, and JSON.
     #[serde(default, with = "entries")]
     pub notes: Vec<Field>,
 }
 
-/// Serializes each run of a study with its part, as an object.
-mod parts {
-    use crate::store::RunId;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct StoredStudyPart {
-        part: String,
-        run: RunId,
-    }
-
-    pub fn serialize<S: Serializer>(
-        runs: &[(String, RunId)],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(
-            runs.iter().map(|(part, run)| StoredStudyPart { part: part.clone(), run: *run }),
-        )
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<(String, RunId)>, D::Error> {
-        Ok(Vec::<StoredStudyPart>::deserialize(deserializer)?
-            .into_iter()
-            .map(|StoredStudyPart { part, run }| (part, run))
-            .collect())
-    }
+/// A run of a study.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StudyRun {
+    /// The part of the study that it belongs to: `runs`, `1/ageing`.
+    pub part: String,
+    /// Its id.
+    pub run: RunId,
 }
 
 impl StudyRecord {
-    /// Id derived from the content: saving or importing the same study again gives the
-    /// same entry.
+    /// Id derived from the content: saving the same study again gives the same
+    /// entry.
     pub fn id(&self) -> RunId {
-        let runs: Vec<String> = self.runs.iter().map(|(part, id)| format!("{part} {id}")).collect();
+        let runs: Vec<String> =
+            self.runs.iter().map(|StudyRun { part, run }| format!("{part} {run}")).collect();
         let notes: Vec<String> =
             self.notes.iter().map(|field| format!("{}: {}", field.key, field.value)).collect();
         RunId::of_text(&[self.target.as_str(), &runs.join("\n"), &notes.join("\n")].join("\n\n"))
@@ -64,7 +42,7 @@ impl StudyRecord {
 
     /// True if the run belongs to it.
     pub fn contains(&self, run: RunId) -> bool {
-        self.runs.iter().any(|(_, id)| *id == run)
+        self.runs.iter().any(|of| of.run == run)
     }
 }
 
@@ -102,7 +80,7 @@ impl Store {
     pub fn find_all(&self, reference: &Reference) -> Result<Vec<RunId>> {
         let reference = &self.resolve(reference);
         let of_study = |store: &Self| {
-            Ok(store.find_study(reference)?.1.runs.into_iter().map(|(_, id)| id).collect())
+            Ok(store.find_study(reference)?.1.runs.into_iter().map(|of| of.run).collect())
         };
         match reference {
             Reference::Study(_) | Reference::LastStudy(_) => of_study(self),

@@ -34,7 +34,7 @@ proptest! {
             prop_assert_eq!(json(&store.load(saved.id).unwrap()), json(run));
         }
         prop_assert_eq!(store.list(&Filter::default()).unwrap().len(), runs.len());
-        let all = saved.iter().map(|s| ("runs".to_owned(), s.id)).collect();
+        let all = saved.iter().map(|s| StudyRun { part: "runs".to_owned(), run: s.id }).collect();
         let study = StudyRecord { target: "x".into(), complete: true, runs: all, notes: vec![trimtab_sim::run::Field::new("0", "{}")] };
         let id = store.save_study(&study).unwrap();
         prop_assert_eq!(store.studies(), [(id, study.clone())]);
@@ -55,7 +55,9 @@ fn last_names_the_newest_run_or_study() {
     let saved = |store: &mut Store, seed: u64| store.save(&Run { seed, ..example() }).unwrap().id;
     let alone = saved(&mut store, 1);
     let study = |store: &mut Store, seeds: [u64; 2]| {
-        let runs = seeds.map(|seed| ("runs".to_owned(), saved(store, seed))).to_vec();
+        let runs = seeds
+            .map(|seed| StudyRun { part: "runs".to_owned(), run: saved(store, seed) })
+            .to_vec();
         let id = store
             .save_study(&StudyRecord {
                 target: "x".into(),
@@ -64,7 +66,7 @@ fn last_names_the_newest_run_or_study() {
                 notes: Vec::new(),
             })
             .unwrap();
-        (id, runs.into_iter().map(|(_, id)| id).collect::<Vec<_>>())
+        (id, runs.into_iter().map(|of| of.run).collect::<Vec<_>>())
     };
     let first = study(&mut store, [2, 3]);
     let second = study(&mut store, [4, 5]);

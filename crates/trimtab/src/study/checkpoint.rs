@@ -34,7 +34,7 @@ impl Checkpoints {
             studies.iter().flat_map(|(_, study)| record::sensitivities(study)).collect();
         let complete = studies.iter().filter(|(_, study)| study.complete);
         let ended: BTreeSet<RunId> =
-            complete.flat_map(|(_, study)| &study.runs).map(|(_, id)| *id).collect();
+            complete.flat_map(|(_, study)| &study.runs).map(|of| of.run).collect();
         let filter = Filter { target: Some(target.to_owned()), ..Filter::default() };
         for summary in if resume { store.list(&filter)? } else { Vec::new() } {
             let run = store.load(summary.id)?;

@@ -1,6 +1,6 @@
 //! Studies in the store: the runs of studies that ran together, and notes about each.
 
-use crate::store::{self, RunId, StudyRecord};
+use crate::store::{self, RunId, StudyRecord, StudyRun};
 use serde::{Deserialize, Serialize};
 use trimtab_linux::output::Context;
 use trimtab_sim::run::{Field, Run};
@@ -71,12 +71,12 @@ pub fn restored<E>(
             ..Study::default()
         });
     }
-    for (name, id) in &record.runs {
-        let (of, part) = name.split_once(OF_TARGET).unwrap_or(("0", name));
+    for StudyRun { part, run } in &record.runs {
+        let (of, part) = part.split_once(OF_TARGET).unwrap_or(("0", part));
         let study = of.parse::<usize>().ok().and_then(|at| studies.get_mut(at));
         let at = PARTS.iter().position(|name| *name == part);
         let Some((study, at)) = study.zip(at) else { continue };
-        parts_mut(study)[at].push(load(*id)?);
+        parts_mut(study)[at].push(load(*run)?);
     }
     Ok(studies)
 }
@@ -106,9 +106,9 @@ pub fn keep(context: &Context, studies: &[Study]) -> store::Result<Option<RunId>
     for (at, study) in studies.iter().enumerate() {
         for (part, all) in PARTS.iter().zip(parts(study)) {
             for run in all {
-                let name =
+                let part =
                     if at == 0 { (*part).to_owned() } else { format!("{at}{OF_TARGET}{part}") };
-                runs.push((name, store::save(context, run)?));
+                runs.push(StudyRun { part, run: store::save(context, run)? });
             }
         }
         let note = serde_json::to_string(&StudyNote::of(study));

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 use std::time::Duration;
-use trimtab::store::{Store, StoreError, StudyRecord};
+use trimtab::store::{Store, StoreError, StudyRecord, StudyRun};
 use trimtab_sim::run::Run;
 
 struct Scratch {
@@ -266,7 +266,10 @@ fn results_delete_asks_before_it_deletes_a_study() {
     scratch.add("two", "2");
     let mut store = Store::create_or_open(&scratch.file("r.db")).unwrap();
     let runs: Vec<_> = ["last~1", "last"]
-        .map(|run| ("runs".to_owned(), store.find(&run.parse().unwrap()).unwrap()))
+        .map(|run| StudyRun {
+            part: "runs".to_owned(),
+            run: store.find(&run.parse().unwrap()).unwrap(),
+        })
         .into();
     let id = store
         .save_study(&StudyRecord { target: "x".into(), complete: true, runs, notes: Vec::new() })
@@ -285,7 +288,8 @@ fn compare_names_an_unknown_run_before_a_study() {
     let scratch = Scratch::new();
     scratch.add("one", "1");
     let mut store = Store::create_or_open(&scratch.file("r.db")).unwrap();
-    let runs = vec![("runs".to_owned(), store.find(&"last".parse().unwrap()).unwrap())];
+    let run = store.find(&"last".parse().unwrap()).unwrap();
+    let runs = vec![StudyRun { part: "runs".to_owned(), run }];
     store
         .save_study(&StudyRecord { target: "x".into(), complete: true, runs, notes: Vec::new() })
         .unwrap();

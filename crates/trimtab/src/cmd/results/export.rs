@@ -77,7 +77,7 @@ fn document<'a>(store: &'a Store, runs: &'a [(RunId, Run)]) -> store::Result<Run
     Ok(RunsV1 {
         runs: runs.iter().map(labelled).collect(),
         studies: studies
-            .filter(|study| study.runs.iter().all(|(_, id)| ids.contains(id)))
+            .filter(|study| study.runs.iter().all(|of| ids.contains(&of.run)))
             .collect(),
     })
 }

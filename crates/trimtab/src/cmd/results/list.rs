@@ -93,7 +93,7 @@ fn studies(args: &ResultsListArgs, context: &Context) -> anyhow::Result<ExitCode
                 complete: record.complete,
                 began_unix_ms: runs.iter().map(|run| run.started_unix_ms).min().unwrap_or(0),
                 policies,
-                runs: record.runs.iter().map(|(_, id)| *id).collect(),
+                runs: record.runs.iter().map(|of| of.run).collect(),
             });
         }
     }
