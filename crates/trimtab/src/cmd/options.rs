@@ -215,6 +215,11 @@ pub fn percent(text: &str, range: impl RangeBounds<f64>, expected: &str) -> Resu
     number(text.trim_end_matches('%').trim(), range, expected)
 }
 
+/// A percentage above 0, at most 100, with or without the sign.
+pub fn percent_above_0(text: &str) -> Result<f64, String> {
+    percent(text, f64::MIN_POSITIVE..=100.0, "a percentage above 0, at most 100")
+}
+
 /// A number above 0, at most 10^9.
 pub fn positive(text: &str) -> Result<f64, String> {
     number(text, f64::MIN_POSITIVE..=1e9, "a number above 0, at most 10^9")

@@ -1,6 +1,8 @@
 //! `trimtab drive learn`.
 
-use crate::cmd::options::{DestroyArgs, ReadingArgs, SafetyArgs, count, one_of, positive};
+use crate::cmd::options::{
+    DestroyArgs, ReadingArgs, SafetyArgs, count, one_of, percent_above_0, positive,
+};
 use std::path::PathBuf;
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_study::learn::Budget;
@@ -44,7 +46,7 @@ pub struct LoadArgs {
     /// Written part of the drive in percent; the rest is trimmed.
     #[arg(
         long, value_name = "PERCENT", requires = "from", default_value = "100",
-        value_parser = percent
+        value_parser = share
     )]
     pub used: f64,
     /// Size of a write [default: 4KiB, or the mean of the trace].
@@ -61,15 +63,8 @@ pub struct LoadArgs {
     pub offered: Option<f64>,
 }
 
-/// A share from a percentage above 0 and at most 100.
-fn percent(text: &str) -> Result<f64, String> {
-    let number: f64 =
-        text.trim_end_matches('%').parse().map_err(|_| "write a number of percent".to_owned())?;
-    if number > 0.0 && number <= 100.0 {
-        Ok(number / 100.0)
-    } else {
-        Err("must be above 0 and at most 100".to_owned())
-    }
+fn share(text: &str) -> Result<f64, String> {
+    percent_above_0(text).map(|percent| percent / 100.0)
 }
 
 fn pattern(text: &str) -> Result<Pattern, String> {

@@ -1,7 +1,9 @@
 //! `trimtab drive simulate`.
 
 use crate::bench::finish;
-use crate::cmd::options::{self, ReadingArgs, TimingArgs, count, one_of, percentage};
+use crate::cmd::options::{
+    self, ReadingArgs, TimingArgs, count, one_of, percent_above_0, percentage,
+};
 use crate::drives::simulate::loops::Loops;
 use crate::drives::simulate::traced::TraceInput;
 use crate::drives::simulate::{self, Addresses, Amount, DriveLoad, DriveSimulationPlan};
@@ -140,7 +142,7 @@ struct AddressArgs {
     #[arg(long, value_name = "N", value_parser = count(1..=65_536))]
     queue_depth: Option<u32>,
     /// Use this percentage of the drive [default: 100].
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = percent_above_0)]
     span: Option<f64>,
 }
 
@@ -184,10 +186,6 @@ const fn jesd219_bytes(Bytes(written): Bytes) -> u64 {
 
 fn percent_or_none(text: &str) -> Result<f64, String> {
     options::percent(text, 0.0..=100.0, "a percentage from 0 to 100")
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    options::percent(text, f64::MIN_POSITIVE..=100.0, "a percentage above 0, at most 100")
 }
 
 /// Simulates the drive, keeps the run and prints the report.
@@ -341,6 +339,7 @@ mod tests {
         for wrong in ["", "0", "4KiB:x", "8TB"] {
             assert!(wrong.parse::<RequestSizes>().is_err(), "{wrong}");
         }
+        let percent = percent_above_0;
         assert!(percent("0").is_err() && percent("101").is_err() && percent("12.5%") == Ok(12.5));
     }
 }
