@@ -42,16 +42,6 @@ pub struct ManualTrimRequest {
     pub restart: bool,
 }
 
-impl ManualTrimRequest {
-    /// The smallest extent to trim: the larger of the option and the policy's setting.
-    fn least(&self) -> Bytes {
-        match &self.how {
-            TrimMode::Idle(settings) => settings.min_extent,
-            TrimMode::AtOnce => self.min_extent,
-        }
-    }
-}
-
 /// The outcome of a request.
 #[derive(Debug)]
 pub struct ManualTrimOutcome {
@@ -130,8 +120,8 @@ impl std::fmt::Display for TrimMode {
 }
 
 impl TrimMode {
-    /// Parses a policy with its settings. `finish_within` and `min_extent` override its
-    /// settings.
+    /// Parses a policy with its settings. `finish_within` and `min_extent` are options
+    /// of their own.
     pub fn of(
         policy: &str,
         finish_within: Option<Nanos>,
@@ -156,10 +146,9 @@ impl TrimMode {
         let within = finish_within
             .map_or(String::new(), |within| format!(":finish-within={}", exact(within)));
         match format!("{policy}{within}").parse() {
-            Ok(PolicySpec::Idle(settings)) => Ok(Self::Idle(IdleSettings {
-                min_extent: settings.min_extent.max(min_extent),
-                ..settings
-            })),
+            Ok(PolicySpec::Idle(settings)) => {
+                Ok(Self::Idle(IdleSettings { min_extent, ..settings }))
+            }
             Ok(other) => Err(wrong(format!(
                 "policy '{}' only schedules trims; a trim by hand needs now or idle",
                 other.name()

@@ -41,25 +41,11 @@ pub struct IdleSettings {
     pub share_percent: u32,
     /// Maximum time between the starts of two passes. Default 1 day.
     pub at_least_every: Nanos,
-    /// Initial idle time before a piece; shortened if the device is never idle. Default
-    /// 100 ms.
-    pub quiet: Nanos,
     /// Longest wait of a piece for idle time; it is then sent anyway, within the budget,
     /// so that a busy device gets trimmed too. Default 1 min.
     pub patience: Nanos,
-    /// Smallest piece, and the first. Default 64 KiB.
-    pub piece_min: Bytes,
-    /// Largest piece. Default 1 GiB.
-    pub piece_max: Bytes,
     /// Interval between checks for a due pass. Default 10 s.
     pub poll: Nanos,
-    /// Skip smaller free extents. Default 0.
-    pub min_extent: Bytes,
-    /// Permille of foreground requests that may meet a command, where requests are
-    /// counted; also enables selection of extents by size. Default 5, half of what is
-    /// noticeable, since a short pass may exceed it by chance. 0 disables both: idle time
-    /// alone decides.
-    pub met_per_mille: u32,
     /// Finish a pass within this time even if foreground I/O slows down. Default 0: no
     /// limit.
     pub finish_within: Nanos,
@@ -68,10 +54,20 @@ pub struct IdleSettings {
     pub complete: bool,
     /// Trim on battery too. Default no.
     pub on_battery: bool,
+    // No user settings.
+    /// Skip smaller free extents. Default 0.
+    pub min_extent: Bytes,
+    /// Largest piece. Default 1 GiB.
+    pub piece_max: Bytes,
+    /// Permille of foreground requests that may meet a command, where requests are
+    /// counted; also enables selection of extents by size. Default 5, half of what is
+    /// noticeable, since a short pass may exceed it by chance. 0 disables both: idle time
+    /// alone decides.
+    pub met_per_mille: u32,
     /// Idle periods are this many times shorter than on the drive that this one
     /// represents ([`Small`](trimtab_study::study::small::Small)), so they end that many
     /// times more often per command, and a request that ends one counts for less by this
-    /// factor. Default 1; not a user setting.
+    /// factor. Default 1.
     pub rests_shorter: u32,
 }
 
@@ -81,16 +77,14 @@ impl Default for IdleSettings {
             budget: Nanos::from_millis(5),
             share_percent: 10,
             at_least_every: Nanos::from_secs(86_400),
-            quiet: Nanos::from_millis(100),
             patience: Nanos::from_secs(60),
-            piece_min: Bytes(64 << 10),
-            piece_max: Bytes(1 << 30),
             poll: Nanos::from_secs(10),
-            min_extent: Bytes::ZERO,
-            met_per_mille: MET_PER_MILLE,
             finish_within: Nanos::ZERO,
             complete: false,
             on_battery: false,
+            min_extent: Bytes::ZERO,
+            piece_max: Bytes(1 << 30),
+            met_per_mille: MET_PER_MILLE,
             rests_shorter: 1,
         }
     }
@@ -159,7 +153,7 @@ impl IdlePolicy {
             trigger: Trigger::restore(state),
             pass: Pass::restore(state),
             pace: Pace::restore(state),
-            quiet: QuietTracker::new(&settings),
+            quiet: QuietTracker::new(),
             gaps: Gaps::new(),
             gain: PassBalance::restore(state),
             began: None,
@@ -264,7 +258,7 @@ impl IdlePolicy {
         }
         match step {
             PassStep::Done => {
-                self.quiet.forget(&self.settings);
+                self.quiet.forget();
                 self.gaps.rest();
                 (self.began, self.overdue) = (None, None);
                 None

@@ -29,14 +29,8 @@ const TIME_OF_DAY: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos(DAY.0 - 1_000_000
 const POLL: RangeInclusive<Nanos> = Nanos::from_millis(1)..=DAY;
 /// Latency budget; the minimum is the time of the fastest command.
 const BUDGET: RangeInclusive<Nanos> = Nanos::from_micros(10)..=Nanos::from_secs(60);
-/// Required idle time of the device.
-const QUIET: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_secs(3600);
 /// Longest wait for an opportunity.
 const PATIENCE: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos(366 * DAY.0);
-/// Bytes trimmed by one request: from a page to more than any drive holds.
-const PIECE: (RangeInclusive<Bytes>, &str) = (Bytes(4096)..=Bytes(1 << 50), "4KiB to 1PiB");
-/// Permille of foreground requests.
-const MET: RangeInclusive<u64> = 0..=1000;
 /// Minimum size of a trimmed free extent.
 const MIN_EXTENT: (RangeInclusive<Bytes>, &str) = (Bytes::ZERO..=Bytes(1 << 50), "0 to 1PiB");
 
@@ -136,40 +130,31 @@ impl PolicySpec {
 
     /// Settings without the schedule of a batched trim.
     fn table(&mut self) -> Vec<NamedSetting<'_>> {
-        let (mut table, min_extent, on_battery) = match self {
-            Self::None | Self::Online => return Vec::new(),
-            Self::Batched(s) => (Vec::new(), &mut s.min_extent, &mut s.on_battery),
-            Self::Adaptive(s) => (
-                vec![
-                    ("share", Setting::Percent(&mut s.share_percent)),
-                    ("at-most", Setting::Time(&mut s.at_most_every, PAUSE)),
-                    ("at-least", Setting::Time(&mut s.at_least_every, PERIOD)),
-                    ("poll", Setting::Time(&mut s.poll, POLL)),
-                ],
-                &mut s.min_extent,
-                &mut s.on_battery,
-            ),
-            Self::Idle(s) => (
-                vec![
-                    ("budget", Setting::Time(&mut s.budget, BUDGET)),
-                    ("share", Setting::Percent(&mut s.share_percent)),
-                    ("at-least", Setting::Time(&mut s.at_least_every, PERIOD)),
-                    ("quiet", Setting::Time(&mut s.quiet, QUIET)),
-                    ("patience", Setting::Time(&mut s.patience, PATIENCE)),
-                    ("piece-min", Setting::Size(&mut s.piece_min, PIECE.0, PIECE.1)),
-                    ("piece-max", Setting::Size(&mut s.piece_max, PIECE.0, PIECE.1)),
-                    ("poll", Setting::Time(&mut s.poll, POLL)),
-                    ("met-per-mille", Setting::Number(&mut s.met_per_mille, MET)),
-                    ("finish-within", Setting::Time(&mut s.finish_within, PAUSE)),
-                    ("complete", Setting::Flag(&mut s.complete)),
-                ],
-                &mut s.min_extent,
-                &mut s.on_battery,
-            ),
-        };
-        table.push(("min-extent", Setting::Size(min_extent, MIN_EXTENT.0, MIN_EXTENT.1)));
-        table.push(("battery", Setting::Flag(on_battery)));
-        table
+        let min_extent = |bytes| ("min-extent", Setting::Size(bytes, MIN_EXTENT.0, MIN_EXTENT.1));
+        match self {
+            Self::None | Self::Online => Vec::new(),
+            Self::Batched(s) => {
+                vec![min_extent(&mut s.min_extent), ("battery", Setting::Flag(&mut s.on_battery))]
+            }
+            Self::Adaptive(s) => vec![
+                ("share", Setting::Percent(&mut s.share_percent)),
+                ("at-most", Setting::Time(&mut s.at_most_every, PAUSE)),
+                ("at-least", Setting::Time(&mut s.at_least_every, PERIOD)),
+                ("poll", Setting::Time(&mut s.poll, POLL)),
+                min_extent(&mut s.min_extent),
+                ("battery", Setting::Flag(&mut s.on_battery)),
+            ],
+            Self::Idle(s) => vec![
+                ("budget", Setting::Time(&mut s.budget, BUDGET)),
+                ("share", Setting::Percent(&mut s.share_percent)),
+                ("at-least", Setting::Time(&mut s.at_least_every, PERIOD)),
+                ("patience", Setting::Time(&mut s.patience, PATIENCE)),
+                ("poll", Setting::Time(&mut s.poll, POLL)),
+                ("finish-within", Setting::Time(&mut s.finish_within, PAUSE)),
+                ("complete", Setting::Flag(&mut s.complete)),
+                ("battery", Setting::Flag(&mut s.on_battery)),
+            ],
+        }
     }
 
     /// Changes settings.
@@ -193,10 +178,6 @@ impl PolicySpec {
                 let (most, least) = (exact(s.at_most_every), exact(s.at_least_every));
                 Err(given.wrong("at-most", format!("{most} is longer than at-least, {least}")))
             }
-            Self::Idle(s) if s.piece_min > s.piece_max => Err(given.wrong(
-                "piece-min",
-                format!("{} is more than piece-max, {}", s.piece_min, s.piece_max),
-            )),
             _ => Ok(()),
         }
     }
@@ -265,7 +246,7 @@ mod tests {
             "batched:nightly=3h",
             "batched:battery=yes",
             "adaptive:share=50%:at-least=3d",
-            "idle:budget=2500us:patience=10s:piece-max=1048576",
+            "idle:budget=2500us:patience=10s:complete=yes",
         ] {
             let policy: PolicySpec = text.parse().unwrap();
             assert_eq!(policy.to_string(), text);
@@ -312,18 +293,10 @@ mod tests {
                     "budget=1min",
                     "share=1%",
                     "at-least=1ms",
-                    "quiet=0s",
-                    "quiet=1h",
                     "patience=366d",
-                    "piece-min=4096",
-                ],
-            ),
-            (
-                "idle",
-                &[
-                    "piece-max=1125899906842624",
                     "poll=1ms",
-                    "min-extent=1125899906842624",
+                    "finish-within=3660d",
+                    "complete=yes",
                     "battery=yes",
                 ],
             ),
@@ -348,9 +321,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<PolicySpec>(), same.parse(), "{text}");
         }
-        for right in ["adaptive:at-most=7d", "idle:piece-min=1MiB:piece-max=1MiB"] {
-            assert!(right.parse::<PolicySpec>().is_ok(), "{right}: both are the same");
-        }
+        assert!("adaptive:at-most=7d".parse::<PolicySpec>().is_ok(), "both are the same");
         for wrong in [
             "batched:nightly=86400s",
             "batched:every=3661d",
@@ -426,11 +397,8 @@ mod tests {
             ("idle:budget=5", "such as 5ms"),
             ("idle:budget=1h", "from 10us to 1min"),
             ("idle:budget=0s", "from 10us to 1min"),
-            ("idle:quiet=2h", "from 0s to 1h"),
+            ("idle:quiet=1s", "no setting 'quiet'"),
             ("idle:patience=0s", "from 1ms"),
-            ("idle:piece-min=1", "is not from 4KiB to 1PiB"),
-            ("idle:piece-max=2PB", "is not from 4KiB to 1PiB"),
-            ("idle:piece-min=2MiB:piece-max=1MiB", "more than piece-max"),
         ] {
             let error = text.parse::<PolicySpec>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -31,7 +31,7 @@ pub fn readable_place(key: &str, value: &str) -> String {
 
 /// True if the setting of this name is a number of bytes.
 fn is_size(key: &str) -> bool {
-    const SIZES: [&str; 14] = [
+    const SIZES: [&str; 12] = [
         "bytes",
         "live",
         "median",
@@ -43,8 +43,6 @@ fn is_size(key: &str) -> bool {
         "request-max",
         "bytes-per-inode",
         "memory",
-        "piece-min",
-        "piece-max",
         "min-extent",
     ];
     let name = key.rsplit('.').next().unwrap_or(key);

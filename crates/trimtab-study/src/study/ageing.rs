@@ -571,6 +571,7 @@ mod tests {
     use crate::study::metrics::mean;
     use crate::study::modelled;
     use trimtab_drive::shipped::drive;
+    use trimtab_sim::policy::IdleSettings;
 
     fn setup(name: &str) -> Setup {
         Setup {
@@ -587,9 +588,19 @@ mod tests {
     const SMALL: u64 = 2_000_000_000;
 
     fn aged(setup: &Setup, fill: f64, drive_writes: f64, size: u64, policy: &str) -> Run {
+        aged_under(&policy.parse().unwrap(), setup, fill, drive_writes, size)
+    }
+
+    fn aged_under(
+        policy: &PolicySpec,
+        setup: &Setup,
+        fill: f64,
+        drive_writes: f64,
+        size: u64,
+    ) -> Run {
         let mut ageing = Ageing::new(setup.clone(), fill, DataClass::Random, drive_writes);
         ageing.size = Bytes(size);
-        let (run, end) = ageing.run(&policy.parse().unwrap(), &mut ()).unwrap();
+        let (run, end) = ageing.run(policy, &mut ()).unwrap();
         assert_eq!(end, RunEnd::Complete);
         run
     }
@@ -684,21 +695,27 @@ mod tests {
         let mut setup = setup("ocz-vertex-le-100gb");
         let flash = &mut setup.drive.spec.flash;
         flash.trim.command_ns = 148_000_000;
+        let named = |policy: &str| policy.parse::<PolicySpec>().unwrap();
+        let unlimited =
+            PolicySpec::Idle(IdleSettings { met_per_mille: 0, ..IdleSettings::default() });
         for (policy, what) in [
-            ("online", ["discard.commands", CYCLES_PER_TB, MAPPED].as_slice()),
+            (named("online"), ["discard.commands", CYCLES_PER_TB, MAPPED].as_slice()),
             (
-                "batched:every=48h",
+                named("batched:every=48h"),
                 &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED],
             ),
             // One pass takes seven hours and is due sooner: unfinished at every size.
             (
-                "idle:met-per-mille=0",
+                unlimited,
                 &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED, BEHIND],
             ),
-            ("idle", &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED]),
+            (
+                named("idle"),
+                &["discard.commands", "discard.bytes", TRIM_TIME, CYCLES_PER_TB, MAPPED],
+            ),
         ] {
             let runs: Vec<Run> = [500_000_000, 1_000_000_000, 2_000_000_000]
-                .map(|size| aged(&setup, 0.9, 1.0, size, policy))
+                .map(|size| aged_under(&policy, &setup, 0.9, 1.0, size))
                 .into();
             for metric in what {
                 let values: Vec<f64> = runs.iter().map(|run| value(run, metric)).collect();

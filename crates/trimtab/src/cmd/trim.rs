@@ -56,7 +56,7 @@ pub struct TrimArgs {
     #[arg(long)]
     all: bool,
     /// Trim under this policy: now, or idle with settings such as
-    /// idle:budget=2ms:quiet=50ms:patience=10s.
+    /// idle:budget=2ms:patience=10s.
     #[arg(long, default_value = "now", value_name = "POLICY")]
     policy: String,
     /// Skip free extents below this size.

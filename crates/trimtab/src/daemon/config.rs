@@ -346,8 +346,8 @@ mod tests {
             "batched.battery",
             "adaptive.poll",
             "idle.budget",
-            "idle.quiet",
-            "idle.piece-max",
+            "idle.patience",
+            "idle.finish-within",
         ] {
             assert!(checked.iter().any(|c| c == expected), "{expected}: {checked:?}");
         }

@@ -625,9 +625,8 @@ enum TaskStep {
 /// The least extent of a policy, for all its passes: ext4 keeps one value per filesystem.
 fn min_extent(policy: &PolicySpec) -> Bytes {
     match policy {
-        PolicySpec::None | PolicySpec::Online => Bytes::ZERO,
+        PolicySpec::None | PolicySpec::Online | PolicySpec::Idle(_) => Bytes::ZERO,
         PolicySpec::Batched(s) => s.min_extent,
         PolicySpec::Adaptive(s) => s.min_extent,
-        PolicySpec::Idle(s) => s.min_extent,
     }
 }

@@ -132,7 +132,7 @@ fn sync(request: &ManualTrimRequest, fs: &mut Filesystem, outcome: &mut Filesyst
 
 /// Refuses a request that the filesystem would always reject.
 fn require_possible(request: &ManualTrimRequest, fs: &Filesystem) -> anyhow::Result<()> {
-    if let Some(why) = fs.refuses_min_extent(request.least()) {
+    if let Some(why) = fs.refuses_min_extent(request.min_extent) {
         let shown = fs.mount().mount_point.display();
         return Err(UsageError::new(format!("cannot trim {shown}: {why}"))
             .hint("give a smaller --min-extent")
@@ -148,7 +148,7 @@ fn dry_run(request: &ManualTrimRequest, fs: &mut Filesystem) -> anyhow::Result<F
     outcome.free_bytes = fs.free().map_or(0, |b| b.0);
     let windows = fs.layout().windows.clone();
     outcome.asked_bytes = windows.iter().fold(0, |sum, w| sum.saturating_add(w.len));
-    let would_send = fs.would_send(&windows, request.least());
+    let would_send = fs.would_send(&windows, request.min_extent);
     outcome.would_send =
         would_send.map(|(s, at_most)| SendEstimate { bytes: s.bytes, extents: s.extents, at_most });
     let (delivery, remarks) = delivery::forecast(fs);

@@ -65,7 +65,7 @@ pub fn whole(
     if let TrimMode::Idle(settings) = &request.how {
         let windows = fs.layout().windows.clone();
         if let Some(remark) = fs
-            .would_send(&windows, request.least())
+            .would_send(&windows, request.min_extent)
             .and_then(|(sendable, _)| amount(settings, &sendable))
         {
             context.remark(&format!("{}: {remark}", outcome.path));

@@ -1,6 +1,6 @@
 //! Attached drives and mounted filesystems, removed however the test ends.
 
-use crate::support::trimtab;
+use crate::support::{have_root, skip, trimtab};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -140,6 +140,39 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("--lazy").arg(self.path()).output();
     }
+}
+
+/// A mounted filesystem of `size` on a drive whose TRIM takes `command_ms` per command and
+/// `gb_ms` per GB, so that a pass in idle time lasts for seconds. `None` if that is
+/// impossible here.
+pub fn slow_trims(
+    fs_type: &str,
+    size: &str,
+    (command_ms, gb_ms): (u64, u64),
+    more: &[&str],
+) -> Option<(Attached, Mounted)> {
+    let mkfs = format!("mkfs.{fs_type}");
+    if !have_root() || !Path::new("/dev/fuse").exists() || !have(&[&mkfs]) {
+        skip("root, FUSE and mkfs");
+        return None;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let spec = scratch.path().join("slow.toml");
+    let text = format!(
+        "name = \"slow\"\ndescription = \"x\"\ncapacity_bytes = 32_000_000_000\n[flash.trim]\n\
+        command_ns = {}\ngb_ns = {}\n",
+        command_ms * 1_000_000,
+        gb_ms * 1_000_000
+    );
+    std::fs::write(&spec, text).unwrap();
+    let drive = Attached::new(&[&[spec.to_str().unwrap(), "--size", size][..], more].concat());
+    let options: &[&str] = match fs_type {
+        "ext4" => &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0"],
+        _ => &["-q", "-f", "-K"],
+    };
+    ok(Command::new(mkfs).args(options).arg(&drive.device));
+    let mounted = Mounted::new(&drive.device, "nodiscard").unwrap();
+    Some((drive, mounted))
 }
 
 /// Runs `command`, asserts success, and returns its output.

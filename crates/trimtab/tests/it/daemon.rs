@@ -1,7 +1,7 @@
 //! The daemon on real filesystems: it trims exactly what its rules allow, and survives
 //! machine events such as suspend and crashes.
 
-use crate::attached_drive::{Attached, Mounted, ok};
+use crate::attached_drive::{ok, slow_trims};
 use crate::support::{LoopMount, have_root, have_tool, process, skip, trimtab, unavailable};
 use predicates::prelude::*;
 use rustix::process::{Pid, Signal, kill_process};
@@ -209,16 +209,13 @@ fn daemon_trims_configured_filesystems_only() {
 #[test]
 fn daemon_resumes_stopped_pass_after_restart() {
     let _one = ONE.lock();
-    let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else {
-        return skip("root, loop devices and mkfs");
-    };
+    let Some((_drive, mount)) = slow_trims("ext4", "2GiB", (200, 0), &[]) else { return };
     let set = Set::new();
-    // One piece every 200 ms, 16 pieces in total. Commands that cost little wait too,
-    // because the collision rate is not counted.
-    let config = set.config(&rule(&mount.path(), "idle:quiet=10s:patience=200ms:met-per-mille=0"));
+    // 16 groups.
+    let config = set.config(&rule(mount.path(), "idle"));
     let mut daemon = Daemon::start(&config);
     daemon.wait_for("[ext4]: idle");
-    let meter = Meter::start(&mount.path()).unwrap();
+    let meter = Meter::start(mount.path()).unwrap();
     daemon.signal(Signal::USR1);
     daemon.wait_for("begins a pass");
     let until = Instant::now() + Duration::from_secs(20);
@@ -248,10 +245,8 @@ fn daemon_resumes_stopped_pass_after_restart() {
 #[test]
 fn discard_limit_is_restored_after_pass_and_crash() {
     let _one = ONE.lock();
-    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else {
-        return skip("root, loop devices and mkfs");
-    };
-    let stack = Place::of_path(&Root::live().unwrap(), &mount.path()).unwrap().stack;
+    let Some((_drive, mount)) = slow_trims("ext4", "1GiB", (0, 4000), &[]) else { return };
+    let stack = Place::of_path(&Root::live().unwrap(), mount.path()).unwrap().stack;
     let file = stack.top_layers().next().unwrap().queue().join("discard_max_bytes");
     let limit = || fs::read_to_string(&file).unwrap().trim().parse::<u64>().unwrap();
     // A driver's default limit may be slightly larger than the largest value that can be
@@ -265,16 +260,28 @@ fn discard_limit_is_restored_after_pass_and_crash() {
         limit()
     };
     let set = Set::new();
-    let config = set.config(&rule(&mount.path(), "idle:quiet=1h:patience=300ms:piece-max=1MiB"));
+    let config = set.config(&rule(mount.path(), "idle"));
     let mut daemon = Daemon::start(&config);
     daemon.wait_for("[ext4]: idle");
-    for _ in 0..2 {
+    // A pass of some seconds, in small commands.
+    let begin = |daemon: &Daemon| {
+        let sync = || {
+            let top = fs::File::open(mount.path()).unwrap();
+            rustix::fs::syncfs(std::os::fd::AsFd::as_fd(&top)).unwrap();
+        };
+        fs::write(mount.path().join("file"), vec![1; 256 << 20]).unwrap();
+        sync();
+        fs::remove_file(mount.path().join("file")).unwrap();
+        sync();
         daemon.signal(Signal::USR1);
-        assert!((1..=1 << 20).contains(&lowered()), "{}", limit());
+    };
+    for _ in 0..2 {
+        begin(&daemon);
+        assert!((1..=32 << 20).contains(&lowered()), "{}", limit());
         daemon.wait_for("pass complete");
         assert!(limit() > own, "{}", limit());
     }
-    daemon.signal(Signal::USR1);
+    begin(&daemon);
     assert!(lowered() < own);
     // In the middle of a pass, while the daemon runs.
     set.command(&["trim"])
@@ -285,7 +292,7 @@ fn discard_limit_is_restored_after_pass_and_crash() {
     daemon.seen.extend(daemon.lines.try_iter());
     assert!(!daemon.seen.iter().any(|l| l.contains("restored")), "{:#?}", daemon.seen);
     // The daemon's pass may have ended while that trim waited for its own discards.
-    daemon.signal(Signal::USR1);
+    begin(&daemon);
     assert!(lowered() < own);
     daemon.signal(Signal::KILL);
     drop(daemon);
@@ -303,14 +310,9 @@ fn discard_limit_is_restored_after_pass_and_crash() {
 fn signal_during_pass_starts_a_separate_pass() {
     let _one = ONE.lock();
     // XFS sends all free space in each pass.
-    let Some(mount) = LoopMount::new("xfs", 512, "nodiscard") else {
-        return skip("root, loop devices and mkfs");
-    };
+    let Some((_drive, mount)) = slow_trims("xfs", "512MiB", (200, 0), &[]) else { return };
     let set = Set::new();
-    let config = set.config(&rule(
-        &mount.path(),
-        "idle:met-per-mille=0:quiet=10s:patience=300ms:piece-max=64MiB",
-    ));
+    let config = set.config(&rule(mount.path(), "idle"));
     let mut daemon = Daemon::start(&config);
     daemon.wait_for("[xfs]: idle");
     daemon.signal(Signal::USR1);
@@ -415,19 +417,18 @@ fn adaptive_without_writes_trims_by_time() {
 #[test]
 fn daemon_does_not_block_umount_during_pass() {
     let _one = ONE.lock();
-    let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else {
-        return skip("root, loop devices and mkfs");
-    };
+    let Some((_drive, mount)) = slow_trims("ext4", "2GiB", (200, 0), &[]) else { return };
     let set = Set::new();
-    let config = set.config(&rule(&mount.path(), "idle:quiet=10s:patience=200ms"));
+    let config = set.config(&rule(mount.path(), "idle"));
     let mut daemon = Daemon::start(&config);
     daemon.wait_for("[ext4]: idle");
     daemon.signal(Signal::USR1);
     daemon.wait_for("begins a pass");
     std::thread::sleep(Duration::from_millis(300));
-    let device = trimtab_linux::session::discard_option::mount_of(&mount.path()).unwrap().source;
-    let unmounted = (0..20).any(|_| {
-        std::thread::sleep(Duration::from_millis(20));
+    let device = trimtab_linux::session::discard_option::mount_of(mount.path()).unwrap().source;
+    // It is busy during a command.
+    let unmounted = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
         Command::new("umount").arg(mount.path()).output().unwrap().status.success()
     });
     assert!(unmounted);
@@ -502,39 +503,23 @@ impl Drop for Freezer {
     }
 }
 
-fn failing(fault: &str) -> Option<(Attached, Mounted)> {
-    if !have_root() || !Path::new("/dev/fuse").exists() {
-        skip("root and FUSE");
-        return None;
-    }
-    let drive = Attached::new(&[
-        "ocz-vertex-le-100gb",
-        "--size",
-        "256MiB",
-        "--speed",
-        "off",
-        "--fault",
-        fault,
-    ]);
-    ok(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&drive.device));
-    let mount = Mounted::new(&drive.device, "nodiscard").unwrap();
-    Some((drive, mount))
-}
-
 /// FITRIM on ext4 reports success for discards that the drive refused, so this also tests
 /// detection.
 #[test]
 fn daemon_stops_trimming_drive_that_refuses_every_trim() {
     let _one = ONE.lock();
-    let Some((_drive, mount)) = failing("trim-error:p=1") else { return };
+    let Some((_drive, mount)) =
+        slow_trims("ext4", "256MiB", (0, 0), &["--fault", "trim-error:p=1"])
+    else {
+        return;
+    };
     let set = Set::new();
     let trim = set.command(&["trim"]).arg(mount.path()).assert().code(1);
     trim.stdout(
         predicate::str::contains("refused at 0+").and(predicate::str::contains("os error 5")),
     );
-    let mut daemon =
-        Daemon::start(&set.config(&rule(mount.path(), "idle:quiet=0s:piece-min=1GiB")));
-    daemon.wait_for("[ext4]: idle");
+    let mut daemon = Daemon::start(&set.config(&rule(mount.path(), "batched")));
+    daemon.wait_for("[ext4]: batched");
     // The kernel counts failed commands like successful ones.
     let meter = Meter::start(mount.path()).unwrap();
     let failed = || meter.count().unwrap().count;
@@ -577,12 +562,10 @@ fn daemon_stops_trimming_drive_that_refuses_every_trim() {
 #[test]
 fn daemon_survives_power_cut_and_resumes_pass() {
     let _one = ONE.lock();
-    let Some((drive, mount)) = failing("power-cut") else { return };
+    let fault = ["--fault", "power-cut"];
+    let Some((drive, mount)) = slow_trims("ext4", "256MiB", (100, 0), &fault) else { return };
     let set = Set::new();
-    let mut daemon = Daemon::start(&set.config(&rule(
-        mount.path(),
-        "idle:met-per-mille=0:quiet=10s:patience=100ms:piece-min=1GiB",
-    )));
+    let mut daemon = Daemon::start(&set.config(&rule(mount.path(), "idle")));
     daemon.wait_for("[ext4]: idle");
     daemon.signal(Signal::USR1);
     daemon.wait_for("begins a pass");
@@ -606,13 +589,13 @@ fn daemon_survives_power_cut_and_resumes_pass() {
 #[test]
 fn daemon_survives_removal_of_drive_during_pass() {
     let _one = ONE.lock();
-    let Some((drive, mount)) = failing("power-cut") else { return };
+    let fault = ["--fault", "power-cut"];
+    let Some((drive, mount)) = slow_trims("ext4", "256MiB", (100, 0), &fault) else { return };
     let Some(other) = LoopMount::new("ext4", 64, "nodiscard") else {
         return skip("root, loop devices and mkfs");
     };
     let set = Set::new();
-    let rules = rule(mount.path(), "idle:met-per-mille=0:quiet=10s:patience=100ms:piece-min=1GiB")
-        + &rule(&other.path(), "none");
+    let rules = rule(mount.path(), "idle") + &rule(&other.path(), "none");
     let mut daemon = Daemon::start(&set.config(&rules));
     daemon.wait_for("idle");
     daemon.wait_for("none");

@@ -40,7 +40,7 @@ fn manual_trim_is_in_history_with_drive_counts() {
     };
     let sent = [
         trim(&one, &[]),
-        trim(&other, &["--policy", "idle:quiet=0s"]),
+        trim(&other, &["--policy", "idle"]),
         trim(&one, &["--min-extent", "1MiB"]),
     ];
     trim(&one, &["--dry-run"]);

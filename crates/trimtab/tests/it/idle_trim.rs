@@ -1,6 +1,7 @@
 //! The idle policy's choice of moments and its cost to foreground I/O on real
 //! filesystems, by the kernel's counters.
 
+use crate::attached_drive::slow_trims;
 use crate::support::{LoopMount, process, run, skip, trimtab};
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -244,15 +245,13 @@ fn trim_refuses_path_in_another_mount_namespace() {
 /// request.
 #[test]
 fn idle_trim_stops_once_for_two_sigterms() {
-    let Some(mount) = LoopMount::new("ext4", 1024, "nodiscard") else {
-        return skip("root, loop devices and mkfs");
-    };
-    let limit = fs::read_to_string(limit_of(&mount)).unwrap();
+    let Some((drive, mount)) = slow_trims("ext4", "4GiB", (300, 0), &[]) else { return };
+    let node = drive.device.file_name().unwrap().to_str().unwrap();
+    let limit_of_device = format!("/sys/block/{node}/queue/discard_max_bytes");
+    let limit = fs::read_to_string(&limit_of_device).unwrap();
     for _ in 0..3 {
         let mut command = process();
-        command
-            .args(["trim", "--policy", "idle:met-per-mille=0:quiet=1h:patience=300ms", "--restart"])
-            .arg(mount.path());
+        command.args(["trim", "--policy", "idle", "--restart"]).arg(mount.path());
         let mut child = command
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::piped())
@@ -274,7 +273,7 @@ fn idle_trim_stops_once_for_two_sigterms() {
             String::from_utf8_lossy(&ended.stdout).contains("ext4"),
             "what was done is said: {ended:?}"
         );
-        assert_eq!(fs::read_to_string(limit_of(&mount)).unwrap(), limit);
+        assert_eq!(fs::read_to_string(&limit_of_device).unwrap(), limit);
     }
 }
 
@@ -288,7 +287,7 @@ fn in_namespace(script: &str, path: &std::path::Path) -> std::process::Command {
     command
         .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"])
         .arg(crate::support::program());
-    command.args(["trim", "--policy", "idle:quiet=0s"]).arg(path);
+    command.args(["trim", "--policy", "idle"]).arg(path);
     crate::support::at_home(&mut command);
     command
 }

@@ -8,7 +8,7 @@
 mod attacks;
 mod kills;
 
-use crate::attached_drive::{Attached, Mounted, have, ok};
+use crate::attached_drive::{ok, slow_trims};
 use crate::support::{LoopMount, have_root, process, skip};
 use std::collections::BTreeMap;
 use std::fs;

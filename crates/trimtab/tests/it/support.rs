@@ -138,12 +138,11 @@ impl LoopMount {
         Some(mount)
     }
 
-    /// A byte copy of the device's current contents, mounted from a second device.
-    pub fn copy(&self) -> Option<Self> {
+    /// A byte copy of `device`, mounted from a second one.
+    pub fn copy(device: &std::path::Path) -> Option<Self> {
         let mut copy = Self::scratch()?;
-        let (from, image) = (self.scratch.path().join("image"), copy.scratch.path().join("image"));
-        run("sync", &["--file-system", self.path().to_str()?])?;
-        run("cp", &["--sparse=always", from.to_str()?, image.to_str()?])?;
+        let image = copy.scratch.path().join("image");
+        run("cp", &["--sparse=always", device.to_str()?, image.to_str()?])?;
         let device = FreshLoop::attach(image.to_str()?)?;
         let node = device.node();
         copy.device = Some(device);
@@ -229,6 +228,37 @@ impl LoopDevice {
     /// The device node.
     pub fn node(&self) -> String {
         self.device.node()
+    }
+}
+
+/// Reads from a device 50 times a second until dropped.
+pub struct BusyDevice(std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+impl BusyDevice {
+    /// Starts to read from `device`.
+    pub fn new(device: &str) -> Self {
+        use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+        use std::sync::atomic::Ordering;
+        let device =
+            std::fs::File::options().read(true).custom_flags(libc::O_DIRECT).open(device).unwrap();
+        let ended = std::sync::Arc::default();
+        let this = Self(std::sync::Arc::clone(&ended));
+        std::thread::spawn(move || {
+            let mut buffer = vec![0; 8192];
+            let start = buffer.as_ptr().align_offset(4096);
+            while !ended.load(Ordering::Relaxed)
+                && device.read_exact_at(&mut buffer[start..start + 4096], 0).is_ok()
+            {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        });
+        this
+    }
+}
+
+impl Drop for BusyDevice {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 }
 

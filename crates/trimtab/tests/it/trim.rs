@@ -1,7 +1,7 @@
 //! FITRIM and the discard option on real filesystems.
 
 use crate::attached_drive::{Attached, Mounted, have, ok};
-use crate::support::{LoopMount, at_home, have_root, process, program, skip, trimtab};
+use crate::support::{BusyDevice, LoopMount, at_home, have_root, process, program, skip, trimtab};
 use predicates::prelude::*;
 use predicates::str::contains;
 use std::fs;
@@ -147,14 +147,16 @@ fn dry_run_of_a_blocked_device_ends_as_the_trim_would() {
     assert_eq!([status(&["--dry-run"]), status(&[])], [Some(3); 2]);
 }
 
-/// The required quiet time is an hour: nothing is sent before the interrupt.
+/// The device is busy, and the policy observes it for a second: nothing is sent before the
+/// interrupt.
 #[test]
 fn idle_trim_interrupted_before_a_request_sent_nothing() {
     let Some(mount) = LoopMount::new("ext4", 64, "nodiscard") else {
         return skip("root, loop devices and mkfs");
     };
+    let _busy = BusyDevice::new(&mount.device());
     let mut trim = process();
-    trim.args(["trim", "--json", "--policy", "idle:quiet=1h:patience=10h"]).arg(mount.path());
+    trim.args(["trim", "--json", "--policy", "idle:patience=10h"]).arg(mount.path());
     let mut child = trim.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
@@ -372,12 +374,11 @@ fn commands_leave_only_locks_and_records_behind() {
         command(args).status().unwrap();
         left(&[]);
     }
-    // SIGTERM ends it during the wait for quiet, in a pass that is resumable only once it
-    // has sent something.
-    let mut idle = command(&["trim", "--policy", "idle:quiet=1h:patience=10h"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    // SIGTERM ends it while it observes the busy device, in a pass that is resumable only
+    // once it has sent something.
+    let busy = BusyDevice::new(&mount.device());
+    let mut idle =
+        command(&["trim", "--policy", "idle:patience=10h"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     while !line.contains("free extents") {
         assert!(
@@ -391,6 +392,7 @@ fn commands_leave_only_locks_and_records_behind() {
     )
     .unwrap();
     assert_eq!(idle.wait().unwrap().code(), Some(130));
+    drop(busy);
     left(&["history.db", "trim-ext4"]);
     assert!(command(&["trim", "--restart"]).status().unwrap().success());
     left(&["history.db"]);

@@ -1,6 +1,7 @@
 //! `trimtab trim` on real filesystems: complete, in windows, counted on the device,
 //! resumable.
 
+use crate::attached_drive::slow_trims;
 use crate::support::{LoopMount, have_tool, process, run, skip, trimtab};
 use predicates::prelude::*;
 use rustix::fd::AsFd as _;
@@ -91,7 +92,7 @@ fn trim_of_xfs_sends_every_small_hole() {
     assert_eq!(outcome["complete"], true);
     // Small pieces too: an extent across two pieces is sent in two parts.
     let idle = counted(&mount.path(), || {
-        trim(&mount.path(), &["--policy", "idle:quiet=0s:complete=yes"]);
+        trim(&mount.path(), &["--policy", "idle:complete=yes"]);
     });
     assert!(idle.1 >= ours.1 - (4 << 20), "{idle:?} after {ours:?}");
 }
@@ -155,7 +156,7 @@ fn idle_trim_reports_bytes_sent_twice() {
     let Some(mount) = LoopMount::new("ext4", 1100, "nodiscard") else {
         return skip("root, loop devices and mkfs");
     };
-    let idle = trim(&mount.path(), &["--policy", "idle:quiet=0s:complete=yes"]);
+    let idle = trim(&mount.path(), &["--policy", "idle:complete=yes"]);
     // ext4 now marks all of it as trimmed until the next mount.
     let device = mount.device();
     run("umount", &[mount.path().to_str().unwrap()]).unwrap();
@@ -175,38 +176,41 @@ fn idle_trim_reports_bytes_sent_twice() {
 /// later is not marked.
 #[test]
 fn ext4_trim_by_size_marks_groups_until_freed() {
-    let large = 24 << 20;
-    // Commands as large as their cost allows, and commands smaller than most extents.
-    for (fs_type, policy) in [
-        ("ext4", "idle:complete=yes"),
-        ("ext4", "idle:complete=yes:piece-max=1MiB"),
-        ("xfs", "idle:complete=yes"),
-    ] {
+    for fs_type in ["ext4", "xfs"] {
         let Some(mount) = LoopMount::new(fs_type, 1024, "nodiscard") else {
             return skip("root, loop devices and mkfs");
         };
-        let path = mount.path();
-        fs::write(path.join("large"), vec![0x5a; large]).unwrap();
-        holes(&path, 500);
-        let idle = || counted(&path, || drop(trim(&path, &["--policy", policy, "--sync"])));
-        let fstrim = || counted(&path, || drop(run("fstrim", &[path.to_str().unwrap()]).unwrap()));
-        let first = idle();
-        assert!(first.0 >= 500, "{fs_type}: {first:?}");
+        marks_groups_until_freed(fs_type, &mount.path(), 500);
+    }
+    // Commands smaller than most extents.
+    if let Some((_drive, mount)) = slow_trims("ext4", "1GiB", (0, 2000), &[]) {
+        marks_groups_until_freed("ext4", mount.path(), 50);
+    }
+}
+
+fn marks_groups_until_freed(fs_type: &str, path: &Path, count: usize) {
+    let large = 24 << 20;
+    let policy = ["--policy", "idle:complete=yes", "--sync"];
+    fs::write(path.join("large"), vec![0x5a; large]).unwrap();
+    holes(path, count);
+    let idle = || counted(path, || drop(trim(path, &policy)));
+    let fstrim = || counted(path, || drop(run("fstrim", &[path.to_str().unwrap()]).unwrap()));
+    let first = idle();
+    assert!(first.0 >= count as u64, "{fs_type}: {first:?}");
+    assert!(
+        first.1 >= free(path) / 100 * 97 && first.1 <= free(path) + (64 << 20),
+        "{fs_type}: {first:?} of {}",
+        free(path)
+    );
+    if fs_type == "ext4" {
+        assert_eq!([idle(), fstrim()], [(0, 0); 2], "all groups are marked");
+        fs::remove_file(path.join("large")).unwrap();
+        let freed = idle();
         assert!(
-            first.1 >= free(&path) / 100 * 97 && first.1 <= free(&path) + (64 << 20),
-            "{fs_type}: {first:?} of {}",
-            free(&path)
+            (large as u64..=((3 * 128) << 20)).contains(&freed.1),
+            "what was freed, and no more than its groups: {freed:?}"
         );
-        if fs_type == "ext4" {
-            assert_eq!([idle(), fstrim()], [(0, 0); 2], "all groups are marked");
-            fs::remove_file(path.join("large")).unwrap();
-            let freed = idle();
-            assert!(
-                (large as u64..=((3 * 128) << 20)).contains(&freed.1),
-                "what was freed, and no more than its groups: {freed:?}"
-            );
-            assert_eq!([idle(), fstrim()], [(0, 0); 2], "and these are marked again");
-        }
+        assert_eq!([idle(), fstrim()], [(0, 0); 2], "and these are marked again");
     }
 }
 
@@ -330,7 +334,7 @@ fn idle_trim_of_btrfs_sends_as_few_commands_as_fstrim() {
     // btrfs sends that space once for each mount.
     run("umount", &[path.to_str().unwrap()]).unwrap();
     run("mount", &["-o", "nodiscard", &device, path.to_str().unwrap()]).unwrap();
-    let idle = counted(&path, || drop(trim(&path, &["--policy", "idle:quiet=0s"])));
+    let idle = counted(&path, || drop(trim(&path, &["--policy", "idle"])));
     assert!(fstrim.1 > 512 << 20, "{fstrim:?}");
     assert!(idle.0 <= 2 * fstrim.0 && idle.1 >= fstrim.1 / 100 * 99, "{idle:?} for {fstrim:?}");
 }
@@ -359,13 +363,11 @@ fn overdue_idle_trim_sends_each_extent_once() {
 
 #[test]
 fn interrupted_trim_is_not_resumed_on_a_copy() {
-    let Some(mount) = LoopMount::new("ext4", 512, "nodiscard") else {
-        return skip("root, loop devices and mkfs");
-    };
-    holes(&mount.path(), 100);
+    let Some((drive, mount)) = slow_trims("ext4", "512MiB", (200, 0), &[]) else { return };
+    holes(mount.path(), 20);
     let state = tempfile::tempdir().unwrap();
     let mut child = process()
-        .args(["trim", "--policy", "idle:met-per-mille=0:quiet=1h:patience=500ms"])
+        .args(["trim", "--policy", "idle:complete=yes"])
         .arg(mount.path())
         .env("TRIMTAB_STATE_DIR", state.path())
         .stdout(std::process::Stdio::null())
@@ -392,10 +394,11 @@ fn interrupted_trim_is_not_resumed_on_a_copy() {
     .unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     // A byte copy with the same UUID, on another device.
-    let copy = mount.copy().unwrap();
+    sync(mount.path());
+    let copy = LoopMount::copy(&drive.device).unwrap();
     let trim = |path: &Path| {
         let run = trimtab()
-            .args(["trim", "--json", "--policy", "idle:met-per-mille=0:quiet=0s"])
+            .args(["trim", "--json", "--policy", "idle:complete=yes"])
             .arg(path)
             .env("TRIMTAB_STATE_DIR", state.path())
             .assert();
@@ -409,22 +412,20 @@ fn interrupted_trim_is_not_resumed_on_a_copy() {
         "{of_copy}"
     );
     assert!(of_copy["sent_bytes"].as_u64().unwrap() >= free(&copy.path()) / 100 * 97, "{of_copy}");
-    assert_eq!(trim(&mount.path())["resumed"], true, "the pass itself is still there");
+    assert_eq!(trim(mount.path())["resumed"], true, "the pass itself is still there");
 }
 
 #[test]
 fn interrupted_trim_resumes_with_the_remaining_windows() {
-    let Some(mount) = LoopMount::new("ext4", 2048, "nodiscard") else {
-        return skip("root, loop devices and mkfs");
-    };
+    let Some((_drive, mount)) = slow_trims("ext4", "2GiB", (200, 0), &[]) else { return };
     let path = mount.path();
-    holes(&path, 200);
-    let meter = Meter::start(&path).unwrap();
-    // The required quiet never occurs, so each request waits for its patience: slow
-    // enough to stop in the middle.
+    holes(path, 20);
+    let meter = Meter::start(path).unwrap();
+    let policy = ["--policy", "idle:complete=yes"];
     let mut child = process()
-        .args(["trim", "--policy", "idle:met-per-mille=0:quiet=1h:patience=500ms"])
-        .arg(&path)
+        .arg("trim")
+        .args(policy)
+        .arg(path)
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
@@ -437,7 +438,7 @@ fn interrupted_trim_resumes_with_the_remaining_windows() {
         );
         std::thread::sleep(Duration::from_millis(10));
     }
-    let other = trimtab().args(["trim", "--lock-wait", "0s"]).arg(&path).assert();
+    let other = trimtab().args(["trim", "--lock-wait", "0s"]).arg(path).assert();
     rustix::process::kill_process(
         rustix::process::Pid::from_child(&child),
         rustix::process::Signal::TERM,
@@ -447,8 +448,7 @@ fn interrupted_trim_resumes_with_the_remaining_windows() {
     assert_eq!(status.code(), Some(130), "stopped in the middle");
     other.code(1).stderr(predicate::str::contains("is already being trimmed by process"));
     // The resumed pass skips space freed before its position, and the report says so.
-    let again = ["--policy", "idle:met-per-mille=0:quiet=0s"];
-    let rest = trim(&path, &again);
+    let rest = trim(path, &policy);
     assert!(rest["remarks"].to_string().contains("blocks freed since then"), "{rest}");
     assert_eq!(
         (rest["resumed"].as_bool(), rest["complete"].as_bool()),
@@ -457,7 +457,7 @@ fn interrupted_trim_resumes_with_the_remaining_windows() {
     );
     // The group in which it stopped is sent again.
     assert!(rest["asked_bytes"].as_u64().unwrap() < (2 << 30) - 250_000_000, "{rest}");
-    assert_eq!(trim(&path, &again)["resumed"], false);
+    assert_eq!(trim(path, &policy)["resumed"], false);
 }
 
 #[test]
@@ -731,7 +731,7 @@ fn trim_syncs_and_sends_just_deleted_data() {
             continue;
         }
         // ext4 commits every five seconds, too late to affect either of these.
-        for args in [&["--no-sync"][..], &["--policy", "idle:quiet=0s:complete=yes"]] {
+        for args in [&["--no-sync"][..], &["--policy", "idle:complete=yes"]] {
             delete();
             let (bytes, outcome) = sent(args);
             assert!(
@@ -739,7 +739,7 @@ fn trim_syncs_and_sends_just_deleted_data() {
                 "{outcome}"
             );
             assert!(outcome["remarks"].to_string().contains("not synced first"), "{outcome}");
-            assert!(sent(&["--policy", "idle:quiet=0s", "--sync"]).0 >= (files * size) as u64 / 2);
+            assert!(sent(&["--policy", "idle", "--sync"]).0 >= (files * size) as u64 / 2);
         }
     }
 }

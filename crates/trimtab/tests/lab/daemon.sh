@@ -9,7 +9,7 @@ on() { # NAME DEVICE POLICY [OPTIONS]
   mkdir -p $D/$1; mount ${4:-} "$2" $D/$1 || echo "WRONG: $1 could not be made"
   printf '[[filesystem]]\npath = "%s"\npolicy = "%s"\n' $D/$1 "$3" >> /tmp/t.toml; names+=" $1"
 }
-adaptive=adaptive:share=5%:at-most=30s:at-least=10min:poll=5s idle=idle:share=5%:at-least=10min:poll=5s:quiet=1s batched=batched:every=5min
+adaptive=adaptive:share=5%:at-most=30s:at-least=10min:poll=5s idle=idle:share=5%:at-least=10min:poll=5s batched=batched:every=5min
 printf '[daemon]\nstate = "/tmp/state"\n' > /tmp/t.toml
 ext4 $nvme0; on ext4-nvme $nvme0 $adaptive
 luks $nvme1 home --allow-discards; ext4 /dev/mapper/home; on ext4-luks /dev/mapper/home $idle

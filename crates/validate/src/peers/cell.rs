@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trimtab_drive::discards::Amount;
 use trimtab_drive::units::Nanos;
-use trimtab_sim::policy::{Policy, PolicySpec, PolicyState};
+use trimtab_sim::policy::{IdleSettings, Policy, PolicySpec, PolicyState};
 use trimtab_sim::target::Clock as _;
 use trimtab_study::study::small::SmallDrive;
 
@@ -16,7 +16,7 @@ use trimtab_study::study::small::SmallDrive;
 pub(super) const POLICIES: [&str; 7] =
     ["none", IDLE_UNLIMITED, "idle", "itrim", "dtrim", "online", "batched:every=6h"];
 /// The idle policy without its limit on requests delayed by a TRIM.
-pub(super) const IDLE_UNLIMITED: &str = "idle:met-per-mille=0";
+pub(super) const IDLE_UNLIMITED: &str = "idle unlimited";
 
 /// Results of one policy on one drive under one load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -95,7 +95,14 @@ impl PeerCounters {
 fn policy(name: &str, small: &SmallDrive) -> anyhow::Result<Box<dyn Policy>> {
     Ok(match Peer::named(name, small) {
         Some(peer) => Box::new(peer),
-        None => small.faster(&name.parse::<PolicySpec>()?).build(&PolicyState::default()),
+        None => {
+            let spec = if name == IDLE_UNLIMITED {
+                PolicySpec::Idle(IdleSettings { met_per_mille: 0, ..IdleSettings::default() })
+            } else {
+                name.parse()?
+            };
+            small.faster(&spec).build(&PolicyState::default())
+        }
     })
 }
 

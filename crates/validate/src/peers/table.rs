@@ -117,7 +117,7 @@ mod tests {
         let theirs = ["a", "b", "c", "x"].map(|drive| cell(drive, "itrim", 100, 2.0));
         let table = PeerTable(&[ours[0].clone(), theirs[0].clone()]).to_string();
         assert!(
-            table.starts_with("none, idle:met-per-mille=0, idle, itrim, dtrim:\n\n| drive")
+            table.starts_with("none, idle unlimited, idle, itrim, dtrim:\n\n| drive")
                 && table.ends_with("\n| `a` | files | 106 ns, 100 ns | 2.00, 2.00 | 0, 0 % |\n"),
             "{table}"
         );

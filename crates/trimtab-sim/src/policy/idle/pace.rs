@@ -10,6 +10,8 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use trimtab_drive::units::{Bytes, Nanos};
 
+/// Smallest piece, and the first.
+const PIECE_MIN: Bytes = Bytes(64 << 10);
 /// Largest piece relative to the largest measured one: the cost per byte may vary with
 /// size.
 const GROWTH: f64 = 8.0;
@@ -250,7 +252,7 @@ impl Pace {
         // bound.
         let most = if large < any * 2.0 { settings.budget.as_f64() } else { limit * CHEAP_FILL };
         let piece = (bytes * most / large.max(1.0)).min(self.commands.largest() * GROWTH);
-        Some(Bytes((piece as u64).min(settings.piece_max.0).max(settings.piece_min.0)))
+        Some(Bytes((piece as u64).min(settings.piece_max.0).max(PIECE_MIN.0)))
     }
 
     /// Expected duration of the next request in nanoseconds; of one command during
@@ -289,7 +291,7 @@ impl Pace {
 
     /// Expected cost of the smallest piece, if it exceeds the budget.
     pub(super) fn smallest_over_budget(&self, settings: &IdleSettings) -> Option<Nanos> {
-        let smallest = self.commands.expected(settings.piece_min.as_f64());
+        let smallest = self.commands.expected(PIECE_MIN.as_f64());
         (smallest > settings.budget.as_f64()).then(|| Nanos(libm::round(smallest) as u64))
     }
 
@@ -308,7 +310,7 @@ impl Pace {
     }
 
     fn size(&self, settings: &IdleSettings) -> Bytes {
-        let (least, most) = (settings.piece_min.0, settings.piece_max.0.max(settings.piece_min.0));
+        let (least, most) = (PIECE_MIN.0, settings.piece_max.0.max(PIECE_MIN.0));
         if !self.commands.known() {
             return Bytes(least);
         }

@@ -4,6 +4,8 @@ use super::IdleSettings;
 use crate::policy::Observation;
 use trimtab_drive::units::Nanos;
 
+/// Initial idle time before a piece; shortened if the device is never idle.
+const QUIET: Nanos = Nanos::from_millis(100);
 /// Wait this many times the required quiet before lowering it.
 const QUIET_TRIES: u64 = 4;
 /// Minimum required quiet; below it, nothing in flight is enough.
@@ -26,19 +28,14 @@ pub(super) struct QuietTracker {
 }
 
 impl QuietTracker {
-    pub(super) const fn new(settings: &IdleSettings) -> Self {
-        Self {
-            rest_until: Nanos::ZERO,
-            quiet: settings.quiet,
-            idle_max: Nanos::ZERO,
-            waiting: None,
-        }
+    pub(super) const fn new() -> Self {
+        Self { rest_until: Nanos::ZERO, quiet: QUIET, idle_max: Nanos::ZERO, waiting: None }
     }
 
     /// Resets after a pass, because the load may change.
-    pub(super) const fn forget(&mut self, settings: &IdleSettings) {
+    pub(super) const fn forget(&mut self) {
         self.waiting = None;
-        self.quiet = settings.quiet;
+        self.quiet = QUIET;
     }
 
     pub(super) const fn sent(&mut self, now: Nanos) {
@@ -70,7 +67,7 @@ impl QuietTracker {
         if idle.is_some_and(|idle| idle >= self.quiet) {
             let asked = self.quiet.max(QUIET_LEAST);
             if idle.is_some_and(|idle| idle.0 >= asked.0.saturating_mul(4)) {
-                self.quiet = Nanos(asked.0.saturating_mul(2)).min(settings.quiet);
+                self.quiet = Nanos(asked.0.saturating_mul(2)).min(QUIET);
             }
             return None;
         }
@@ -110,13 +107,9 @@ mod tests {
         }
     }
 
-    /// Requires 100 ms of quiet, with a patience of one minute.
+    /// A patience of one minute.
     fn settings() -> IdleSettings {
-        IdleSettings {
-            quiet: Nanos(100 * MS),
-            patience: Nanos(60_000 * MS),
-            ..IdleSettings::default()
-        }
+        IdleSettings { patience: Nanos(60_000 * MS), ..IdleSettings::default() }
     }
 
     fn wait(quiet: &mut QuietTracker, now: u64, idle: Option<u64>) -> Option<u64> {
@@ -125,7 +118,7 @@ mod tests {
 
     #[test]
     fn quiet_waits_for_the_remaining_idle_time() {
-        let mut quiet = QuietTracker::new(&settings());
+        let mut quiet = QuietTracker::new();
         assert_eq!(wait(&mut quiet, START, Some(40 * MS)), Some(60 * MS));
         assert_eq!(wait(&mut quiet, START, None), Some(100 * MS));
         assert_eq!(
@@ -140,7 +133,7 @@ mod tests {
 
     #[test]
     fn quiet_rests_seven_request_times_up_to_patience() {
-        let mut quiet = QuietTracker::new(&settings());
+        let mut quiet = QuietTracker::new();
         quiet.rest(&settings(), Nanos(START), Nanos(10 * MS));
         assert_eq!(wait(&mut quiet, START, Some(900 * MS)), Some(70 * MS));
         assert_eq!(wait(&mut quiet, START + 70 * MS - 1, Some(900 * MS)), Some(1));
@@ -152,7 +145,7 @@ mod tests {
     #[test]
     fn quiet_is_lowered_after_four_times_without_any() {
         // Gaps of 60 ms were seen: half of that. The next period sees none.
-        let mut quiet = QuietTracker::new(&settings());
+        let mut quiet = QuietTracker::new();
         assert_eq!(wait(&mut quiet, START, Some(60 * MS)), Some(40 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS - 1, None), Some(100 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(30 * MS));
@@ -162,11 +155,11 @@ mod tests {
         assert_eq!(wait(&mut quiet, START + 522 * MS, None), Some(500_000));
         assert_eq!(wait(&mut quiet, START + 522 * MS, Some(0)), None);
         // Gaps of 99 ms: half of one is less than half of the requirement.
-        let mut quiet = QuietTracker::new(&settings());
+        let mut quiet = QuietTracker::new();
         wait(&mut quiet, START, Some(99 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(49 * MS + MS / 2));
         // A piece restarts the wait and forgets the gaps.
-        let mut quiet = QuietTracker::new(&settings());
+        let mut quiet = QuietTracker::new();
         wait(&mut quiet, START, Some(60 * MS));
         quiet.sent(Nanos(START + 300 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(100 * MS));
@@ -175,7 +168,7 @@ mod tests {
 
     #[test]
     fn quiet_requests_more_at_four_times_the_space() {
-        let mut quiet = QuietTracker::new(&settings());
+        let mut quiet = QuietTracker::new();
         wait(&mut quiet, START, Some(60 * MS));
         assert_eq!(wait(&mut quiet, START + 400 * MS, None), Some(30 * MS));
         assert_eq!(wait(&mut quiet, START + 401 * MS, Some(120 * MS - 1)), None);
@@ -189,7 +182,7 @@ mod tests {
             "never above the initial requirement"
         );
         wait(&mut quiet, START + 800 * MS, None);
-        quiet.forget(&settings());
+        quiet.forget();
         assert_eq!(wait(&mut quiet, START + 801 * MS, None), Some(100 * MS));
         assert_eq!(
             wait(&mut quiet, START + 1_200 * MS, None),
@@ -200,20 +193,12 @@ mod tests {
 
     #[test]
     fn quiet_wait_ends_with_patience() {
-        let mut quiet =
-            QuietTracker::new(&IdleSettings { quiet: Nanos(50_000 * MS), ..settings() });
-        let wait = |quiet: &mut QuietTracker, now: u64| {
-            quiet.must_wait(&settings(), &at(now, None)).map(|until| until.0 - now)
-        };
-        assert_eq!(wait(&mut quiet, START), Some(50_000 * MS));
-        assert_eq!(
-            wait(&mut quiet, START + 50_000 * MS),
-            Some(10_000 * MS),
-            "no longer than patience lasts"
-        );
-        assert_eq!(
-            [wait(&mut quiet, START + 60_000 * MS - 1), wait(&mut quiet, START + 60_000 * MS)],
-            [Some(1), None]
-        );
+        let mut quiet = QuietTracker::new();
+        let settings = IdleSettings { patience: Nanos(130 * MS), ..settings() };
+        let mut wait =
+            |now: u64| quiet.must_wait(&settings, &at(now, None)).map(|until| until.0 - now);
+        assert_eq!(wait(START), Some(100 * MS));
+        assert_eq!(wait(START + 100 * MS), Some(30 * MS), "no longer than patience lasts");
+        assert_eq!([wait(START + 130 * MS - 1), wait(START + 130 * MS)], [Some(1), None]);
     }
 }

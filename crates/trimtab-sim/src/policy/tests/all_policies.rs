@@ -15,7 +15,7 @@ proptest! {
     #[test]
     fn every_freed_byte_is_eventually_trimmed(
         seed: u64,
-        which in prop::sample::select(vec!["batched:every=1d", "batched:nightly=3h", "adaptive:at-least=2d", "idle", "idle:quiet=0s"]),
+        which in prop::sample::select(vec!["batched:every=1d", "batched:nightly=3h", "adaptive:at-least=2d", "idle", "idle:patience=1s"]),
         divisible: bool,
         has_counter: bool,
         fail_share in 0.0..0.5_f64,

@@ -350,7 +350,7 @@ fn cheap_groups_need_no_command_limit_after_trials() {
     const GROUP: u64 = 128 << 20;
     let windows: Vec<TrimWindow> =
         (0..40).map(|nth| TrimWindow { start: nth * GROUP, len: GROUP }).collect();
-    let mut policy = build("idle:quiet=0s");
+    let mut policy = build("idle");
     let (mut last, mut tried) = (None, 0);
     for ms in 0..1000 {
         let outcome: Option<TrimOutcome> = last.take();
@@ -395,7 +395,7 @@ fn cheap_free_groups_are_not_split_for_costly_extents() {
     const WRITTEN: u64 = 256 << 10;
     let windows: Vec<TrimWindow> =
         (0..40).map(|nth| TrimWindow { start: nth * GROUP, len: GROUP }).collect();
-    let mut policy = build("idle:quiet=0s:complete=yes");
+    let mut policy = build("idle:complete=yes");
     let (mut last, mut stalls, mut waited, mut requests, mut now) =
         (None::<TrimOutcome>, Vec::new(), None, 0, 0);
     for look in 0..4_000_000 {

@@ -249,9 +249,10 @@ fn idle_learns_cost_when_most_groups_have_nothing_free() {
 fn idle_trials_end_at_piece_max() {
     let mut rig = Rig::new(64, Bytes::MAX, CHEAP, 1);
     rig.tail = Bytes(4096);
-    let mut policy = build("idle:piece-max=1MiB");
+    let settings = IdleSettings { piece_max: Bytes(1 << 20), ..IdleSettings::default() };
+    let mut policy = IdlePolicy::new(settings, &PolicyState::default());
     rig.forced = true;
-    rig.run(&mut *policy, 100 * S);
+    rig.run(&mut policy, 100 * S);
     assert_eq!(rig.freed(), 0);
     assert!(rig.commands <= 64 * 4 + 8, "{}", rig.commands);
 }

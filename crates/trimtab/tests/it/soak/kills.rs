@@ -309,16 +309,9 @@ fn said(name: &str, kills: u64, changed: u64) {
 
 #[test]
 fn killed_trim_limit_is_restored_by_next_command() {
-    if !have_root() || !Path::new("/dev/fuse").exists() || !have(&["mkfs.ext4"]) {
-        return skip("root, FUSE and e2fsprogs");
-    }
-    // A drive that accepts large commands and a policy that sends small ones, so that the
-    // trim lasts long enough.
-    let drive = Attached::new(&["nvme-tlc-500gb", "--size", "20GiB"]);
-    ok(Command::new("mkfs.ext4")
-        .args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0"])
-        .arg(&drive.device));
-    let mount = Mounted::new(&drive.device, "noatime").unwrap();
+    // A drive that accepts large commands and needs a second per GB, so that the trim lasts
+    // long enough and the policy sends small ones.
+    let Some((drive, mount)) = slow_trims("ext4", "20GiB", (0, 1000), &[]) else { return };
     let limit = Path::new("/sys/block")
         .join(drive.device.file_name().unwrap())
         .join("queue/discard_max_bytes");
@@ -326,9 +319,7 @@ fn killed_trim_limit_is_restored_by_next_command() {
     let before = read();
     let trim = || {
         let mut command = process();
-        command
-            .args(["trim", "--restart", "--policy", "idle:budget=2ms:quiet=1ms:piece-max=4MiB"])
-            .arg(mount.path());
+        command.args(["trim", "--restart", "--policy", "idle:budget=2ms"]).arg(mount.path());
         command.env("TRIMTAB_RUNTIME_DIR", drive.runtime());
         command
     };
