@@ -2,6 +2,7 @@
 
 pub mod beneath;
 pub mod clock;
+pub mod content;
 pub mod descriptor;
 pub mod fiemap;
 pub mod filesystem;

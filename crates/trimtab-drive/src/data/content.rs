@@ -55,6 +55,31 @@ impl ContentGenerator {
 
     /// Fills `buffer` with the content of write number `sequence` at `offset`.
     pub fn fill(&self, class: DataClass, offset: u64, sequence: u64, buffer: &mut [u8]) {
+        self.fill_inlined(class, offset, sequence, buffer);
+    }
+
+    /// As [`fill`](Self::fill), with wider vectors.
+    ///
+    /// # Safety
+    /// The processor has AVX2.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    pub fn fill_avx2(&self, class: DataClass, offset: u64, sequence: u64, buffer: &mut [u8]) {
+        self.fill_inlined(class, offset, sequence, buffer);
+    }
+
+    /// As [`fill`](Self::fill), with the widest vectors.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F and VL.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512vl")]
+    pub fn fill_avx512(&self, class: DataClass, offset: u64, sequence: u64, buffer: &mut [u8]) {
+        self.fill_inlined(class, offset, sequence, buffer);
+    }
+
+    #[inline(always)]
+    fn fill_inlined(&self, class: DataClass, offset: u64, sequence: u64, buffer: &mut [u8]) {
         if class.incompressible_permille() == 0 {
             buffer.fill(0);
             return;

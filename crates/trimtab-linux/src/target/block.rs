@@ -6,6 +6,7 @@ pub mod purge;
 mod signature;
 
 use super::null::{since, sleep_until};
+use crate::sys::content;
 use crate::sys::descriptor;
 use crate::sys::fiemap;
 use crate::sys::transfer::{Transfer, TransferAction, Transfers};
@@ -436,12 +437,8 @@ impl BlockTarget for BlockFile {
             Command::Write(Extent { offset, len }, class) => {
                 self.place(tag, &op)?;
                 self.sequence = self.sequence.wrapping_add(1);
-                self.content.fill(
-                    class,
-                    offset,
-                    self.sequence,
-                    self.transfers.bytes(tag, len as usize),
-                );
+                let buffer = self.transfers.bytes(tag, len as usize);
+                content::fill(&self.content, class, offset, self.sequence, buffer);
                 (TransferAction::Write, offset, len)
             }
             Command::Trim(ranges) => {

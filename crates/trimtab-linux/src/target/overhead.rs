@@ -1,6 +1,7 @@
 //! The tool's own cost in a run: operations on a null target, and data generation.
 
 use crate::session::runner::SilentObserver;
+use crate::sys::content;
 use crate::target::null::{NullBlocks, NullFiles};
 use std::time::Instant;
 use trimtab_drive::data::DataClass;
@@ -91,8 +92,8 @@ impl Overhead {
 }
 
 fn block_data_cost(class: DataClass) -> f64 {
-    let content = ContentGenerator::new(0);
-    fill_cost(|round, buffer| content.fill(class, 0, round, buffer))
+    let generator = ContentGenerator::new(0);
+    fill_cost(|round, buffer| content::fill(&generator, class, 0, round, buffer))
 }
 
 /// Nanoseconds per byte of `class`.
