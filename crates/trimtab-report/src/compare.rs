@@ -30,6 +30,7 @@ pub fn document(
         if against.figures.iter().any(|row| {
             row.comparison.interval.is_none()
                 && row.comparison.verdict == ComparisonVerdict::CannotTell
+                && row.comparison.a != row.comparison.b
         }) {
             blocks.push(SectionBlock::Text(
                 "No verdict without an interval. An interval needs two repeats per \

@@ -153,7 +153,7 @@ impl MetricComparison {
                 )
             }
             (ComparisonVerdict::CannotTell, _) if self.interval.is_none() && self.a == self.b => {
-                "equal, too few repeats".to_owned()
+                "equal".to_owned()
             }
             _ => words.to_owned(),
         }
@@ -336,8 +336,8 @@ mod tests {
             let compared = compare(a, b, Better::Lower, &ComparisonOptions::default());
             compared.in_words(Unit::Seconds)
         };
-        assert_eq!(said(&[30.0], &[30.0]), "equal, too few repeats");
-        assert_eq!(said(&[0.0], &[0.0]), "equal, too few repeats");
+        assert_eq!(said(&[30.0], &[30.0]), "equal");
+        assert_eq!(said(&[0.0], &[0.0]), "equal");
         assert_eq!(said(&[30.0], &[30.1]), "cannot tell");
     }
 

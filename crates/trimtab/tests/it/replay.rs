@@ -146,7 +146,7 @@ fn replay_refuses_damaged_traces_and_bad_options() {
             1,
             "it has no request; the last line, 2, is cut off",
         ),
-        (vec!["--trace", "missing", "--drive", "ocz-vertex-le-100gb"], 1, "cannot open missing"),
+        (vec!["--trace", "missing", "--drive", "ocz-vertex-le-100gb"], 1, "there is no 'missing'"),
         (vec!["--trace", "big", "--drive", "no-such-drive"], 1, "no-such-drive"),
         (
             vec!["--trace", "big", "--drive", "ocz-vertex-le-100gb", "--trim", "sometimes"],
