@@ -5,6 +5,7 @@ pub mod activity;
 pub mod btrfs;
 
 pub mod delivery;
+mod device_time;
 pub mod drain;
 pub mod ext4;
 pub mod filesystem;

@@ -5,6 +5,7 @@ mod by_size;
 pub use by_size::{SizeRequestResult, SizeTrim};
 
 use super::activity::{ActivityDetector, DeviceActivity, OwnWrites};
+use super::device_time::DeviceTime;
 use super::drain::Drain;
 use super::ext4::{self, LastTrim};
 use super::fitrim::{self, fitrim};
@@ -105,8 +106,11 @@ impl WindowRefusal {
 /// The result of a window's trim, and the foreground latency during it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowTrim {
-    /// The outcome in the form that policies expect.
+    /// The outcome in the form that policies expect. Its duration is the device's part of
+    /// the request's.
     pub outcome: TrimOutcome,
+    /// Duration of the request.
+    pub elapsed: Nanos,
     /// The counts of each layer, including discards that earlier requests had left in
     /// flight.
     pub layers: LayerCounts,
@@ -140,6 +144,7 @@ pub struct Filesystem {
     watch: ForegroundWatch,
     limit: CommandLimit,
     activity: ActivityDetector,
+    device_time: DeviceTime,
     kernel_log: KernelLog,
     ext4: Option<Ext4>,
     /// Number of slow reads of the free-space map in a row; after [`SLOW_MAX`] it is not
@@ -238,6 +243,7 @@ impl Filesystem {
                 stat(&stack),
                 OwnWrites::of(&mount, &stack),
             ),
+            device_time: DeviceTime::default(),
             kernel_log: KernelLog::of_stack(&stack),
             id: format!("{name}-{}", identity(&root, &stack, ext4.as_ref())),
             name,
@@ -562,13 +568,16 @@ impl Filesystem {
             let _ = ext4.last.restore(ext4::FORGOTTEN);
         }
         self.activity.before_trim();
+        let before = self.activity.last;
         self.take_late();
         self.kernel_log.skip();
         self.watch.begin();
         let started = Instant::now();
         let result = self.file().and_then(|file| fitrim(file, window, min_extent));
         // The wait for discards is longer than they take if other requests are in flight.
-        let took = nanos(started.elapsed()).saturating_add(nanos(self.drain()));
+        let elapsed = nanos(started.elapsed()).saturating_add(nanos(self.drain()));
+        let step = self.activity.read().zip(before).map(|(now, before)| now.since(&before));
+        let took = self.device_time.of(elapsed, &step.unwrap_or_default());
         let counts = self.meter.take();
         let mut seen = self.watch.end();
         if self.activity.after_trim() == 0 {
@@ -606,7 +615,7 @@ impl Filesystem {
         let excess = self.excess(returned, &counts);
         let mut layers = std::mem::take(&mut self.late);
         layers.add(&counts);
-        Ok(WindowTrim { outcome, layers, seen, excess })
+        Ok(WindowTrim { outcome, elapsed, layers, seen, excess })
     }
 
     /// Waits for discards in flight; returns how long those of the last request took.
@@ -753,6 +762,7 @@ fn add(before: &WindowTrim, now: WindowTrim) -> WindowTrim {
             counted: a.counted.zip(b.counted).map(|(a, b)| a + b),
             took: a.took.saturating_add(b.took),
         },
+        elapsed: before.elapsed.saturating_add(now.elapsed),
         seen: ForegroundActivity {
             wait_max: before.seen.wait_max.max(now.seen.wait_max),
             wait_max_behind: before.seen.wait_max_behind.max(now.seen.wait_max_behind),

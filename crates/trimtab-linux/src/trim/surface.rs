@@ -71,8 +71,8 @@ impl Account {
         self.gone_over =
             self.gone_over.saturating_add(if trial { Bytes::ZERO } else { outcome.asked });
         self.returned = self.returned.saturating_add(outcome.returned);
-        self.trimming = self.trimming.saturating_add(outcome.took);
-        self.longest = self.longest.max(outcome.took);
+        self.trimming = self.trimming.saturating_add(trim.elapsed);
+        self.longest = self.longest.max(trim.elapsed);
     }
 
     /// Adds discards in flight after the last request. Waits for them unless interrupted.
@@ -280,6 +280,7 @@ mod tests {
                 counted: Some(Amount::new(1, bytes)),
                 took: Nanos(7),
             },
+            elapsed: Nanos(7),
             layers: LayerCounts::of(&[Some(Amount::new(1, bytes))]),
             seen: ForegroundActivity::default(),
             excess: Bytes::ZERO,

@@ -37,7 +37,7 @@ pub(super) struct RequestedExtents {
 #[derive(Debug)]
 pub enum SizeRequestResult {
     /// The result of the request.
-    Size(SizeTrim),
+    Size(Box<SizeTrim>),
     /// The free-space map is not available any more: use whole windows.
     Window,
     /// Preparation took so long that the moment may be over. It is complete now.
@@ -138,7 +138,7 @@ impl Filesystem {
             },
             |trim: &WindowTrim| TrimOutcome { asked: Bytes(asked), ..trim.outcome.clone() },
         );
-        Ok(SizeRequestResult::Size(SizeTrim { trim, range: picked.range, outcome }))
+        Ok(SizeRequestResult::Size(Box::new(SizeTrim { trim, range: picked.range, outcome })))
     }
 
     /// The window that `part` belongs to.
