@@ -524,8 +524,8 @@ impl Policy for IdlePolicy {
     fn remark(&self) -> Option<String> {
         let expensive = self.pace.smallest_over_budget(&self.settings).map(|smallest| {
             format!(
-                "the smallest TRIM takes {smallest} here, above the budget of {}: a \
-                    request that arrives during one waits at least that long, whatever its size",
+                "the smallest TRIM takes {smallest} here, above the budget of {}: a foreground \
+                    request that arrives during one may wait for all of it",
                 self.settings.budget
             )
         });

@@ -25,19 +25,21 @@ const MET_MIN: f64 = 2.0;
 pub(super) struct SkippedExtents {
     /// Upper limit on the size of the skipped extents.
     below: Bytes,
-    /// Foreground wait per gigabyte of them.
-    waiting: Nanos,
-    /// Gain for the drive per gigabyte.
-    gain: Nanos,
+    /// Mean duration of a command of this round.
+    took: Nanos,
+    /// Foreground requests per thousand of these commands that arrived during one.
+    met_per_mille: u64,
 }
 
 impl SkippedExtents {
     pub(super) fn remark(self) -> String {
-        let Self { below, waiting, gain } = self;
+        let Self { below, took, met_per_mille } = self;
+        let decimals = if met_per_mille < 1000 { 2 } else { 0 };
         format!(
-            "free extents below {below} were skipped: trimming them costs {waiting} \
-                of foreground latency per GB and saves the drive {gain} until the next \
-                pass; complete=yes trims them too"
+            "free extents below {below} were skipped: on average a command for them took \
+                {took}, and about {:.decimals$} foreground requests arrived meanwhile, which costs \
+                foreground I/O more time than it saves the drive; complete=yes trims them too",
+            met_per_mille as f64 / 1e3
         )
     }
 }
@@ -49,9 +51,11 @@ pub(super) struct PassBalance {
     written: Option<f64>,
     /// Bytes sent in this pass.
     sent: f64,
-    /// In this round: collisions, foreground wait in nanoseconds, bytes, commands.
+    /// In this round: collisions, foreground wait in nanoseconds, duration of commands in
+    /// nanoseconds, bytes, commands.
     met: f64,
     waiting_ns: f64,
+    took_ns: f64,
     bytes: f64,
     commands: u64,
     pub(super) skipped: Option<SkippedExtents>,
@@ -59,22 +63,22 @@ pub(super) struct PassBalance {
 
 impl PassBalance {
     pub(super) fn restore(state: &PolicyState) -> Self {
-        let [below, waiting, gain] =
-            ["below", "waiting", "gain"].map(|name| state.get(&format!("idle.left.{name}")));
-        let skipped = below.zip(waiting).zip(gain);
-        let skipped = skipped.map(|((below, waiting), gain)| SkippedExtents {
+        let [below, took, met] =
+            ["below", "took", "met"].map(|name| state.get(&format!("idle.left.{name}")));
+        let skipped = below.zip(took).zip(met);
+        let skipped = skipped.map(|((below, took), met_per_mille)| SkippedExtents {
             below: Bytes(below),
-            waiting: Nanos(waiting),
-            gain: Nanos(gain),
+            took: Nanos(took),
+            met_per_mille,
         });
         Self { skipped, ..Self::default() }
     }
 
     pub(super) fn save(&self, state: &mut PolicyState) {
-        if let Some(SkippedExtents { below, waiting, gain }) = self.skipped {
+        if let Some(SkippedExtents { below, took, met_per_mille }) = self.skipped {
             state.set("idle.left.below", below.0);
-            state.set("idle.left.waiting", waiting.0);
-            state.set("idle.left.gain", gain.0);
+            state.set("idle.left.took", took.0);
+            state.set("idle.left.met", met_per_mille);
         }
     }
 
@@ -84,7 +88,8 @@ impl PassBalance {
     }
 
     pub(super) fn next_round(&mut self) {
-        (self.met, self.waiting_ns, self.bytes, self.commands) = (0.0, 0.0, 0.0, 0);
+        (self.met, self.waiting_ns, self.took_ns) = (0.0, 0.0, 0.0);
+        (self.bytes, self.commands) = (0.0, 0);
     }
 
     /// Adds commands, their bytes and their collisions, each with a wait of half of
@@ -95,6 +100,7 @@ impl PassBalance {
         self.sent += bytes;
         self.met += met;
         self.waiting_ns += met * took_ns / 2.0;
+        self.took_ns += commands as f64 * took_ns;
     }
 
     /// Nanoseconds saved for the drive by each byte sent now, until the next pass.
@@ -125,9 +131,9 @@ impl PassBalance {
             (self.waiting_ns / self.bytes, self.gain_ns(observation, share_percent));
         let stops = waiting > gain;
         if stops {
-            let of_gb = |nanos: f64| Nanos(libm::round(nanos * 1e9) as u64);
-            self.skipped =
-                Some(SkippedExtents { below, waiting: of_gb(waiting), gain: of_gb(gain) });
+            let mean = |sum: f64| libm::round(sum / self.commands as f64) as u64;
+            let (took, met_per_mille) = (Nanos(mean(self.took_ns)), mean(self.met * 1e3));
+            self.skipped = Some(SkippedExtents { below, took, met_per_mille });
         }
         stops
     }
@@ -186,11 +192,13 @@ mod tests {
         gain.add(1, 1e6, 0.15, 1.6e6);
         assert!(!gain.should_stop(&seen(), 10, Bytes(2 << 20)));
         assert_eq!(gain.skipped, None);
+        // 2.6 requests met 16 commands.
         gain.add(0, 0.0, 0.2, 1.6e6);
         assert!(gain.should_stop(&seen(), 10, Bytes(2 << 20)));
         let text = gain.skipped.map(SkippedExtents::remark).unwrap_or_default();
         assert!(
-            text.contains("below 2.10 MB") && text.contains("130 ms") && text.contains("126 ms"),
+            text.contains("below 2.10 MB")
+                && text.contains("took 1.60 ms, and about 0.16 foreground requests arrived"),
             "{text}"
         );
         let mut state = PolicyState::default();
