@@ -94,6 +94,7 @@ impl Progress {
             return Self { view: None, shower: None, phase: String::new() };
         }
         let template = match (length, part, counting) {
+            (None, _, ProgressUnit::Bytes) => "{prefix}: {decimal_bytes}, {elapsed}{msg}",
             (None, ..) => "{prefix}: {human_pos}, {elapsed}{msg}",
             (_, Some(_), _) => "{prefix} [{bar:24}] {percent} %, {eta} left in total{msg}",
             (_, _, ProgressUnit::Bytes) => {

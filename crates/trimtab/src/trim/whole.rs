@@ -1,13 +1,12 @@
 //! A pass over a whole filesystem, which continues an interrupted one.
 
 use super::outcome::FilesystemOutcome;
-use super::progress::{show, view};
+use super::progress::PassProgress;
 use super::{ManualTrimRequest, TrimMode};
 use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos, grouped};
 use trimtab_linux::output::Context;
-use trimtab_linux::output::progress::Progress;
-use trimtab_linux::sys::clock::unix_now;
+use trimtab_linux::sys::clock::{nanos, unix_now};
 use trimtab_linux::sys::interrupt;
 use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::free_space::SendableSpace;
@@ -62,19 +61,19 @@ pub fn whole(
     if !outcome.resumed {
         pass.driver.force();
     }
+    let mut sendable = None;
     if let TrimMode::Idle(settings) = &request.how {
         let windows = fs.layout().windows.clone();
-        if let Some(remark) = fs
-            .would_send(&windows, request.min_extent)
-            .and_then(|(sendable, _)| amount(settings, &sendable))
-        {
+        sendable = fs.would_send(&windows, request.min_extent).map(|(sendable, _)| sendable);
+        if let Some(remark) = sendable.and_then(|sendable| amount(settings, &sendable)) {
             context.remark(&format!("{}: {remark}", outcome.path));
         }
     }
-    let progress = view(context, fs.layout().windows.iter());
+    let sendable = sendable.map(|sendable| Bytes(sendable.bytes));
+    let progress = PassProgress::new(context, &request.how, fs.layout().windows.iter(), sendable);
     let started = Instant::now();
-    let ended = pass.run(fs, progress);
-    let took = Nanos(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    let ended = pass.run(fs, progress, started);
+    let took = nanos(started.elapsed());
     if let TrimMode::Idle(settings) = &request.how {
         outcome.remarks.extend(overrun(settings.finish_within, took));
     }
@@ -159,7 +158,7 @@ struct WholePass<'a> {
 
 impl WholePass<'_> {
     /// Returns true at the end, false if interrupted or refused for good.
-    fn run(&mut self, fs: &mut Filesystem, mut progress: Progress) -> bool {
+    fn run(&mut self, fs: &mut Filesystem, mut progress: PassProgress, started: Instant) -> bool {
         loop {
             let world = CallerState::default();
             match self.driver.turn(&mut FilesystemSurface {
@@ -170,7 +169,7 @@ impl WholePass<'_> {
             }) {
                 TurnResult::Trimmed(_) => {
                     self.save(Duration::from_secs(1));
-                    show(&mut progress, &self.account, false);
+                    progress.show(&self.account, nanos(started.elapsed()), false);
                 }
                 TurnResult::Refused {
                     then: RefusalAction::GiveUp | RefusalAction::Never, ..
@@ -178,11 +177,8 @@ impl WholePass<'_> {
                 TurnResult::Nothing => return self.done(),
                 TurnResult::Wait(_) if !self.driver.running() => return self.done(),
                 TurnResult::Wait(until) => {
-                    show(
-                        &mut progress,
-                        &self.account,
-                        until.saturating_sub(unix_now()) >= LONG_WAIT,
-                    );
+                    let waits = until.saturating_sub(unix_now()) >= LONG_WAIT;
+                    progress.show(&self.account, nanos(started.elapsed()), waits);
                     wait(until);
                 }
                 TurnResult::Refused { .. } | TurnResult::Begun(_) | TurnResult::PutOff => {}
