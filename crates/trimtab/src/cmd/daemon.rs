@@ -164,6 +164,17 @@ fn checked(rule: &Rule, mounted: Option<bool>) -> RuleCheck {
     }
 }
 
+/// Settings of bytes are stored as numbers; shown as in a configuration.
+fn in_units(key: &str, value: &str) -> String {
+    let bytes = match key {
+        "min-extent" | "piece-min" | "piece-max" => value.parse().unwrap_or(0),
+        _ => 0_u64,
+    };
+    let mut units = ["GiB", "MiB", "KiB"].into_iter().zip([30, 20, 10]);
+    let whole = units.find(|(_, bits)| bytes > 0 && bytes.trailing_zeros() >= *bits);
+    whole.map_or(value.to_owned(), |(unit, bits)| format!("{}{unit}", bytes >> bits))
+}
+
 fn text(checked: &ConfigCheck) -> String {
     if checked.rules.is_empty() {
         return format!("{} is valid, but names no filesystem: nothing is trimmed", checked.config);
@@ -173,7 +184,8 @@ fn text(checked: &ConfigCheck) -> String {
         let settings: Vec<String> = rule
             .settings
             .iter()
-            .map(|(k, v)| format!("{}={v}", k.trim_start_matches("policy.")))
+            .map(|(k, v)| (k.trim_start_matches("policy."), v))
+            .map(|(k, v)| format!("{k}={}", in_units(k, v)))
             .collect();
         let path = rule.path.as_deref().unwrap_or("every other filesystem");
         let absent =
@@ -191,4 +203,19 @@ fn text(checked: &ConfigCheck) -> String {
             .map(|remark| format!("  {remark}")),
     );
     lines.iter().map(|line| plain_line(line)).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_shown_as_in_a_configuration() {
+        let shown = |key, value| in_units(key, value);
+        assert_eq!(shown("piece-min", "65536"), "64KiB");
+        assert_eq!(shown("piece-max", "1073741824"), "1GiB");
+        assert_eq!(shown("min-extent", "1048577"), "1048577");
+        assert_eq!(shown("min-extent", "0"), "0");
+        assert_eq!(shown("met-per-mille", "1024"), "1024", "no size");
+    }
 }

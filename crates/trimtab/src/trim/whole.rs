@@ -90,10 +90,13 @@ pub fn whole(
 /// Remark on the amount that an interrupted pass sent. A killed process sent more than it
 /// stored.
 fn sent_before(earlier: &InterruptedPass) -> String {
+    let sent = match earlier.sent_bytes {
+        0 => "nothing".to_owned(),
+        bytes => at_least(!earlier.stopped, &Bytes(bytes).to_string()),
+    };
     format!(
-        "an interrupted pass had sent {} before; blocks freed since then in that part wait for \
-            the next trim (--restart starts over)",
-        at_least(!earlier.stopped, &Bytes(earlier.sent_bytes).to_string())
+        "an interrupted pass had sent {sent} before; blocks freed since then in the part that it \
+            covered wait for the next trim (--restart starts over)"
     )
 }
 
@@ -264,6 +267,8 @@ mod tests {
         assert!(sent_before(&killed).contains("had sent at least 5.00 MB before"));
         let stopped = InterruptedPass { stopped: true, ..killed };
         assert!(sent_before(&stopped).contains("had sent 5.00 MB before"));
+        let early = InterruptedPass { sent_bytes: 0, ..stopped };
+        assert!(sent_before(&early).contains("had sent nothing before"));
     }
 
     #[test]
