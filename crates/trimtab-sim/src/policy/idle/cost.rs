@@ -31,6 +31,8 @@ pub struct TrimCost {
     pub error: Nanos,
     /// Shortest and longest measured command, of any size.
     pub measured: (Nanos, Nanos),
+    /// Mean duration of all measured commands.
+    pub mean: Nanos,
 }
 
 impl fmt::Display for TrimCost {
@@ -39,9 +41,11 @@ impl fmt::Display for TrimCost {
             // Neither cost is known; a bound computed from the error may exceed every
             // measured command.
             return match self.measured {
-                (shortest, longest) if shortest < longest => {
-                    write!(f, "{shortest} to {longest} per command (measured, all sizes)")
-                }
+                (shortest, longest) if shortest < longest => write!(
+                    f,
+                    "{} per command on average, {shortest} to {longest} (measured, all sizes)",
+                    self.mean
+                ),
                 (_, longest) => write!(f, "{longest} per command (measured)"),
             };
         }
@@ -75,12 +79,20 @@ pub(super) struct CostFit {
     /// Shortest and longest observation in nanoseconds, outliers included; `None` before
     /// the first.
     measured: Option<(f64, f64)>,
+    /// Number of measured commands, and their time in nanoseconds.
+    all: (f64, f64),
     /// An excluded outlier far above the expectation, and the number of observations
     /// since.
     odd: Option<(CostSample, u32)>,
 }
 
 impl CostFit {
+    /// Adds the mean of `commands`.
+    pub(super) fn add_mean(&mut self, commands: f64, bytes: f64, nanos: f64) {
+        self.all = (self.all.0 + commands, self.all.1 + commands * nanos);
+        self.add(bytes, nanos);
+    }
+
     /// Adds an observation.
     pub(super) fn add(&mut self, bytes: f64, nanos: f64) {
         self.last = bytes;
@@ -115,7 +127,8 @@ impl CostFit {
     }
 
     fn begin_again(&mut self, samples: &[CostSample]) {
-        *self = Self { last: self.last, measured: self.measured, ..Self::default() };
+        let Self { last, measured, all, .. } = *self;
+        *self = Self { last, measured, all, ..Self::default() };
         samples.iter().for_each(|(bytes, nanos)| self.fit(*bytes, *nanos));
     }
 
@@ -276,6 +289,7 @@ impl CostFit {
         let (shortest, longest) = self.measured.unwrap_or((self.nanos, self.nanos));
         self.known().then(|| TrimCost {
             measured: (nanos(shortest), nanos(longest)),
+            mean: nanos(if self.all.0 > 0.0 { self.all.1 / self.all.0 } else { self.nanos }),
             command: nanos(fixed),
             mib: nanos(slope * mib),
             error: nanos(self.error(self.typical())),
@@ -292,6 +306,8 @@ impl CostFit {
         if let Some((shortest, longest)) = self.measured.filter(|_| self.known()) {
             state.set(&format!("idle.{what}.shortest"), shortest.to_bits());
             state.set(&format!("idle.{what}.longest"), longest.to_bits());
+            state.set(&format!("idle.{what}.all"), self.all.0.to_bits());
+            state.set(&format!("idle.{what}.all-nanos"), self.all.1.to_bits());
         }
     }
 
@@ -303,7 +319,11 @@ impl CostFit {
             kept.inspect(|kept| *number = *kept).is_some()
         });
         let kept = |name| state.get(&format!("idle.{what}.{name}")).map(f64::from_bits);
-        // Earlier versions did not save it.
+        // Earlier versions did not save these.
+        let all = kept("all").zip(kept("all-nanos"));
+        fit.all = all
+            .filter(|(count, nanos)| [count, nanos].iter().all(|n| (0.0..1e40).contains(*n)))
+            .unwrap_or_default();
         fit.measured = kept("shortest").zip(kept("longest")).filter(|(shortest, longest)| {
             0.0 <= *shortest && shortest <= longest && *longest < 1e40
         });

@@ -186,7 +186,7 @@ impl Pace {
         let discarded = sent_by(outcome, sent, piece);
         if let Some((commands, bytes)) = discarded {
             let command_ns = outcome.took.as_f64() / commands;
-            self.commands.add(bytes / commands, command_ns);
+            self.commands.add_mean(commands, bytes / commands, command_ns);
             self.recent.add(bytes / commands, command_ns);
             self.cheap = self.cheap_piece(settings);
             self.decide_cheap(self.cheap_now.is_some());

@@ -254,16 +254,17 @@ fn cost_display_has_command_error_and_bytes() {
 #[test]
 fn uncertain_cost_display_is_the_range_of_measured_commands() {
     let mut fit = CostFit::default();
-    fit.add(MIB, 1e6);
+    fit.add_mean(6.0, MIB, 1e6);
     let one = fit.shown().unwrap();
     assert_eq!(one.measured, (Nanos(1_000_000), Nanos(1_000_000)));
     [(2.0, 900e6), (300.0, 14.7e9), (4.0, 2e6), (280.0, 1e9)]
         .into_iter()
-        .for_each(|(mib, nanos)| fit.add(mib * MIB, nanos));
+        .for_each(|(mib, nanos)| fit.add_mean(1.0, mib * MIB, nanos));
     let shown = fit.shown().unwrap();
     let text = alloc::string::ToString::to_string(&shown);
     assert!(shown.error > shown.command, "{shown:?}");
-    assert_eq!(text, "1.00 ms to 14.7 s per command (measured, all sizes)");
+    // 6 x 1 ms, 900 ms, 14.7 s, 2 ms and 1 s over ten commands.
+    assert_eq!(text, "1.66 s per command on average, 1.00 ms to 14.7 s (measured, all sizes)");
     let text = alloc::string::ToString::to_string(&TrimCost { error: Nanos(1_000_001), ..one });
     assert_eq!(text, "1.00 ms per command (measured)");
     // Saved, also over a restart.
