@@ -28,6 +28,8 @@ pub mod superblock;
 pub mod users;
 
 use crate::sys::beneath::ResolvedObject;
+use crate::sys::mount_check;
+use anyhow::Context as _;
 use block::Stack;
 use interference::{MachineSample, OwnIo};
 use mountinfo::{DevNumber, Mount};
@@ -103,6 +105,23 @@ fn kernel_name(root: &Root, path: &Path) -> Option<DevNumber> {
     let name =
         path.strip_prefix("/dev").unwrap_or(path).to_str().filter(|name| !name.contains('/'))?;
     DevNumber::parse(&root.read(Path::new("/sys/class/block").join(name).join("dev"))?)
+}
+
+/// Checks that `paths` respond, and below each of them the filesystem of every file that a
+/// loop device is on: its server may hang although the kernel answers for the filesystem
+/// above.
+///
+/// # Errors
+/// A filesystem does not respond within [`mount_check::PATIENCE`]; an interrupt.
+pub fn require_answers(paths: &[&Path]) -> anyhow::Result<()> {
+    mount_check::require_answers(paths)?;
+    let root = Root::live().context("cannot open /")?;
+    for path in paths {
+        // The command reports a path that does not exist.
+        let Ok(place) = Place::of_path(&root, path) else { continue };
+        place.stack.require_answers().with_context(|| format!("cannot use {}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// Watches the machine during a measurement.

@@ -25,6 +25,7 @@ use clap::Subcommand;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::host;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::journal::MountScope;
 use trimtab_linux::sys::mount_check;
@@ -150,7 +151,7 @@ pub fn run(
             reach.clone().without(&mount_check::silent(&paths))
         }
         _ => {
-            mount_check::require_answers(&paths)?;
+            host::require_answers(&paths)?;
             reach
         }
     };

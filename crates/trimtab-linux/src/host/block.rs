@@ -4,6 +4,7 @@
 use super::mountinfo::{self, DevNumber, Mount};
 use super::root::{FuseServer, Root};
 use super::stat::SECTOR_BYTES;
+use crate::sys::mount_check;
 use std::path::{Path, PathBuf};
 use trimtab_drive::units::Bytes;
 
@@ -61,13 +62,19 @@ impl Bus {
 
 /// Filesystem type of the FUSE mount that serves a virtual SSD as a file.
 pub const VIRTUAL_SSD: &str = "fuse.trimtab";
+/// True for the FUSE mount that serves a virtual SSD as a file. Without a mount helper, FUSE
+/// filesystems lose their subtype.
+pub fn is_virtual_ssd(mount: &Mount) -> bool {
+    mount.fs_type == VIRTUAL_SSD || mount.fs_type == "fuse" && mount.source == Path::new("trimtab")
+}
+
 /// The state of a virtual SSD that answers no request.
 pub const SERVER_CRASHED: &str = "the server of this virtual SSD has crashed; 'trimtab drive \
     status' shows how to clean up";
 
 /// The state of a virtual SSD whose server is stopped or blocked.
 pub const SERVER_SILENT: &str = "the server of this virtual SSD does not answer within 2 s; \
-    'trimtab drive status' shows its process id";
+    if the server is stopped, 'kill -CONT PID' continues it; 'trimtab drive status' shows PID";
 
 /// The type of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -253,6 +260,36 @@ impl Stack {
             }
         }
         walk.stack
+    }
+
+    /// The directory that stops responding if the filesystem of `mount` hangs. The kernel
+    /// responds for a filesystem on a loop device even if the server of its file hangs.
+    pub fn place_to_check<'a>(&'a self, mount: &'a Mount) -> &'a Path {
+        let file = |layer: &'a Layer| match &layer.kind {
+            LayerKind::File { mount_point, .. } => Some(mount_point.as_path()),
+            _ => None,
+        };
+        self.layers.iter().rev().find_map(file).unwrap_or(&mount.mount_point)
+    }
+
+    /// Checks that the filesystems of the files in the stack respond.
+    ///
+    /// # Errors
+    /// One does not respond within [`mount_check::PATIENCE`]; an interrupt.
+    pub fn require_answers(&self) -> anyhow::Result<()> {
+        let place = |layer: &Layer| match &layer.kind {
+            LayerKind::File { fs_type, mount_point } => {
+                Some((mount_point.clone(), fs_type == VIRTUAL_SSD))
+            }
+            _ => None,
+        };
+        let files: Vec<(PathBuf, bool)> = self.layers.iter().filter_map(place).collect();
+        let paths: Vec<&Path> = files.iter().map(|(path, _)| path.as_path()).collect();
+        mount_check::require_answers(&paths).map_err(|error| {
+            let silent = error.downcast_ref::<mount_check::UnresponsivePathError>();
+            let is_virtual = silent.is_some_and(|silent| files.contains(&(silent.0.clone(), true)));
+            if is_virtual { anyhow::Error::msg(SERVER_SILENT) } else { error }
+        })
     }
 
     /// The drives at the bottom of the stack.
@@ -557,9 +594,8 @@ impl StackWalk<'_> {
             return known;
         }
         let index = self.stack.layers.len();
-        // Without a mount helper, FUSE filesystems lose their subtype.
-        let is_virtual_ssd = mount.fs_type == "fuse" && mount.source == Path::new("trimtab");
-        let fs_type = if is_virtual_ssd { VIRTUAL_SSD.to_owned() } else { mount.fs_type.clone() };
+        let fs_type =
+            if is_virtual_ssd(mount) { VIRTUAL_SSD.to_owned() } else { mount.fs_type.clone() };
         let kind = LayerKind::File { fs_type, mount_point: mount.mount_point.clone() };
         let dev = DevNumber { major: 0, minor: 0 };
         self.stack.layers.push(Layer {
@@ -647,6 +683,42 @@ pub fn bus(sys: &Path) -> Bus {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Once, the daemon took a filesystem for healthy whose drive's server was stopped.
+    #[test]
+    fn place_to_check_is_the_filesystem_of_the_lowest_file() {
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(tree.path().join("proc/self")).unwrap();
+        std::fs::write(
+            tree.path().join("proc/self/mountinfo"),
+            "9 1 7:1 / /mnt rw - ext4 /dev/loop1 rw\n",
+        )
+        .unwrap();
+        let root = Root::recorded(tree.path()).unwrap();
+        let mount = &mountinfo::read(&root).unwrap()[0];
+        let layer = |name: &str, kind: LayerKind| Layer {
+            name: name.into(),
+            label: None,
+            kind,
+            sys: PathBuf::new(),
+            dev: DevNumber { major: 0, minor: 0 },
+            size: Bytes::ZERO,
+            below: Vec::new(),
+        };
+        let file = |mount_point: &str| LayerKind::File {
+            fs_type: VIRTUAL_SSD.into(),
+            mount_point: mount_point.into(),
+        };
+        let mut stack = Stack::default();
+        assert_eq!(stack.place_to_check(mount), Path::new("/mnt"));
+        stack.layers = vec![
+            layer("loop1", LayerKind::Loop),
+            layer("/srv/image", file("/srv")),
+            layer("loop0", LayerKind::Loop),
+            layer("/run/d/mnt/drive", file("/run/d/mnt")),
+        ];
+        assert_eq!(stack.place_to_check(mount), Path::new("/run/d/mnt"));
+    }
 
     #[test]
     fn bus_is_derived_from_sysfs_path() {

@@ -199,6 +199,7 @@ impl Filesystem {
             .cloned()
             .with_context(|| format!("the mount of '{}' is {not_here}", path.display()))?;
         let stack = Stack::of_mount(&root, &mounts, &mount);
+        stack.require_answers().with_context(|| format!("cannot use {}", path.display()))?;
         Self::of_mount(root, mount, stack)
     }
 

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use trimtab_drive::units::{Bytes, Nanos};
 use trimtab_drive::usage::UsageError;
+use trimtab_linux::host;
 use trimtab_linux::host::discards::{LayerDiscards, Meter};
 use trimtab_linux::host::fstab;
 use trimtab_linux::host::root::Root;
@@ -20,7 +21,7 @@ use trimtab_linux::output::Context;
 use trimtab_linux::session::directories::run_directory;
 use trimtab_linux::sys::beneath::ResolvedObject;
 use trimtab_linux::sys::clock::unix_now;
-use trimtab_linux::sys::{interrupt, mount_check};
+use trimtab_linux::sys::interrupt;
 use trimtab_linux::trim::delivery::{self, Delivery};
 use trimtab_linux::trim::filesystem::Filesystem;
 use trimtab_linux::trim::fitrim::Obstacle;
@@ -44,7 +45,7 @@ pub fn trim_one(
     context: &Context,
 ) -> anyhow::Result<PathOutcome> {
     // Those of fstab have not been asked yet.
-    mount_check::require_answers(&[path])?;
+    host::require_answers(&[path])?;
     refuse_files(path)?;
     fstab::require_mounted(path)?;
     let mut fs = Filesystem::open(path)?;

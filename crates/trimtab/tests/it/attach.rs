@@ -423,8 +423,12 @@ fn stopped_server_is_reported_within_seconds() {
     let mounted = Mounted::new(&drive.device, "noatime").unwrap();
     let status = drive.status();
     let (id, pid) = (status["id"].as_str().unwrap(), status["pid"].as_i64().unwrap());
-    let stopped = Stopped::new(pid);
     let path = mounted.path();
+    // Writes make the kernel ask the server for the attributes of the drive's file again.
+    ok(Command::new("dd")
+        .args(["if=/dev/urandom", "bs=1M", "count=8", "conv=fsync"])
+        .arg(format!("of={}", path.join("file").display())));
+    let stopped = Stopped::new(pid);
     for (args, code, said) in [
         (vec!["drive", "status"], 1, format!("{id}: its server (process {pid}) does not answer")),
         (vec!["drive", "status", "--json"], 1, "\"silent\": [".to_owned()),
@@ -433,6 +437,17 @@ fn stopped_server_is_reported_within_seconds() {
         let mut command = drive.command();
         let run = command.args(&args).timeout(std::time::Duration::from_secs(60)).assert();
         run.code(code).stdout(predicate::str::contains(&said));
+    }
+    let mount = path.to_str().unwrap();
+    for args in [
+        &["trim", "--dry-run", mount][..],
+        &["trim", mount],
+        &["verify", "--yes", mount],
+        &["study", "--quick", "--yes", mount],
+    ] {
+        let mut command = drive.command();
+        let run = command.args(args).timeout(std::time::Duration::from_secs(60)).assert();
+        run.code(1).stderr(predicate::str::contains("does not answer within 2 s"));
     }
     drop(stopped);
     drive.command().args(["drive", "status"]).assert().success();
