@@ -1,6 +1,8 @@
 //! The control socket: each request and each response is one JSON document on one line.
 
 use anyhow::Context as _;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -9,6 +11,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 const LINE_BYTES_MAX: u64 = 4 << 20;
+/// Time limit for the server's status.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+/// Time limit for a change: a detach writes the data file.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(120);
 
 /// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +91,10 @@ fn converse(client: &UnixStream, questions: &Sender<ControlRequest>) -> Option<(
         let (acknowledge, sent) = channel();
         let answer = match serde_json::from_str(&line) {
             Ok(ask) => {
+                // A client that has given up must not be obeyed later.
+                if ask != ControlCommand::Status && has_left(client) {
+                    return None;
+                }
                 let (send, receive) = channel();
                 questions.send(ControlRequest { ask, answer: send, sent }).ok()?;
                 receive.recv().ok()?
@@ -100,22 +110,56 @@ fn converse(client: &UnixStream, questions: &Sender<ControlRequest>) -> Option<(
     }
 }
 
+/// True if the client has closed its end.
+fn has_left(client: &UnixStream) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    !matches!(recv(client, &mut [0_u8; 1], flags), Ok((1.., _)) | Err(Errno::AGAIN))
+}
+
+/// The server did not respond to a status request, and received no other request.
+#[derive(Debug)]
+pub struct SilentServerError;
+
+impl std::fmt::Display for SilentServerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the server does not answer within {} s", PATIENCE.as_secs())
+    }
+}
+
+impl std::error::Error for SilentServerError {}
+
+/// True for the error of a request without a response in time.
+pub fn is_timeout(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    matches!(kind, Some(std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut))
+}
+
 /// A client of a server.
 #[derive(Debug)]
 pub struct Client(BufReader<UnixStream>);
 
 impl Client {
-    /// Connects to the server of the socket at `path`.
+    /// Connects to the server of the socket at `path`. A response may take [`PATIENCE`].
     pub fn connect(path: &Path) -> anyhow::Result<Self> {
-        Self::connect_for(path, Duration::from_secs(120))
-    }
-
-    /// The same; a response may take at most `patience`.
-    pub fn connect_for(path: &Path, patience: Duration) -> anyhow::Result<Self> {
         let stream = UnixStream::connect(path)
             .with_context(|| format!("cannot reach the server at {}", path.display()))?;
-        stream.set_read_timeout(Some(patience))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         Ok(Self(BufReader::new(stream)))
+    }
+
+    /// Sends a request that changes the drive, and waits for the response. First requires a
+    /// response to a status request, so that a server that hangs never receives the change.
+    ///
+    /// # Errors
+    /// The server does not respond within [`PATIENCE`]; it refuses.
+    pub fn change<T: for<'de> Deserialize<'de>>(
+        &mut self,
+        ask: &ControlCommand,
+    ) -> anyhow::Result<T> {
+        self.ask::<serde::de::IgnoredAny>(&ControlCommand::Status)
+            .map_err(|error| if is_timeout(&error) { SilentServerError.into() } else { error })?;
+        self.0.get_ref().set_read_timeout(Some(CHANGE_PATIENCE))?;
+        self.ask(ask)
     }
 
     /// Sends a request and waits for the response.
@@ -150,9 +194,27 @@ mod tests {
         let path = dir.path().join("control");
         // The kernel accepts the connection, as for a stopped process.
         let _silent = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let mut client = Client::connect_for(&path, Duration::from_millis(50)).unwrap();
-        let error = client.ask::<u32>(&ControlCommand::Status).unwrap_err();
-        assert_eq!(error.to_string(), "the server does not answer");
+        let mut client = Client::connect(&path).unwrap();
+        let started = std::time::Instant::now();
+        let detach = ControlCommand::Detach { force: true };
+        let error = client.change::<u32>(&detach).unwrap_err();
+        assert!(error.is::<SilentServerError>(), "{error:#}");
+        assert!(started.elapsed() < 5 * PATIENCE);
+    }
+
+    /// Once, a detach that had been given up was executed when the server continued.
+    #[test]
+    fn server_ignores_changes_of_a_client_that_has_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let mut client = Client::connect(&path).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        client.0.get_mut().write_all(b"{\"command\":\"detach\",\"force\":true}\n").unwrap();
+        drop(client);
+        let (send, receive) = channel();
+        assert_eq!(converse(&server, &send), None);
+        assert!(receive.try_recv().is_err());
     }
 
     #[test]

@@ -16,6 +16,8 @@ use clap::Subcommand;
 use std::process::ExitCode;
 use trimtab_linux::output::Context;
 use trimtab_linux::session::journal::MountScope;
+use trimtab_vssd::control::{PATIENCE, SilentServerError};
+use trimtab_vssd::runtime::ServerRecord;
 
 /// Arguments of `trimtab drive`.
 #[derive(Debug, clap::Args)]
@@ -75,4 +77,18 @@ pub fn run(args: DriveArgs, context: &Context) -> anyhow::Result<ExitCode> {
         DriveSubcommand::Trace(args) => trace::run(&args, context),
         DriveSubcommand::Detach(args) => detach::run(&args, context),
     }
+}
+
+/// The error of a request; of a silent server, with its process and how to continue it.
+fn name_server(record: &ServerRecord, error: anyhow::Error) -> anyhow::Error {
+    if !error.is::<SilentServerError>() {
+        return error;
+    }
+    anyhow::anyhow!(
+        "the server of {} (process {pid}) does not answer within {} s; the drive is unchanged; \
+            if the server is stopped, run 'kill -CONT {pid}'",
+        record.id,
+        PATIENCE.as_secs(),
+        pid = record.pid
+    )
 }

@@ -1,9 +1,10 @@
 //! `trimtab drive detach`.
 
+use super::name_server;
 use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_linux::output::Context;
-use trimtab_vssd::control::{Client, ControlCommand};
+use trimtab_vssd::control::{Client, ControlCommand, SilentServerError};
 use trimtab_vssd::runtime::{self, Runtime, RuntimeEntry, RuntimeState, ServerRecord};
 
 const EXAMPLES: &str = "\
@@ -65,10 +66,12 @@ fn ask_server(
     record: &ServerRecord,
     force: bool,
 ) -> anyhow::Result<Option<String>> {
-    let asked = Client::connect(&entry.home.control())
-        .and_then(|mut client| client.ask::<serde_json::Value>(&ControlCommand::Detach { force }));
+    let asked = Client::connect(&entry.home.control()).and_then(|mut client| {
+        client.change::<serde_json::Value>(&ControlCommand::Detach { force })
+    });
     let answer = match asked {
         Ok(answer) => answer,
+        Err(error) if error.is::<SilentServerError>() => return Err(name_server(record, error)),
         Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => {
             return Err(error);
         }

@@ -1,5 +1,6 @@
 //! `trimtab drive power`.
 
+use super::name_server;
 use std::process::ExitCode;
 use trimtab_drive::usage::UsageError;
 use trimtab_linux::output::Context;
@@ -38,7 +39,7 @@ enum Power {
 
 pub fn run(args: &DrivePowerArgs, context: &Context) -> anyhow::Result<ExitCode> {
     let entry = Runtime::open()?.find(Some(&args.drive))?;
-    let RuntimeState::Running(_) = entry.state else {
+    let RuntimeState::Running(record) = &entry.state else {
         anyhow::bail!("{} has no running server", entry.id)
     };
     let on = matches!(args.power, Power::On);
@@ -46,7 +47,8 @@ pub fn run(args: &DrivePowerArgs, context: &Context) -> anyhow::Result<ExitCode>
         return Err(UsageError::new("--within only applies to 'cut'").into());
     }
     let answer: serde_json::Value = Client::connect(&entry.home.control())?
-        .ask(&ControlCommand::Power { on, within: args.within })?;
+        .change(&ControlCommand::Power { on, within: args.within })
+        .map_err(|error| name_server(record, error))?;
     // Without --fault power-cut, the server does not keep overwritten blocks.
     let safe = if answer["known"] == false {
         "; attached without --fault power-cut, so nothing written until now is lost"

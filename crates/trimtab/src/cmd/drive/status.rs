@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use trimtab_linux::output::Context;
-use trimtab_vssd::control::{Client, ControlCommand};
+use trimtab_vssd::control::{Client, ControlCommand, PATIENCE, is_timeout};
 use trimtab_vssd::runtime::{self, Runtime, RuntimeEntry, RuntimeState, ServerRecord};
 use trimtab_vssd::status::Status;
 
@@ -49,9 +49,6 @@ struct SilentDrive {
     device: Option<PathBuf>,
     pid: u32,
 }
-
-/// Time limit for the status of one drive.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 impl DriveStatusReport {
     fn in_words(&self) -> String {
@@ -101,13 +98,13 @@ fn ask(args: &DriveStatusArgs) -> anyhow::Result<DriveStatusReport> {
         match &entry.state {
             RuntimeState::Running(record) => match status_of(entry) {
                 Ok(status) => report.drives.push(status),
-                // A server that is ending takes a moment.
-                Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => {
-                    if !is_timeout(&error) {
-                        return Err(error);
-                    }
+                Err(error) if is_timeout(&error) && runtime::is_running(record) => {
                     let (id, device) = (entry.id.clone(), record.device.clone());
                     report.silent.push(SilentDrive { id, device, pid: record.pid });
+                }
+                // A server that is ending takes a moment.
+                Err(error) if runtime::is_running_after(record, Duration::from_secs(1)) => {
+                    return Err(error);
                 }
                 Err(_) => report.crashed.push(crashed(Some(record))),
             },
@@ -121,10 +118,5 @@ fn ask(args: &DriveStatusArgs) -> anyhow::Result<DriveStatusReport> {
 }
 
 fn status_of(entry: &RuntimeEntry) -> anyhow::Result<Status> {
-    Client::connect_for(&entry.home.control(), PATIENCE)?.ask(&ControlCommand::Status)
-}
-
-fn is_timeout(error: &anyhow::Error) -> bool {
-    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-    matches!(kind, Some(std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut))
+    Client::connect(&entry.home.control())?.ask(&ControlCommand::Status)
 }
