@@ -367,7 +367,7 @@ impl<'a> Doctor<'a> {
         self.diagnose(
             shown(&mount.mount_point),
             &place,
-            Some(filesystem::silent(mount, &place.stack)),
+            Some(filesystem::silent(self.root, mount, &place.stack)),
         )
     }
 

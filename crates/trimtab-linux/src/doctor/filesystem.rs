@@ -106,11 +106,12 @@ pub const UNTRIED: &str = "fs.fuse-untried";
 pub const SILENT: &str = "fs.does-not-answer";
 
 /// Reports a filesystem that does not respond.
-pub fn silent(mount: &Mount, stack: &Stack) -> LayerReport {
+pub fn silent(root: &Root, mount: &Mount, stack: &Stack) -> LayerReport {
     let mut report = blank(mount, stack);
     report.why = format!("it does not answer within {} s", mount_check::PATIENCE.as_secs());
     let place = word(&mount.mount_point);
     let remedy = match mount.fs_type.as_str() {
+        _ if block::is_virtual_ssd(mount) => silent_drive(root, &mount.mount_point),
         fuse if fuse.starts_with("fuse") => {
             let abort = format!("/sys/fs/fuse/connections/{}/abort", mount.dev.minor);
             Remedy::by_hand(
@@ -127,6 +128,25 @@ pub fn silent(mount: &Mount, stack: &Stack) -> LayerReport {
     };
     report.serious(SILENT, "the filesystem does not answer: its server or drive hangs", remedy);
     report
+}
+
+/// The remedy for a virtual SSD whose server does not respond. Ending the server loses data
+/// of the filesystems on the drive, so it is never a command.
+pub fn silent_drive(root: &Root, mount_point: &Path) -> Remedy {
+    // The server creates drives/ID/mnt, and its record beside it.
+    let home = mount_point.parent().unwrap_or(mount_point);
+    let id = word(Path::new(home.file_name().unwrap_or_default()));
+    let record = root.read(home.join("record.json")).unwrap_or_default();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap_or_default();
+    let remedy = match record["pid"].as_u64() {
+        Some(pid) => Remedy::run(format!("kill -CONT {pid}")),
+        None => Remedy::run(format!("trimtab drive status {id}"))
+            .then("continue the process that it names: kill -CONT PID"),
+    };
+    remedy.then(format!(
+        "only if it still does not answer: end that process, which loses what is not written \
+            to its data file, and run 'trimtab drive detach --force {id}'"
+    ))
 }
 
 /// Judges the filesystem itself.
@@ -363,5 +383,40 @@ fn f2fs(online: OnlineDiscardMode, report: &mut LayerReport) {
         let text = "mounted with discard (the default), fstrim sends nothing: f2fs takes note \
             of it and sends when the device has been idle";
         report.note("f2fs.sends-later", text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::mountinfo;
+
+    /// Once, the doctor proposed to abort the connection, which loses the data on the drive.
+    #[test]
+    fn silent_virtual_ssd_is_continued_and_never_aborted() {
+        let tree = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let file = tree.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        let mount = |fs_type: &str, source: &str| {
+            format!("9 1 0:9 / /run/trimtab/drives/mine/mnt rw - {fs_type} {source} rw\n")
+        };
+        write("run/trimtab/drives/mine/record.json", "{\"pid\": 4711}");
+        for (fs_type, source, is_ours) in [
+            ("fuse.trimtab", "trimtab", true),
+            ("fuse", "trimtab", true),
+            ("fuse.sshfs", "a:/b", false),
+        ] {
+            write("proc/self/mountinfo", &mount(fs_type, source));
+            let root = Root::recorded(tree.path()).unwrap();
+            let mounts = mountinfo::read(&root).unwrap();
+            let report = silent(&root, &mounts[0], &Stack::default());
+            let remedy = report.findings[0].remedy.as_ref().unwrap().line();
+            assert_eq!(remedy.contains("abort"), !is_ours, "{remedy}");
+            assert_eq!(remedy.contains("umount --lazy"), !is_ours, "{remedy}");
+            assert_eq!(remedy.starts_with("kill -CONT 4711;"), is_ours, "{remedy}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Effect on discards of each layer between filesystem and drive.
 
 use super::crypt::{self, plain_crypt};
-use super::filesystem::NonBlockStorage;
+use super::filesystem::{self, NonBlockStorage};
 use super::limits::Limits;
 use super::lvm::lvm_name;
 use super::mapper::MapperTarget;
@@ -205,6 +205,11 @@ fn file(
         }
         if let Some(problem) = layer.server_problem(doctor.root) {
             report.set(Gate::Unknown, problem);
+            if problem == block::SERVER_SILENT {
+                let remedy =
+                    filesystem::silent_drive(doctor.root, std::path::Path::new(&mount_point));
+                report.serious(filesystem::SILENT, problem, remedy);
+            }
         }
         return;
     }
