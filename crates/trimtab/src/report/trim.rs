@@ -134,6 +134,16 @@ fn sync_line(f: &FilesystemOutcome) -> Option<String> {
 
 fn dry_text(report: &TrimReport) -> String {
     let line = |f: &FilesystemOutcome| {
+        // The remarks say why.
+        if f.asked_bytes == 0 {
+            let nothing = format!("{} [{}]: no request would be sent", f.path, f.fs_type);
+            return [nothing]
+                .iter()
+                .chain(&f.remarks)
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join("\n  ");
+        }
         // A larger size than any filesystem's is a request without an end.
         let asked = if f.asked_bytes >= 1 << 60 {
             "all addresses".to_owned()
@@ -191,6 +201,26 @@ fn on_screen(text: &str, width: Option<usize>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Once, a dry run above a crashed server claimed requests over 0 B of addresses.
+    #[test]
+    fn dry_run_without_requests_states_only_the_reason() {
+        let outcome = FilesystemOutcome {
+            path: "/a".to_owned(),
+            fs_type: "ext4".to_owned(),
+            windows: 24,
+            remarks: vec!["the server has crashed".to_owned()],
+            ..FilesystemOutcome::default()
+        };
+        let report = TrimReport {
+            dry_run: true,
+            filesystems: vec![outcome],
+            passed_by: Vec::new(),
+            failed: Vec::new(),
+        };
+        let expected = "/a [ext4]: no request would be sent\n  the server has crashed";
+        assert_eq!(dry_text(&report), expected);
+    }
 
     #[test]
     fn latency_of_zero_is_none() {
