@@ -35,7 +35,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use task::{DIAGNOSE_EVERY, Task, TaskContext, say};
 use trimtab_drive::discards::Amount;
-use trimtab_linux::host::mountinfo::{DevNumber, Mount};
+use trimtab_linux::host::block::Stack;
+use trimtab_linux::host::mountinfo::{self, DevNumber, Mount};
 use trimtab_linux::host::root::Root;
 use trimtab_linux::output::ClosedPipeGuard;
 use trimtab_linux::output::error::one_line;
@@ -61,7 +62,9 @@ struct Worker {
     mount_id: u32,
     dev: DevNumber,
     mount_point: PathBuf,
-    /// A check of the mount point that is still unanswered.
+    /// The directory to check ([`Stack::place_to_check`]).
+    place: PathBuf,
+    /// A check of it that is still unanswered.
     check: Option<MountCheck>,
     rule: Rule,
     control: Arc<Control>,
@@ -307,7 +310,8 @@ impl Daemon {
             if !wanted.iter().any(still) {
                 worker.control.stop();
                 if let Some(thread) = worker.thread.take() {
-                    join(thread, if worker.check.is_some() { FIRST_ANSWER } else { END_PATIENCE });
+                    let patience = if worker.check.is_some() { FIRST_ANSWER } else { END_PATIENCE };
+                    join(thread, patience, &worker.mount_point);
                 }
             }
         }
@@ -335,7 +339,7 @@ impl Daemon {
                     .iter()
                     .find(|figures| figures.mount_point == shown)
                     .and_then(|figures| figures.verdict.clone());
-                match MountCheck::start(&mount.mount_point) {
+                match MountCheck::start(&self.place_to_check(&mount)) {
                     Ok(check) => self.asked.push(PendingMount { mount, rule, check, verdict }),
                     Err(_) => self.start(&mount, rule, verdict),
                 }
@@ -372,8 +376,7 @@ impl Daemon {
         let mut started = Vec::new();
         for worker in &mut self.workers {
             started.push(worker.check.is_none());
-            worker.check =
-                worker.check.take().or_else(|| MountCheck::start(&worker.mount_point).ok());
+            worker.check = worker.check.take().or_else(|| MountCheck::start(&worker.place).ok());
         }
         for (worker, started) in self.workers.iter_mut().zip(started) {
             let patience = if started {
@@ -385,6 +388,12 @@ impl Daemon {
             worker.check = worker.check.take().filter(|_| silent);
             worker.control.figures().silent = silent;
         }
+    }
+
+    fn place_to_check(&self, mount: &Mount) -> PathBuf {
+        let mounts = mountinfo::read(&self.root).unwrap_or_default();
+        let stack = Stack::of_mount(&self.root, &mounts, mount);
+        stack.place_to_check(mount).to_owned()
     }
 
     fn start(&mut self, mount: &Mount, rule: Rule, verdict: Option<MountVerdict>) {
@@ -424,6 +433,7 @@ impl Daemon {
                     mount_id: mount.id,
                     dev: mount.dev,
                     mount_point: mount.mount_point.clone(),
+                    place: self.place_to_check(mount),
                     check: None,
                     rule,
                     control,
@@ -476,12 +486,14 @@ impl Daemon {
         for worker in &mut self.workers {
             if let Some(thread) = worker.thread.take() {
                 // A thread that waits for a silent filesystem ends with the process.
+                let shown = worker.mount_point.display();
                 let patience = if worker.check.is_some() {
+                    say(&format!("{shown} does not answer; the daemon ends without it"));
                     FIRST_ANSWER
                 } else {
                     until.saturating_duration_since(Instant::now())
                 };
-                join(thread, patience);
+                join(thread, patience, &worker.mount_point);
             }
         }
     }
@@ -575,11 +587,16 @@ impl Daemon {
     }
 }
 
-/// Waits for a thread for a limited time: some filesystems' requests cannot be
-/// interrupted.
-fn join(thread: JoinHandle<()>, patience: Duration) {
-    let until = Instant::now() + patience;
-    while !thread.is_finished() && Instant::now() < until {
+/// Waits for the thread of a filesystem for a limited time: some filesystems' requests
+/// cannot be interrupted. Logs a wait that takes long.
+fn join(thread: JoinHandle<()>, patience: Duration, mount_point: &Path) {
+    let start = Instant::now();
+    let mut is_logged = false;
+    while !thread.is_finished() && start.elapsed() < patience {
+        if !is_logged && start.elapsed() >= SETTLE {
+            say(&format!("{}: waiting for its present request", mount_point.display()));
+            is_logged = true;
+        }
         std::thread::sleep(Duration::from_millis(10));
     }
     if thread.is_finished() && thread.join().is_err() {

@@ -335,8 +335,10 @@ impl Task {
         if self.answered.is_some_and(|at| at.elapsed() < Duration::from_nanos(CHECK_EVERY.0)) {
             return true;
         }
-        let Some(mut check) =
-            self.check.take().or_else(|| MountCheck::start(&self.fs.mount().mount_point).ok())
+        let Some(mut check) = self
+            .check
+            .take()
+            .or_else(|| MountCheck::start(self.fs.stack().place_to_check(self.fs.mount())).ok())
         else {
             return true;
         };
