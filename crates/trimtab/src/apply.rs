@@ -12,7 +12,7 @@ pub mod fstab;
 mod line_undo;
 mod record;
 
-use crate::daemon::config::{Config, DEFAULT_PATH};
+use crate::daemon::config::{Config, DEFAULT_PATH, Rule};
 use crate::trim::harm::harm;
 use anyhow::{Context as _, anyhow, bail, ensure};
 pub use record::{
@@ -295,7 +295,7 @@ pub fn plan(system: &System, policy: &str, path: &Path) -> anyhow::Result<ApplyP
     let has_config = config.is_some() && system.root.is_live();
     let edit = config_edit(system, config, &spec, &plan)?;
     if has_config && (edit.is_some() || uses_daemon(&spec)) {
-        require_accepted(&system.config)?;
+        plan.remarks.extend(require_accepted(&system.config)?);
     }
     plan.edits.extend(edit);
     let diagnosis = Doctor::new(&system.root)
@@ -480,15 +480,18 @@ const fn uses_daemon(spec: &PolicySpec) -> bool {
     !matches!(spec, PolicySpec::None | PolicySpec::Online)
 }
 
-/// Fails if the daemon refuses to start with the configuration at `path`.
-fn require_accepted(path: &Path) -> anyhow::Result<()> {
+/// Fails if the daemon refuses to start with the configuration at `path`. Returns remarks
+/// about places that the daemon cannot use, but starts without.
+fn require_accepted(path: &Path) -> anyhow::Result<Vec<String>> {
     let refuses = |why: &str| format!("the daemon refuses its configuration: {why}");
     let word = quoted(&path.display().to_string());
     let hint = format!("check it with: trimtab daemon --check --config {word}");
     let config = Config::read(path)
         .map_err(|error| UsageError::new(refuses(&error.to_string())).hint(hint.clone()))?;
     crate::daemon::check_state(&config.state)
-        .map_err(|error| UsageError::missing(refuses(&one_line(&error))).hint(hint).into())
+        .map_err(|error| UsageError::missing(refuses(&one_line(&error))).hint(hint))?;
+    let remark = |problem| format!("the daemon cannot publish its metrics: {problem}");
+    Ok(crate::daemon::unusable_places(&config).into_iter().map(remark).collect())
 }
 
 /// The change of the daemon's configuration. A policy without the daemon is written only
@@ -500,11 +503,11 @@ fn config_edit(
     plan: &ApplyPlan,
 ) -> anyhow::Result<Option<Edit>> {
     let begin = config.clone().unwrap_or_else(|| SHIPPED.to_owned());
-    if !uses_daemon(spec) {
-        let parsed = Config::parse(&system.config, &begin)?;
-        if parsed.rule_for(&plan.mount_point).is_none_or(|r| r.policy == *spec) {
-            return Ok(None);
-        }
+    let parsed = Config::parse(&system.config, &begin)
+        .map_err(|error| UsageError::new(error.to_string()))?;
+    let is_so = |rule: &Rule| rule.policy == *spec;
+    if !uses_daemon(spec) && parsed.rule_for(&plan.mount_point).is_none_or(is_so) {
+        return Ok(None);
     }
     let after = config_text::with_policy(&system.config, &begin, &plan.mount_point, &plan.policy)?;
     let changed = config.as_ref() != Some(&after);
@@ -610,12 +613,56 @@ mod tests {
             let text = format!("[daemon]\nstate = \"{}\"\n", other.join("state").display());
             std::fs::write(&file, text).unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-            require_accepted(&file).err().map_or_else(String::new, |error| one_line(&error))
+            match require_accepted(&file) {
+                Ok(remarks) => remarks.concat(),
+                Err(error) => one_line(&error),
+            }
         };
         assert_eq!(with(0o600), "");
         assert!(with(0o666).contains("writable by other users"));
         std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert!(with(0o600).contains("the daemon refuses its configuration"));
+    }
+
+    #[test]
+    fn configuration_with_wrong_text_is_a_usage_error() {
+        let tree = tempfile::tempdir().unwrap();
+        let system = System::new(Some(tree.path()), Some(Path::new("/t.toml"))).unwrap();
+        let plan = ApplyPlan {
+            mount_point: "/mnt".into(),
+            fs_type: "ext4".to_owned(),
+            policy: "batched".to_owned(),
+            edits: Vec::new(),
+            remarks: Vec::new(),
+        };
+        let text = "[daemon]\nstate = \"rel\"\n".to_owned();
+        let error = config_edit(&system, Some(text), &"batched".parse().unwrap(), &plan);
+        assert!(error.unwrap_err().is::<UsageError>());
+    }
+
+    /// Once, 'apply' was silent about metrics that the daemon cannot publish.
+    #[test]
+    fn unusable_metrics_are_a_remark_of_apply() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("mine.toml");
+        let place = directory.path().display();
+        let with = |key: &str, value: &str| {
+            std::fs::write(&file, format!("[daemon]\nstate = \"{place}\"\n{key} = \"{value}\"\n"))
+                .unwrap();
+            require_accepted(&file).unwrap()
+        };
+        let unusable = [
+            ("metrics", format!("{place}/none/a.prom")),
+            ("metrics-socket", format!("{place}/none/s")),
+            ("metrics-socket", file.display().to_string()),
+            ("metrics-socket", "/proc/s".to_owned()),
+        ];
+        let is_root = rustix::process::geteuid().is_root();
+        for (key, value) in unusable.iter().filter(|(_, value)| is_root || value != "/proc/s") {
+            let remarks = with(key, value);
+            assert!(remarks.len() == 1 && remarks[0].contains(&format!("{key}: ")), "{remarks:?}");
+        }
+        assert_eq!(with("metrics", &format!("{place}/a.prom")), Vec::<String>::new());
     }
 
     #[test]
