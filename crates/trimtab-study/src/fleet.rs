@@ -21,6 +21,8 @@ pub const OLD_DAYS: f64 = 30.0;
 const FIGURE_MAX: f64 = 1e9;
 /// Rows of the list of the worst.
 const WORST: usize = 10;
+/// Of these, rows that every kind of problem gets first.
+const OF_EACH: usize = 2;
 const DAYS_OF_YEAR: f64 = 365.0;
 const HOURS_OF_DAY: f64 = 24.0;
 const SECONDS_OF_DAY: f64 = 86_400.0;
@@ -505,13 +507,14 @@ fn worst(fleet: &Fleet) -> Vec<Problem> {
         old_days: None,
         kind,
     };
-    let wear = |drive: &FleetDrive, kind| Problem {
-        old_days: drive.old_days(),
-        ..problem(&drive.host, &drive.device, kind)
+    let wear = |drive: &FleetDrive, kind| {
+        // Of a file that another program wrote, the model says more than the path.
+        let is_device = drive.device.starts_with("/dev/") || drive.model.is_empty();
+        let subject = if is_device { &drive.device } else { &drive.model };
+        Problem { old_days: drive.old_days(), ..problem(&drive.host, subject, kind) }
     };
     let harmed = fleet.faults.iter().filter(|one| one.is_harmed);
-    let mut worst: Vec<Problem> = harmed
-        .take(WORST)
+    let harmed: Vec<Problem> = harmed
         .map(|one| problem(&one.host, &one.drive, ProblemKind::Harmed { what: one.what.clone() }))
         .collect();
     let mut ending: Vec<(f64, &FleetDrive)> = fleet
@@ -521,23 +524,62 @@ fn worst(fleet: &Fleet) -> Vec<Problem> {
         .filter_map(|drive| Some((drive.life_left_days?, drive)))
         .collect();
     ending.sort_by(|a, b| a.0.total_cmp(&b.0));
-    worst.extend(
-        ending
-            .iter()
-            .map(|&(life_left_days, drive)| wear(drive, ProblemKind::Ending { life_left_days })),
-    );
+    let ending: Vec<Problem> = ending
+        .iter()
+        .map(|&(life_left_days, drive)| wear(drive, ProblemKind::Ending { life_left_days }))
+        .collect();
     let fast = fleet.drives.iter().filter(|drive| drive.wears_fast && !drive.is_ending());
     let mut fast: Vec<(f64, &FleetDrive)> =
         fast.filter_map(|drive| Some((drive.service_years?, drive))).collect();
     fast.sort_by(|a, b| a.0.total_cmp(&b.0));
-    worst.extend(
-        fast.iter()
-            .map(|&(service_years, drive)| wear(drive, ProblemKind::WearsFast { service_years })),
-    );
-    let blocked = fleet.blocked.iter().take(WORST);
-    worst.extend(blocked.map(|one| {
+    let fast: Vec<Problem> = fast
+        .iter()
+        .map(|&(service_years, drive)| wear(drive, ProblemKind::WearsFast { service_years }))
+        .collect();
+    let blocked = fleet.blocked.iter().map(|one| {
         problem(&one.host, &one.subject, ProblemKind::Blocked { layers: one.layers.clone() })
-    }));
-    worst.truncate(WORST);
-    worst
+    });
+    let kinds = [harmed, ending, fast, blocked.collect()];
+    let least = |problems: &Vec<Problem>| problems.len().min(OF_EACH);
+    let mut left = WORST - kinds.iter().map(least).sum::<usize>();
+    kinds
+        .into_iter()
+        .flat_map(|problems| {
+            let more = (problems.len() - least(&problems)).min(left);
+            left -= more;
+            let rows = least(&problems) + more;
+            problems.into_iter().take(rows)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    /// Once, ended drives hid TRIM blocked on 79 hosts.
+    #[test]
+    fn worst_problems_include_every_kind() {
+        let mut fleet = Fleet::of(Hosts::default(), 5.0, 0.0);
+        for at in 0..20 {
+            fleet.drives.push(FleetDrive {
+                host: format!("h{at}"),
+                device: "/srv/collected/h/smartctl.json".to_owned(),
+                model: "M500".to_owned(),
+                life_left_days: Some(-6000.0),
+                ..FleetDrive::default()
+            });
+            fleet.blocked.push(BlockedSubject {
+                host: format!("h{at}"),
+                subject: "/home".to_owned(),
+                layers: Vec::new(),
+                why: String::new(),
+            });
+        }
+        let worst = worst(&fleet);
+        let is_blocked = |one: &&Problem| matches!(one.kind, ProblemKind::Blocked { .. });
+        assert_eq!((worst.len(), worst.iter().filter(is_blocked).count()), (WORST, OF_EACH));
+        assert_eq!((worst[0].subject.as_str(), worst[9].subject.as_str()), ("M500", "/home"));
+    }
 }

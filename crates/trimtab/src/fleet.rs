@@ -110,8 +110,14 @@ fn add(all: &mut Hosts, host: &str, file: &Path) {
             !bytes.trim_ascii().is_empty(),
             "is empty: the command on that host failed"
         );
-        serde_json::from_slice::<HostDocument>(&bytes)
-            .context("is not a document of 'trimtab doctor --json' or 'trimtab wear --json'")
+        serde_json::from_slice::<HostDocument>(&bytes).map_err(|error| {
+            let what = "is not a document of 'trimtab doctor --json' or 'trimtab wear --json'";
+            // The other errors name types of this program.
+            match error.is_data() {
+                true => anyhow::anyhow!("{what} (line {})", error.line()),
+                false => anyhow::Error::new(error).context(what),
+            }
+        })
     });
     match document {
         Err(error) => not_read(all, file, one_line(&error)),
@@ -130,6 +136,16 @@ fn not_read(all: &mut Hosts, file: &Path, why: String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_of_another_program_is_refused_in_words() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "[1]").unwrap();
+        let mut all = Hosts::default();
+        add(&mut all, "a", file.path());
+        let why = &all.unread[0].why;
+        assert!(why.starts_with("is not a document of") && !why.contains("struct"), "{why}");
+    }
 
     #[test]
     fn host_is_the_directory_or_the_start_of_the_name() {
