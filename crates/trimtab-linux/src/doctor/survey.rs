@@ -153,7 +153,10 @@ impl Doctor<'_> {
                 continue;
             }
             let tops: Vec<PathBuf> = stack.top_layers().map(|l| l.sys.clone()).collect();
-            if tops.is_empty() {
+            if tops.is_empty() && self.is_not_recorded(mount) {
+                let name = shown(&mount.mount_point);
+                survey.not_judged.push(UndiagnosedStorage { name, why: "not recorded" });
+            } else if tops.is_empty() {
                 // All datasets of a pool share one diagnosis.
                 let pool = mount
                     .source
@@ -179,6 +182,11 @@ impl Doctor<'_> {
                 );
             }
         }
+    }
+
+    /// The recorded tree lacks the device: 'doctor --record DIR PATH' records only PATH.
+    fn is_not_recorded(&self, mount: &Mount) -> bool {
+        !self.root.is_this_machine() && mount.source.starts_with("/dev")
     }
 
     /// A single file is mounted, as container managers do.
@@ -228,6 +236,24 @@ impl Doctor<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::root::Root;
+
+    /// Once, every mount that 'doctor --record DIR PATH' leaves out was unknown.
+    #[test]
+    fn mount_without_recorded_device_is_not_judged() {
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(tree.path().join("proc/self")).unwrap();
+        std::fs::write(
+            tree.path().join("proc/self/mountinfo"),
+            "9 1 8:1 / /mnt rw - ext4 /dev/sda1 rw\n",
+        )
+        .unwrap();
+        let root = Root::recorded(tree.path()).unwrap();
+        let survey = Doctor::new(&root).unwrap().survey();
+        assert!(survey.diagnoses.is_empty());
+        let left_out: Vec<_> = survey.not_judged.iter().map(|one| (&*one.name, one.why)).collect();
+        assert_eq!(left_out, [("/mnt", "not recorded")]);
+    }
 
     #[test]
     fn devices_are_classed_by_name() {
