@@ -14,6 +14,7 @@ use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use trimtab_linux::output::complain;
 use trimtab_linux::sys::beneath::{Dir, PRIVATE_FILE};
 
 /// Format version. A file of another version is rejected.
@@ -36,6 +37,8 @@ pub struct Log {
     real: PathBuf,
     /// End of the changes that were read.
     read: u64,
+    /// Read the changes before the end of a file that is cut off.
+    may_be_cut_off: bool,
 }
 
 /// A committed change.
@@ -50,9 +53,10 @@ pub struct Change {
 }
 
 impl Log {
-    /// Opens an existing file for reading.
+    /// Opens an existing file for reading, also if its end is missing.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_with(path, |dir, name| dir.open_read(name).map(|file| (file, false)))
+        let log = Self::open_with(path, |dir, name| dir.open_read(name).map(|file| (file, false)))?;
+        Ok(Self { may_be_cut_off: true, ..log })
     }
 
     /// Opens a file for reading and writing; creates an empty one that only its owner can
@@ -73,7 +77,7 @@ impl Log {
         if created {
             dir.sync().map_err(problem("make store"))?;
         }
-        Ok(Self { file, path: path.to_owned(), real, read: FIRST_LINE_LEN })
+        Ok(Self { file, path: path.to_owned(), real, read: FIRST_LINE_LEN, may_be_cut_off: false })
     }
 
     /// The path as the user named it.
@@ -84,9 +88,20 @@ impl Log {
     /// Reads the changes that were committed since the last call.
     pub fn read_new(&mut self) -> Result<Vec<Change>> {
         let committed = self.committed()?;
+        let len = self.file.metadata().map_err(self.error("read"))?.len();
         let mut changes = Vec::new();
         while self.read < committed {
-            let change = self.change(self.read, committed)?;
+            let change = match self.change(self.read, committed.min(len.max(FIRST_LINE_LEN))) {
+                Err(_) if committed > len && !changes.is_empty() => {
+                    complain(&format!(
+                        "{}; the runs before the cut are shown",
+                        self.cut_off(len, committed)
+                    ));
+                    break;
+                }
+                Err(_) if committed > len => return Err(self.cut_off(len, committed)),
+                change => change?,
+            };
             self.read = change.bodies_at + change.bodies_len;
             changes.push(change);
         }
@@ -122,6 +137,7 @@ impl Log {
         }
         match u64::from_str_radix(committed, 16) {
             Ok(committed) if (FIRST_LINE_LEN..=len).contains(&committed) => Ok(committed),
+            Ok(committed) if committed > len && self.may_be_cut_off => Ok(committed),
             Ok(committed) if committed > len => Err(self.cut_off(len, committed)),
             _ => Err(self.damaged("its first line has no valid length")),
         }

@@ -219,6 +219,28 @@ fn store_cut_off_anywhere_is_damaged() {
     }
 }
 
+/// Once, a store that had lost its end was refused as a whole.
+#[test]
+fn store_cut_off_shows_runs_before_the_cut_and_takes_no_more() {
+    let (_directory, path) = scratch();
+    let mut store = Store::create_or_open(&path).unwrap();
+    let first = store.save(&example()).unwrap().id;
+    let one = fs::read(&path).unwrap().len();
+    store.save(&Run { seed: 9, ..example() }).unwrap();
+    let both = fs::read(&path).unwrap();
+    for len in [one, one + 1, both.len() - 1] {
+        fs::write(&path, &both[..len]).unwrap();
+        let cut = Store::open(&path).unwrap();
+        let ids: Vec<RunId> =
+            cut.list(&Filter::default()).unwrap().into_iter().map(|run| run.id).collect();
+        assert_eq!(ids, [first]);
+        assert_eq!(cut.load(first).unwrap().seed, example().seed);
+        let error = message(Store::create_or_open(&path).unwrap_err());
+        assert!(error.contains("is cut off"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), &both[..len]);
+    }
+}
+
 #[test]
 fn uncommitted_change_is_ignored_and_overwritten() {
     let (_directory, path) = scratch();
