@@ -263,10 +263,12 @@ impl Stack {
     }
 
     /// The directory that stops responding if the filesystem of `mount` hangs. The kernel
-    /// responds for a filesystem on a loop device even if the server of its file hangs.
+    /// responds for a filesystem on a virtual SSD even if the server of the SSD hangs.
     pub fn place_to_check<'a>(&'a self, mount: &'a Mount) -> &'a Path {
         let file = |layer: &'a Layer| match &layer.kind {
-            LayerKind::File { mount_point, .. } => Some(mount_point.as_path()),
+            LayerKind::File { fs_type, mount_point } if fs_type == VIRTUAL_SSD => {
+                Some(mount_point.as_path())
+            }
             _ => None,
         };
         self.layers.iter().rev().find_map(file).unwrap_or(&mount.mount_point)
