@@ -4,6 +4,7 @@ use super::keeper::MountManager;
 use super::{
     Finding, Gate, LayerReport, Remedy, Severity, kernel_version, lifetime_counter, shown, word,
 };
+use crate::host::block;
 use crate::host::block::Stack;
 use crate::host::mountinfo::Mount;
 use crate::host::root::Root;
