@@ -45,9 +45,9 @@ fn extreme(rng: &mut Stream) -> DriveSpec {
         spec.interface = interface(rng);
         flash.geometry.bits_per_cell = [1, 3, 8][rng.below(3) as usize];
         flash.nand = NandTiming {
-            read_ns: duration(rng),
-            program_ns: duration(rng),
-            erase_ns: duration(rng),
+            read_ns: duration(rng).max(1),
+            program_ns: duration(rng).max(1),
+            erase_ns: duration(rng).max(1),
             channel_bytes_per_s: rate(rng),
             suspend_ns: optional(rng),
             suspend_step_ns: any(rng, 0, 1_000_000_000, 300_000) as u32,
@@ -88,8 +88,8 @@ fn extreme(rng: &mut Stream) -> DriveSpec {
             let when_full = if rng.chance(0.5) { SlcFull::FoldFirst } else { SlcFull::WriteDirect };
             flash.slc_cache = Some(SlcCache {
                 size,
-                program_ns: duration(rng),
-                read_ns: duration(rng),
+                program_ns: duration(rng).max(1),
+                read_ns: duration(rng).max(1),
                 when_full,
                 idle_fold_ns: optional(rng),
             });
