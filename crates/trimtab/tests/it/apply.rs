@@ -461,7 +461,7 @@ fn apply_bad_input_is_one_line_and_changes_nothing() {
     fs::write(config.join("trimtab.toml"), "[[filesystem]]\npath = 3\n").unwrap();
     system
         .apply(&["idle", "/home"])
-        .code(1)
+        .code(2)
         .stderr(predicate::str::contains("trimtab.toml:2:").and(one_line()));
     assert_eq!(system.text("etc/fstab"), FSTAB, "not half of it either");
 }
