@@ -164,12 +164,9 @@ fn checked(rule: &Rule, mounted: Option<bool>) -> RuleCheck {
     }
 }
 
-/// Settings of bytes are stored as numbers; shown as in a configuration.
+/// The setting of bytes is stored as a number; shown as in a configuration.
 fn in_units(key: &str, value: &str) -> String {
-    let bytes = match key {
-        "min-extent" | "piece-min" | "piece-max" => value.parse().unwrap_or(0),
-        _ => 0_u64,
-    };
+    let bytes = if key == "min-extent" { value.parse().unwrap_or(0) } else { 0_u64 };
     let mut units = ["GiB", "MiB", "KiB"].into_iter().zip([30, 20, 10]);
     let whole = units.find(|(_, bits)| bytes > 0 && bytes.trailing_zeros() >= *bits);
     whole.map_or(value.to_owned(), |(unit, bits)| format!("{}{unit}", bytes >> bits))
@@ -212,10 +209,10 @@ mod tests {
     #[test]
     fn sizes_are_shown_as_in_a_configuration() {
         let shown = |key, value| in_units(key, value);
-        assert_eq!(shown("piece-min", "65536"), "64KiB");
-        assert_eq!(shown("piece-max", "1073741824"), "1GiB");
+        assert_eq!(shown("min-extent", "65536"), "64KiB");
+        assert_eq!(shown("min-extent", "1073741824"), "1GiB");
         assert_eq!(shown("min-extent", "1048577"), "1048577");
         assert_eq!(shown("min-extent", "0"), "0");
-        assert_eq!(shown("met-per-mille", "1024"), "1024", "no size");
+        assert_eq!(shown("share", "1024"), "1024", "no size");
     }
 }
