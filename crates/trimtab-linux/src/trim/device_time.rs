@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use trimtab_drive::discards::Amount;
 
-    /// The device's part of requests of one command each, of which pairs are given: the
+    /// The device's part of requests of one command each, given as pairs: the
     /// time of the request and that of the device, in microseconds.
     fn parts(requests: impl IntoIterator<Item = (u64, u64)>) -> Vec<u64> {
         let (mut device, mut spent, mut commands) = (DeviceTime::default(), 0, 0);
@@ -80,7 +80,7 @@ mod tests {
         parts.iter().sum::<u64>() as f64 / parts.len() as f64
     }
 
-    /// XFS, 750 free extents: 13.9 ms a request, of which the device needs 0.84 ms.
+    /// XFS, 750 free extents: 13.9 ms a request, 0.84 ms of it in the device.
     #[test]
     fn time_of_the_filesystem_is_not_the_device_s() {
         let all = parts((0..750).map(|n| (10_900 + n % 7 * 1000, 840)));
